@@ -1,0 +1,27 @@
+//! Numbers that know what they mean.
+//!
+//! Every type here is valid by construction: its only constructors check the range that its doc states, so the
+//! floors above never test for zero, overflow or a half-canonical address again.
+
+pub mod amount;
+pub mod prefix;
+pub mod time;
+
+pub use amount::{Bytes, Cost, Rate, Share};
+pub use prefix::Prefix;
+pub use time::Timestamp;
+
+/// What was wrong with a number, worded for the operator: `found` is repeated by the caller, who also knows the place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// What would have been accepted, as a phrase: `1 to 10,000,000 per second`.
+    pub allowed: &'static str,
+}
+
+impl std::fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "allowed {}", self.allowed)
+    }
+}
+
+impl std::error::Error for OutOfRange {}

@@ -1,0 +1,193 @@
+//! The house stands as its plan says: a folder uses lower floors only, never a neighbour on its own floor, and only the
+//! faces see time, dice, sockets and the framework.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The plan: module of the crate, its floor.
+const FLOORS: [(&str, u32); 13] = [
+    ("units", 1),
+    ("request", 2),
+    ("sketch", 2),
+    ("client", 3),
+    ("limiter", 4),
+    ("policy", 5),
+    ("config", 6),
+    ("engine", 6),
+    ("answer", 7),
+    ("serve", 8),
+    ("replay", 8),
+    ("cli", 9),
+    ("main", 10),
+];
+
+/// Where the faces begin.
+const FACES: u32 = 8;
+
+/// What only a face may name: the framework, the runtime, a clock, dice, the network.
+const FACES_ONLY: [&str; 11] = [
+    "pingora",
+    "tokio",
+    "redis",
+    "getrandom",
+    "socket2",
+    "Instant",
+    "SystemTime",
+    "UNIX_EPOCH",
+    "TcpStream",
+    "TcpListener",
+    "thread_rng",
+];
+
+/// A file is one idea.
+const LONGEST: usize = 500;
+
+#[test]
+fn no_folder_looks_up_or_sideways() {
+    let mut faults = Vec::new();
+    for file in sources() {
+        let (module, floor) = place(&file);
+        for (number, line) in code(&file) {
+            for target in crate_paths(&line) {
+                let Some(other) = floor_of(&target) else { continue };
+                if target != module && other >= floor {
+                    faults.push(format!("{}:{number}: floor {floor} uses `{target}` of floor {other}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn only_the_faces_see_clock_dice_sockets_and_framework() {
+    let mut faults = Vec::new();
+    for file in sources() {
+        let (_, floor) = place(&file);
+        if floor >= FACES {
+            continue;
+        }
+        for (number, line) in code(&file) {
+            for word in words(&line).filter(|word| FACES_ONLY.contains(word)) {
+                faults.push(format!("{}:{number}: floor {floor} names `{word}`", file.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_file_is_one_idea() {
+    let long: Vec<String> = sources()
+        .into_iter()
+        .map(|file| (fs::read_to_string(&file).unwrap().lines().count(), file))
+        .filter(|(lines, _)| *lines > LONGEST)
+        .map(|(lines, file)| format!("{}: {lines} lines", file.display()))
+        .collect();
+    assert!(long.is_empty(), "over {LONGEST} lines: {}", long.join(", "));
+}
+
+#[test]
+fn the_checks_see_what_they_are_for() {
+    let found: Vec<String> = crate_paths("use crate::{policy::Route, sketch, units::{Cost}};").collect();
+    assert_eq!(found, ["policy", "sketch", "units"]);
+    let found: Vec<String> = crate_paths("    let x = crate::serve::start(tidegate::cli::run());").collect();
+    assert_eq!(found, ["serve", "cli"]);
+    assert!(words("let now = std::time::Instant::now();").any(|word| word == "Instant"));
+    assert_eq!(strip_comment("let a = 1; // crate::serve"), "let a = 1; ");
+}
+
+fn sources() -> Vec<PathBuf> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    found.sort();
+    assert!(found.len() > 20, "the sources are not where the test looks for them");
+    found
+}
+
+/// The module a file belongs to and its floor; `lib.rs`, the plan itself, may see everything.
+fn place(file: &Path) -> (String, u32) {
+    let inside = file.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+    let module = first.trim_end_matches(".rs").to_owned();
+    if module == "lib" {
+        return (module, u32::MAX);
+    }
+    let floor = floor_of(&module).unwrap_or_else(|| panic!("`{module}` stands on no floor: add it to the plan"));
+    (module, floor)
+}
+
+fn floor_of(module: &str) -> Option<u32> {
+    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+}
+
+/// Statements with their line numbers: `use` lists over several lines are joined, comments are gone.
+fn code(file: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(file).unwrap();
+    let mut statements = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (index, line) in text.lines().enumerate() {
+        let line = strip_comment(line);
+        let starts_use = line.trim_start().trim_start_matches("pub ").starts_with("use ");
+        let (start, mut statement) = open.take().unwrap_or((index + 1, String::new()));
+        statement.push_str(line);
+        if (starts_use || start != index + 1) && !line.contains(';') {
+            open = Some((start, statement));
+        } else {
+            statements.push((start, statement));
+        }
+    }
+    statements
+}
+
+fn strip_comment(line: &str) -> &str {
+    line.find("//").map_or(line, |at| &line[..at])
+}
+
+/// The crate's own modules that a statement names, by `crate::` or by the crate's name.
+fn crate_paths(statement: &str) -> impl Iterator<Item = String> + '_ {
+    ["crate::", "tidegate::"].into_iter().flat_map(move |root| {
+        statement.match_indices(root).flat_map(move |(at, _)| {
+            let rest = &statement[at + root.len()..];
+            if let Some(list) = rest.strip_prefix('{') { top_level_names(list) } else { vec![first_name(rest)] }
+        })
+    })
+}
+
+fn first_name(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+fn top_level_names(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let mut at_start = true;
+    for (index, character) in list.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => at_start = true,
+            c if at_start && !c.is_whitespace() => {
+                names.push(first_name(&list[index..]));
+                at_start = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
