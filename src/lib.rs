@@ -20,3 +20,4 @@
 
 pub mod units;
 pub mod request;
+pub mod sketch;

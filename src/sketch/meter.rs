@@ -1,0 +1,198 @@
+//! Levels, and what charging a request does to them.
+//!
+//! All that a limiter remembers of one key is its **level**: one `u64` in a totally ordered set. A [`Meter`] is the
+//! arithmetic on levels. It holds no state, reads no clock and knows no table, so the same meter serves the sketch, an
+//! exact table and the twin that the tests compare both with.
+//!
+//! Source of [`Bucket`]: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
+
+use crate::units::{Cost, OutOfRange, Rate, Timestamp};
+
+/// Arithmetic on levels that a [`MonotoneTable`](super::MonotoneTable) may keep. Zero is the level of a key that was
+/// never seen. For all levels `a ≤ b`, every `now` and `cost`:
+///
+/// * **M1** `charge(a) ≤ charge(b)`: a level that is too high stays too high;
+/// * **M2** `charge(a) > a` whenever `charge(a)` is admitted: an admitted request always leaves a trace;
+/// * **M3** if `charge(b)` is admitted, so is `charge(a)`: a level that is too high refuses too much, never too little.
+pub trait Meter {
+    /// The level after a request of `cost`, stamped `now`, has been admitted at `level`. Saturates at the far end.
+    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64;
+
+    /// Whether a request stamped `now` that would leave the level at `charged` may be admitted.
+    fn admits(&self, charged: u64, now: Timestamp) -> bool;
+}
+
+/// A token bucket, kept as one instant: at most `burst + rate·τ` in **every** interval of length τ.
+///
+/// The level is the *theoretical arrival time* in nanoseconds: when the bucket will be full again. Charging moves it on
+/// by cost·[interval](Bucket::interval_nanos), from now if it lies in the past; a request is admitted if the level then
+/// lies at most [depth](Bucket::depth_nanos) ahead. The promise holds for the stamps used, in whatever order they come:
+/// a stamp that lags behind only refuses more. A level at the last nanosecond of time (584 years after the origin)
+/// admits nothing: saturated sums can no longer be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    interval: u64,
+    burst: u32,
+    depth: u64,
+}
+
+impl Bucket {
+    /// The longest time in which a burst may refill: ten years. It leaves 98 % of the range of a `Timestamp` to time
+    /// itself, and a promise that refills more slowly outlives the process that keeps it.
+    const MAX_DEPTH: u64 = 3_650 * 86_400 * 1_000_000_000;
+
+    /// # Errors
+    /// A burst of zero, which would admit nothing at all, or one that takes more than 3,650 days to refill.
+    pub fn new(rate: Rate, burst: u32) -> Result<Bucket, OutOfRange> {
+        const ALLOWED: OutOfRange = OutOfRange { allowed: "1 or more, refilled at this rate within 3650d" };
+        let interval = rate.interval_nanos();
+        match interval.checked_mul(u64::from(burst)) {
+            Some(depth) if burst > 0 && depth <= Self::MAX_DEPTH => Ok(Bucket { interval, burst, depth }),
+            _ => Err(ALLOWED),
+        }
+    }
+
+    /// The most that is admitted at one instant, in units of cost.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// Nanoseconds in which one unit refills.
+    pub fn interval_nanos(&self) -> u64 {
+        self.interval
+    }
+
+    /// How far ahead of now the level may lie: `burst · interval`, in nanoseconds.
+    pub fn depth_nanos(&self) -> u64 {
+        self.depth
+    }
+
+    /// Nanoseconds in which an empty bucket refills wholly; the same number as [`Bucket::depth_nanos`], by another name.
+    pub fn refill_nanos(&self) -> u64 {
+        self.depth
+    }
+
+    /// How many requests of cost one would be admitted right now, one after the other; at most [`Bucket::burst`].
+    pub fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+        let start = level.max(now.nanos());
+        let ahead = start - now.nanos();
+        // the second bound keeps clear of the last nanosecond of time, at which nothing is admitted
+        let room = self.depth.saturating_sub(ahead).min((u64::MAX - 1).saturating_sub(start));
+        u32::try_from(room / self.interval).map_or(self.burst, |units| units.min(self.burst))
+    }
+
+    /// Nanoseconds until a request of `cost` is admitted if nothing else is charged until then: zero if it would be
+    /// admitted now, and not one too many otherwise. `None` if no wait helps, as the cost exceeds the burst or time
+    /// ends first.
+    pub fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
+        let charged = self.charge(level, now, cost);
+        if self.admits(charged, now) {
+            return Some(0);
+        }
+        if cost.get() > self.burst || charged == u64::MAX {
+            return None;
+        }
+        // refused though the cost fits the burst: the level lies ahead of now, and stays put while we wait
+        Some(charged.saturating_sub(self.depth).saturating_sub(now.nanos()))
+    }
+
+    /// Nanoseconds until [`Bucket::remaining`] grows by one. `None` if the bucket is full, or time ends first.
+    pub fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
+        let remaining = self.remaining(level, now);
+        if remaining >= self.burst {
+            return None;
+        }
+        self.retry_nanos(level, now, Cost::new(remaining.saturating_add(1)).ok()?)
+    }
+}
+
+impl Meter for Bucket {
+    #[inline]
+    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
+        let span = self.interval.saturating_mul(u64::from(cost.get()));
+        level.max(now.nanos()).saturating_add(span)
+    }
+
+    #[inline]
+    fn admits(&self, charged: u64, now: Timestamp) -> bool {
+        charged < u64::MAX && charged.saturating_sub(now.nanos()) <= self.depth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn bucket(events: u32, period: Duration, burst: u32) -> Bucket {
+        Bucket::new(Rate::new(events, period).unwrap(), burst).unwrap()
+    }
+
+    /// Spends `cost` at `now`, or says that it was refused.
+    fn spend(bucket: &Bucket, level: &mut u64, now: u64, cost: u32) -> bool {
+        let now = Timestamp::from_nanos(now);
+        let charged = bucket.charge(*level, now, Cost::new(cost).unwrap());
+        let admitted = bucket.admits(charged, now);
+        if admitted {
+            *level = charged;
+        }
+        admitted
+    }
+
+    #[test]
+    fn the_burst_passes_at_once_and_then_one_per_interval() {
+        let bucket = bucket(10, Duration::from_secs(1), 3);
+        let mut level = 0;
+        let admitted: Vec<bool> = (0..5).map(|_| spend(&bucket, &mut level, 0, 1)).collect();
+        assert_eq!(admitted, [true, true, true, false, false]);
+        assert!(!spend(&bucket, &mut level, SECOND / 10 - 1, 1));
+        assert!(spend(&bucket, &mut level, SECOND / 10, 1));
+        assert!(!spend(&bucket, &mut level, SECOND / 10, 1));
+    }
+
+    #[test]
+    fn remaining_retry_and_next_unit_agree() {
+        let bucket = bucket(1, Duration::from_secs(1), 5);
+        let now = Timestamp::from_nanos(7 * SECOND);
+        assert_eq!(bucket.remaining(0, now), 5);
+        assert_eq!(bucket.next_unit_nanos(0, now), None);
+        let level = 10 * SECOND - 1; // three units spent, and one nanosecond refilled
+        assert_eq!(bucket.remaining(level, now), 2);
+        assert_eq!(bucket.next_unit_nanos(level, now), Some(SECOND - 1));
+        assert_eq!(bucket.retry_nanos(level, now, Cost::new(2).unwrap()), Some(0));
+        assert_eq!(bucket.retry_nanos(level, now, Cost::new(3).unwrap()), Some(SECOND - 1));
+        assert_eq!(bucket.retry_nanos(level, now, Cost::new(5).unwrap()), Some(3 * SECOND - 1));
+    }
+
+    #[test]
+    fn no_wait_helps_a_cost_above_the_burst() {
+        let bucket = bucket(1, Duration::from_secs(1), 5);
+        assert_eq!(bucket.retry_nanos(0, Timestamp::ZERO, Cost::new(6).unwrap()), None);
+        assert_eq!(bucket.retry_nanos(0, Timestamp::ZERO, Cost::new(u32::MAX).unwrap()), None);
+    }
+
+    #[test]
+    fn at_the_end_of_time_it_refuses_instead_of_losing_count() {
+        let bucket = bucket(1, Duration::from_secs(1), 5);
+        let now = Timestamp::from_nanos(u64::MAX - 2 * SECOND);
+        let mut level = 0;
+        assert_eq!(bucket.remaining(level, now), 1);
+        assert!(spend(&bucket, &mut level, now.nanos(), 1));
+        assert!(!spend(&bucket, &mut level, now.nanos(), 1));
+        assert_eq!(bucket.retry_nanos(level, now, Cost::ONE), None);
+        assert_eq!(bucket.next_unit_nanos(level, now), None);
+    }
+
+    #[test]
+    fn a_burst_of_nothing_or_of_more_than_ten_years_is_refused() {
+        let daily = Rate::new(1, Duration::from_secs(86_400)).unwrap();
+        assert!(Bucket::new(daily, 0).is_err());
+        assert!(Bucket::new(daily, 3_650).is_ok());
+        assert!(Bucket::new(daily, 3_651).is_err());
+        assert!(Bucket::new(daily, u32::MAX).is_err());
+        assert!(Bucket::new(Rate::new(10_000_000, Duration::from_secs(1)).unwrap(), u32::MAX).is_ok());
+    }
+}

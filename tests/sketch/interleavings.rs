@@ -1,0 +1,272 @@
+//! The table under a model checker: loom runs every interleaving that C11 allows, up to a bound on preemptions, of the
+//! very code that serves. And the usual shortcuts under the same checker, which must be seen to fail: a model that
+//! could not tell them from the real protocol would prove nothing.
+
+use std::cell::Cell as Flag;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once};
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use tidegate::sketch::monotone::admit;
+use tidegate::sketch::{Admission, Bucket, Cell, KeyHash, Meter, MonotoneTable};
+
+use crate::{at, broken_interval, bucket, cost, key};
+
+/// A refill interval so long that only stamps chosen for it are apart.
+const INTERVAL: u64 = 1_000;
+
+/// A cell whose interleavings loom explores, with the orderings of the real one.
+#[derive(Default)]
+struct Modelled(AtomicU64);
+
+impl Cell for Modelled {
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn raise(&self, from: u64, to: u64) -> bool {
+        assert!(to > from, "a cell would fall from {from} to {to}");
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Nothing: a pause would only hide interleavings.
+    fn pause(_: u32) {}
+}
+
+/// One thread's request.
+#[derive(Clone, Copy)]
+struct Ask {
+    key: KeyHash,
+    now: u64,
+}
+
+/// What must hold in every interleaving.
+#[derive(Clone, Copy, PartialEq)]
+enum Expect {
+    /// Nobody over the promise, and somebody admitted.
+    Safe,
+    /// The same, and the keys admit exactly what an exact limiter admits: one key, equal stamps.
+    Exact,
+}
+
+/// Each thread asks for its list, in order, on a table of `ROWS` rows.
+fn explore<const ROWS: usize>(columns: usize, burst: u32, preemptions: usize, expect: Expect, threads: Vec<Vec<Ask>>) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(move || {
+        let bucket = bucket(INTERVAL, burst);
+        let table = Arc::new(MonotoneTable::<Modelled, ROWS>::with_shape(columns).unwrap());
+        // the first list is asked by the model's own thread: one thread less to set up in each of thousands of runs
+        let (own, others) = threads.split_first().unwrap();
+        let spawn = |asks: &Vec<Ask>| {
+            let (table, asks) = (table.clone(), asks.clone());
+            loom::thread::spawn(move || run(&table, &bucket, &asks))
+        };
+        let others: Vec<_> = others.iter().map(spawn).collect();
+        let mut outcomes = run(&table, &bucket, own);
+        outcomes.extend(others.into_iter().flat_map(|thread| thread.join().unwrap()));
+        judge(&table, &bucket, expect, &outcomes);
+    });
+}
+
+fn run<const ROWS: usize>(
+    table: &MonotoneTable<Modelled, ROWS>,
+    bucket: &Bucket,
+    asks: &[Ask],
+) -> Vec<(Ask, Admission)> {
+    asks.iter().map(|ask| (*ask, table.admit(bucket, ask.key, at(ask.now), cost(1)))).collect()
+}
+
+fn judge<const ROWS: usize>(
+    table: &MonotoneTable<Modelled, ROWS>,
+    bucket: &Bucket,
+    expect: Expect,
+    outcomes: &[(Ask, Admission)],
+) {
+    let mut admitted = 0;
+    for (ask, _) in outcomes {
+        let mut granted: Vec<(u64, u64)> = Vec::new(); // (level, stamp)
+        for (other, admission) in outcomes.iter().filter(|(other, _)| other.key == ask.key) {
+            if let Admission::Admitted { level } = admission {
+                granted.push((*level, other.now));
+            }
+        }
+        granted.sort_unstable();
+        assert!(granted.windows(2).all(|pair| pair[1].0 - pair[0].0 >= INTERVAL), "two charges overlap: {granted:?}");
+        let spent: Vec<(u64, u32)> = granted.iter().map(|(_, now)| (*now, 1)).collect();
+        assert_eq!(broken_interval(bucket, &spent), None, "admitted too much: {granted:?}");
+        let truth = granted.iter().fold(0, |level, (_, now)| bucket.charge(level, at(*now), cost(1)));
+        assert!(table.estimate(ask.key) >= truth, "the table forgot an admission");
+        admitted += granted.len();
+        if expect == Expect::Exact {
+            assert_eq!(granted.len(), outcomes.len().min(bucket.burst() as usize), "wrongly refused");
+        }
+    }
+    assert!(admitted > 0, "nobody was admitted");
+}
+
+fn ask(key: KeyHash, now: u64) -> Ask {
+    Ask { key, now }
+}
+
+/// A key other than `key(0)` that shares its cell in exactly these rows of a table of `columns`.
+fn sharing<const ROWS: usize>(columns: u32, shared: [bool; ROWS]) -> KeyHash {
+    let column = |key: KeyHash, row| key.slice(row) & (columns - 1);
+    let matches = |other: &KeyHash| (0..ROWS).all(|row| (column(key(0), row) == column(*other, row)) == shared[row]);
+    (1..100_000).map(key).find(matches).expect("a key with these collisions")
+}
+
+#[test]
+fn two_threads_share_the_last_unit_exactly() {
+    let threads = || vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)]];
+    explore::<2>(1, 1, 5, Expect::Exact, threads());
+    explore::<3>(1, 1, 5, Expect::Exact, threads());
+    explore::<4>(1, 1, 3, Expect::Exact, threads());
+}
+
+#[test]
+fn three_threads_share_two_units_exactly() {
+    let threads = || vec![vec![ask(key(0), 0)]; 3];
+    explore::<2>(1, 2, 3, Expect::Exact, threads());
+    explore::<3>(1, 2, 2, Expect::Exact, threads());
+}
+
+#[test]
+fn two_threads_that_ask_twice_share_three_units_exactly() {
+    explore::<2>(1, 3, 3, Expect::Exact, vec![vec![ask(key(0), 0); 2]; 2]);
+}
+
+#[test]
+fn a_key_that_shares_one_row_cannot_help_another_over_its_limit() {
+    for shared in [[true, false], [false, true]] {
+        let other = sharing(2, shared);
+        let threads = vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]];
+        explore::<2>(2, 1, 3, Expect::Safe, threads);
+    }
+    for shared in [[true, false, false], [false, true, false], [false, true, true]] {
+        let other = sharing(2, shared);
+        let threads = vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]];
+        explore::<3>(2, 1, 2, Expect::Safe, threads);
+    }
+}
+
+#[test]
+fn a_key_that_shares_every_row_cannot_help_another_over_its_limit() {
+    let other = sharing(2, [true, true]);
+    explore::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]]);
+    explore::<2>(2, 2, 3, Expect::Safe, vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]]);
+}
+
+#[test]
+fn a_thread_whose_clock_is_stale_only_refuses_more() {
+    let late = 10 * INTERVAL;
+    for stamps in [[late, 0, late], [0, late, late], [late, late + INTERVAL, 0], [0, INTERVAL / 2, INTERVAL]] {
+        let threads = stamps.map(|now| vec![ask(key(0), now)]).to_vec();
+        explore::<2>(1, 1, 2, Expect::Safe, threads.clone());
+        explore::<2>(1, 2, 2, Expect::Safe, threads);
+    }
+    let other = sharing(2, [false, true]);
+    explore::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), late)], vec![ask(key(0), 0)], vec![ask(other, late)]]);
+}
+
+#[test]
+fn deciding_on_the_values_that_adding_returned_is_seen_to_fail() {
+    assert!(is_refuted(|rows| {
+        let returned = rows.each_ref().map(|row| row.0.fetch_add(1, Ordering::AcqRel) + 1);
+        let admitted = returned[0].min(returned[1]) <= 1;
+        if !admitted {
+            for row in rows {
+                row.0.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        admitted
+    }));
+}
+
+#[test]
+fn reading_and_then_raising_to_the_maximum_is_seen_to_fail() {
+    assert!(is_refuted(|rows| {
+        let bucket = bucket(INTERVAL, 1);
+        let charged = bucket.charge(rows[0].load().min(rows[1].load()), at(0), cost(1));
+        let admitted = bucket.admits(charged, at(0));
+        if admitted {
+            for row in rows {
+                row.0.fetch_max(charged, Ordering::AcqRel);
+            }
+        }
+        admitted
+    }));
+}
+
+#[test]
+fn exchanging_the_smallest_row_only_is_seen_to_fail() {
+    assert!(is_refuted(|rows| {
+        let bucket = bucket(INTERVAL, 1);
+        loop {
+            let seen = rows.each_ref().map(Modelled::load);
+            let (least, rest) = if seen[0] <= seen[1] { (0, 1) } else { (1, 0) };
+            let charged = bucket.charge(seen[least], at(0), cost(1));
+            if !bucket.admits(charged, at(0)) {
+                return false;
+            }
+            if rows[least].raise(seen[least], charged) {
+                rows[rest].0.fetch_max(charged, Ordering::AcqRel);
+                return true;
+            }
+        }
+    }));
+}
+
+#[test]
+fn the_real_protocol_is_not_refuted_by_the_same_means() {
+    assert!(!is_refuted(|rows| {
+        let admission = admit(rows.each_ref(), &bucket(INTERVAL, 1), at(0), cost(1));
+        matches!(admission, Admission::Admitted { .. })
+    }));
+}
+
+const OVER: &str = "admitted more than the limit";
+
+/// Whether loom finds an interleaving of two threads in which `decide` admits both of them at limit 1.
+fn is_refuted(decide: fn(&[Modelled; 2]) -> bool) -> bool {
+    let search = || {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let rows = Arc::new([Modelled::default(), Modelled::default()]);
+            let racing = [rows.clone(), rows].map(|rows| loom::thread::spawn(move || decide(&rows)));
+            let admitted = racing.map(|thread| thread.join().unwrap());
+            assert!(admitted != [true, true], "{OVER}");
+        });
+    };
+    quietly(|| match catch_unwind(AssertUnwindSafe(search)) {
+        Ok(()) => false,
+        Err(panic) => {
+            // any other panic would be a broken model, not a refuted protocol
+            let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+            assert!(message.contains(OVER), "the model failed otherwise: {message:?}");
+            true
+        }
+    })
+}
+
+thread_local! {
+    static QUIET: Flag<bool> = const { Flag::new(false) };
+}
+
+/// Runs `search` without the panic message of a refuted model, which would read like a failure of the test.
+fn quietly<T>(search: impl FnOnce() -> T) -> T {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                print(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let found = search();
+    QUIET.set(false);
+    found
+}
