@@ -21,3 +21,4 @@
 pub mod units;
 pub mod request;
 pub mod sketch;
+pub mod client;

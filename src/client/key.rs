@@ -1,0 +1,244 @@
+//! What a limit counts by: a list of parts, and the hash of their values in one request.
+//!
+//! Bytes go to the keyed hash as they are, of any length, each behind its kind and length, so that `("ab", "c")` and
+//! `("a", "bc")` are different keys and nothing is ever cut, joined or allocated. Two requests have one key exactly
+//! when all parts are equal:
+//!
+//! * **`client_ip`**: the binary network of the [`Client`], in a namespace per [`Mark`].
+//! * **`header:NAME`**: all lines, in order, by bytes. `a` twice is not `a, a`.
+//! * **`cookie:NAME`**, **`query:NAME`**: the first of that exact name, by its bytes as sent: no unquoting, no percent-
+//!   or plus-decoding. So a client may write one value in several ways and be several keys; whoever cannot accept that
+//!   counts by `client_ip` too.
+//! * **`host`**, **`path`**, **`method`**, **`route`**: as they stand in the [`Request`]; `method_class` is `read` for
+//!   the safe methods of RFC 9110 §9.2.1 and `write` for all others; **`global`** is one key for all.
+//!
+//! A header, cookie or parameter is whatever a stranger wrote: only `client_ip` says something about who is asking.
+
+use arrayvec::ArrayVec;
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderName, Method};
+
+use super::identity::{Client, ClientNetwork, Mark};
+use super::x_forwarded_for::trimmed;
+use crate::request::Request;
+use crate::sketch::hash::{KeyHash, KeyHasher, Seed};
+
+pub use super::key_text::{FORMS, KeyFault, PartFault};
+
+/// The most parts that one key has.
+pub const MAX_PARTS: usize = 4;
+
+/// One thing that a limit counts by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The client's network.
+    ClientIp {
+        /// Bits of an IPv4 address, 1 to 32; `None` for those of the policy.
+        ipv4_prefix: Option<u8>,
+        /// Bits of an IPv6 address, 1 to 128; `None` for those of the policy.
+        ipv6_prefix: Option<u8>,
+    },
+    /// The lines of a header field; missing when there is none. An empty line is a value.
+    Header(HeaderName),
+    /// The value of a cookie; missing when no cookie has that name.
+    Cookie(String),
+    /// The value of a query parameter, empty without `=`; missing when none has that name.
+    Query(String),
+    /// The host.
+    Host,
+    /// The path.
+    Path,
+    /// The method.
+    Method,
+    /// `read` or `write`.
+    MethodClass,
+    /// The name of the route.
+    Route,
+    /// Nothing: all requests are one.
+    Global,
+}
+
+impl KeyPart {
+    /// The plain `client_ip`, at the prefix lengths of the policy.
+    pub const CLIENT_IP: KeyPart = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
+
+    /// Whether a request may come without it.
+    pub fn can_be_missing(&self) -> bool {
+        matches!(self, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+    }
+}
+
+/// What a limit does with a request that lacks a part of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The limit does not apply.
+    Allow,
+    /// The request is refused.
+    Deny,
+}
+
+/// What a limit counts by: one to [`MAX_PARTS`] different parts, and an answer for when one is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySpec {
+    parts: ArrayVec<KeyPart, MAX_PARTS>,
+    missing: Missing,
+}
+
+impl KeySpec {
+    /// `missing` may be left out when no part can be missing.
+    ///
+    /// # Errors
+    /// No parts, too many, one twice, or no `missing` where a part can be missing.
+    pub fn new(parts: impl IntoIterator<Item = KeyPart>, missing: Option<Missing>) -> Result<KeySpec, KeyFault> {
+        let mut kept: ArrayVec<KeyPart, MAX_PARTS> = ArrayVec::new();
+        for part in parts {
+            if kept.contains(&part) {
+                return Err(KeyFault::Repeated(part));
+            }
+            kept.try_push(part).map_err(|_| KeyFault::TooMany)?;
+        }
+        if kept.is_empty() {
+            return Err(KeyFault::Empty);
+        }
+        let missing = match (missing, kept.iter().find(|part| part.can_be_missing())) {
+            (Some(missing), _) => missing,
+            (None, None) => Missing::Deny,
+            (None, Some(part)) => return Err(KeyFault::NoMissing(part.clone())),
+        };
+        Ok(KeySpec { parts: kept, missing })
+    }
+
+    /// The parts, in the order in which they are hashed.
+    pub fn parts(&self) -> &[KeyPart] {
+        &self.parts
+    }
+
+    /// What to do when one is missing.
+    pub fn missing(&self) -> Missing {
+        self.missing
+    }
+
+    /// The key of a request on the route of that name, under the seed of the limit's table. Allocates nothing; takes
+    /// time for the header, cookies and query that it reads.
+    ///
+    /// # Errors
+    /// The first part that the request lacks.
+    pub fn hash(
+        &self,
+        request: &Request<'_>,
+        client: &Client,
+        route: &str,
+        seed: &Seed,
+    ) -> Result<KeyHash, KeyMissing<'_>> {
+        let mut hasher = KeyHasher::new(seed);
+        for part in &self.parts {
+            let present = match part {
+                KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => {
+                    add_client(&mut hasher, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
+                }
+                KeyPart::Header(name) => add_header(&mut hasher, request.headers, name),
+                KeyPart::Cookie(name) => add(&mut hasher, kind::COOKIE, cookie(request.headers, name)),
+                KeyPart::Query(name) => {
+                    add(&mut hasher, kind::QUERY, parameter(request.query.unwrap_or_default(), name))
+                }
+                KeyPart::Host => add(&mut hasher, kind::HOST, Some(request.host.as_bytes())),
+                KeyPart::Path => add(&mut hasher, kind::PATH, Some(request.path.as_bytes())),
+                KeyPart::Method => add(&mut hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
+                KeyPart::MethodClass => add(&mut hasher, kind::METHOD_CLASS, Some(method_class(request.method))),
+                KeyPart::Route => add(&mut hasher, kind::ROUTE, Some(route.as_bytes())),
+                KeyPart::Global => add(&mut hasher, kind::GLOBAL, Some(&[])),
+            };
+            present.ok_or(KeyMissing { part, then: self.missing })?;
+        }
+        Ok(hasher.finish())
+    }
+}
+
+/// A request lacks a part of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyMissing<'a> {
+    /// The part.
+    pub part: &'a KeyPart,
+    /// What the policy says to that.
+    pub then: Missing,
+}
+
+/// Numbers of the parts as the hash sees them.
+mod kind {
+    pub const CLIENT_IP: u8 = 1;
+    pub const HEADER_LINES: u8 = 2;
+    pub const HEADER: u8 = 3;
+    pub const COOKIE: u8 = 4;
+    pub const QUERY: u8 = 5;
+    pub const HOST: u8 = 6;
+    pub const PATH: u8 = 7;
+    pub const METHOD: u8 = 8;
+    pub const METHOD_CLASS: u8 = 9;
+    pub const ROUTE: u8 = 10;
+    pub const GLOBAL: u8 = 11;
+}
+
+/// Adds a part that may be missing.
+fn add(hasher: &mut KeyHasher, kind: u8, bytes: Option<&[u8]>) -> Option<()> {
+    hasher.part(kind, bytes?);
+    Some(())
+}
+
+/// Namespace, family, length and address; of a UNIX-socket peer the namespace alone.
+fn add_client(hasher: &mut KeyHasher, client: &Client, network: ClientNetwork) -> Option<()> {
+    let namespace = match client.mark {
+        Mark::Verified => 0,
+        Mark::Degraded => 1,
+        Mark::Short => 2,
+        Mark::AllTrusted => 3,
+    };
+    let mut bytes: ArrayVec<u8, 19> = ArrayVec::new();
+    bytes.push(namespace);
+    if let ClientNetwork::Prefix(prefix) = network {
+        let (key, used) = prefix.key_bytes();
+        bytes.extend(key.into_iter().take(used));
+    }
+    hasher.part(kind::CLIENT_IP, &bytes);
+    Some(())
+}
+
+/// How many lines there are, then each.
+fn add_header(hasher: &mut KeyHasher, headers: &HeaderMap, name: &HeaderName) -> Option<()> {
+    let lines = headers.get_all(name);
+    let count = lines.iter().count() as u64;
+    if count == 0 {
+        return None;
+    }
+    hasher.part(kind::HEADER_LINES, &count.to_le_bytes());
+    for line in lines {
+        hasher.part(kind::HEADER, line.as_bytes());
+    }
+    Some(())
+}
+
+/// The first cookie of that name, over all lines (RFC 6265 §4.2.1; HTTP/2 splits the line at will, RFC 9113 §8.2.3).
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let mut pairs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let (found, value) = split_pair(pair);
+        (trimmed(found) == name.as_bytes()).then(|| trimmed(value))
+    })
+}
+
+/// The first parameter of that name.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a [u8]> {
+    query.as_bytes().split(|byte| *byte == b'&').find_map(|pair| {
+        let (found, value) = split_pair(pair);
+        (found == name.as_bytes()).then_some(value)
+    })
+}
+
+/// What stands before the first `=`, and what behind it; without one, the value is empty.
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    let mut halves = pair.splitn(2, |byte| *byte == b'=');
+    (halves.next().unwrap_or_default(), halves.next().unwrap_or_default())
+}
+
+fn method_class(method: &Method) -> &'static [u8] {
+    if method.is_safe() { b"read" } else { b"write" }
+}

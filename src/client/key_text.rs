@@ -1,0 +1,149 @@
+//! [`KeyPart`] as operators write it, and what is wrong with a part or a list of parts.
+//!
+//! Words for what does not work yet (`asn`, `country`, `tls_sni`) are faults like any other unknown word: a limit that
+//! loads must count by what it says.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::header::{FORWARDED, HeaderName};
+
+use super::key::{KeyPart, MAX_PARTS};
+use super::trust::X_FORWARDED_FOR;
+
+impl FromStr for KeyPart {
+    type Err = PartFault;
+
+    /// One of [`FORMS`]. `client_ip` may carry its own prefix lengths:
+    /// `client_ip:ipv4_prefix=24,ipv6_prefix=48`, either or both.
+    fn from_str(text: &str) -> Result<KeyPart, PartFault> {
+        let fault = |allowed| PartFault { found: text.to_owned(), allowed };
+        let (word, name) = match text.split_once(':') {
+            Some((word, name)) => (word, Some(name)),
+            None => (text, None),
+        };
+        match (word, name) {
+            ("client_ip", None) => Ok(KeyPart::CLIENT_IP),
+            ("client_ip", Some(lengths)) => client_ip(lengths).ok_or_else(|| fault(LENGTHS)),
+            ("header", Some(name)) => match HeaderName::from_str(name) {
+                Ok(name) if name == X_FORWARDED_FOR || name == FORWARDED => Err(fault(FORGEABLE)),
+                Ok(name) => Ok(KeyPart::Header(name)),
+                Err(_) => Err(fault("allowed header:NAME, such as header:x-api-key")),
+            },
+            ("cookie", Some(name)) if is_name(name, b";=,\"\\") => Ok(KeyPart::Cookie(name.to_owned())),
+            ("cookie", Some(_)) => Err(fault("allowed cookie:NAME, such as cookie:sid")),
+            ("query", Some(name)) if is_name(name, b"&=#") => Ok(KeyPart::Query(name.to_owned())),
+            ("query", Some(_)) => Err(fault("allowed query:NAME, such as query:token, as it stands in the URL")),
+            ("header" | "cookie" | "query", None) => Err(fault("a name must follow, such as header:x-api-key")),
+            ("host", None) => Ok(KeyPart::Host),
+            ("path", None) => Ok(KeyPart::Path),
+            ("method", None) => Ok(KeyPart::Method),
+            ("method_class", None) => Ok(KeyPart::MethodClass),
+            ("route", None) => Ok(KeyPart::Route),
+            ("global", None) => Ok(KeyPart::Global),
+            _ => Err(fault(FORMS)),
+        }
+    }
+}
+
+impl fmt::Display for KeyPart {
+    /// The text that reads back as this part.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => {
+                f.write_str("client_ip")?;
+                let lengths = [("ipv4_prefix", ipv4_prefix), ("ipv6_prefix", ipv6_prefix)];
+                let mut separator = ':';
+                for (word, length) in lengths.iter().filter_map(|(word, length)| Some((word, (**length)?))) {
+                    write!(f, "{separator}{word}={length}")?;
+                    separator = ',';
+                }
+                Ok(())
+            }
+            KeyPart::Header(name) => write!(f, "header:{name}"),
+            KeyPart::Cookie(name) => write!(f, "cookie:{name}"),
+            KeyPart::Query(name) => write!(f, "query:{name}"),
+            KeyPart::Host => f.write_str("host"),
+            KeyPart::Path => f.write_str("path"),
+            KeyPart::Method => f.write_str("method"),
+            KeyPart::MethodClass => f.write_str("method_class"),
+            KeyPart::Route => f.write_str("route"),
+            KeyPart::Global => f.write_str("global"),
+        }
+    }
+}
+
+/// The forms of a part, for errors, completion and the nearest-word search.
+pub const FORMS: &str =
+    "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, global";
+
+const LENGTHS: &str = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or both, with 1 to 32 and 1 to 128";
+
+const FORGEABLE: &str = "anyone can write this header; allowed client_ip, which reads it from trusted_proxies only";
+
+/// What is wrong with a part, worded for the operator; the caller adds the place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartFault {
+    /// The part as written.
+    pub found: String,
+    /// What is allowed instead, as a phrase.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for PartFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "found {:?}; {}", self.found, self.allowed)
+    }
+}
+
+impl std::error::Error for PartFault {}
+
+/// What is wrong with a list of parts, worded for the operator; the caller adds the place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyFault {
+    /// There is no part.
+    Empty,
+    /// There are more than [`MAX_PARTS`].
+    TooMany,
+    /// This part is there twice.
+    Repeated(KeyPart),
+    /// This part can be missing, and nothing says what then.
+    NoMissing(KeyPart),
+}
+
+impl fmt::Display for KeyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyFault::Empty => write!(f, "found no key part; {FORMS}"),
+            KeyFault::TooMany => write!(f, "found more than {MAX_PARTS} key parts; allowed 1 to {MAX_PARTS}"),
+            KeyFault::Repeated(part) => write!(f, "found {part} twice; write it once"),
+            KeyFault::NoMissing(part) => {
+                write!(f, "found {part}, which a request may lack; say what then with missing: allow or missing: deny")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyFault {}
+
+fn client_ip(lengths: &str) -> Option<KeyPart> {
+    let (mut ipv4_prefix, mut ipv6_prefix) = (None, None);
+    for length in lengths.split(',') {
+        let (word, number) = length.split_once('=')?;
+        let (slot, longest) = match word {
+            "ipv4_prefix" => (&mut ipv4_prefix, 32),
+            "ipv6_prefix" => (&mut ipv6_prefix, 128),
+            _ => return None,
+        };
+        let number: u8 = number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+        if slot.replace(number).is_some() || !(1..=longest).contains(&number) {
+            return None;
+        }
+    }
+    Some(KeyPart::ClientIp { ipv4_prefix, ipv6_prefix })
+}
+
+/// Visible ASCII without the characters that end a name where it is looked for.
+fn is_name(text: &str, ends: &[u8]) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !ends.contains(&byte))
+}

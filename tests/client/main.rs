@@ -1,0 +1,10 @@
+//! Who is asking: the numbered vectors, laws that hold for any input, what the origin is told, and keys.
+
+mod forwarded;
+mod keys;
+mod onward;
+mod properties;
+mod resolving;
+mod support;
+mod trust_entries;
+mod x_forwarded_for;
