@@ -22,3 +22,4 @@ pub mod units;
 pub mod request;
 pub mod sketch;
 pub mod client;
+pub mod limiter;

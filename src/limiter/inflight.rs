@@ -1,0 +1,215 @@
+//! `type: inflight`, and the in-flight cap of an origin: at most N requests at once, counted exactly.
+//!
+//! The things counted (the limit itself, routes, origins) are fixed by the policy file, so each has one atomic counter and
+//! no sketch is needed. A place is lent as a [`Permit`] and comes back when that is dropped: at the answer's end, on error, on a
+//! client's abort, on panic and on shutdown alike. There is no way to take a place without a permit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Judgement, Lost, Place, Scope};
+use crate::units::Bytes;
+
+/// Places that requests hold while they are under way.
+#[derive(Debug)]
+pub struct Slots {
+    held: AtomicU32,
+    max: u32,
+}
+
+impl Slots {
+    /// `max` free places.
+    pub fn new(max: u32) -> Arc<Slots> {
+        Arc::new(Slots { held: AtomicU32::new(0), max })
+    }
+
+    /// Takes one place if one is free. On failure nothing was changed.
+    pub fn take(self: &Arc<Slots>) -> Option<Permit> {
+        // SeqCst: a waiter announces itself, then looks here; a releaser frees a place, then looks for waiters. In one
+        // order of all four steps at least one of the two sees the other, so no waiter sleeps beside a free place.
+        self.held
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| (held < self.max).then(|| held + 1))
+            .ok()
+            .map(|_| Permit { slots: Arc::clone(self) })
+    }
+
+    /// How many places are taken at this moment.
+    pub fn held(&self) -> u32 {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    /// How many places there are.
+    pub fn max(&self) -> u32 {
+        self.max
+    }
+}
+
+/// One taken place; dropping it gives the place back.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped at once limits nothing"]
+pub struct Permit {
+    slots: Arc<Slots>,
+}
+
+impl Permit {
+    /// Whose place it is.
+    pub fn slots(&self) -> &Arc<Slots> {
+        &self.slots
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        // SeqCst: see `Slots::take`. Never below zero, as each permit was counted once when it was made.
+        self.slots.held.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The state of one `inflight` limit.
+#[derive(Debug)]
+pub struct Inflight {
+    scope: Scope,
+    slots: Vec<Arc<Slots>>,
+}
+
+impl Inflight {
+    /// `max` places for everything that the scope tells apart.
+    pub fn new(max: u32, scope: Scope, routes: usize, origins: usize) -> Inflight {
+        let count = match scope {
+            Scope::Global => 1,
+            Scope::Route => routes,
+            // the last one stands for routes without an origin
+            Scope::Origin => origins + 1,
+        };
+        Inflight { scope, slots: (0..count).map(|_| Slots::new(max)).collect() }
+    }
+
+    /// Whether a place is free now.
+    pub fn probe(&self, place: Place) -> Judgement {
+        match self.slots_of(place) {
+            Some(slots) => judgement(slots, slots.held(), slots.held() < slots.max()),
+            None => UNKNOWN_PLACE,
+        }
+    }
+
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// None is free any more.
+    pub fn admit(&self, place: Place) -> Result<(Judgement, Permit), Lost> {
+        let lost = |judgement| Lost { judgement, contended: false };
+        let slots = self.slots_of(place).ok_or_else(|| lost(UNKNOWN_PLACE))?;
+        match slots.take() {
+            Some(permit) => Ok((judgement(slots, slots.held().saturating_sub(1), true), permit)),
+            None => Err(lost(judgement(slots, slots.held(), false))),
+        }
+    }
+
+    /// All counters, for gauges.
+    pub fn slots(&self) -> &[Arc<Slots>] {
+        &self.slots
+    }
+
+    /// What the counters take.
+    pub fn memory(&self) -> Bytes {
+        Bytes((self.slots.len() * size_of::<Slots>()) as u64)
+    }
+
+    fn slots_of(&self, place: Place) -> Option<&Arc<Slots>> {
+        match self.scope {
+            Scope::Global => self.slots.first(),
+            Scope::Route => self.slots.get(place.route),
+            Scope::Origin => place.origin.map_or(self.slots.last(), |origin| self.slots.get(origin)),
+        }
+    }
+}
+
+/// A route or origin that the policy does not have: cannot happen, and refuses if it does.
+const UNKNOWN_PLACE: Judgement =
+    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None };
+
+/// `others`: places held without counting this request.
+fn judgement(slots: &Slots, others: u32, admitted: bool) -> Judgement {
+    Judgement {
+        admitted,
+        remaining: slots.max().saturating_sub(others).saturating_sub(u32::from(admitted)),
+        quota: slots.max(),
+        // a place comes back when another request ends, which nobody can promise
+        retry_nanos: admitted.then_some(0),
+        reset_nanos: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::sketch::{KeyHasher, Seed};
+
+    fn place(route: usize, origin: Option<usize>) -> Place {
+        Place { key: KeyHasher::new(&Seed::from_bytes([0; 16])).finish(), route, origin }
+    }
+
+    #[test]
+    fn the_cap_holds_and_a_dropped_permit_is_a_free_place() {
+        let limit = Inflight::new(2, Scope::Global, 1, 1);
+        let (first, a) = limit.admit(place(0, None)).unwrap();
+        let (second, b) = limit.admit(place(0, None)).unwrap();
+        assert_eq!((first.remaining, second.remaining), (1, 0));
+        assert!(!limit.probe(place(0, None)).admitted);
+        assert!(limit.admit(place(0, None)).is_err());
+        drop(a);
+        assert!(limit.admit(place(0, None)).is_ok());
+        drop(b);
+        assert_eq!(limit.slots()[0].held(), 0);
+    }
+
+    #[test]
+    fn scopes_keep_routes_and_origins_apart() {
+        let by_route = Inflight::new(1, Scope::Route, 2, 0);
+        let _held = by_route.admit(place(0, None)).unwrap();
+        assert!(!by_route.probe(place(0, None)).admitted);
+        assert!(by_route.probe(place(1, None)).admitted);
+        let by_origin = Inflight::new(1, Scope::Origin, 1, 2);
+        let _held = by_origin.admit(place(0, Some(1))).unwrap();
+        assert!(!by_origin.probe(place(0, Some(1))).admitted);
+        assert!(by_origin.probe(place(0, Some(0))).admitted);
+        assert!(by_origin.probe(place(0, None)).admitted);
+        assert!(!by_origin.probe(place(0, Some(7))).admitted, "an origin that does not exist has no places");
+    }
+
+    #[test]
+    fn a_panic_gives_the_place_back() {
+        let slots = Slots::new(1);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let _permit = slots.take().unwrap();
+            std::panic::resume_unwind(Box::new("in a hook"));
+        }));
+        assert!(result.is_err());
+        assert_eq!(slots.held(), 0);
+    }
+
+    #[test]
+    fn never_more_than_the_cap_under_contention() {
+        let slots = Slots::new(3);
+        let peak = AtomicU32::new(0);
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        if let Some(permit) = slots.take() {
+                            let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                            peak.fetch_max(now, Ordering::SeqCst);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            drop(permit);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(peak.load(Ordering::SeqCst) <= 3);
+        assert_eq!(slots.held(), 0);
+    }
+}
