@@ -23,3 +23,4 @@ pub mod request;
 pub mod sketch;
 pub mod client;
 pub mod limiter;
+pub mod policy;

@@ -1,0 +1,127 @@
+//! Which route takes a request: the Gateway API's precedence.
+//!
+//! Host first (exact, then the longest wildcard suffix, then any), then the path (exact, then regex, then the longest prefix
+//! by whole segments), then a named method, then the number of header matches, then of query matches, then the order in
+//! the file. The first that matches everything it asks for wins. (Gateway API v1, `HTTPRouteRule.matches`; where that
+//! leaves regular expressions to the implementation, ours stand between exact and prefix.)
+//!
+//! A host without a fitting path is no dead end: the search goes on with the next less specific host.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes as Body;
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use regex::Regex;
+
+use super::edit::HeaderEdits;
+use super::origin::Timeouts;
+use crate::units::Bytes;
+pub use table::RouteTable;
+
+/// One route of the policy file.
+#[derive(Debug)]
+pub struct Route {
+    /// The operator's name, or `route_N` by its place in the file (from 0). A metric label.
+    pub name: String,
+    /// What it takes: any of these. Empty means everything.
+    pub matches: Vec<Match>,
+    /// Positions in [`super::Policy::rules`], in file order; at most [`Route::MAX_RULES`].
+    pub rules: Vec<usize>,
+    /// What is done with an admitted request.
+    pub action: Action,
+    /// Edits of the request on its way to the origin.
+    pub request_headers: HeaderEdits,
+    /// Edits of the origin's answer on its way to the client.
+    pub response_headers: HeaderEdits,
+    /// The largest request body, 413 above it; `None` for no limit.
+    pub body_limit: Option<Bytes>,
+    /// The origin's deadlines with this route's own put over them.
+    pub timeouts: Timeouts,
+}
+
+impl Route {
+    /// More limits than this on one route are a load error: a decision's record has a fixed size.
+    pub const MAX_RULES: usize = 8;
+}
+
+/// What is done with an admitted request.
+#[derive(Debug)]
+pub enum Action {
+    /// Sent to the origin at this position in [`super::Policy::origins`].
+    Forward(usize),
+    /// Answered by us.
+    Respond(FixedAnswer),
+}
+
+/// An answer written in the policy file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FixedAnswer {
+    /// 200 to 599.
+    pub status: StatusCode,
+    /// Sent as it stands; `Content-Length` is ours.
+    pub body: Body,
+    /// Further fields, `Content-Type` among them.
+    pub headers: HeaderMap,
+}
+
+/// What one alternative of a route asks for; every part that is present must hold.
+#[derive(Debug, Clone)]
+pub struct Match {
+    /// The host.
+    pub host: HostMatch,
+    /// The path.
+    pub path: PathMatch,
+    /// The methods; empty means any.
+    pub methods: Vec<Method>,
+    /// Header fields, each by name.
+    pub headers: Vec<(HeaderName, TextMatch)>,
+    /// Query parameters, each by name, as sent.
+    pub query: Vec<(String, TextMatch)>,
+}
+
+/// A host, without port, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum HostMatch {
+    /// Any.
+    Any,
+    /// This one.
+    Exact(String),
+    /// One or more labels before this suffix; holds `.example.com` for `*.example.com`.
+    Suffix(String),
+}
+
+/// A path. Make its expression with [`whole`].
+#[derive(Debug, Clone)]
+pub enum PathMatch {
+    /// This one, byte for byte.
+    Exact(String),
+    /// This one and everything below it by whole segments: `/a` takes `/a` and `/a/b`, never `/ab`. Stored without a trailing slash, `/` as empty text.
+    Prefix(String),
+    /// Anything the expression matches as a whole; linear time.
+    Regex(Regex),
+}
+
+/// A header's or query parameter's value. Make its expression with [`whole`].
+///
+/// A header that came in several lines matches when one of its lines does; a query parameter is compared as it was sent,
+/// without decoding, and only its first occurrence counts.
+#[derive(Debug, Clone)]
+pub enum TextMatch {
+    /// Exactly this.
+    Exact(String),
+    /// Anything the expression matches as a whole.
+    Regex(Regex),
+}
+
+/// An expression that matches a text as a whole or not at all, which the engine itself would leave to the pattern.
+///
+/// # Errors
+/// The pattern itself is faulty, or too large for the engine's default limits.
+pub fn whole(pattern: &str) -> Result<Regex, regex::Error> {
+    // by itself first: its own faults are told about its own text, and `a)|(b` cannot break out of the group below
+    Regex::new(pattern)?;
+    // a comment of the `x` flag at the pattern's end would swallow the closing bracket; a line break ends it
+    Regex::new(&format!(r"\A(?:{pattern})\z")).or_else(|_| Regex::new(&format!("\\A(?:{pattern}\n)\\z")))
+}
