@@ -24,3 +24,4 @@ pub mod sketch;
 pub mod client;
 pub mod limiter;
 pub mod policy;
+pub mod engine;

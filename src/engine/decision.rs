@@ -1,0 +1,176 @@
+//! The decision record: everything a reader (answer, log, metrics, explain, replay) may want to know of one verdict.
+//!
+//! Written once, by `engine`; no reader asks a limiter again.
+
+use std::fmt;
+
+use arrayvec::ArrayVec;
+
+use crate::client::Client;
+use crate::policy::{Mode, Route};
+use crate::units::Timestamp;
+
+/// The readings of one request, in the route's order.
+pub type Readings = ArrayVec<Reading, { Route::MAX_RULES }>;
+
+/// What was decided about one request, and why.
+#[must_use = "a decision that nobody reads admits by accident"]
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Identifies the request and this decision in answer, log and headers.
+    pub id: DecisionId,
+    /// The stamp that every limit was judged by.
+    pub at: Timestamp,
+    /// The roll of the dice that came with the request; spreads `Retry-After`.
+    pub dice: u64,
+    /// Who asked. `None` when the policy rejects unreadable forwarding headers and this was one.
+    pub client: Option<Client>,
+    /// Position of the route in the policy; `None` when no route matched.
+    pub route: Option<usize>,
+    /// What each limit of the route said; empty when none was asked.
+    pub readings: Readings,
+    /// The outcome.
+    pub verdict: Verdict,
+}
+
+impl Decision {
+    /// The readings that forbade the request: enforced limits over their budget.
+    pub fn violated(&self) -> impl Iterator<Item = &Reading> {
+        self.readings.iter().filter(|reading| reading.mode == Mode::Enforce && reading.outcome == Outcome::Refused)
+    }
+}
+
+/// Admitted, or refused for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Every enforced limit agreed and has been charged.
+    Admitted,
+    /// Nothing was charged, but for what a lost race left behind (over-counting, the safe side).
+    Refused(Refusal),
+}
+
+/// Why a request was refused. `answer::refusal` gives each its status; there is no other such table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// At least one enforced limit per key is over its budget.
+    Limit,
+    /// An enforced `inflight` limit has no free place.
+    Inflight,
+    /// A limit's key is missing from the request and the limit says `missing: deny`.
+    KeyMissing,
+    /// The origin's in-flight cap is reached and its queue, if any, gave no place in time.
+    OriginFull,
+    /// No route matches.
+    NoRoute,
+    /// The forwarding header is unreadable or too short and the policy says `reject`.
+    ClientUnresolved,
+}
+
+impl Refusal {
+    /// The word in metrics and log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::Limit => "limit",
+            Refusal::Inflight => "inflight",
+            Refusal::KeyMissing => "key_missing",
+            Refusal::OriginFull => "origin_full",
+            Refusal::NoRoute => "no_route",
+            Refusal::ClientUnresolved => "client_unresolved",
+        }
+    }
+}
+
+/// What one limit said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Position of the limit in the policy.
+    pub rule: usize,
+    /// Copied from the rule, so that readers need not look it up.
+    pub mode: Mode,
+    /// Yes, no, or not asked.
+    pub outcome: Outcome,
+    /// How many more requests of the same cost would be admitted at once, after this one.
+    pub remaining: u32,
+    /// Nanoseconds until a request of this cost fits: `Some(0)` when it fitted, `None` when no wait helps or none can be promised.
+    pub retry_nanos: Option<u64>,
+    /// Nanoseconds until more budget appears; `None` when it is full.
+    pub reset_nanos: Option<u64>,
+}
+
+/// A limit's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The request fitted. It was charged only if the whole decision is [`Verdict::Admitted`].
+    Admitted,
+    /// It did not fit.
+    Refused,
+    /// The key is missing and the limit says `missing: allow`: nothing was counted.
+    Exempt,
+}
+
+impl Outcome {
+    /// The word in metrics and log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Admitted => "allowed",
+            Outcome::Refused => "limited",
+            Outcome::Exempt => "exempt",
+        }
+    }
+}
+
+/// Sixty-four bits, written as thirteen characters of Crockford's base 32, which has no letters that look alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DecisionId(pub u64);
+
+impl DecisionId {
+    const ALPHABET: &'static [u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+    /// The thirteen characters, without allocating.
+    pub fn text(self) -> [u8; 13] {
+        let mut text = [b'0'; 13];
+        let mut rest = self.0;
+        for slot in text.iter_mut().rev() {
+            *slot = Self::ALPHABET.get((rest & 31) as usize).copied().unwrap_or(b'0');
+            rest >>= 5;
+        }
+        text
+    }
+
+    /// Reads exactly what [`DecisionId::text`] writes: thirteen characters, upper case, no more than 64 bits.
+    pub fn parse(text: &str) -> Option<DecisionId> {
+        let value = text.bytes().try_fold(0_u64, |value, byte| {
+            let digit = Self::ALPHABET.iter().position(|known| *known == byte)?;
+            Some(value.checked_mul(32)? | digit as u64)
+        })?;
+        (text.len() == 13).then_some(DecisionId(value))
+    }
+}
+
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text().iter().try_for_each(|byte| write!(f, "{}", char::from(*byte)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_thirteen_unmistakable_characters() {
+        assert_eq!(DecisionId(0).to_string(), "0000000000000");
+        assert_eq!(DecisionId(u64::MAX).to_string(), "FZZZZZZZZZZZZ");
+        assert_eq!(DecisionId(32).to_string(), "0000000000010");
+    }
+
+    #[test]
+    fn an_id_is_read_back_and_nothing_else_is_one() {
+        for id in [0, 1, 31, 32, 0x0123_4567_89ab_cdef, u64::MAX].map(DecisionId) {
+            assert_eq!(DecisionId::parse(&id.to_string()), Some(id));
+        }
+        for text in ["", "0", "00000000000000", "G000000000000", "000000000000i", "000000000000I", "00000000000é"] {
+            assert_eq!(DecisionId::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Decides: no I/O, no clock, no dice.
+//!
+//! A [`Snapshot`] is the policy with the state of its limits. A face asks it twice about a request:
+//! [`Snapshot::judge`] finds the client, the route and what every limit says; [`Snapshot::admit`] charges. Both write into one
+//! [`Decision`], which the answer, the log and the metrics read.
+
+pub mod decision;
+mod judge;
+mod snapshot;
+
+pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+pub use judge::{Arrival, Judged, Permits};
+pub use snapshot::Snapshot;

@@ -1,0 +1,6 @@
+//! Laws that every kind of limit keeps, tested through the engine as a face would drive it.
+
+mod allocation;
+mod book;
+mod limits;
+mod together;
