@@ -24,4 +24,5 @@ pub mod sketch;
 pub mod client;
 pub mod limiter;
 pub mod policy;
+pub mod config;
 pub mod engine;

@@ -1,0 +1,219 @@
+//! `trusted_proxies` and `client_ip`.
+
+use super::{Context, number};
+use crate::client::address::Translation;
+use crate::client::trust::{
+    ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
+};
+use crate::config::fault::{Code, Diagnostic};
+use crate::config::preset::{self, Entries};
+use crate::config::read::{At, Field};
+use crate::config::schema::{ClientIp, File, TrustSource, TrustedProxies};
+use crate::config::shape::{Either, List};
+use crate::config::source::Span;
+use crate::config::word::OnInvalid;
+use crate::units::Prefix;
+
+/// What of the clients' rules only the text still tells.
+#[derive(Debug, Clone, Default)]
+pub struct WrittenClients {
+    /// The trusted networks, sorted, none inside another.
+    pub networks: Vec<Prefix>,
+    /// Whether UNIX-socket peers are believed.
+    pub unix: bool,
+    /// NAT64 prefixes.
+    pub translation: Vec<Prefix>,
+}
+
+/// The rules, and what of them only the text tells.
+pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenClients) {
+    let mut rules = ClientRules::default();
+    let mut trusted = WrittenClients::default();
+    match file.trusted_proxies.value() {
+        None => {}
+        Some(Either::Short(from)) => {
+            let at = file.trusted_proxies.get().map_or(context.start, |at| at.span);
+            trusted = peers(from, at, false, context);
+            rules.trust = Trust::Proxies(set(&trusted));
+        }
+        Some(Either::Long(long)) => {
+            if let Some(header) = long.header.value() {
+                rules.header = ForwardHeader::from(header.clone());
+            }
+            on_invalid(long, &mut rules, context);
+            let hops = hops(long, &rules, context);
+            if let Some(from) = long.from.get() {
+                trusted = peers(&from.value, from.span, hops.is_some(), context);
+            }
+            rules.trust = match hops {
+                Some(0) => Trust::Off,
+                Some(hops) => Trust::Hops { hops, from: set(&trusted) },
+                None => Trust::Proxies(set(&trusted)),
+            };
+        }
+    }
+    if let Some(client_ip) = file.client_ip.value() {
+        trusted.translation = prefixes(client_ip, &mut rules, context);
+    }
+    (rules, trusted)
+}
+
+/// Prefix lengths and translation prefixes; comes back with the latter as written.
+fn prefixes(client_ip: &ClientIp, rules: &mut ClientRules, context: &mut Context<'_>) -> Vec<Prefix> {
+    let bits = |field, most, default, context: &mut Context<'_>| {
+        u8::try_from(number(field, 1..=most, default, context.faults)).unwrap_or_default()
+    };
+    rules.ipv4_prefix = bits(&client_ip.ipv4_prefix, 32, 32, context);
+    rules.ipv6_prefix = bits(&client_ip.ipv6_prefix, 128, 64, context);
+    let mut written = Vec::new();
+    for entry in client_ip.translation.value().iter().flat_map(|list| &list.items) {
+        let Some(prefix) = network(entry, false, context) else { continue };
+        match Translation::new(prefix) {
+            Ok(translation) => {
+                rules.translation.push(translation);
+                written.push(prefix);
+            }
+            Err(out) => context.faults.push(
+                Diagnostic::error(Code::BAD_CIDR, entry.span, format!("{} is no translation prefix", entry.shown))
+                    .label(out.to_string()),
+            ),
+        }
+    }
+    written
+}
+
+/// `hops`, if it is there.
+fn hops(long: &TrustedProxies, rules: &ClientRules, context: &mut Context<'_>) -> Option<u8> {
+    if !long.hops.is_present() {
+        super::out_of_place(
+            &long.short,
+            "`short` without `hops`",
+            "without `hops` a chain has no promised length; remove it",
+            context.faults,
+        );
+        return None;
+    }
+    let hops = number(&long.hops, 0..=32, 0, context.faults);
+    if let (ForwardHeader::Single(name), Some(at), true) = (&rules.header, long.hops.get(), hops > 1) {
+        context.faults.push(
+            Diagnostic::error(Code::CONFLICT, at.span, format!("`hops` of {} with a header of one address", at.shown))
+                .label("must be 1 here")
+                .help(format!("`{name}` is read as a single address; only x-forwarded-for and forwarded hold chains")),
+        );
+    }
+    u8::try_from(hops).ok()
+}
+
+/// `short`, `degraded`, or `on_invalid` for both.
+fn on_invalid(long: &TrustedProxies, rules: &mut ClientRules, context: &mut Context<'_>) {
+    if long.on_invalid.is_present() {
+        let help = "`on_invalid` is short for both `short` and `degraded`; keep one way of saying it";
+        super::out_of_place(&long.short, "`short` beside `on_invalid`", help, context.faults);
+        super::out_of_place(&long.degraded, "`degraded` beside `on_invalid`", help, context.faults);
+    }
+    let (short, degraded) = match long.on_invalid.value() {
+        Some(OnInvalid::Reject) => (OnShort::Reject, OnDegraded::Reject),
+        Some(OnInvalid::Peer) | None => (OnShort::Peer, OnDegraded::Hop),
+    };
+    rules.short = long.short.value().copied().unwrap_or(short);
+    rules.degraded = long.degraded.value().copied().unwrap_or(degraded);
+}
+
+fn set(trusted: &WrittenClients) -> ProxySet {
+    ProxySet::new(trusted.networks.iter().copied(), trusted.unix)
+}
+
+/// The peers of a `from` list.
+fn peers(
+    from: &List<Either<String, TrustSource>>,
+    at: Span,
+    everyone: bool,
+    context: &mut Context<'_>,
+) -> WrittenClients {
+    let mut trusted = WrittenClients::default();
+    for entry in &from.items {
+        match &entry.value {
+            Either::Short(text) if text == "unix" => trusted.unix = true,
+            Either::Short(text) if preset::is_name(text) => {
+                trusted.add(preset::preset(&entry.with(text.clone()), context));
+            }
+            Either::Short(text) => {
+                trusted.networks.extend(network(&entry.with(text.clone()), everyone, context));
+            }
+            Either::Long(source) => match (&source.preset, &source.file) {
+                (Field::Set { at, .. }, Field::Absent) => trusted.add(preset::preset(at, context)),
+                (Field::Absent, Field::Set { at, .. }) => trusted.add(preset::file(at, context)),
+                (Field::Absent, Field::Absent) => context.faults.push(
+                    Diagnostic::error(Code::MISSING_FIELD, entry.span, "`preset` or `file` is missing")
+                        .label("needs one of them"),
+                ),
+                (preset, file) if preset.is_present() && file.is_present() => context.faults.push(
+                    Diagnostic::error(Code::CONFLICT, entry.span, "both `preset` and `file`")
+                        .label("needs one of them"),
+                ),
+                _ => {}
+            },
+        }
+    }
+    if from.items.is_empty() && !from.bad {
+        context.faults.push(
+            Diagnostic::error(Code::EMPTY_VALUE, at, "`trusted_proxies` lists nobody")
+                .label("needs one or more")
+                .help("remove it to trust nobody, or list the networks of your proxies"),
+        );
+    }
+    trusted.tidy();
+    trusted
+}
+
+/// One network written in the policy file.
+fn network(entry: &At<String>, everyone: bool, context: &mut Context<'_>) -> Option<Prefix> {
+    let read = if everyone { parse_cidr_or_everyone(&entry.value) } else { parse_cidr(&entry.value) };
+    match read {
+        Ok((prefix, host_bits)) => {
+            if host_bits == HostBits::Masked {
+                let shown = if entry.masked { String::new() } else { format!("; it stands for {prefix}") };
+                context.faults.push(
+                    Diagnostic::new(Code::HOST_BITS, entry.span, format!("{} has host bits", entry.shown))
+                        .label(format!("bits behind the length do not count{shown}")),
+                );
+            }
+            if prefix.length() == 0 {
+                context.faults.push(
+                    Diagnostic::new(Code::TRUST_EVERYBODY, entry.span, format!("{} trusts everybody", entry.shown))
+                        .label("anyone who reaches a listener can name any client"),
+                );
+            }
+            Some(prefix)
+        }
+        Err(fault) => {
+            let told = Diagnostic::error(Code::BAD_CIDR, entry.span, format!("invalid network {}", entry.shown))
+                .label(fault.allowed());
+            let way_out = fault.way_out().filter(|_| !entry.masked);
+            context.faults.push(match way_out {
+                Some(way_out) => told.help(way_out),
+                None => told,
+            });
+            None
+        }
+    }
+}
+
+impl WrittenClients {
+    fn add(&mut self, entries: Entries) {
+        self.networks.extend(entries.networks);
+        self.unix |= entries.unix;
+    }
+
+    /// Sorted, without those inside others, so that equal trust is equal text.
+    fn tidy(&mut self) {
+        self.networks.sort_unstable_by_key(|prefix| (prefix.address(), prefix.length()));
+        let mut kept: Vec<Prefix> = Vec::with_capacity(self.networks.len());
+        for prefix in self.networks.drain(..) {
+            if !kept.last().is_some_and(|last| last.length() <= prefix.length() && last.contains(prefix.address())) {
+                kept.push(prefix);
+            }
+        }
+        self.networks = kept;
+    }
+}

@@ -1,0 +1,244 @@
+//! `origins` and the addresses that routes name directly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{number32, span, timeouts};
+use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
+use crate::config::fault::{Code, Diagnostic, Faults, nearest};
+use crate::config::read::{At, Field, Scalar, invalid};
+use crate::config::scalar::Count;
+use crate::config::schema::{self, BalanceText, Inflight};
+use crate::config::shape::{Either, Keyed, List, OneOrMany};
+use crate::config::source::Span;
+use crate::config::text::{HostPort, OriginName};
+use crate::config::word::BalanceWord;
+use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
+
+/// A name that moves is followed soon, and a resolver is asked twice a minute at most.
+const RESOLVE: Duration = Duration::from_secs(30);
+/// Longer than a short burst, shorter than what a person notices.
+const QUEUE_TIMEOUT: Duration = Duration::from_millis(250);
+/// One more try mends a lost SYN; more only multiplies the load of an origin that is down.
+const RETRIES: u32 = 1;
+
+/// All origins, as they are found.
+pub struct Origins {
+    above: Timeouts,
+    list: Vec<Arc<Origin>>,
+    named: Vec<Named>,
+}
+
+struct Named {
+    name: String,
+    at: Span,
+    /// `None`: it has faults of its own.
+    origin: Option<usize>,
+    used: bool,
+}
+
+impl Origins {
+    /// Reads the section `origins`.
+    pub fn named(section: &Field<Keyed<OriginName, schema::Origin>>, above: Timeouts, faults: &mut Faults) -> Origins {
+        let mut origins = Origins { above, list: Vec::new(), named: Vec::new() };
+        for entry in section.value().iter().flat_map(|map| &map.0) {
+            let name = entry.key.as_ref().map_or(&entry.name, |name| &name.0).clone();
+            if let Some(first) = origins.named.iter().find(|named| named.name == name) {
+                faults.push(
+                    Diagnostic::error(
+                        Code::DUPLICATE_NAME,
+                        entry.key_span,
+                        format!("the origin `{name}` is here twice"),
+                    )
+                    .label("a second time")
+                    .related(first.at, "first here"),
+                );
+            }
+            let origin = match (&entry.key, &entry.value) {
+                (Some(_), Some(origin)) => origin_of(name.clone(), &origin.value, above, faults),
+                _ => None,
+            };
+            let origin = origin.map(|origin| {
+                origins.list.push(Arc::new(origin));
+                origins.list.len() - 1
+            });
+            // a name that is none cannot be used, and is not told to be unused as well
+            let used = entry.key.is_none();
+            origins.named.push(Named { name, at: entry.key_span, origin, used });
+        }
+        origins
+    }
+
+    /// The origins, in the order of [`crate::policy::Policy::origins`].
+    pub fn origins(self) -> Vec<Arc<Origin>> {
+        self.list
+    }
+
+    /// The origin that a route names, or whose address it gives; with its timeouts.
+    pub fn find(&mut self, name: &At<String>, faults: &mut Faults) -> Option<(usize, Timeouts)> {
+        let address = HostPort::parse(&name.value);
+        let canonical = address.as_ref().map_or_else(|_| name.value.clone(), HostPort::to_string);
+        if let Some(named) = self.named.iter_mut().find(|named| named.name == canonical) {
+            named.used = true;
+            let at = named.origin?;
+            return Some((at, self.list.get(at)?.timeouts));
+        }
+        match address {
+            Ok(HostPort { host, port }) => {
+                let at = self.list.iter().position(|origin| origin.name == canonical).unwrap_or_else(|| {
+                    self.list.push(Arc::new(Origin {
+                        name: canonical,
+                        addresses: vec![OriginAddress { host, port, weight: 1, resolve: RESOLVE }],
+                        balance: Balance::RoundRobin,
+                        inflight: None,
+                        timeouts: self.above,
+                        retries: RETRIES,
+                    }));
+                    self.list.len() - 1
+                });
+                Some((at, self.above))
+            }
+            Err(wrong) if name.value.contains([':', '/']) => {
+                faults.push(invalid::<HostPort>(wrong, name.span, &name.shown, name.masked));
+                None
+            }
+            Err(_) => {
+                self.unknown(name, faults);
+                None
+            }
+        }
+    }
+
+    fn unknown(&mut self, name: &At<String>, faults: &mut Faults) {
+        let near = nearest(&name.value, self.named.iter().map(|named| named.name.as_str())).filter(|_| !name.masked);
+        let fault = Diagnostic::error(
+            Code::UNKNOWN_ORIGIN,
+            name.span,
+            format!("route refers to an unknown origin {}", name.shown),
+        )
+        .label("no origin has this name")
+        .nearest(near);
+        let near = near.map(str::to_owned);
+        faults.push(match near.and_then(|near| self.named.iter_mut().find(|named| named.name == near)) {
+            Some(named) => {
+                named.used = true;
+                fault.related(named.at, "a similar origin is defined here")
+            }
+            None => fault.help("define it under `origins:`, or write an address such as 127.0.0.1:3000"),
+        });
+    }
+
+    /// Warns of every origin that no route uses.
+    pub fn warn_of_unused(&self, faults: &mut Faults) {
+        for named in self.named.iter().filter(|named| !named.used) {
+            faults.push(
+                Diagnostic::new(Code::UNUSED_ORIGIN, named.at, format!("no route uses the origin `{}`", named.name))
+                    .label("not used")
+                    .help("name it as a route's `origin:`, or remove it"),
+            );
+        }
+    }
+}
+
+fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mut Faults) -> Option<Origin> {
+    let addresses = addresses(&origin.addresses, faults);
+    let balance = balance(&origin.balance, faults);
+    let inflight = inflight(&origin.inflight, faults);
+    let timeouts = timeouts(&origin.timeouts, above, faults);
+    let retries = retries(&origin.retries, faults);
+    Some(Origin { name, addresses: addresses?, balance: balance?, inflight, timeouts, retries })
+}
+
+fn addresses(
+    field: &Field<OneOrMany<Either<HostPort, schema::OriginAddress>>>,
+    faults: &mut Faults,
+) -> Option<Vec<OriginAddress>> {
+    let at = field.get()?;
+    let OneOrMany(list) = &at.value;
+    let mut addresses: Vec<(OriginAddress, Span)> = Vec::new();
+    for item in &list.items {
+        let (HostPort { host, port }, weight, resolve) = match &item.value {
+            Either::Short(address) => (address, 1, RESOLVE),
+            Either::Long(long) => {
+                let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+                let weight = number32(&long.weight, 1..=1_000, 1, faults);
+                let resolve = span(&long.resolve, range, RESOLVE, faults);
+                let Some(address) = long.address.value() else { continue };
+                (address, weight, resolve)
+            }
+        };
+        if let Some((_, first)) = addresses.iter().find(|(known, _)| known.host == *host && known.port == *port) {
+            faults.push(
+                Diagnostic::error(Code::DUPLICATE_NAME, item.span, "the same address twice in one origin")
+                    .label("a second time")
+                    .related(*first, "first here")
+                    .help("give it a `weight` instead"),
+            );
+        }
+        addresses.push((OriginAddress { host: host.clone(), port: *port, weight, resolve }, item.span));
+    }
+    if list.items.is_empty() && !list.bad {
+        faults.push(
+            Diagnostic::error(Code::EMPTY_VALUE, at.span, "an origin without addresses").label("needs one or more"),
+        );
+        return None;
+    }
+    Some(addresses.into_iter().map(|(address, _)| address).collect())
+}
+
+fn balance(field: &Field<Either<BalanceText, schema::Balance>>, faults: &mut Faults) -> Option<Balance> {
+    let parts = match field.get().map(|at| &at.value) {
+        None => return (!field.is_present()).then_some(Balance::RoundRobin),
+        Some(Either::Short(BalanceText::Word(BalanceWord::RoundRobin))) => return Some(Balance::RoundRobin),
+        Some(Either::Short(BalanceText::Word(BalanceWord::LeastInflight))) => return Some(Balance::LeastInflight),
+        Some(Either::Short(BalanceText::Hash(part))) => vec![part.clone()],
+        Some(Either::Long(long)) => {
+            let OneOrMany(List { items, bad }) = long.hash.value()?;
+            if *bad {
+                return None;
+            }
+            items.iter().map(|part| part.value.clone()).collect()
+        }
+    };
+    // a request without the key goes to any server; nothing is refused here
+    let missing = parts.iter().any(KeyPart::can_be_missing).then_some(Missing::Allow);
+    match KeySpec::new(parts, missing) {
+        Ok(key) => Some(Balance::Hash(key)),
+        Err(fault) => {
+            let at = field.get().map(|at| at.span).unwrap_or_default();
+            let code = if fault == KeyFault::Empty { Code::EMPTY_VALUE } else { Code::BAD_KEY };
+            faults.push(Diagnostic::error(code, at, "these parts make no key").label(fault.to_string()));
+            None
+        }
+    }
+}
+
+fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> Option<InflightCap> {
+    let at = field.get()?;
+    let long = match &at.value {
+        Either::Short(count) => {
+            let field = Field::Set { key: at.span, at: at.with(*count) };
+            let max = number32(&field, 1..=u32::MAX, 1, faults);
+            return Some(InflightCap { max, queue: 0, queue_timeout: QUEUE_TIMEOUT });
+        }
+        Either::Long(long) => long,
+    };
+    let max = number32(&long.max, 1..=u32::MAX, 1, faults);
+    // a queue is memory and waiting connections; more than this cannot be waited for within a minute
+    let queue = number32(&long.queue, 0..=100_000, 0, faults);
+    let range = Duration::from_millis(1)..=Duration::from_secs(60);
+    let queue_timeout = span(&long.queue_timeout, range, QUEUE_TIMEOUT, faults);
+    Some(InflightCap { max, queue, queue_timeout })
+}
+
+fn retries(field: &Field<schema::Retries>, faults: &mut Faults) -> u32 {
+    let Some(retries) = field.value() else { return RETRIES };
+    if let Some(on) = retries.on.get().filter(|on| on.value.items.is_empty() && !on.value.bad) {
+        faults.push(
+            Diagnostic::error(Code::EMPTY_VALUE, on.span, "`on` names no reason to retry")
+                .label("needs `connect_error`")
+                .help("`max: 0` switches retries off"),
+        );
+    }
+    number32(&retries.max, 0..=5, RETRIES, faults)
+}

@@ -1,0 +1,317 @@
+//! `routes`: what each takes, which limits it asks, and what becomes of admitted requests.
+
+use std::collections::HashMap;
+
+use bytes::Bytes as Body;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::limits::Limits;
+use super::matches::{self, Taken};
+use super::origins::Origins;
+use super::{Context, Defaults, number, timeouts};
+use crate::config::fault::{Code, Diagnostic, Faults, quoted};
+use crate::config::limit_text::LimitText;
+use crate::config::read::{At, Field, Scalar, invalid};
+use crate::config::schema::{self, File, Respond};
+use crate::config::shape::{Keyed, OneOrMany};
+use crate::config::source::Span;
+use crate::config::text::TemplateText;
+use crate::config::tree::Tree;
+use crate::policy::route::{Action, FixedAnswer};
+use crate::policy::{HeaderEdits, Route, Template};
+
+/// What of a route only its text still tells: the long forms of its matches and header edits.
+#[derive(Debug, Clone)]
+pub struct WrittenRoute {
+    /// One per alternative.
+    pub matches: Vec<Tree>,
+    /// `request_headers`.
+    pub request_headers: Tree,
+    /// `response_headers`.
+    pub response_headers: Tree,
+}
+
+/// All routes in file order; those with faults may be missing.
+pub fn routes(
+    file: &File,
+    defaults: &Defaults,
+    limits: &mut Limits,
+    origins: &mut Origins,
+    context: &mut Context<'_>,
+) -> Vec<(Route, WrittenRoute)> {
+    let list = file.routes.value();
+    let nothing = list.is_none_or(|list| list.items.is_empty() && !list.bad);
+    if nothing && (!file.routes.is_present() || list.is_some()) {
+        let at = file.routes.key().unwrap_or(context.start);
+        context.faults.push(
+            Diagnostic::error(Code::NOTHING_SERVED, at, "there are no routes")
+                .label("needs one or more")
+                .help("the smallest is `routes: [{ origin: \"127.0.0.1:3000\" }]`"),
+        );
+    }
+    let mut names: HashMap<String, Span> = HashMap::new();
+    let mut taken = Taken::default();
+    let mut routes = Vec::new();
+    for (nth, at) in list.iter().flat_map(|list| &list.items).enumerate() {
+        let name = name(nth, at, &mut names, context.faults);
+        let found = matches::alternatives(&at.value.r#match, context.faults);
+        if let Some(found) = &found {
+            let place = at.value.r#match.get().map_or(at.span, |found| found.span);
+            taken.add(nth, &name, place, found, context.faults);
+        }
+        let rules = rules(&name, &at.value, limits, context.faults);
+        let action = action(at, origins, defaults, context.faults);
+        let (request_headers, request_tree) = edits(&at.value.request_headers, context.faults);
+        let (response_headers, response_tree) = edits(&at.value.response_headers, context.faults);
+        let (action, above) = action.unwrap_or_else(|| (stand_in(), defaults.timeouts));
+        let (compiled, written) =
+            found.unwrap_or_default().into_iter().map(|found| (found.compiled, found.written)).unzip();
+        let route = Route {
+            name,
+            matches: compiled,
+            rules,
+            action,
+            request_headers,
+            response_headers,
+            body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
+            timeouts: timeouts(&at.value.timeouts, above, context.faults),
+        };
+        let trees = WrittenRoute { matches: written, request_headers: request_tree, response_headers: response_tree };
+        routes.push((route, trees));
+    }
+    routes
+}
+
+/// The name of the route at this place, unlike all before.
+fn name(nth: usize, at: &At<schema::Route>, names: &mut HashMap<String, Span>, faults: &mut Faults) -> String {
+    let own = at.value.name.get();
+    let name = own.map_or_else(|| format!("route_{nth}"), |name| name.value.0.clone());
+    let span = own.map_or(at.span, |name| name.span);
+    if let Some(first) = names.get(&name) {
+        faults.push(
+            Diagnostic::error(Code::DUPLICATE_NAME, span, format!("the route {} is here twice", quoted(&name)))
+                .label("a second time")
+                .related(*first, "first here"),
+        );
+    } else {
+        names.insert(name.clone(), span);
+    }
+    name
+}
+
+/// Positions of the limits that a route asks.
+fn rules(route: &str, written: &schema::Route, limits: &mut Limits, faults: &mut Faults) -> Vec<usize> {
+    let mut rules: Vec<(usize, Span)> = Vec::new();
+    if let Some(text) = written.limit.get() {
+        rules.extend(limits.inline(route, text, faults).map(|rule| (rule, text.span)));
+    }
+    for item in written.limits.value().iter().flat_map(|list| &list.items) {
+        let rule = if item.value.contains(['/', ' ']) {
+            match LimitText::parse(&item.value) {
+                Ok(text) => limits.inline(route, &item.with(text), faults),
+                Err(wrong) => {
+                    faults.push(invalid::<LimitText>(wrong, item.span, &item.shown, item.masked));
+                    None
+                }
+            }
+        } else {
+            limits.find(item, faults)
+        };
+        let Some(rule) = rule else { continue };
+        if let Some((_, first)) = rules.iter().find(|(known, _)| *known == rule) {
+            faults.push(
+                Diagnostic::error(Code::DUPLICATE_NAME, item.span, format!("the limit {} is here twice", item.shown))
+                    .label("would be charged twice")
+                    .related(*first, "first here"),
+            );
+        }
+        rules.push((rule, item.span));
+    }
+    let at = written.inflight.get().map(|inflight| inflight.span).unwrap_or_default();
+    rules.extend(limits.route_inflight(route, &written.inflight, faults).map(|rule| (rule, at)));
+    if let Some((_, at)) = rules.get(Route::MAX_RULES) {
+        faults.push(
+            Diagnostic::error(Code::TOO_MANY_LIMITS, *at, format!("{} limits on one route", rules.len()))
+                .label(format!("allowed are {}", Route::MAX_RULES)),
+        );
+    }
+    rules.into_iter().map(|(rule, _)| rule).collect()
+}
+
+/// Where admitted requests go, and the timeouts that the route's own are put over.
+fn action(
+    at: &At<schema::Route>,
+    origins: &mut Origins,
+    defaults: &Defaults,
+    faults: &mut Faults,
+) -> Option<(Action, crate::policy::Timeouts)> {
+    let route = &at.value;
+    match (route.origin.key(), route.respond.key()) {
+        (Some(origin), Some(respond)) => {
+            faults.push(
+                Diagnostic::error(Code::NO_ACTION, respond, "both `origin` and `respond`")
+                    .label("a route does one thing")
+                    .related(origin, "the other"),
+            );
+            None
+        }
+        (None, None) => {
+            faults.push(
+                Diagnostic::error(Code::NO_ACTION, at.span, "a route that does nothing")
+                    .label("needs `origin` or `respond`"),
+            );
+            None
+        }
+        (Some(_), None) => {
+            let (origin, timeouts) = origins.find(route.origin.get()?, faults)?;
+            Some((Action::Forward(origin), timeouts))
+        }
+        (None, Some(_)) => {
+            let answer = respond(route.respond.value()?, faults);
+            Some((Action::Respond(answer), defaults.timeouts))
+        }
+    }
+}
+
+/// Stands in for an action with faults; never served.
+fn stand_in() -> Action {
+    Action::Respond(FixedAnswer {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        body: Body::new(),
+        headers: HeaderMap::new(),
+    })
+}
+
+fn respond(respond: &Respond, faults: &mut Faults) -> FixedAnswer {
+    let status = number(&respond.status, 200..=599, 200, faults);
+    let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default();
+    let body = Body::from(respond.body.value().cloned().unwrap_or_default());
+    if let (false, true, Some(at)) = (body.is_empty(), matches!(status.as_u16(), 204 | 205 | 304), respond.body.get()) {
+        faults.push(
+            Diagnostic::error(Code::CONFLICT, at.span, format!("a body with status {}", status.as_u16()))
+                .label("answers of this status have none"),
+        );
+    }
+    let mut headers = HeaderMap::new();
+    if let Some(kind) = respond.content_type.value() {
+        headers.insert(header::CONTENT_TYPE, kind.0.clone());
+    } else if !body.is_empty() {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    }
+    let mut seen: Vec<&HeaderName> = Vec::new();
+    for entry in respond.headers.value().iter().flat_map(|map| &map.0) {
+        let (Some(name), Some(values)) = (&entry.key, &entry.value) else { continue };
+        if seen.contains(&name) {
+            faults.push(twice(name, entry.key_span));
+        }
+        seen.push(name);
+        if *name == header::CONTENT_TYPE {
+            faults.push(
+                Diagnostic::error(Code::CONFLICT, entry.key_span, "`content-type` among the headers")
+                    .help("write it as `content_type`, beside `status`"),
+            );
+        }
+        framing(name, entry.key_span, faults);
+        let OneOrMany(list) = &values.value;
+        for value in &list.items {
+            headers.append(name.clone(), value.value.0.clone());
+        }
+    }
+    FixedAnswer { status, body, headers }
+}
+
+fn edits(field: &Field<schema::HeaderEdits>, faults: &mut Faults) -> (HeaderEdits, Tree) {
+    let Some(written) = field.value() else { return (HeaderEdits::default(), Tree::Map(Vec::new())) };
+    let mut edits = HeaderEdits::default();
+    let mut tree = Vec::new();
+    for item in written.remove.value().iter().flat_map(|list| &list.items) {
+        framing(&item.value, item.span, faults);
+        if edits.remove.contains(&item.value) {
+            faults.push(twice(&item.value, item.span));
+        }
+        edits.remove.push(item.value.clone());
+    }
+    if !edits.remove.is_empty() {
+        tree.push(("remove", Tree::texts(&edits.remove)));
+    }
+    let one = |at: &At<TemplateText>| vec![at.value.clone()];
+    let set = values(&written.set, one, faults);
+    if !set.is_empty() {
+        tree.push(("set", Tree::map(set.iter().map(|(name, value)| (name.as_str(), Tree::text(&value.text))))));
+    }
+    edits.set = templates(set);
+    let many = |at: &At<OneOrMany<TemplateText>>| at.value.0.items.iter().map(|item| item.value.clone()).collect();
+    let add = values(&written.add, many, faults);
+    let mut lines: Vec<(String, Vec<Tree>)> = Vec::new();
+    for (name, value) in &add {
+        match lines.iter_mut().find(|(known, _)| known == name.as_str()) {
+            Some((_, values)) => values.push(Tree::text(&value.text)),
+            None => lines.push((name.to_string(), vec![Tree::text(&value.text)])),
+        }
+    }
+    if !lines.is_empty() {
+        tree.push(("add", Tree::map(lines.into_iter().map(|(name, values)| (name, Tree::List(values))))));
+    }
+    edits.add = templates(add);
+    (edits, Tree::map(tree))
+}
+
+/// The fields of `set` or `add`, one entry per line.
+fn values<V>(
+    field: &Field<Keyed<HeaderName, V>>,
+    lines: impl Fn(&At<V>) -> Vec<TemplateText>,
+    faults: &mut Faults,
+) -> Vec<(HeaderName, TemplateText)> {
+    let mut found: Vec<(HeaderName, TemplateText)> = Vec::new();
+    for entry in field.value().iter().flat_map(|map| &map.0) {
+        let (Some(name), Some(at)) = (&entry.key, &entry.value) else { continue };
+        framing(name, entry.key_span, faults);
+        if found.iter().any(|(known, _)| known == name) {
+            faults.push(twice(name, entry.key_span));
+        }
+        found.extend(lines(at).into_iter().map(|value| (name.clone(), value)));
+    }
+    found
+}
+
+fn templates(values: Vec<(HeaderName, TemplateText)>) -> Vec<(HeaderName, Template)> {
+    values.into_iter().map(|(name, value)| (name, value.template)).collect()
+}
+
+fn twice(name: &HeaderName, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::DUPLICATE_FIELD, at, format!("the header `{name}` is here twice"))
+        .label("header names have no case")
+}
+
+/// Header fields that say where a message ends or how a connection goes on are the gate's own.
+fn framing(name: &HeaderName, at: Span, faults: &mut Faults) {
+    const OWN: [&str; 9] = [
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+    ];
+    if OWN.contains(&name.as_str()) {
+        faults.push(
+            Diagnostic::error(Code::BAD_HEADER, at, format!("the header `{name}` belongs to the connection"))
+                .label("cannot be edited"),
+        );
+    }
+}
+
+/// Checks that the names that are made up here are names.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::text::Name;
+
+    #[test]
+    fn a_route_without_a_name_gets_one_that_could_have_been_written() {
+        assert!(Name::parse(&format!("route_{}", u32::MAX)).is_ok());
+    }
+}

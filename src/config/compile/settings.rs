@@ -1,0 +1,164 @@
+//! `listen`, `listeners`, `telemetry`, `server`, `secrets`: what the process is built from.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::{Context, span};
+use crate::config::fault::{Code, Diagnostic};
+use crate::config::read::Field;
+use crate::config::schema::File;
+use crate::config::secret;
+use crate::config::settings::{
+    AccessLog, ClientInLog, Drain, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
+};
+use crate::config::shape::Either;
+use crate::config::source::Span;
+use crate::config::tree::Tree;
+use crate::units::Share;
+
+/// Prometheus' register of default ports has this one free for exporters that meet no other.
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
+/// The settings.
+pub fn settings(file: &File, context: &mut Context<'_>) -> Settings {
+    let sockets = listeners(file, context);
+    let metrics = metrics(file, &sockets, context);
+    let everything = Share::new(1.0).unwrap_or_else(|_| unreachable!("1 is a share"));
+    let telemetry = file.telemetry.value();
+    let access_log = telemetry.and_then(|telemetry| telemetry.access_log.value()).map(|log| {
+        let sample = log.sample.value();
+        AccessLog {
+            to: log.to.value().cloned().unwrap_or(LogTarget::Stdout),
+            client: log.client.value().copied().unwrap_or(ClientInLog::Pseudonym),
+            sample_limited: sample.and_then(|sample| sample.limited.value().copied()).unwrap_or(everything),
+            sample_other: sample.and_then(|sample| sample.other.value().copied()).unwrap_or(everything),
+        }
+    });
+    let log = telemetry.and_then(|telemetry| telemetry.log.value());
+    let server = file.server.value();
+    let drain = server.and_then(|server| server.drain.value());
+    let mut drain_span = |field: Option<&Field<Duration>>, default| match field {
+        Some(field) => span(field, Duration::ZERO..=Duration::from_secs(3_600), default, context.faults),
+        None => default,
+    };
+    let drain = Drain {
+        delay: drain_span(drain.map(|drain| &drain.delay), Duration::ZERO),
+        // what a browser's user waits at most; systemd kills after 90 s
+        timeout: drain_span(drain.map(|drain| &drain.timeout), Duration::from_secs(30)),
+    };
+    Settings {
+        listeners: sockets.into_iter().map(|(listener, _)| listener).collect(),
+        threads: server.and_then(|server| server.threads.value()).and_then(|threads| threads.0),
+        drain,
+        metrics,
+        access_log,
+        log: Log {
+            level: log.and_then(|log| log.level.value().copied()).unwrap_or(LogLevel::Info),
+            format: log.and_then(|log| log.format.value().copied()).unwrap_or(LogFormat::Auto),
+        },
+        client_hmac: file
+            .secrets
+            .value()
+            .and_then(|secrets| secrets.client_hmac.get())
+            .and_then(|secret| secret::secret(secret, context)),
+    }
+}
+
+/// `secrets.client_hmac` as the effective configuration writes it: where it comes from, or a mask.
+pub fn written_secret(file: &File) -> Option<Tree> {
+    let tree = match file.secrets.value()?.client_hmac.value()? {
+        Either::Short(_) => Tree::text(secret::MASK),
+        Either::Long(long) => match (long.file.value(), long.env.value()) {
+            (Some(path), _) => Tree::map([("file", Tree::text(path))]),
+            (_, Some(name)) => Tree::map([("env", Tree::text(name))]),
+            _ => return None,
+        },
+    };
+    Some(tree)
+}
+
+fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
+    if let (Some(short), Some(long)) = (file.listen.key(), file.listeners.key()) {
+        context.faults.push(
+            Diagnostic::error(Code::CONFLICT, short, "both `listen` and `listeners`")
+                .label("is short for a listener called `main`")
+                .related(long, "the long form"),
+        );
+    }
+    let mut sockets: Vec<(Listener, Span)> = Vec::new();
+    if let Some(at) = file.listen.get() {
+        sockets.push((Listener { name: "main".into(), address: at.value.0 }, at.span));
+    }
+    for entry in file.listeners.value().iter().flat_map(|map| &map.0) {
+        let (Some(name), Some(listener)) = (&entry.key, &entry.value) else { continue };
+        let Some(at) = listener.value.address.get() else { continue };
+        if let Some((first, place)) = sockets.iter().find(|(known, _)| clash(known.address, at.value.0)) {
+            context.faults.push(
+                Diagnostic::error(Code::ADDRESS_CLASH, at.span, format!("the address {} is taken", at.shown))
+                    .label("cannot be bound a second time")
+                    .related(*place, format!("by `{}`", first.name)),
+            );
+        }
+        sockets.push((Listener { name: name.0.clone(), address: at.value.0 }, at.span));
+    }
+    let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
+    let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });
+    if sockets.is_empty() && none && !told {
+        context.faults.push(
+            Diagnostic::error(
+                Code::NOTHING_SERVED,
+                file.listeners.key().unwrap_or(context.start),
+                "there is no listener",
+            )
+            .label("needs `listen` or `listeners`")
+            .help("the smallest is `listen: \":8080\"`"),
+        );
+    }
+    sockets
+}
+
+fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>) -> Option<MetricsPage> {
+    let at = file.telemetry.value()?.metrics.get()?;
+    let own = at.value.address.get();
+    let address = own.map_or(METRICS, |own| own.value.0);
+    if let Some((listener, place)) = sockets.iter().find(|(listener, _)| clash(listener.address, address)) {
+        let span = own.map_or(at.span, |own| own.span);
+        context.faults.push(
+            Diagnostic::error(Code::ADDRESS_CLASH, span, format!("the metrics page wants {address}, which is taken"))
+                .label("needs an address of its own")
+                .related(*place, format!("by `{}`", listener.name)),
+        );
+    }
+    let path = at.value.path.value().map_or_else(|| "/metrics".to_owned(), |path| path.0.clone());
+    Some(MetricsPage { address, path })
+}
+
+/// Whether the kernel would refuse the second of two sockets: the same port, and the same address or one that stands for
+/// all. `[::]` stands for both families, as our sockets are dual stack.
+fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let all = |address: IpAddr, beside: IpAddr| match address {
+        IpAddr::V6(v6) => v6.is_unspecified(),
+        IpAddr::V4(v4) => v4.is_unspecified() && beside.is_ipv4(),
+    };
+    // port 0 is another port each time
+    one.port() == other.port()
+        && one.port() != 0
+        && (one.ip() == other.ip() || all(one.ip(), other.ip()) || all(other.ip(), one.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_clash_as_the_kernel_says() {
+        let clashes = |one: &str, other: &str| clash(one.parse().unwrap(), other.parse().unwrap());
+        assert!(clashes("[::]:80", "127.0.0.1:80"));
+        assert!(clashes("10.0.0.1:80", "0.0.0.0:80"));
+        assert!(clashes("10.0.0.1:80", "10.0.0.1:80"));
+        assert!(!clashes("0.0.0.0:80", "[::1]:80"));
+        assert!(!clashes("10.0.0.1:80", "10.0.0.2:80"));
+        assert!(!clashes("10.0.0.1:80", "10.0.0.1:81"));
+        assert!(!clashes("127.0.0.1:0", "127.0.0.1:0"));
+    }
+}

@@ -1,0 +1,283 @@
+//! What is in force, as a policy file: short forms expanded, defaults filled in, secrets masked.
+//!
+//! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over its part that
+//! makes the [`Policy`], so equal policies have equal fingerprints.
+
+use sha2::{Digest, Sha256};
+
+use super::compile::{WrittenClients, WrittenRoute};
+use super::scalar::{duration, percent};
+use super::settings::{LogTarget, Settings};
+use super::tree::Tree;
+use super::word::Word;
+use crate::client::key::KeySpec;
+use crate::client::trust::{ClientRules, Trust};
+use crate::limiter::{Kind, Scope};
+use crate::policy::route::Action;
+use crate::policy::{Balance, Mode, Origin, Policy, Responses, Route, Rule, Timeouts};
+
+/// What only the text still tells.
+pub struct Written {
+    /// The trusted peers and translation prefixes.
+    pub clients: WrittenClients,
+    /// The routes' matches and header edits, in the order of the routes.
+    pub routes: Vec<WrittenRoute>,
+    /// Where the secret comes from.
+    pub secret: Option<Tree>,
+}
+
+/// Sections that make [`Settings`]; all others make the [`Policy`].
+const OF_SETTINGS: [&str; 5] = ["version", "listeners", "secrets", "telemetry", "server"];
+
+/// The effective configuration.
+pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
+    let mut tree = vec![("version".to_owned(), Tree::text(1)), ("listeners".to_owned(), listeners(settings))];
+    let mut add = |name: &str, section: Tree| {
+        if !section.is_empty() {
+            tree.push((name.to_owned(), section));
+        }
+    };
+    add("secrets", Tree::map(written.secret.iter().map(|secret| ("client_hmac", secret.clone()))));
+    add("trusted_proxies", trusted_proxies(&policy.clients, &written.clients));
+    add("client_ip", client_ip(&policy.clients, &written.clients));
+    add("origins", Tree::map(policy.origins.iter().map(|origin| (origin.name.clone(), self::origin(origin)))));
+    add("limits", Tree::map(policy.rules.iter().map(|rule| (rule.name.clone(), limit(rule)))));
+    let routes = policy.routes.iter().zip(&written.routes).map(|(route, written)| self::route(route, written, policy));
+    add("routes", Tree::List(routes.collect()));
+    add("responses", responses(&policy.responses));
+    add("telemetry", telemetry(settings));
+    add("server", server(settings));
+    Tree::Map(tree)
+}
+
+/// A short hash over the part of the effective configuration that makes the policy: twelve hexadecimal digits.
+pub fn fingerprint(effective: &Tree) -> String {
+    let Tree::Map(sections) = effective else { return String::new() };
+    let policy = sections.iter().filter(|(name, _)| !OF_SETTINGS.contains(&name.as_str()));
+    let text = Tree::Map(policy.cloned().collect()).to_yaml();
+    Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn listeners(settings: &Settings) -> Tree {
+    Tree::map(
+        settings
+            .listeners
+            .iter()
+            .map(|listener| (listener.name.clone(), Tree::map([("address", Tree::text(listener.address))]))),
+    )
+}
+
+fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
+    let (on, hops) = match &rules.trust {
+        Trust::Off => (false, None),
+        Trust::Hops { hops, .. } => (true, Some(*hops)),
+        Trust::Proxies(_) => (true, None),
+    };
+    if !on {
+        return Tree::Map(Vec::new());
+    }
+    let unix = trusted.unix.then(|| Tree::text("unix"));
+    let from = unix.into_iter().chain(trusted.networks.iter().map(|prefix| match prefix.length() {
+        // a bare `0.0.0.0` would be one address
+        0 => Tree::text(format!("{}/0", prefix.address())),
+        _ => Tree::text(prefix),
+    }));
+    let mut tree = vec![("header", Tree::text(rules.header.name())), ("from", Tree::List(from.collect()))];
+    if let Some(hops) = hops {
+        tree.push(("hops", Tree::text(hops)));
+        tree.push(("short", word(&rules.short)));
+    }
+    tree.push(("degraded", word(&rules.degraded)));
+    Tree::map(tree)
+}
+
+fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
+    let mut tree = vec![
+        ("ipv4_prefix", Tree::text(rules.ipv4_prefix)),
+        ("ipv6_prefix", Tree::text(rules.ipv6_prefix)),
+        ("ipv4_mapped", Tree::text("unwrap")),
+    ];
+    if !written.translation.is_empty() {
+        tree.push(("translation", Tree::texts(&written.translation)));
+    }
+    Tree::map(tree)
+}
+
+fn timeouts(timeouts: &Timeouts) -> Tree {
+    Tree::map([
+        ("connect", Tree::text(duration(timeouts.connect))),
+        ("read", Tree::text(duration(timeouts.read))),
+        ("write", Tree::text(duration(timeouts.write))),
+        ("idle", Tree::text(duration(timeouts.idle))),
+        ("request", Tree::text(duration(timeouts.request))),
+    ])
+}
+
+fn key(key: &KeySpec) -> Tree {
+    Tree::texts(key.parts())
+}
+
+fn origin(origin: &Origin) -> Tree {
+    let addresses = origin.addresses.iter().map(|address| {
+        let host = &address.host;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        Tree::map([
+            ("address", Tree::text(format!("{host}:{}", address.port))),
+            ("weight", Tree::text(address.weight)),
+            ("resolve", Tree::text(duration(address.resolve))),
+        ])
+    });
+    let balance = match &origin.balance {
+        Balance::RoundRobin => Tree::text("round_robin"),
+        Balance::LeastInflight => Tree::text("least_inflight"),
+        Balance::Hash(spec) => Tree::map([("hash", key(spec))]),
+    };
+    let mut tree = vec![("addresses", Tree::List(addresses.collect())), ("balance", balance)];
+    if let Some(cap) = &origin.inflight {
+        tree.push((
+            "inflight",
+            Tree::map([
+                ("max", Tree::text(cap.max)),
+                ("queue", Tree::text(cap.queue)),
+                ("queue_timeout", Tree::text(duration(cap.queue_timeout))),
+                ("on_full", Tree::text("shed")),
+            ]),
+        ));
+    }
+    tree.push(("timeouts", timeouts(&origin.timeouts)));
+    tree.push(("retries", Tree::map([("max", Tree::text(origin.retries)), ("on", Tree::texts(["connect_error"]))])));
+    Tree::map(tree)
+}
+
+fn limit(rule: &Rule) -> Tree {
+    let kind = match rule.kind {
+        Kind::Rate { .. } => "rate",
+        Kind::Inflight { .. } => "inflight",
+    };
+    let key = match rule.kind {
+        Kind::Inflight { scope: Scope::Origin, .. } => Tree::texts(["origin"]),
+        _ => key(&rule.key),
+    };
+    let mut tree = vec![("type", Tree::text(kind)), ("key", key)];
+    if rule.key.parts().iter().any(|part| part.can_be_missing()) {
+        tree.push(("missing", word(&rule.key.missing())));
+    }
+    match rule.kind {
+        Kind::Rate { rate, burst, memory } => {
+            tree.push(("rate", Tree::text(rate)));
+            tree.push(("burst", Tree::text(burst)));
+            tree.push(("memory", Tree::text(memory)));
+            tree.push(("cost", Tree::text(rule.cost.get())));
+        }
+        Kind::Inflight { max, .. } => tree.push(("max", Tree::text(max))),
+    }
+    tree.push(("mode", word::<Mode>(&rule.mode)));
+    Tree::map(tree)
+}
+
+fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
+    let mut tree = vec![("name", Tree::text(&route.name))];
+    if !written.matches.is_empty() {
+        tree.push(("match", Tree::List(written.matches.clone())));
+    }
+    let limits = route.rules.iter().filter_map(|rule| policy.rules.get(*rule)).map(|rule| Tree::text(&rule.name));
+    tree.push(("limits", Tree::List(limits.collect())));
+    match &route.action {
+        Action::Forward(origin) => {
+            tree.extend(policy.origins.get(*origin).map(|origin| ("origin", Tree::text(&origin.name))));
+        }
+        Action::Respond(answer) => {
+            let mut respond = vec![("status", Tree::text(answer.status.as_u16()))];
+            if !answer.body.is_empty() {
+                respond.push(("body", Tree::text(String::from_utf8_lossy(&answer.body))));
+            }
+            let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+            let mut headers: Vec<(String, Tree)> = Vec::new();
+            for name in answer.headers.keys() {
+                let values = answer.headers.get_all(name).iter().map(text);
+                if *name == http::header::CONTENT_TYPE {
+                    respond.extend(values.map(|value| ("content_type", Tree::text(value))));
+                } else {
+                    headers.push((name.to_string(), Tree::texts(values)));
+                }
+            }
+            // a header map has no order of its own
+            headers.sort_by(|a, b| a.0.cmp(&b.0));
+            if !headers.is_empty() {
+                respond.push(("headers", Tree::Map(headers)));
+            }
+            tree.push(("respond", Tree::map(respond)));
+        }
+    }
+    for (name, edits) in
+        [("request_headers", &written.request_headers), ("response_headers", &written.response_headers)]
+    {
+        if !edits.is_empty() {
+            tree.push((name, edits.clone()));
+        }
+    }
+    tree.push(("body_limit", route.body_limit.map_or(Tree::text("none"), Tree::text)));
+    tree.push(("timeouts", timeouts(&route.timeouts)));
+    Tree::map(tree)
+}
+
+fn responses(responses: &Responses) -> Tree {
+    let mut tree = vec![
+        ("ratelimit_headers", word(&responses.fields)),
+        ("report", word(&responses.report)),
+        ("expose", Tree::text(responses.expose)),
+        ("retry_after", Tree::map([("jitter", Tree::text(percent(responses.retry_jitter.get())))])),
+        (
+            "limited",
+            Tree::map([
+                ("status", Tree::text(responses.limited_status.as_u16())),
+                ("format", word(&responses.limited_format)),
+            ]),
+        ),
+        ("overloaded", Tree::map([("status", Tree::text(responses.overloaded_status.as_u16()))])),
+        ("decision_id", Tree::text(responses.decision_id)),
+    ];
+    tree.extend(responses.proxy_name.iter().map(|name| ("proxy_name", Tree::text(name))));
+    Tree::map(tree)
+}
+
+fn telemetry(settings: &Settings) -> Tree {
+    let mut tree = Vec::new();
+    if let Some(page) = &settings.metrics {
+        tree.push(("metrics", Tree::map([("address", Tree::text(page.address)), ("path", Tree::text(&page.path))])));
+    }
+    if let Some(log) = &settings.access_log {
+        let to = match &log.to {
+            LogTarget::Stdout => Tree::text("stdout"),
+            LogTarget::Stderr => Tree::text("stderr"),
+            LogTarget::File(path) => Tree::text(path.display()),
+        };
+        let sample = Tree::map([
+            ("limited", Tree::text(percent(log.sample_limited.get()))),
+            ("other", Tree::text(percent(log.sample_other.get()))),
+        ]);
+        tree.push((
+            "access_log",
+            Tree::map([("to", to), ("format", Tree::text("json")), ("client", word(&log.client)), ("sample", sample)]),
+        ));
+    }
+    tree.push(("log", Tree::map([("level", word(&settings.log.level)), ("format", word(&settings.log.format))])));
+    Tree::map(tree)
+}
+
+fn server(settings: &Settings) -> Tree {
+    Tree::map([
+        ("threads", settings.threads.map_or(Tree::text("auto"), Tree::text)),
+        (
+            "drain",
+            Tree::map([
+                ("delay", Tree::text(duration(settings.drain.delay))),
+                ("timeout", Tree::text(duration(settings.drain.timeout))),
+            ]),
+        ),
+    ])
+}
+
+fn word<T: Word>(value: &T) -> Tree {
+    Tree::text(value.word())
+}

@@ -1,0 +1,207 @@
+//! What is wrong with a policy file, or may be: one [`Diagnostic`] per fault, gathered, never thrown.
+//!
+//! Loading goes on after a fault as far as sense can be made of the rest, so that one run shows all of them. How they look
+//! on a screen or in a CI system is `render`'s matter.
+
+use std::collections::HashSet;
+
+pub use super::code::Code;
+use super::source::Span;
+
+/// Whether the configuration is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// It cannot be used.
+    Error,
+    /// It can, but is probably not what was meant.
+    Warning,
+}
+
+impl Severity {
+    /// The word in every output format.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// One fault: what, where, what is allowed, and a way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The stable code.
+    pub code: Code,
+    /// What was found; lower case, no full stop.
+    pub message: String,
+    /// Where.
+    pub at: Span,
+    /// Said at the place itself: mostly what is allowed there. May be empty.
+    pub label: String,
+    /// Ways out.
+    pub help: Vec<String>,
+    /// Text that would mend it when put in the place of `at`.
+    pub replacement: Option<String>,
+    /// Other places that matter, each with what it is.
+    pub related: Vec<(Span, String)>,
+}
+
+impl Diagnostic {
+    /// A fault with this code; whether it is an error or a warning is a property of the code.
+    pub fn new(code: Code, at: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code,
+            message: message.into(),
+            at,
+            label: String::new(),
+            help: Vec::new(),
+            replacement: None,
+            related: Vec::new(),
+        }
+    }
+
+    /// The same as [`Diagnostic::new`]; reads better where the code is an error's.
+    pub fn error(code: Code, at: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(code, at, message)
+    }
+
+    /// Sets what is said at the place itself.
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    /// Adds a way out.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help.push(help.into());
+        self
+    }
+
+    /// Adds the nearest right word, if there is one, as help and as replacement.
+    pub fn nearest(mut self, near: Option<&str>) -> Diagnostic {
+        if let Some(near) = near {
+            self.help.push(format!("did you mean `{near}`?"));
+            self.replacement = Some(near.to_owned());
+        }
+        self
+    }
+
+    /// Adds another place that matters.
+    pub fn related(mut self, at: Span, what: impl Into<String>) -> Diagnostic {
+        self.related.push((at, what.into()));
+        self
+    }
+
+    /// Error or warning.
+    pub fn severity(&self) -> Severity {
+        self.code.severity()
+    }
+}
+
+/// The faults of one load. More than [`Faults::MAX`] are counted, not kept.
+#[derive(Debug, Default)]
+pub struct Faults {
+    list: Vec<Diagnostic>,
+    seen: HashSet<(Code, Span, String)>,
+    errors: usize,
+    left_out: usize,
+}
+
+impl Faults {
+    /// Nobody reads more, and a file of nothing but faults must not fill the memory.
+    pub const MAX: usize = 500;
+
+    /// Keeps a fault, unless the same one was found already: an anchored block is read once per alias.
+    pub fn push(&mut self, fault: Diagnostic) {
+        if !self.seen.insert((fault.code, fault.at, fault.message.clone())) {
+            return;
+        }
+        self.errors += usize::from(fault.severity() == Severity::Error);
+        if self.list.len() < Self::MAX {
+            self.list.push(fault);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// How many errors there are, those that were not kept included.
+    pub fn errors(&self) -> usize {
+        self.errors
+    }
+
+    /// How many faults were not kept.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// All faults in the order of their places.
+    pub fn into_sorted(mut self) -> Vec<Diagnostic> {
+        self.list.sort_by_key(|fault| (fault.at, fault.severity(), fault.code));
+        self.list
+    }
+}
+
+/// The known word nearest to `word`, if one is near enough to have been meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // a third of the word may be wrong; whole-word comparisons of long texts help nobody and cost quadratic time
+    let length = word.chars().count();
+    if length > 64 {
+        return None;
+    }
+    let most = (length / 3).max(1);
+    known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= most && *distance < candidate.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Operator's text as it may stand in a message: short, one line, in one piece.
+pub fn quoted(text: &str) -> String {
+    const MAX: usize = 60;
+    let mut shown: String = text.chars().take(MAX).map(visible).collect();
+    if text.chars().nth(MAX).is_some() {
+        shown.push('…');
+    }
+    format!("`{shown}`")
+}
+
+/// Control characters and the like escaped; quotation marks and backslashes stay, as plain text is hard to read else.
+fn visible(character: char) -> String {
+    if matches!(character, '"' | '\'' | '\\') { character.into() } else { character.escape_debug().collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_near() {
+        let known = ["burst", "rate", "key", "memory"];
+        assert_eq!(nearest("brust", known), Some("burst"));
+        assert_eq!(nearest("Rate", known), Some("rate"));
+        assert_eq!(nearest("keys", known), Some("key"));
+        assert_eq!(nearest("origin", known), None);
+        assert_eq!(nearest("", known), None);
+        assert_eq!(nearest(&"k".repeat(1_000), known), None);
+    }
+
+    #[test]
+    fn the_same_fault_is_told_once_and_a_flood_is_counted() {
+        let mut faults = Faults::default();
+        for at in 0..Faults::MAX + 10 {
+            for _ in 0..2 {
+                faults.push(Diagnostic::new(Code::UNKNOWN_FIELD, Span::new(0, at, at), "unknown"));
+            }
+        }
+        assert_eq!((faults.errors(), faults.left_out()), (Faults::MAX + 10, 10));
+        assert_eq!(faults.into_sorted().len(), Faults::MAX);
+    }
+
+    #[test]
+    fn quoted_text_is_one_short_line() {
+        assert_eq!(quoted("a\nb\u{7}\"c\""), "`a\\nb\\u{7}\"c\"`");
+        assert_eq!(quoted(&"é".repeat(61)).chars().count(), 63);
+    }
+}

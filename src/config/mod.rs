@@ -1,0 +1,180 @@
+//! Text → Policy and Settings, or every fault in it.
+//!
+//! One loader for `check`, start-up and reload, so that what one accepts no other refuses. The steps, each in its file:
+//!
+//! 1. `source`, `include`: which files; their texts. `parse`, `variable`: a tree of [`node`](self)s, each with its place,
+//!    with aliases unfolded and variables replaced.
+//! 2. `schema`: every word that exists, declared once; `read`, `shape`, `section`, and the values of `scalar`, `text`,
+//!    `pattern`, `word`, `limit_text`: the tree becomes typed sections, and the same declarations become the JSON Schema.
+//! 3. `compile`: sections become a [`Policy`] and [`Settings`]; names are resolved, ranges and clashes checked. `preset` and
+//!    `secret` read what the file refers to.
+//! 4. `effective`, `tree`: what is in force, as a policy file again.
+//!
+//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`. Nothing half-valid comes out: a [`Config`]
+//! exists only when there is no error.
+//!
+//! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
+//! places; `parse` is the only file that knows it.
+
+pub mod code;
+mod compile;
+mod effective;
+pub mod fault;
+mod include;
+mod limit_text;
+mod node;
+mod parse;
+mod pattern;
+pub mod preset;
+mod read;
+pub mod render;
+mod scalar;
+pub mod schema;
+mod secret;
+mod section;
+pub mod settings;
+mod shape;
+pub mod source;
+mod text;
+mod tree;
+mod variable;
+mod word;
+
+use std::path::Path;
+
+use crate::policy::Policy;
+use compile::Context;
+use fault::{Code, Diagnostic, Faults};
+use include::Reader;
+use node::Node;
+use preset::UsedPreset;
+use read::Read;
+use schema::File;
+use settings::Settings;
+use source::{Sources, Span};
+pub use tree::Tree;
+pub use variable::Environment;
+
+/// A configuration without faults.
+#[derive(Debug)]
+pub struct Config {
+    /// What is decided by.
+    pub policy: Policy,
+    /// What the process is built from.
+    pub settings: Settings,
+    /// The whole as a policy file: short forms expanded, defaults filled in, secrets masked.
+    pub effective: Tree,
+}
+
+/// There were errors; the diagnostics say which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub errors: usize,
+}
+
+/// The result of a load, good or bad.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration, if there was no error.
+    pub outcome: Result<Config, Refused>,
+    /// Errors and warnings, in the order of their places.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Diagnostics beyond the first few hundred, which were only counted.
+    pub left_out: usize,
+    /// The texts that the diagnostics point into.
+    pub sources: Sources,
+    /// The presets in use, for [`Loaded::warn_of_old_presets`].
+    pub presets: Vec<UsedPreset>,
+}
+
+/// Loads a file, or all `*.yaml` of a directory in the order of their names as one configuration.
+///
+/// `environment` gives the values of variables. Reads files; reads no clock.
+pub fn load(path: &Path, environment: &Environment<'_>) -> Loaded {
+    let (mut sources, mut faults) = (Sources::default(), Faults::default());
+    let mut reader = Reader { sources: &mut sources, faults: &mut faults, environment };
+    let (root, directory) = reader.path(path);
+    finish(root, &directory, environment, sources, faults)
+}
+
+/// Loads a text that messages call `name`; relative paths in it start from `directory`.
+pub fn load_text(name: &str, text: &str, environment: &Environment<'_>, directory: &Path) -> Loaded {
+    let (mut sources, mut faults) = (Sources::default(), Faults::default());
+    let source = sources.add(name, text);
+    let root = if text.len() > source::MAX_BYTES {
+        faults.push(
+            Diagnostic::error(Code::TOO_LARGE, Span::new(source, 0, 0), format!("`{name}` is too large"))
+                .label("allowed are 4MiB"),
+        );
+        None
+    } else {
+        Reader { sources: &mut sources, faults: &mut faults, environment }.text(source, directory)
+    };
+    finish(root, directory, environment, sources, faults)
+}
+
+/// The steps after the tree.
+fn finish(
+    root: Option<Node>,
+    directory: &Path,
+    environment: &Environment<'_>,
+    mut sources: Sources,
+    mut faults: Faults,
+) -> Loaded {
+    let mut presets = Vec::new();
+    let config = root.and_then(|root| {
+        let file = File::read(&root, &mut faults)?;
+        let start = Span::new(root.span.source(), root.span.range().start, root.span.range().start);
+        let mut context =
+            Context { faults: &mut faults, sources: &mut sources, environment, directory, presets: Vec::new(), start };
+        let config = compile::compile(&file, &mut context);
+        presets = context.presets;
+        Some(config)
+    });
+    let outcome = match (config, faults.errors()) {
+        (Some(config), 0) => Ok(config),
+        (_, errors) => Err(Refused { errors }),
+    };
+    let left_out = faults.left_out();
+    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets }
+}
+
+impl Loaded {
+    /// Adds a warning for every preset whose date lies more than [`preset::OLD_AFTER_DAYS`] before `today`, in days since
+    /// 1970-01-01: the caller has a clock, this floor has none.
+    pub fn warn_of_old_presets(&mut self, today: i64) {
+        for used in &self.presets {
+            let Some(age) = used.date.map(|date| today - date).filter(|age| *age > preset::OLD_AFTER_DAYS) else {
+                continue;
+            };
+            let name = &used.name;
+            self.diagnostics.push(
+                Diagnostic::new(Code::OLD_PRESET, used.at, format!("the preset `{name}` is {age} days old"))
+                    .label("the networks may have changed")
+                    .help(format!("put a fresh list with its `# date:` into presets.d/{name}.txt beside this file")),
+            );
+        }
+    }
+
+    /// Adds a warning when the policy makes more than 5,000 metric series: the caller knows the metrics, this floor does not.
+    pub fn warn_of_many_series(&mut self, series: usize) {
+        const MANY: usize = 5_000;
+        if series > MANY {
+            self.diagnostics.push(
+                Diagnostic::new(
+                    Code::MANY_SERIES,
+                    Span::default(),
+                    format!("the configuration makes {series} metric series"),
+                )
+                .label("every route and every limit on it has some")
+                .help(format!("more than {MANY} cost a Prometheus server dearly; join routes or limits")),
+            );
+        }
+    }
+
+    /// How many of the diagnostics are warnings.
+    pub fn warnings(&self) -> usize {
+        self.diagnostics.iter().filter(|fault| fault.severity() == fault::Severity::Warning).count()
+    }
+}

@@ -1,0 +1,82 @@
+//! Who is asking: `trusted_proxies`, `client_ip`, `secrets`.
+
+use crate::client::trust::{OnDegraded, OnShort};
+use crate::config::scalar::Count;
+use crate::config::section::section;
+use crate::config::shape::{Either, List};
+use crate::config::word::{Mapped, OnInvalid};
+use http::HeaderName;
+
+section! {
+    /// Who may tell the client's address, and in which header.
+    TrustedProxies ("a map with `from`") {
+        /// The one header that is read: `x-forwarded-for` (default), `forwarded`, or the name of any header that holds a
+        /// single address, such as `cf-connecting-ip`.
+        optional header: HeaderName,
+        /// The peers that are believed: networks (`10.0.0.0/8`), `unix` for UNIX sockets, a preset's name, `{ preset: NAME }`
+        /// or `{ file: PATH }` with one network per line. From such a peer the header is walked leftwards through listed
+        /// addresses; the first that is not listed is the client.
+        required from: List<Either<String, TrustSource>>,
+        /// Instead of walking: the client is the N-th address from the right, 1 to 32 (0 believes nobody). For
+        /// chains of fixed length.
+        optional hops: Count,
+        /// With `hops`: what becomes of a request whose chain is shorter. `peer` (default): it counts for the peer, apart
+        /// from others; `reject`: 400.
+        optional short: OnShort,
+        /// What becomes of a request with an unreadable address where it counts. `hop` (default): it counts for the last
+        /// hop that could be verified, apart from others; `reject`: 400.
+        optional degraded: OnDegraded,
+        /// Short for both `short` and `degraded`: `peer` or `reject`.
+        optional on_invalid: OnInvalid,
+    }
+    later: ["proxy_protocol"]
+}
+
+section! {
+    /// One source of trusted networks: `preset` or `file`.
+    TrustSource ("a map with `preset` or `file`") {
+        /// A list of networks by name: `presets.d/NAME.txt` beside the policy file, or one of those built in: `private`,
+        /// `loopback`, `cloudflare`.
+        optional preset: String,
+        /// A file with one network per line; `#` starts a comment. Relative to the directory of the policy file.
+        optional file: String,
+    }
+    later: ["url"]
+}
+
+section! {
+    /// What counts as one client.
+    ClientIp ("a map") {
+        /// How many bits of an IPv4 address make a client, 1 to 32. Default 32.
+        optional ipv4_prefix: Count,
+        /// How many bits of an IPv6 address make a client, 1 to 128. Default 64, because a home gets a /64.
+        optional ipv6_prefix: Count,
+        /// How `::ffff:192.0.2.1` counts: `unwrap`, as 192.0.2.1. The only word there is.
+        optional ipv4_mapped: Mapped,
+        /// NAT64 prefixes of your own network, beside 64:ff9b::/96: addresses under them count as the IPv4 address inside.
+        /// Length 32, 40, 48, 56, 64 or 96.
+        optional translation: List<String>,
+    }
+    later: []
+}
+
+section! {
+    /// Key material. A text is the secret itself, which warns; better are `{ file: PATH }` and `{ env: NAME }`.
+    Secrets ("a map of secrets") {
+        /// The key of the pseudonyms that clients have in logs, 16 bytes or more. Without it a random one is made at
+        /// start, so that pseudonyms change with every restart.
+        optional client_hmac: Either<String, SecretSource>,
+    }
+    later: ["store_password"]
+}
+
+section! {
+    /// Where a secret comes from: `file` or `env`.
+    SecretSource ("a map with `file` or `env`") {
+        /// A file that only its owner and group can read. One line break at its end is not part of the secret.
+        optional file: String,
+        /// An environment variable.
+        optional env: String,
+    }
+    later: ["previous_file", "previous_env"]
+}

@@ -1,0 +1,94 @@
+//! The policy file as it is written: every word, once. The JSON Schema and the reader both come from here.
+//!
+//! Nothing in here is checked beyond its own text; `compile` makes sense of it. The doc comments are the reference manual's
+//! text, so they speak to operators.
+
+mod answer;
+mod client;
+mod limit;
+mod origin;
+mod process;
+mod route;
+
+pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
+pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
+pub use limit::Limit;
+pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
+pub use process::{AccessLog, Drain, Listener, Log, Metrics, Sample, Server, Telemetry};
+pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
+
+use super::read::Read;
+use super::scalar::Count;
+use super::section::section;
+use super::shape::{Either, Keyed, List};
+use super::text::{ListenAddress, Name, OriginName};
+use super::word::BodyLimit;
+use crate::policy::Mode;
+
+section! {
+    /// A tidegate policy file.
+    File ("a map of sections") {
+        /// The version of this format. There is only 1, which is also the default.
+        optional version: Count,
+        /// Further files to read, relative to the directory of this one, such as `routes.d/*.yaml`. A `*` may stand in the
+        /// last part; the files are read in the order of their names. Only the main file may include.
+        optional include: List<String>,
+        /// Short for one listener called `main`: `listen: ":8080"`.
+        optional listen: ListenAddress,
+        /// Where to listen, each under a name of its own.
+        optional listeners: Keyed<Name, Listener>,
+        /// What routes, origins and limits use when they do not say otherwise.
+        optional defaults: Defaults,
+        /// Key material.
+        optional secrets: Secrets,
+        /// Who may tell the client's address, and in which header. Nobody by default: then the client is whoever opened the
+        /// connection. A list is short for its `from`.
+        optional trusted_proxies: Either<List<Either<String, TrustSource>>, TrustedProxies>,
+        /// What counts as one client.
+        optional client_ip: ClientIp,
+        /// Groups of equal servers that requests are sent to, each under a name of its own.
+        optional origins: Keyed<OriginName, Origin>,
+        /// Limits, named once and used by many routes. All that use a name share its counters.
+        optional limits: Keyed<Name, Limit>,
+        /// What is done with which requests. The most specific route wins: host (exact, then longest wildcard), path
+        /// (exact, then regex, then longest prefix), method, number of headers, number of parameters, then the order here.
+        /// A request that no route takes gets 404.
+        optional routes: List<Route>,
+        /// What clients are told.
+        optional responses: Responses,
+        /// Metrics, access log and the process's own log.
+        optional telemetry: Telemetry,
+        /// The process. Changes here need a restart.
+        optional server: Server,
+    }
+    later: ["tls", "stores", "geo", "tests", "admin", "watch", "state"]
+}
+
+section! {
+    /// What routes, origins and limits use when they do not say otherwise.
+    Defaults ("a map") {
+        /// How long to wait for an origin.
+        optional timeouts: Timeouts,
+        /// The largest request body, 413 above it; `none` switches the limit off. Default `10MiB`.
+        optional body_limit: BodyLimit,
+        /// Whether limits are obeyed (`enforce`, the default) or only counted and logged (`shadow`).
+        optional mode: Mode,
+    }
+    later: ["action", "on_store_error"]
+}
+
+/// The JSON Schema (draft 2020-12) of a policy file.
+pub fn json_schema() -> schemars::Schema {
+    let settings = schemars::generate::SchemaSettings::draft2020_12();
+    let mut generator = settings.into_generator();
+    let root = <File as Read>::schema(&mut generator);
+    let mut schema = schemars::json_schema!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tidegate policy file, version 1",
+        "$defs": generator.take_definitions(true)
+    });
+    if let Some(reference) = root.get("$ref") {
+        schema.insert("$ref".into(), reference.clone());
+    }
+    schema
+}

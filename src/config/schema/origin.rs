@@ -1,0 +1,129 @@
+//! `origins`, and the timeouts that routes and defaults share with them.
+
+use std::time::Duration;
+
+use schemars::{Schema, json_schema};
+
+use crate::client::key::KeyPart;
+use crate::config::fault::{Code, nearest};
+use crate::config::read::{Scalar, Wrong};
+use crate::config::scalar::Count;
+use crate::config::section::section;
+use crate::config::shape::{Either, List, OneOrMany};
+use crate::config::text::HostPort;
+use crate::config::word::{BalanceWord, OnFull, RetryOn};
+
+section! {
+    /// A group of equal servers.
+    Origin ("a map with `addresses`") {
+        /// The servers: `HOST:PORT`, or a map with `address`.
+        required addresses: OneOrMany<Either<HostPort, OriginAddress>>,
+        /// How one is chosen: `round_robin` (default, by weight), `least_inflight`, or `{ hash: KEY }`, which sends equal keys
+        /// to the same server.
+        optional balance: Either<BalanceText, Balance>,
+        /// How many requests may be with this origin at once, 503 above it: a number, or a map with a queue. Default: no cap.
+        optional inflight: Either<Count, Inflight>,
+        /// How long to wait.
+        optional timeouts: Timeouts,
+        /// How often a request is tried at another server.
+        optional retries: Retries,
+    }
+    later: ["health", "adaptive", "keepalive", "protocol", "tls"]
+}
+
+section! {
+    /// One server of an origin.
+    OriginAddress ("a map with `address`") {
+        /// `HOST:PORT`.
+        required address: HostPort,
+        /// Its part of the traffic relative to its siblings, 1 to 1000. Default 1.
+        optional weight: Count,
+        /// How often its name is looked up again, 1s to 24h. Default 30s.
+        optional resolve: Duration,
+    }
+    later: []
+}
+
+section! {
+    /// Choice by key.
+    Balance ("`{ hash: KEY }`") {
+        /// Equal keys go to the same server; a request without the key goes to any.
+        required hash: OneOrMany<KeyPart>,
+    }
+    later: []
+}
+
+/// The one-word forms of `balance`, and `hash: KEY` as one text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BalanceText {
+    /// A word.
+    Word(BalanceWord),
+    /// `hash: KEY`.
+    Hash(KeyPart),
+}
+
+impl Scalar for BalanceText {
+    const NAME: &'static str = "balance";
+    const EXAMPLE: &'static str = "`least_inflight`";
+    const CODE: Code = Code::BAD_WORD;
+
+    fn parse(text: &str) -> Result<BalanceText, Wrong> {
+        if let Some(key) = text.strip_prefix("hash:") {
+            return KeyPart::parse(key.trim()).map(BalanceText::Hash);
+        }
+        BalanceWord::parse(text).map(BalanceText::Word).map_err(|_| {
+            Wrong::new("must be `round_robin`, `least_inflight` or `{ hash: KEY }`")
+                .nearest(nearest(text, ["round_robin", "least_inflight", "hash: client_ip"]))
+        })
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "anyOf": [
+            { "enum": ["round_robin", "least_inflight"] },
+            { "type": "string", "pattern": "^hash: ?" }
+        ] })
+    }
+}
+
+section! {
+    /// How many at once, and what happens above that.
+    Inflight ("a map with `max`") {
+        /// How many at once, at least 1.
+        required max: Count,
+        /// How many may wait for a place. Default 0. Routes have no queue.
+        optional queue: Count,
+        /// How long one may wait before it is refused, 1ms to 1m. Default 250ms.
+        optional queue_timeout: Duration,
+        /// What happens to a request that finds no place: `shed`, it is refused. The only word there is.
+        optional on_full: OnFull,
+    }
+    later: ["min", "target"]
+}
+
+section! {
+    /// How long to wait for an origin: 1ms to 24h each.
+    Timeouts ("a map of durations") {
+        /// Until the connection stands. Default 2s.
+        optional connect: Duration,
+        /// Between two reads. Default 30s.
+        optional read: Duration,
+        /// For one write. Default 30s.
+        optional write: Duration,
+        /// How long an unused connection is kept. Default 60s.
+        optional idle: Duration,
+        /// From the request's head to the answer's head, 504 after it. Default 60s.
+        optional request: Duration,
+    }
+    later: []
+}
+
+section! {
+    /// Second tries, only of requests that never reached an origin.
+    Retries ("a map with `max`") {
+        /// How often, 0 to 5. Default 1.
+        optional max: Count,
+        /// When: `connect_error`, the default and only word there is.
+        optional on: List<RetryOn>,
+    }
+    later: ["budget"]
+}

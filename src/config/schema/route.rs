@@ -1,0 +1,116 @@
+//! `routes`.
+
+use http::{HeaderName, Method};
+
+use super::{Inflight, Timeouts};
+use crate::config::limit_text::LimitText;
+use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, PathPattern, PrefixPath};
+use crate::config::scalar::Count;
+use crate::config::section::section;
+use crate::config::shape::{Either, Keyed, List, OneOrMany};
+use crate::config::text::{FieldValue, Name, TemplateText};
+use crate::config::word::BodyLimit;
+
+section! {
+    /// What is done with some requests.
+    Route ("a map with `origin` or `respond`") {
+        /// Its name in metrics and logs. Default `route_N` by its place in the list, from 0.
+        optional name: Name,
+        /// Which requests it takes: a map whose parts must all hold, or a list of such maps, of which one must. Default:
+        /// every request.
+        optional r#match: OneOrMany<Match>,
+        /// Short for one unnamed limit: `50/s burst 100 by client_ip`.
+        optional limit: LimitText,
+        /// The limits that a request must pass, all of them: names, or texts such as `50/s burst 100 by client_ip`. At most 8.
+        /// A header, cookie or parameter as the key of such a text refuses requests without it unless `missing allow` follows.
+        optional limits: List<String>,
+        /// How many requests of this route at once: short for a limit of type `inflight` with the key `route`.
+        optional inflight: Either<Count, Inflight>,
+        /// Where admitted requests go: the name of an origin, or `HOST:PORT`.
+        optional origin: String,
+        /// The answer to admitted requests, instead of an origin's.
+        optional respond: Respond,
+        /// Edits of the request on its way to the origin.
+        optional request_headers: HeaderEdits,
+        /// Edits of the answer on its way to the client.
+        optional response_headers: HeaderEdits,
+        /// The largest request body, 413 above it; `none` switches the limit off. Default: that of `defaults`.
+        optional body_limit: BodyLimit,
+        /// How long to wait for the origin, over what it says itself.
+        optional timeouts: Timeouts,
+    }
+    later: ["redirect", "rewrite", "action", "exempt", "tiers"]
+}
+
+section! {
+    /// Which requests: every part that is there must hold.
+    Match ("a map of what must hold") {
+        /// The host: `shop.example.com`, or `*.example.com` for everything below it.
+        optional host: HostPattern,
+        /// The path: `/x` takes /x and all below it by whole segments, `=/x` only itself; or a map with `exact`, `prefix` or
+        /// `regex`.
+        optional path: Either<PathPattern, PathForm>,
+        /// The method, or a list of which one must be met.
+        optional method: OneOrMany<Method>,
+        /// The same as `method`, as a list.
+        optional methods: OneOrMany<Method>,
+        /// Header fields by name: the exact value, or a map with `exact` or `regex`.
+        optional headers: Keyed<HeaderName, Either<ExactText, TextForm>>,
+        /// Query parameters by name: the exact value as sent, or a map with `exact` or `regex`.
+        optional query: Keyed<String, Either<ExactText, TextForm>>,
+    }
+    later: ["cidr", "client", "cookies", "scheme", "listener"]
+}
+
+section! {
+    /// One way to match a path.
+    PathForm ("a map with `exact`, `prefix` or `regex`") {
+        /// This path, byte for byte.
+        optional exact: ExactPath,
+        /// This path and all below it, by whole segments.
+        optional prefix: PrefixPath,
+        /// A regular expression that must meet the whole path.
+        optional regex: Expression,
+    }
+    later: []
+}
+
+section! {
+    /// One way to match a value.
+    TextForm ("a map with `exact` or `regex`") {
+        /// This value, byte for byte.
+        optional exact: String,
+        /// A regular expression that must meet the whole value.
+        optional regex: Expression,
+    }
+    later: []
+}
+
+section! {
+    /// A fixed answer.
+    Respond ("a map with `status`") {
+        /// 200 to 599. Default 200.
+        optional status: Count,
+        /// The body, as it stands. Default empty.
+        optional body: String,
+        /// The body's type. Default `text/plain; charset=utf-8` when there is a body.
+        optional content_type: FieldValue,
+        /// Further header fields.
+        optional headers: Keyed<HeaderName, OneOrMany<FieldValue>>,
+    }
+    later: ["file", "redirect"]
+}
+
+section! {
+    /// Edits of header fields: first `remove`, then `set`, then `add`. Values may hold `{client.ip}`, `{client.prefix}`,
+    /// `{request.id}` and `{route}`; `{{` is a brace.
+    HeaderEdits ("a map with `set`, `add` or `remove`") {
+        /// Fields that are created, or replaced with all their lines.
+        optional set: Keyed<HeaderName, TemplateText>,
+        /// Fields that get one more line, or several.
+        optional add: Keyed<HeaderName, OneOrMany<TemplateText>>,
+        /// Fields whose lines all go.
+        optional remove: List<HeaderName>,
+    }
+    later: []
+}

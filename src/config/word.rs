@@ -1,0 +1,231 @@
+//! Fields that take one of a few words, and the two that take a word or a number.
+
+use std::path::PathBuf;
+
+use schemars::{Schema, json_schema};
+
+use super::fault::{Code, nearest};
+use super::read::{Scalar, Wrong};
+use super::scalar::{Count, digits};
+use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
+use crate::client::key::Missing;
+use crate::client::trust::{OnDegraded, OnShort};
+use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
+use crate::units::Bytes;
+
+/// The words of one field: reader, schema, and the way back.
+macro_rules! words {
+    ($($type:ty = $noun:literal { $first:literal => $first_value:expr, $($word:literal => $value:expr,)* } later: [$($later:literal),*])*) => {
+        $(
+            impl Scalar for $type {
+                const NAME: &'static str = $noun;
+                const EXAMPLE: &'static str = concat!("`", $first, "`");
+                const CODE: Code = Code::BAD_WORD;
+
+                fn parse(text: &str) -> Result<$type, Wrong> {
+                    const WORDS: &[&str] = &[$first, $($word),*];
+                    const LATER: &[&str] = &[$($later),*];
+                    match text {
+                        $first => Ok($first_value),
+                        $($word => Ok($value),)*
+                        _ => {
+                            let wrong = Wrong::new(format!("must be {}", one_of(WORDS)));
+                            Err(if LATER.contains(&text) {
+                                wrong.help("not available in this version")
+                            } else {
+                                wrong.nearest(nearest(text, WORDS.iter().copied()))
+                            })
+                        }
+                    }
+                }
+
+                fn schema() -> Schema {
+                    json_schema!({ "enum": [$first, $($word),*] })
+                }
+            }
+
+            impl Word for $type {
+                fn word(&self) -> &'static str {
+                    [($first_value, $first), $(($value, $word)),*].iter().find(|(value, _)| value == self).map_or("", |(_, word)| word)
+                }
+            }
+        )*
+    };
+}
+
+/// A value that is written as one fixed word.
+pub trait Word {
+    /// The word.
+    fn word(&self) -> &'static str;
+}
+
+words! {
+    Mode = "mode" { "enforce" => Mode::Enforce, "shadow" => Mode::Shadow, } later: []
+    Missing = "answer to a missing key" { "allow" => Missing::Allow, "deny" => Missing::Deny, } later: []
+    OnShort = "answer to a short chain" { "peer" => OnShort::Peer, "reject" => OnShort::Reject, } later: []
+    OnDegraded = "answer to an unreadable element" {
+        "hop" => OnDegraded::Hop, "reject" => OnDegraded::Reject,
+    } later: []
+    OnInvalid = "answer to an invalid header" {
+        "peer" => OnInvalid::Peer, "reject" => OnInvalid::Reject,
+    } later: []
+    Mapped = "treatment of mapped addresses" { "unwrap" => Mapped::Unwrap, } later: []
+    LimitType = "type of limit" { "rate" => LimitType::Rate, "inflight" => LimitType::Inflight, }
+        later: ["quota", "smooth", "recent_average", "distinct", "fair_share"]
+    OnFull = "answer when full" { "shed" => OnFull::Shed, } later: []
+    BalanceWord = "balance" {
+        "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
+    } later: []
+    RetryOn = "reason to retry" { "connect_error" => RetryOn::ConnectError, } later: []
+    FieldStyle = "style of rate-limit fields" {
+        "draft" => FieldStyle::Draft, "triple" => FieldStyle::Triple,
+        "legacy" => FieldStyle::Legacy, "off" => FieldStyle::Off,
+    } later: []
+    Report = "report" { "nearest" => Report::Nearest, "all" => Report::All, } later: []
+    BodyFormat = "body format" {
+        "auto" => BodyFormat::Auto, "json" => BodyFormat::Json, "html" => BodyFormat::Html,
+    } later: []
+    ClientInLog = "form of clients in the log" {
+        "pseudonym" => ClientInLog::Pseudonym, "address" => ClientInLog::Address,
+    } later: []
+    AccessLogFormat = "access log format" { "json" => AccessLogFormat::Json, } later: ["combined", "common"]
+    LogLevel = "log level" {
+        "error" => LogLevel::Error, "warn" => LogLevel::Warn, "info" => LogLevel::Info, "debug" => LogLevel::Debug,
+    } later: []
+    LogFormat = "log format" {
+        "auto" => LogFormat::Auto, "text" => LogFormat::Text, "json" => LogFormat::Json,
+    } later: []
+}
+
+/// One word for both of the answers to a header that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnInvalid {
+    /// `short: peer` and `degraded: hop`.
+    Peer,
+    /// `short: reject` and `degraded: reject`.
+    Reject,
+}
+
+/// What an IPv4-mapped IPv6 address counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mapped {
+    /// The IPv4 address inside.
+    Unwrap,
+}
+
+/// The types of limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitType {
+    /// So many per period, with a burst.
+    Rate,
+    /// So many at once.
+    Inflight,
+}
+
+/// What happens to a request that finds no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFull {
+    /// It is refused.
+    Shed,
+}
+
+/// How an address is chosen, without those ways that need more than a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BalanceWord {
+    /// In turn.
+    RoundRobin,
+    /// The least busy.
+    LeastInflight,
+}
+
+/// When a request is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryOn {
+    /// No connection to the origin came to stand.
+    ConnectError,
+}
+
+/// How access-log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// One JSON object per line.
+    Json,
+}
+
+/// "`a`, `b` or `c`".
+pub fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// A size, or `none` for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyLimit(pub Option<Bytes>);
+
+impl Scalar for BodyLimit {
+    const NAME: &'static str = "body limit";
+    const EXAMPLE: &'static str = "`10MiB` or `none`";
+    const CODE: Code = Code::BAD_SIZE;
+
+    fn parse(text: &str) -> Result<BodyLimit, Wrong> {
+        if text == "none" {
+            return Ok(BodyLimit(None));
+        }
+        Bytes::parse(text).map(|bytes| BodyLimit(Some(bytes))).map_err(|mut wrong| {
+            wrong.label.push_str(", or `none`");
+            wrong
+        })
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "anyOf": [{ "const": "none" }, <Bytes as Scalar>::schema()] })
+    }
+}
+
+/// A number of threads; `None` is `auto`, one per core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads(pub Option<usize>);
+
+impl Scalar for Threads {
+    const NAME: &'static str = "number of threads";
+    const EXAMPLE: &'static str = "`auto` or `4`";
+    const CODE: Code = Code::BAD_NUMBER;
+
+    fn parse(text: &str) -> Result<Threads, Wrong> {
+        match (text, digits(text)) {
+            ("auto", _) => Ok(Threads(None)),
+            (_, Some(number @ 1..=1_024)) => Ok(Threads(usize::try_from(number).ok())),
+            _ => Err(Wrong::new("must be `auto` or 1 to 1024")),
+        }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "anyOf": [{ "const": "auto" }, <Count as Scalar>::schema()] })
+    }
+}
+
+impl Scalar for LogTarget {
+    const NAME: &'static str = "place for the log";
+    const EXAMPLE: &'static str = "`stdout`, `stderr` or `/var/log/tidegate/access.json`";
+    const CODE: Code = Code::BAD_WORD;
+
+    fn parse(text: &str) -> Result<LogTarget, Wrong> {
+        match text {
+            "stdout" => Ok(LogTarget::Stdout),
+            "stderr" => Ok(LogTarget::Stderr),
+            path if path.starts_with('/') && path.len() > 1 && !path.ends_with('/') && !path.contains('\0') => {
+                Ok(LogTarget::File(PathBuf::from(path)))
+            }
+            _ => Err(Wrong::new("must be `stdout`, `stderr`, or a file's path from `/`")
+                .nearest(nearest(text, ["stdout", "stderr"]))),
+        }
+    }
+
+    fn schema() -> Schema {
+        super::scalar::pattern("^(stdout|stderr|/.+)$")
+    }
+}
