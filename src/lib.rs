@@ -26,3 +26,4 @@ pub mod limiter;
 pub mod policy;
 pub mod config;
 pub mod engine;
+pub mod answer;

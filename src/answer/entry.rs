@@ -1,0 +1,196 @@
+//! The access log's line: one JSON object per request, written and read back here, so that the two cannot drift apart.
+//!
+//! Everything about limits comes from the [`Decision`](crate::engine::Decision); a replay of the log can compare each
+//! verdict with its own. A line never holds a query string, a header or a peer's address; the caller decides whether
+//! `client` is a pseudonym. A stranger's text is escaped, cut at [`MAX_TEXT_BYTES`], and cannot end the line.
+
+mod read;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::borrow::Cow;
+
+use arrayvec::ArrayVec;
+
+use super::json;
+use crate::engine::{DecisionId, Outcome, Refusal, Verdict};
+use crate::policy::{Mode, Route};
+use crate::units::Timestamp;
+pub use read::Unreadable;
+
+/// What the first field of every line says. Fields may be added under it; a change of meaning gets another number.
+pub const SCHEMA: &str = "tidegate.access/1";
+
+/// Text is cut after so many bytes, with `…` for the rest.
+pub const MAX_TEXT_BYTES: usize = 2_048;
+
+/// One request, borrowed when it is written, owned when it has been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// When the request came, in nanoseconds since 1970; for people. The limits went by `at`.
+    pub time_unix_nanos: u64,
+    /// The stamp that every limit was judged by.
+    pub at: Timestamp,
+    /// The identifier of request and decision.
+    pub id: DecisionId,
+    /// The name of the listener.
+    pub listener: Cow<'a, str>,
+    /// The client, as a pseudonym or in the clear; none when the request was too faulty to tell.
+    pub client: Option<Cow<'a, str>>,
+    /// Whose word the client's address is.
+    pub client_source: Option<Cow<'a, str>>,
+    /// How sure it is.
+    pub client_mark: Option<Cow<'a, str>>,
+    /// The method.
+    pub method: Cow<'a, str>,
+    /// The host, without port.
+    pub host: Text<'a>,
+    /// The path, without query.
+    pub path: Text<'a>,
+    /// The name of the route; none when no route matched.
+    pub route: Option<Cow<'a, str>>,
+    /// The status of the answer; 499 when the client left before it.
+    pub status: u16,
+    /// The outcome of the decision; none when the request was too faulty for one.
+    pub verdict: Option<Verdict>,
+    /// What each limit said, in the route's order.
+    pub limits: ArrayVec<LimitEntry<'a>, { Route::MAX_RULES }>,
+    /// The name of the origin, if one was asked.
+    pub origin: Option<Cow<'a, str>>,
+    /// Which of its addresses answered, or was tried last.
+    pub origin_address: Option<Cow<'a, str>>,
+    /// How often an origin was tried.
+    pub attempts: u32,
+    /// From the request's head to the last byte of the answer.
+    pub duration_nanos: u64,
+    /// From the first byte to the origin to the head of its answer.
+    pub origin_nanos: Option<u64>,
+    /// Bytes of the request's body.
+    pub bytes_in: u64,
+    /// Bytes of the answer's body.
+    pub bytes_out: u64,
+    /// What went wrong, in the word of [`Fault::word`](super::Fault::word).
+    pub error: Option<Cow<'a, str>>,
+}
+
+/// A stranger's text, which may be no UTF-8; it is read back as a lenient reader sees it.
+pub type Text<'a> = Cow<'a, [u8]>;
+
+/// What one limit said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitEntry<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
+    /// Whether it decides.
+    pub mode: Mode,
+    /// What it said.
+    pub outcome: Outcome,
+    /// How many more requests would have been admitted at once.
+    pub remaining: u32,
+    /// How long until this one fits; none when no wait helps.
+    pub retry_nanos: Option<u64>,
+}
+
+impl Entry<'_> {
+    /// Appends the line, with its line break, to `out`; allocates nothing else.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut line = Line { out };
+        line.out.extend_from_slice(br#"{"schema":"tidegate.access/1","time":""#);
+        time::write(line.out, self.time_unix_nanos);
+        line.out.push(b'"');
+        line.number("at", self.at.nanos());
+        line.text("id", &self.id.text());
+        line.text("listener", self.listener.as_bytes());
+        line.optional_text("client", &self.client);
+        line.optional_text("client_source", &self.client_source);
+        line.optional_text("client_mark", &self.client_mark);
+        line.text("method", self.method.as_bytes());
+        line.text("host", &self.host);
+        line.text("path", &self.path);
+        line.optional_text("route", &self.route);
+        line.number("status", u64::from(self.status));
+        match self.verdict {
+            Some(Verdict::Admitted) => line.text("verdict", ADMITTED.as_bytes()),
+            Some(Verdict::Refused(refusal)) => {
+                line.text("verdict", REFUSED.as_bytes());
+                line.text("reason", refusal.word().as_bytes());
+            }
+            None => {}
+        }
+        line.limits(&self.limits);
+        line.optional_text("origin", &self.origin);
+        line.optional_text("origin_address", &self.origin_address);
+        line.number("attempts", u64::from(self.attempts));
+        line.number("duration_ns", self.duration_nanos);
+        line.optional_number("origin_ns", self.origin_nanos);
+        line.number("bytes_in", self.bytes_in);
+        line.number("bytes_out", self.bytes_out);
+        line.optional_text("error", &self.error);
+        line.out.extend_from_slice(b"}\n");
+    }
+}
+
+const ADMITTED: &str = "admitted";
+const REFUSED: &str = "refused";
+
+/// All reasons, to find one by its word.
+const REFUSALS: [Refusal; 6] = [
+    Refusal::Limit,
+    Refusal::Inflight,
+    Refusal::KeyMissing,
+    Refusal::OriginFull,
+    Refusal::NoRoute,
+    Refusal::ClientUnresolved,
+];
+
+/// An object that is being written. What is absent is left out.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl Line<'_> {
+    /// Our own names need no escaping.
+    fn name(&mut self, name: &str) {
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    fn text(&mut self, name: &str, text: &[u8]) {
+        self.name(name);
+        json::text(self.out, text, MAX_TEXT_BYTES);
+    }
+
+    fn optional_text(&mut self, name: &str, text: &Option<Cow<'_, str>>) {
+        if let Some(text) = text {
+            self.text(name, text.as_bytes());
+        }
+    }
+
+    fn number(&mut self, name: &str, number: u64) {
+        self.name(name);
+        json::number(self.out, number);
+    }
+
+    fn optional_number(&mut self, name: &str, number: Option<u64>) {
+        if let Some(number) = number {
+            self.number(name, number);
+        }
+    }
+
+    fn limits(&mut self, limits: &[LimitEntry<'_>]) {
+        self.name("limits");
+        self.out.push(b'[');
+        for (at, limit) in limits.iter().enumerate() {
+            self.out.extend_from_slice(if at > 0 { b",{\"name\":" } else { b"{\"name\":" });
+            json::text(self.out, limit.name.as_bytes(), MAX_TEXT_BYTES);
+            self.text("mode", limit.mode.word().as_bytes());
+            self.text("outcome", limit.outcome.word().as_bytes());
+            self.number("remaining", u64::from(limit.remaining));
+            self.optional_number("retry_ns", limit.retry_nanos);
+            self.out.push(b'}');
+        }
+        self.out.push(b']');
+    }
+}

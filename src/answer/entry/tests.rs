@@ -1,0 +1,209 @@
+//! Claims about the access log's line.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+fn entry() -> Entry<'static> {
+    Entry {
+        time_unix_nanos: 1_000_000_000_000_000_005,
+        at: Timestamp::from_nanos(77),
+        id: DecisionId(42),
+        listener: "main".into(),
+        client: Some("c7f1".into()),
+        client_source: Some("forwarded".into()),
+        client_mark: Some("verified".into()),
+        method: "POST".into(),
+        host: b"shop.example.com"[..].into(),
+        path: b"/login"[..].into(),
+        route: Some("login".into()),
+        status: 429,
+        verdict: Some(Verdict::Refused(Refusal::Limit)),
+        limits: [LimitEntry {
+            name: "login".into(),
+            mode: Mode::Enforce,
+            outcome: Outcome::Refused,
+            remaining: 0,
+            retry_nanos: Some(11_400_000_000),
+        }]
+        .into_iter()
+        .collect(),
+        origin: None,
+        origin_address: None,
+        attempts: 0,
+        duration_nanos: 81_000,
+        origin_nanos: None,
+        bytes_in: 12,
+        bytes_out: 345,
+        error: None,
+    }
+}
+
+fn line(entry: &Entry<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    entry.write(&mut out);
+    out
+}
+
+#[test]
+fn a_line_is_one_flat_object_without_what_is_absent() {
+    assert_eq!(
+        String::from_utf8(line(&entry())).unwrap(),
+        concat!(
+            r#"{"schema":"tidegate.access/1","time":"2001-09-09T01:46:40.000000005Z","at":77,"id":"000000000001A","#,
+            r#""listener":"main","client":"c7f1","client_source":"forwarded","client_mark":"verified","method":"POST","#,
+            r#""host":"shop.example.com","path":"/login","route":"login","status":429,"verdict":"refused","#,
+            r#""reason":"limit","limits":[{"name":"login","mode":"enforce","outcome":"limited","remaining":0,"#,
+            r#""retry_ns":11400000000}],"attempts":0,"duration_ns":81000,"bytes_in":12,"bytes_out":345}"#,
+            "\n"
+        )
+    );
+}
+
+#[test]
+fn lines_are_appended() {
+    let mut out = b"before\n".to_vec();
+    entry().write(&mut out);
+    entry().write(&mut out);
+    assert_eq!(out, [b"before\n".to_vec(), line(&entry()), line(&entry())].concat());
+}
+
+#[test]
+fn writing_allocates_nothing_but_the_line() {
+    let (entry, mut out) = (entry(), Vec::with_capacity(4_096));
+    assert_eq!(allocation_counter::measure(|| entry.write(&mut out)).count_total, 0);
+}
+
+#[test]
+fn a_line_of_another_kind_is_named() {
+    assert!(matches!(Entry::read(b"GET / HTTP/1.1"), Err(Unreadable::Json(_))));
+    assert!(matches!(Entry::read(b"{}"), Err(Unreadable::Json(_))));
+    let replaced = |from: &str, to: &str| {
+        let text = String::from_utf8(line(&entry())).unwrap();
+        assert!(text.contains(from));
+        Entry::read(text.replace(from, to).as_bytes())
+    };
+    let fault = replaced("access/1", "access/2").unwrap_err();
+    assert_eq!(fault.to_string(), r#"schema: found "tidegate.access/2"; allowed "tidegate.access/1""#);
+    assert_eq!(replaced("POST\"", "POST\",\"later\":[1]").unwrap(), entry());
+    for (from, to, name) in [
+        ("000000000001A", "000000000001a", "id"),
+        ("01:46:40", "01:46:60", "time"),
+        ("\"refused\"", "\"perhaps\"", "verdict"),
+        ("\"limit\"", "\"whim\"", "reason"),
+        (",\"reason\":\"limit\"", "", "reason"),
+        ("enforce", "pretend", "mode"),
+        ("limited", "delayed", "outcome"),
+    ] {
+        assert!(matches!(replaced(from, to), Err(Unreadable::Word(found, _)) if found == name), "{name}");
+    }
+    let limit = r#"{"name":"a","mode":"enforce","outcome":"allowed","remaining":0},"#.repeat(8);
+    assert!(matches!(replaced("[{", &format!("[{limit}{{")), Err(Unreadable::Limits(9))));
+}
+
+#[test]
+fn every_reason_is_read_back() {
+    // a new reason fails to compile here, until it is in the list
+    let listed = |refusal| match refusal {
+        Refusal::Limit => 0,
+        Refusal::Inflight => 1,
+        Refusal::KeyMissing => 2,
+        Refusal::OriginFull => 3,
+        Refusal::NoRoute => 4,
+        Refusal::ClientUnresolved => 5,
+    };
+    for (at, refusal) in REFUSALS.into_iter().enumerate() {
+        assert_eq!(listed(refusal), at);
+        let written = Entry { verdict: Some(Verdict::Refused(refusal)), ..entry() };
+        assert_eq!(Entry::read(&line(&written)).unwrap(), written);
+    }
+}
+
+fn word() -> impl Strategy<Value = Cow<'static, str>> {
+    any::<String>().prop_map(Cow::Owned)
+}
+
+fn stranger() -> impl Strategy<Value = Text<'static>> {
+    any::<String>().prop_map(|text| Cow::Owned(text.into_bytes()))
+}
+
+fn limit() -> impl Strategy<Value = LimitEntry<'static>> {
+    let mode = select(&[Mode::Enforce, Mode::Shadow][..]);
+    let outcome = select(&[Outcome::Admitted, Outcome::Refused, Outcome::Exempt][..]);
+    (word(), mode, outcome, any::<u32>(), any::<Option<u64>>()).prop_map(
+        |(name, mode, outcome, remaining, retry_nanos)| LimitEntry { name, mode, outcome, remaining, retry_nanos },
+    )
+}
+
+fn any_entry() -> impl Strategy<Value = Entry<'static>> {
+    let option = || prop::option::of(word());
+    let verdict =
+        prop::option::of(prop_oneof![Just(Verdict::Admitted), select(&REFUSALS[..]).prop_map(Verdict::Refused),]);
+    let names = (word(), option(), option(), option(), word(), option(), option(), option(), option());
+    let numbers = (any::<[u64; 5]>(), any::<(u16, u32)>(), any::<Option<u64>>());
+    let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
+    (names, numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
+        |(names, numbers, host, path, verdict, limits, id)| {
+            let (listener, client, client_source, client_mark, method, route, origin, origin_address, error) = names;
+            let ([time_unix_nanos, at, duration_nanos, bytes_in, bytes_out], (status, attempts), origin_nanos) =
+                numbers;
+            Entry {
+                time_unix_nanos,
+                at: Timestamp::from_nanos(at),
+                id: DecisionId(id),
+                listener,
+                client,
+                client_source,
+                client_mark,
+                method,
+                host,
+                path,
+                route,
+                status,
+                verdict,
+                limits: limits.into_iter().collect(),
+                origin,
+                origin_address,
+                attempts,
+                duration_nanos,
+                origin_nanos,
+                bytes_in,
+                bytes_out,
+                error,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_entry_is_read_back_as_it_was_written(written in any_entry()) {
+        let line = line(&written);
+        prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        prop_assert_eq!(line.last(), Some(&b'\n'));
+        prop_assert_eq!(Entry::read(&line).unwrap(), written);
+    }
+
+    #[test]
+    fn no_stranger_can_end_the_line_or_fill_the_disk(
+        host in prop::collection::vec(any::<u8>(), 0..5_000),
+        path in prop::collection::vec(select(&b"\"\\\n\r\x00\x7f\xff\xc2\x85/a"[..]), 0..5_000),
+    ) {
+        let written = Entry { host: host.clone().into(), path: path.clone().into(), ..entry() };
+        let line = line(&written);
+        prop_assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
+        prop_assert!(line.len() < 2 * 6 * MAX_TEXT_BYTES + 1_000);
+        let read = Entry::read(&line).unwrap();
+        for (read, sent) in [(read.path, path), (read.host, host)] {
+            if sent.len() <= MAX_TEXT_BYTES {
+                let lenient = String::from_utf8_lossy(&sent);
+                prop_assert_eq!(&read[..], lenient.as_bytes());
+            } else {
+                prop_assert!(read.ends_with("…".as_bytes()));
+            }
+        }
+    }
+}
