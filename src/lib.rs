@@ -27,3 +27,4 @@ pub mod policy;
 pub mod config;
 pub mod engine;
 pub mod answer;
+pub mod serve;

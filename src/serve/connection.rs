@@ -1,0 +1,346 @@
+//! The life of one client connection: a complete and unambiguous head within its time, then one request through Pingora,
+//! then the next.
+//!
+//! It stands in the place of Pingora's own loop (the blanket `ServerApp` of every `HttpServerApp`), which has no deadline
+//! for a whole head, keeps connections open for ever after the first request, repairs what it should refuse, and loses or
+//! trips over pipelined requests. Pingora sees one request at a time, whose head is complete when it begins.
+//!
+//! What the client did wrong here is counted and answered, never logged line by line: it is the client who decides how
+//! often it happens.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::apps::HttpServerApp;
+use pingora::protocols::IO;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+use super::fault::{BodyFault, HeadFault};
+use super::head::{self, Body, EndScan, Head, HeadLimits};
+use super::pace::LeastRate;
+use super::stream::{EdgeStream, Wire};
+
+/// How much time and space a connection may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Size of a head.
+    pub head: HeadLimits,
+    /// From the first byte of a head to its end; for the first head of a connection, from its start.
+    pub head_deadline: Duration,
+    /// From the end of an answer to the first byte of the next request.
+    pub idle: Duration,
+    /// The same once the process is stopping.
+    pub idle_while_draining: Duration,
+    /// Requests on one connection.
+    pub requests: u32,
+    /// The least speed of request bodies and of answers.
+    pub least_rate: LeastRate,
+    /// After the last answer: how long the client may go on sending before it is cut off.
+    pub linger: Duration,
+    /// And how much.
+    pub linger_bytes: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        ConnectionLimits {
+            head: HeadLimits {
+                // four times what nginx and Apache take by default; room for the largest cookies browsers keep
+                bytes: 32 * 1024,
+                // RFC 9112 section 3 asks for 8,000 at least
+                request_line: 8 * 1024,
+                // Apache's default
+                fields: 100,
+            },
+            // a mobile client that lost two packets needs about 4 s
+            head_deadline: Duration::from_secs(10),
+            // as Pingora's own loop; browsers keep theirs for longer and cope with a close
+            idle: Duration::from_secs(60),
+            // a busy client sends its next request within this and is told to close; an idle one loses nothing
+            idle_while_draining: Duration::from_secs(1),
+            // bounds what a connection can accumulate, far from where reconnecting costs anything
+            requests: 10_000,
+            least_rate: LeastRate { grace: Duration::from_secs(20), bytes_per_second: 500 },
+            // a round trip to the far side of the world, twice
+            linger: Duration::from_secs(2),
+            linger_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// What happens at the edge before and beside requests, for whoever counts and answers it. Called on the request path:
+/// must not block.
+pub trait EdgeEvents: Send + Sync + 'static {
+    /// A connection was accepted.
+    fn connection_opened(&self) {}
+    /// It is gone.
+    fn connection_closed(&self) {}
+    /// A connection could not be accepted; accepting pauses for a moment.
+    fn accept_failed(&self, _error: &std::io::Error) {}
+    /// A head was refused. Returns the whole answer: status line, fields with `Content-Length` and `Connection: close`,
+    /// and body.
+    fn refused(&self, fault: HeadFault) -> Bytes;
+    /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
+    /// may serve another request after it.
+    fn early(&self, _head: &Head, _bytes: &[u8], _peer: Option<SocketAddr>, _stay: bool) -> Early {
+        Early::Pass(None)
+    }
+    /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
+    fn body_refused(&self, _fault: BodyFault) {}
+}
+
+/// What is to be done with a request that was looked at early.
+pub enum Early {
+    /// The proxy serves it. It finds what is already known in its session's user context.
+    Pass(Option<Box<dyn Any + Send + Sync>>),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection may stay.
+    Answer(Bytes),
+}
+
+/// What all connections share.
+pub struct Edge {
+    /// Position in the settings of the listener that took them.
+    pub listener: usize,
+    /// For each connection.
+    pub limits: ConnectionLimits,
+    /// For all.
+    pub events: Box<dyn EdgeEvents>,
+}
+
+/// Serves a connection until it ends.
+pub async fn serve<A, S>(app: &Arc<A>, transport: S, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
+where
+    A: HttpServerApp + Send + Sync + 'static,
+    S: IO + 'static,
+{
+    let limits = &edge.limits;
+    let peer = peer_of(&transport);
+    let (stream, mut home) = EdgeStream::new(Wire::new(transport, edge.clone()));
+    let mut stream = Box::new(stream);
+    let mut patience = Patience::new(limits, shutdown);
+    let mut settings = None;
+    let mut answered_early = 0;
+    // a flood comes on fresh connections or goes on after a refusal; for all others looking twice at fields would be dear
+    let mut look_early = true;
+    loop {
+        let Some(wire) = stream.wire() else { return };
+        let head = match patience.next_head(wire, limits).await {
+            Next::Request(head) => head,
+            Next::Refused(fault) => {
+                wire.put(&edge.events.refused(fault));
+                return linger(wire, limits).await;
+            }
+            Next::Nothing => return,
+        };
+        let mut known = None;
+        // a flood of refusals is answered here, at a third of what a session of Pingora's costs
+        if look_early && head.body == Body::None && !head.upgrade {
+            let stay = head.keep_alive && answered_early + 1 < limits.requests && !*shutdown.borrow();
+            match edge.events.early(&head, wire.inbox(), peer, stay) {
+                Early::Pass(found) => known = found,
+                Early::Answer(bytes) => {
+                    wire.begin(&head);
+                    wire.put(&bytes);
+                    if !stay {
+                        return linger(wire, limits).await;
+                    }
+                    if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
+                        return;
+                    }
+                    answered_early += 1;
+                    continue;
+                }
+            }
+        }
+        let prefix = wire.begin(&head);
+        let mut session = ServerSession::new_http1(stream);
+        match settings.take() {
+            Some(settings) => pingora::apps::HttpPersistentSettings::apply_to_session(settings, &mut session),
+            None => session.set_keepalive_reuses_remaining(Some(limits.requests.saturating_sub(1))),
+        }
+        if !head.keep_alive {
+            // Pingora reads the first `Connection` field only
+            session.set_keepalive_reuses_remaining(Some(0));
+        }
+        session.set_pipelined_prefix(prefix);
+        session.set_connection_user_context(known);
+        match app.process_new_http(session, shutdown).await {
+            Some(reused) => {
+                let (returned, kept) = reused.consume();
+                let Ok(returned) = returned.into_any().downcast::<EdgeStream<S>>() else { return };
+                stream = returned;
+                settings = kept;
+                match stream.wire() {
+                    Some(wire) if wire.is_between_requests() => look_early = wire.was_refused(),
+                    // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
+                    Some(wire) => return linger(wire, limits).await,
+                    None => return,
+                }
+            }
+            None => {
+                let Ok(mut wire) = home.try_recv() else { return };
+                return close(&mut wire, limits).await;
+            }
+        }
+    }
+}
+
+/// The other end, if it has an address.
+fn peer_of(transport: &impl IO) -> Option<SocketAddr> {
+    transport.get_socket_digest()?.peer_addr()?.as_inet().copied()
+}
+
+/// What came of waiting for a request.
+enum Next {
+    Request(Head),
+    Refused(HeadFault),
+    /// The client has gone, or has nothing to say: close without a word.
+    Nothing,
+}
+
+/// What waiting for bytes came to.
+enum Arrival {
+    Bytes,
+    End,
+    Late,
+}
+
+/// How long a connection is waited for, and the news that the process is stopping.
+struct Patience {
+    timer: Pin<Box<Sleep>>,
+    /// Gone once it has come.
+    stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    first: bool,
+}
+
+impl Patience {
+    fn new(limits: &ConnectionLimits, shutdown: &ShutdownWatch) -> Patience {
+        let mut shutdown = shutdown.clone();
+        Patience {
+            timer: Box::pin(sleep_until(Instant::now() + limits.head_deadline)),
+            stopping: Some(Box::pin(async move {
+                // a vanished sender means that the process is past stopping
+                let _ = shutdown.wait_for(|stopping| *stopping).await;
+            })),
+            first: true,
+        }
+    }
+
+    /// Waits for a complete head and judges it.
+    async fn next_head<S: IO>(&mut self, wire: &mut Wire<S>, limits: &ConnectionLimits) -> Next {
+        let first = std::mem::replace(&mut self.first, false);
+        let mut deadline = Instant::now() + if first { limits.head_deadline } else { limits.idle };
+        let mut begun = first;
+        let mut scan: Option<EndScan> = None;
+        loop {
+            let inbox = wire.inbox();
+            let worth_parsing = match &mut scan {
+                Some(scan) => scan.is_worth_parsing(inbox, &limits.head),
+                None => !inbox.is_empty(),
+            };
+            if worth_parsing {
+                match head::parse(inbox, &limits.head) {
+                    Ok(Some(head)) => return Next::Request(head),
+                    Err(fault) => return Next::Refused(fault),
+                    Ok(None) => {}
+                }
+                scan.get_or_insert_default();
+            }
+            // an empty line alone is what some clients append to the body before
+            let partial = !matches!(inbox, b"" | b"\r" | b"\r\n");
+            if partial && !begun {
+                begun = true;
+                deadline = Instant::now() + limits.head_deadline;
+            }
+            let idle_while_draining = (!partial).then_some(limits.idle_while_draining);
+            match self.bytes(wire, &mut deadline, idle_while_draining).await {
+                Arrival::Bytes => {}
+                Arrival::End => return Next::Nothing,
+                Arrival::Late if !partial => return Next::Nothing,
+                Arrival::Late => {
+                    return Next::Refused(head::parse(wire.inbox(), &limits.head).err().unwrap_or(HeadFault::Late));
+                }
+            }
+        }
+    }
+
+    /// Waits for bytes until the deadline, which the end of the process may bring forward.
+    async fn bytes<S: IO>(
+        &mut self,
+        wire: &mut Wire<S>,
+        deadline: &mut Instant,
+        idle_while_draining: Option<Duration>,
+    ) -> Arrival {
+        poll_fn(|cx| {
+            match wire.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) => return Poll::Ready(Arrival::Bytes),
+                Poll::Ready(_) => return Poll::Ready(Arrival::End),
+                Poll::Pending => wire.release_buffers(),
+            }
+            if self.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(cx).is_ready()) {
+                self.stopping = None;
+            }
+            if let (None, Some(most)) = (&self.stopping, idle_while_draining) {
+                *deadline = (*deadline).min(Instant::now() + most);
+            }
+            // Setting the timer anew for every request would cost more than the wait: it is only moved forward, and
+            // moved back when it rings too early.
+            if self.timer.deadline() > *deadline {
+                self.timer.as_mut().reset(*deadline);
+            }
+            while self.timer.as_mut().poll(cx).is_ready() {
+                if self.timer.deadline() >= *deadline {
+                    return Poll::Ready(Arrival::Late);
+                }
+                self.timer.as_mut().reset(*deadline);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Ends a connection that Pingora has done with.
+async fn close<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
+    let more = wire.has_unread_bytes() || {
+        // one look into the kernel's buffer: what lies there unread would turn the close into a reset
+        let look = poll_fn(|cx| Poll::Ready(wire.poll_discard(cx))).await;
+        matches!(look, Poll::Ready(Ok(1..)))
+    };
+    if more {
+        linger(wire, limits).await;
+    } else {
+        // mostly nothing is left to send; an answer that was cut short may have left some
+        let _ = timeout(limits.linger, poll_fn(|cx| wire.poll_shutdown(cx))).await;
+    }
+}
+
+/// Sends what is left, ends our side, and gives the client a moment to read it before the connection goes
+/// (RFC 9112 section 9.6).
+async fn linger<S: IO>(wire: &mut Wire<S>, limits: &ConnectionLimits) {
+    let farewell = async {
+        // a client that has gone ends this early, and nobody needs to know
+        if poll_fn(|cx| wire.poll_shutdown(cx)).await.is_err() {
+            return;
+        }
+        let mut drained = 0;
+        while drained <= limits.linger_bytes {
+            match poll_fn(|cx| wire.poll_discard(cx)).await {
+                Ok(0) | Err(_) => return,
+                Ok(bytes) => drained += bytes,
+            }
+        }
+    };
+    let _ = timeout(limits.linger, farewell).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! What can be wrong with the bytes of a request, before any policy has seen it.
+//!
+//! Each fault knows its status (RFC 9110 section 15, RFC 6585) and the word it is counted under. The texts that a client
+//! reads are not here: they belong to the floor that owns all answers.
+
+use std::fmt;
+
+/// Why a request head was refused by the connection layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HeadFault {
+    /// Not a method: bytes other than `A-Z`, `0-9`, `-`, `_`, none, or more than 32 of them.
+    Method,
+    /// A blank or tab too many in the request line.
+    Blank,
+    /// A byte that no request target may hold: a control, non-ASCII, a backslash in the path, or a fragment.
+    Target,
+    /// A target of the wrong form: no leading slash, `*`, or an absolute URI that is not `http` or `https`.
+    TargetForm,
+    /// A percent sign without two hex digits in the path, or an encoded control byte.
+    Escape,
+    /// A `.` or `..` segment in the path, plain or encoded.
+    DotSegment,
+    /// No version, or something that is not one.
+    Version,
+    /// A line that does not end in CRLF: bare LF, or CR elsewhere.
+    LineEnding,
+    /// A field name that is empty or not a token, or a blank before the colon.
+    FieldName,
+    /// A control byte in a field value.
+    FieldValue,
+    /// A folded line (RFC 9112 section 5.2).
+    Folding,
+    /// No, several, empty or malformed `Host`.
+    Host,
+    /// An absolute target for another host than `Host` says.
+    HostMismatch,
+    /// Several lengths, or one that is not a plain number.
+    ContentLength,
+    /// A transfer coding other than one `chunked`, or any in HTTP/1.0.
+    TransferEncoding,
+    /// Both a length and a transfer coding.
+    LengthAndEncoding,
+    /// A `Connection` option that would strip a field others trust.
+    Connection,
+    /// `Upgrade` together with a body.
+    Upgrade,
+    /// A field that differs from a trusted one only by `_` for `-`.
+    UnderscoreTwin,
+    /// `CONNECT` or `TRACE`: never forwarded.
+    MethodRefused,
+    /// The head was not complete in time.
+    Late,
+    /// The request line is over its limit.
+    TargetTooLong,
+    /// An expectation other than `100-continue`.
+    Expectation,
+    /// The head is over its limit.
+    TooLarge,
+    /// More header fields than allowed.
+    TooManyFields,
+    /// A version other than 1.0 and 1.1, such as the preface of HTTP/2.
+    VersionUnsupported,
+}
+
+impl HeadFault {
+    /// Every fault, so that counters and answers can be made before the first request.
+    pub const ALL: [HeadFault; 26] = [
+        HeadFault::Method,
+        HeadFault::Blank,
+        HeadFault::Target,
+        HeadFault::TargetForm,
+        HeadFault::Escape,
+        HeadFault::DotSegment,
+        HeadFault::Version,
+        HeadFault::LineEnding,
+        HeadFault::FieldName,
+        HeadFault::FieldValue,
+        HeadFault::Folding,
+        HeadFault::Host,
+        HeadFault::HostMismatch,
+        HeadFault::ContentLength,
+        HeadFault::TransferEncoding,
+        HeadFault::LengthAndEncoding,
+        HeadFault::Connection,
+        HeadFault::Upgrade,
+        HeadFault::UnderscoreTwin,
+        HeadFault::MethodRefused,
+        HeadFault::Late,
+        HeadFault::TargetTooLong,
+        HeadFault::Expectation,
+        HeadFault::TooLarge,
+        HeadFault::TooManyFields,
+        HeadFault::VersionUnsupported,
+    ];
+
+    /// The status to answer. A 405 must carry `Allow` (RFC 9110 section 15.5.6).
+    pub const fn status(self) -> u16 {
+        match self {
+            HeadFault::MethodRefused => 405,
+            HeadFault::Late => 408,
+            HeadFault::TargetTooLong => 414,
+            HeadFault::Expectation => 417,
+            HeadFault::TooLarge | HeadFault::TooManyFields => 431,
+            HeadFault::VersionUnsupported => 505,
+            _ => 400,
+        }
+    }
+
+    /// The word it is counted under: a metric label, so it never changes and never holds what a client sent.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            HeadFault::Method => "method",
+            HeadFault::Blank => "blank",
+            HeadFault::Target => "target",
+            HeadFault::TargetForm => "target_form",
+            HeadFault::Escape => "escape",
+            HeadFault::DotSegment => "dot_segment",
+            HeadFault::Version => "version",
+            HeadFault::LineEnding => "line_ending",
+            HeadFault::FieldName => "field_name",
+            HeadFault::FieldValue => "field_value",
+            HeadFault::Folding => "folding",
+            HeadFault::Host => "host",
+            HeadFault::HostMismatch => "host_mismatch",
+            HeadFault::ContentLength => "content_length",
+            HeadFault::TransferEncoding => "transfer_encoding",
+            HeadFault::LengthAndEncoding => "length_and_encoding",
+            HeadFault::Connection => "connection",
+            HeadFault::Upgrade => "upgrade",
+            HeadFault::UnderscoreTwin => "underscore_twin",
+            HeadFault::MethodRefused => "method_refused",
+            HeadFault::Late => "late",
+            HeadFault::TargetTooLong => "target_too_long",
+            HeadFault::Expectation => "expectation",
+            HeadFault::TooLarge => "too_large",
+            HeadFault::TooManyFields => "too_many_fields",
+            HeadFault::VersionUnsupported => "version_unsupported",
+        }
+    }
+}
+
+impl fmt::Display for HeadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for HeadFault {}
+
+/// Why the transfer of a body was cut short by the connection layer. It travels to the proxy inside an `io::Error`;
+/// [`BodyFault::of`] finds it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BodyFault {
+    /// A chunk size that is not 1 to 15 hex digits.
+    ChunkSize,
+    /// A chunk extension that is malformed or too long.
+    ChunkExtension,
+    /// A chunk, its size or the end of the body without its CRLF.
+    ChunkEnding,
+    /// A trailer line that is no header field, or too many of them.
+    Trailer,
+    /// The client sent its request more slowly than the least rate.
+    SlowUpload,
+    /// The client took its answer more slowly than the least rate.
+    SlowDownload,
+}
+
+impl BodyFault {
+    /// Every fault, so that counters can be made before the first request.
+    pub const ALL: [BodyFault; 6] = [
+        BodyFault::ChunkSize,
+        BodyFault::ChunkExtension,
+        BodyFault::ChunkEnding,
+        BodyFault::Trailer,
+        BodyFault::SlowUpload,
+        BodyFault::SlowDownload,
+    ];
+
+    /// The status to answer when no answer has begun; `None` when one has, by the nature of the fault.
+    pub const fn status(self) -> Option<u16> {
+        match self {
+            BodyFault::SlowUpload => Some(408),
+            BodyFault::SlowDownload => None,
+            _ => Some(400),
+        }
+    }
+
+    /// The word it is counted under.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            BodyFault::ChunkSize => "chunk_size",
+            BodyFault::ChunkExtension => "chunk_extension",
+            BodyFault::ChunkEnding => "chunk_ending",
+            BodyFault::Trailer => "trailer",
+            BodyFault::SlowUpload => "slow_upload",
+            BodyFault::SlowDownload => "slow_download",
+        }
+    }
+
+    /// The fault at the root of a proxy error, if it came from this layer.
+    pub fn of(error: &pingora::Error) -> Option<BodyFault> {
+        let cause = error.root_cause().downcast_ref::<std::io::Error>()?;
+        cause.get_ref()?.downcast_ref::<BodyFault>().copied()
+    }
+}
+
+impl fmt::Display for BodyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for BodyFault {}
+
+impl From<BodyFault> for std::io::Error {
+    fn from(fault: BodyFault) -> std::io::Error {
+        let kind = match fault {
+            BodyFault::SlowUpload | BodyFault::SlowDownload => std::io::ErrorKind::TimedOut,
+            _ => std::io::ErrorKind::InvalidData,
+        };
+        std::io::Error::new(kind, fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_a_client_error_or_505_and_has_its_own_word() {
+        let mut words = std::collections::HashSet::new();
+        for fault in HeadFault::ALL {
+            assert!(matches!(fault.status(), 400..=499 | 505), "{fault:?}");
+            assert!(words.insert(fault.reason()), "{fault:?} shares its word");
+        }
+        for fault in BodyFault::ALL {
+            assert!(words.insert(fault.reason()), "{fault:?} shares its word");
+        }
+    }
+
+    #[test]
+    fn a_body_fault_is_found_again_inside_a_proxy_error() {
+        use pingora::{Error, ErrorType};
+        let inner = Error::because(ErrorType::ReadError, "reading body", std::io::Error::from(BodyFault::ChunkSize));
+        assert_eq!(BodyFault::of(&inner), Some(BodyFault::ChunkSize));
+        let outer = Error::because(ErrorType::InternalError, "around it", inner);
+        assert_eq!(BodyFault::of(&outer), Some(BodyFault::ChunkSize));
+        let other = Error::because(ErrorType::ReadError, "reading body", std::io::Error::other("reset"));
+        assert_eq!(BodyFault::of(&other), None);
+    }
+}

@@ -1,0 +1,345 @@
+//! A request head (RFC 9112 sections 2–5), judged on its raw bytes before anything else reads them.
+//!
+//! Nothing with two readings passes: wherever parsers in the field are known to differ (line endings, blanks, framing,
+//! hosts, paths), the head is refused rather than repaired. What passes is then parsed again by Pingora; a property test
+//! holds the two readings together. Pure: bytes in, verdict out, no allocation for an ordinary head.
+//!
+//! Choices where RFC 9112 leaves one: one empty line before the request line is skipped, a second is refused; methods are
+//! upper case; `OPTIONS *` is refused, since a gateway with many origins has no one server to ask; HTTP/1.0 needs a
+//! `Host` too, as nobody could say which one was meant; folding, userinfo and fragments are refused.
+
+mod fields;
+pub mod scan;
+
+use std::ops::Range;
+
+use self::fields::Fields;
+use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
+use super::authority::host_name;
+use super::fault::HeadFault;
+use super::path::canonical_path;
+
+/// How much head a request may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// All bytes, from the request line to the empty line.
+    pub bytes: usize,
+    /// The method and target together.
+    pub request_line: usize,
+    /// Header fields.
+    pub fields: usize,
+}
+
+/// How the end of the body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// There is none.
+    None,
+    /// By its length, which may be zero.
+    Length(u64),
+    /// By chunks.
+    Chunked,
+}
+
+/// The two versions served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// A head with one reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Where the request line begins: behind the empty line that was skipped, if there was one.
+    pub start: usize,
+    /// Where the method stands.
+    pub method: Range<usize>,
+    /// Where the target stands.
+    pub target: Range<usize>,
+    /// The target in canonical origin form, if it was not written so: what must replace it before anyone reads it.
+    pub canonical_target: Option<String>,
+    /// The version.
+    pub version: Version,
+    /// How the body ends.
+    pub body: Body,
+    /// The client waits for `100 Continue`.
+    pub expect_continue: bool,
+    /// The client asks to switch protocols. There is no body then.
+    pub upgrade: bool,
+    /// The client wants to send another request after this one.
+    pub keep_alive: bool,
+    /// There is a field that concerns this connection only, `Connection` itself among them.
+    pub hop_by_hop: bool,
+    /// Where the head ends, empty line included.
+    pub end: usize,
+}
+
+/// Judges the head at the front of `bytes`. `Ok(None)` means that it has no end yet and no fault so far.
+///
+/// The verdict does not depend on how the bytes were cut: whatever is found in a part is found in the whole.
+///
+/// # Errors
+/// The first [`HeadFault`], in the order of the bytes; faults of the head as a whole come last.
+pub fn parse(bytes: &[u8], limits: &HeadLimits) -> Result<Option<Head>, HeadFault> {
+    let window = bytes.get(..limits.bytes).unwrap_or(bytes);
+    match (Parser { bytes: window, at: 0 }).head(limits) {
+        Ok(head) => Ok(Some(head)),
+        Err(Stop::Fault(fault)) => Err(fault),
+        Err(Stop::Incomplete) if bytes.len() >= limits.bytes => Err(HeadFault::TooLarge),
+        Err(Stop::Incomplete) => Ok(None),
+    }
+}
+
+/// Looks for the end of a head that comes in pieces, each byte once, so that a head sent byte by byte costs no more than
+/// one sent whole: [`parse`] begins anew each time and is only worth calling when this says so.
+#[derive(Debug, Default)]
+pub struct EndScan {
+    line_start: usize,
+    searched: usize,
+}
+
+impl EndScan {
+    /// Whether [`parse`] would now say more than "not yet": the head has ended, a limit is reached, or a line ends wrongly.
+    /// The slice must begin where it began in the last call.
+    pub fn is_worth_parsing(&mut self, bytes: &[u8], limits: &HeadLimits) -> bool {
+        while let Some(line_feed) = scan::line_feed(bytes, self.searched) {
+            let line = bytes.get(self.line_start..line_feed).unwrap_or_default();
+            let first_line = self.line_start == 0;
+            let long_request_line = self.line_start <= EMPTY_LINE && line_feed > limits.request_line;
+            self.line_start = line_feed + 1;
+            self.searched = line_feed + 1;
+            match line {
+                // the one empty line that may come first
+                b"\r" if first_line => {}
+                [.., b'\r'] if line.len() > 1 && !long_request_line => {}
+                _ => return true,
+            }
+        }
+        self.searched = bytes.len();
+        bytes.len() >= limits.bytes || (self.line_start <= EMPTY_LINE && bytes.len() > limits.request_line)
+    }
+}
+
+/// The length of the empty line that may come first.
+const EMPTY_LINE: usize = 2;
+
+/// Why the parser stopped before the end.
+enum Stop {
+    Incomplete,
+    Fault(HeadFault),
+}
+
+impl From<HeadFault> for Stop {
+    fn from(fault: HeadFault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+/// Reads left to right; `at` is the first byte not judged yet.
+struct Parser<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn head(mut self, limits: &HeadLimits) -> Result<Head, Stop> {
+        if self.peek()? == b'\r' || self.peek()? == b'\n' {
+            self.line_end()?;
+        }
+        let start = self.at;
+        let method = self.method()?;
+        let target = self.target(limits.request_line)?;
+        let version = self.version()?;
+        let form = self.target_form(&method, &target)?;
+        let fields = self.fields(limits.fields)?;
+        let framing = fields.conclude(version)?;
+        let canonical_target = self.canonical_target(&form, &target, fields.host())?;
+        Ok(Head {
+            start,
+            method,
+            target,
+            canonical_target,
+            version,
+            body: framing.body,
+            expect_continue: framing.expect_continue,
+            upgrade: framing.upgrade,
+            keep_alive: framing.keep_alive,
+            hop_by_hop: framing.hop_by_hop,
+            end: self.at,
+        })
+    }
+
+    fn method(&mut self) -> Result<Range<usize>, Stop> {
+        /// No registered method is longer than 17 (`UPDATEREDIRECTREF`).
+        const LONGEST: usize = 32;
+        let start = self.at;
+        let end = run_end(self.bytes, start, METHOD);
+        if end - start > LONGEST {
+            return Err(HeadFault::Method.into());
+        }
+        self.at = end;
+        if self.peek()? != b' ' || end == start {
+            return Err(HeadFault::Method.into());
+        }
+        self.at += 1;
+        Ok(start..end)
+    }
+
+    fn target(&mut self, limit: usize) -> Result<Range<usize>, Stop> {
+        let start = self.at;
+        let end = run_end(self.bytes, start, TARGET);
+        if end > limit {
+            return Err(HeadFault::TargetTooLong.into());
+        }
+        self.at = end;
+        match self.peek()? {
+            b' ' if end > start => {}
+            b' ' | b'\t' => return Err(HeadFault::Blank.into()),
+            b'\r' | b'\n' => return Err(HeadFault::Version.into()),
+            _ => return Err(HeadFault::Target.into()),
+        }
+        self.at += 1;
+        Ok(start..end)
+    }
+
+    fn version(&mut self) -> Result<Version, Stop> {
+        const LENGTH: usize = 8;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some(length) = rest.iter().position(|byte| !byte.is_ascii_graphic()) else {
+            return Err(if rest.len() > LENGTH { HeadFault::Version.into() } else { Stop::Incomplete });
+        };
+        let version = match rest.get(..length).unwrap_or_default() {
+            b"HTTP/1.1" => Version::Http11,
+            b"HTTP/1.0" => Version::Http10,
+            [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
+                return Err(HeadFault::VersionUnsupported.into());
+            }
+            [] if matches!(rest.first(), Some(b' ' | b'\t')) => return Err(HeadFault::Blank.into()),
+            _ => return Err(HeadFault::Version.into()),
+        };
+        self.at += length;
+        match self.peek()? {
+            b'\r' | b'\n' => self.line_end()?,
+            _ => return Err(HeadFault::Blank.into()),
+        }
+        Ok(version)
+    }
+
+    /// The form of the target (RFC 9112 section 3.2) and where its parts are.
+    fn target_form(&self, method: &Range<usize>, target: &Range<usize>) -> Result<Form, Stop> {
+        let target = self.bytes.get(target.clone()).unwrap_or_default();
+        if matches!(self.bytes.get(method.clone()), Some(b"CONNECT" | b"TRACE")) {
+            return Err(HeadFault::MethodRefused.into());
+        }
+        if target.first() == Some(&b'/') {
+            return Ok(Form { authority: None, path: 0 });
+        }
+        let colon = target.iter().position(|&byte| byte == b':').ok_or(HeadFault::TargetForm)?;
+        let (scheme, rest) = target.split_at_checked(colon).unwrap_or_default();
+        let known = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
+        let rest = rest.strip_prefix(b"://").filter(|_| known).ok_or(HeadFault::TargetForm)?;
+        let authority = colon + 3;
+        let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+        Ok(Form { authority: Some(authority..authority + length), path: authority + length })
+    }
+
+    /// Checks the path, and the authority of an absolute target against `Host`; returns the target that both the policy
+    /// and the origin shall see, if it differs from the one written.
+    fn canonical_target(&self, form: &Form, target: &Range<usize>, host: &[u8]) -> Result<Option<String>, Stop> {
+        let target = self.bytes.get(target.clone()).unwrap_or_default();
+        if let Some(authority) = &form.authority {
+            let authority = target.get(authority.clone()).unwrap_or_default();
+            if host_name(authority).is_none() {
+                return Err(HeadFault::Host.into());
+            }
+            if authority != host {
+                return Err(HeadFault::HostMismatch.into());
+            }
+        }
+        let rest = target.get(form.path..).unwrap_or_default();
+        let (path, query) = rest.split_at_checked(run_end_of_path(rest)).unwrap_or_default();
+        let canonical = canonical_path(if path.is_empty() { b"/" } else { path })?;
+        // A lone percent sign in a query is what browsers send for `?q=100%`; only the byte that ends strings is refused.
+        if query.windows(3).any(|escape| escape == b"%00") {
+            return Err(HeadFault::Escape.into());
+        }
+        if form.path == 0 && canonical.as_bytes() == path {
+            return Ok(None);
+        }
+        let mut written = canonical.into_owned();
+        written.push_str(std::str::from_utf8(query).map_err(|_| HeadFault::Target)?);
+        Ok(Some(written))
+    }
+
+    fn fields(&mut self, most: usize) -> Result<Fields<'a>, Stop> {
+        let mut fields = Fields::default();
+        let mut count = 0;
+        loop {
+            match self.peek()? {
+                b'\r' | b'\n' => {
+                    self.line_end()?;
+                    return Ok(fields);
+                }
+                b' ' | b'\t' => return Err(HeadFault::Folding.into()),
+                _ if count == most => return Err(HeadFault::TooManyFields.into()),
+                _ => count += 1,
+            }
+            let start = self.at;
+            let end = run_end(self.bytes, start, TOKEN);
+            self.at = end;
+            if self.peek()? != b':' || end == start {
+                return Err(HeadFault::FieldName.into());
+            }
+            let name = self.bytes.get(start..end).unwrap_or_default();
+            let value_start = end + 1;
+            self.at = value_end(self.bytes, value_start).ok_or(Stop::Incomplete)?;
+            let value = self.bytes.get(value_start..self.at).unwrap_or_default();
+            match self.peek()? {
+                b'\r' | b'\n' => self.line_end()?,
+                _ => return Err(HeadFault::FieldValue.into()),
+            }
+            fields.take(name, trim(value))?;
+        }
+    }
+
+    /// CRLF and nothing else.
+    fn line_end(&mut self) -> Result<(), Stop> {
+        if self.peek()? != b'\r' {
+            return Err(HeadFault::LineEnding.into());
+        }
+        self.at += 1;
+        if self.peek()? != b'\n' {
+            return Err(HeadFault::LineEnding.into());
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn peek(&self) -> Result<u8, Stop> {
+        self.bytes.get(self.at).copied().ok_or(Stop::Incomplete)
+    }
+}
+
+/// Offsets into the target: the authority of an absolute one, and the path.
+struct Form {
+    authority: Option<Range<usize>>,
+    path: usize,
+}
+
+fn run_end_of_path(rest: &[u8]) -> usize {
+    rest.iter().position(|&byte| byte == b'?').unwrap_or(rest.len())
+}
+
+/// Without the blanks and tabs around it (optional white space of RFC 9110 section 5.6.3).
+fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The few header fields that decide how a request is read: gathered line by line, judged together at the end.
+
+use super::super::authority::host_name;
+use super::super::fault::HeadFault;
+use super::scan::{UNDERSCORE, class};
+use super::{Body, Version};
+
+/// Fields that someone behind us trusts, so that neither a `Connection` option may strip them nor a twin with
+/// underscores imitate them (CGI and its descendants read `X_Forwarded_For` as `X-Forwarded-For`).
+const TRUSTED: [&[u8]; 14] = [
+    b"authorization",
+    b"content-length",
+    b"content-type",
+    b"cookie",
+    b"expect",
+    b"forwarded",
+    b"host",
+    b"true-client-ip",
+    b"transfer-encoding",
+    b"via",
+    b"x-forwarded-for",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+    b"x-real-ip",
+];
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub struct Fields<'a> {
+    host: Option<&'a [u8]>,
+    length: Option<u64>,
+    chunked: bool,
+    expect: bool,
+    upgrade: bool,
+    close: bool,
+    keep_alive: bool,
+    hop_by_hop: bool,
+}
+
+/// What they mean together.
+pub struct Framing {
+    pub body: Body,
+    pub expect_continue: bool,
+    pub upgrade: bool,
+    pub keep_alive: bool,
+    pub hop_by_hop: bool,
+}
+
+/// Whether the field is about one connection only and must not travel on (RFC 9110 section 7.6.1, with the older names).
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    let known: &[&[u8]] = match name.len() {
+        2 => &[b"te"],
+        7 => &[b"upgrade", b"trailer"],
+        10 => &[b"connection", b"keep-alive"],
+        14 => &[b"http2-settings"],
+        16 => &[b"proxy-connection"],
+        17 => &[b"transfer-encoding"],
+        18 => &[b"proxy-authenticate"],
+        19 => &[b"proxy-authorization"],
+        _ => return false,
+    };
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+impl<'a> Fields<'a> {
+    /// Takes note of one field; the value is trimmed.
+    #[inline]
+    pub fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HeadFault> {
+        self.hop_by_hop |= is_hop_by_hop(name);
+        // the length tells nearly all other fields apart before a letter is compared
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.take_host(value),
+            6 if name.eq_ignore_ascii_case(b"expect") => self.take_expect(value),
+            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+                self.upgrade = true;
+                Ok(())
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => self.take_connection(value),
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.take_encoding(value),
+            _ if is_twin(name) => Err(HeadFault::UnderscoreTwin),
+            _ => Ok(()),
+        }
+    }
+
+    /// The host as it was written; empty if there was none.
+    pub fn host(&self) -> &'a [u8] {
+        self.host.unwrap_or_default()
+    }
+
+    /// Judges the fields together.
+    pub fn conclude(&self, version: Version) -> Result<Framing, HeadFault> {
+        let body = match (self.length, self.chunked) {
+            (Some(_), true) => return Err(HeadFault::LengthAndEncoding),
+            // a coding in HTTP/1.0 is faulty framing (RFC 9112 section 6.1)
+            (None, true) if version == Version::Http10 => return Err(HeadFault::TransferEncoding),
+            (None, true) => Body::Chunked,
+            (Some(length), false) => Body::Length(length),
+            (None, false) => Body::None,
+        };
+        // RFC 9112 lets HTTP/1.0 go without, but then nobody can say which host was meant
+        if self.host.is_none() {
+            return Err(HeadFault::Host);
+        }
+        let has_body = !matches!(body, Body::None | Body::Length(0));
+        if self.upgrade && has_body {
+            return Err(HeadFault::Upgrade);
+        }
+        Ok(Framing {
+            body,
+            // HTTP/1.0 clients cannot wait for it (RFC 9110 section 10.1.1)
+            expect_continue: self.expect && version == Version::Http11 && has_body,
+            upgrade: self.upgrade && version == Version::Http11,
+            hop_by_hop: self.hop_by_hop,
+            keep_alive: !self.close && (version == Version::Http11 || self.keep_alive),
+        })
+    }
+
+    fn take_host(&mut self, value: &'a [u8]) -> Result<(), HeadFault> {
+        if host_name(value).is_none() || self.host.replace(value).is_some() {
+            return Err(HeadFault::Host);
+        }
+        Ok(())
+    }
+
+    fn take_expect(&mut self, value: &[u8]) -> Result<(), HeadFault> {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(HeadFault::Expectation);
+        }
+        self.expect = true;
+        Ok(())
+    }
+
+    fn take_length(&mut self, value: &[u8]) -> Result<(), HeadFault> {
+        let length = plain_number(value).ok_or(HeadFault::ContentLength)?;
+        // even an equal repetition is refused: it takes two parsers to make one
+        if self.length.replace(length).is_some() {
+            return Err(HeadFault::ContentLength);
+        }
+        Ok(())
+    }
+
+    fn take_encoding(&mut self, value: &[u8]) -> Result<(), HeadFault> {
+        if !value.eq_ignore_ascii_case(b"chunked") || self.chunked {
+            return Err(HeadFault::TransferEncoding);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    fn take_connection(&mut self, value: &[u8]) -> Result<(), HeadFault> {
+        for option in value.split(|&byte| byte == b',').map(super::trim) {
+            match option.len() {
+                5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                _ if is_trusted(option, |byte| byte) => return Err(HeadFault::Connection),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Digits only; no sign, no blank, no overflow. The ceiling leaves room for arithmetic in signed 64 bits everywhere.
+fn plain_number(value: &[u8]) -> Option<u64> {
+    const MOST_DIGITS: usize = 18;
+    if value.is_empty() || value.len() > MOST_DIGITS || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+fn is_twin(name: &[u8]) -> bool {
+    name.iter().fold(0, |classes, &byte| classes | class(byte)) & UNDERSCORE != 0
+        && is_trusted(name, |byte| if byte == b'_' { b'-' } else { byte })
+}
+
+fn is_trusted(name: &[u8], read: impl Fn(u8) -> u8) -> bool {
+    TRUSTED.iter().any(|trusted| {
+        trusted.len() == name.len()
+            && trusted.iter().zip(name).all(|(&wanted, &byte)| wanted == read(byte).to_ascii_lowercase())
+    })
+}

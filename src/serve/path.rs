@@ -1,0 +1,218 @@
+//! The one canonical form of a request path: what routes match, what keys are made of and what the origin gets.
+//!
+//! Two spellings that any origin might read alike become one, and a path that origins read differently is refused:
+//!
+//! - escapes of unreserved characters are decoded, all other escapes get upper-case digits, and raw characters that a
+//!   URI may not hold (`"<>[]^` and the like, which browsers do send) are escaped (RFC 3986 sections 2.3, 6.2.2);
+//! - runs of slashes become one. Many origins merge them, so a rule for `/admin` must see `//admin` too; and a leading
+//!   `//` would otherwise read as a host name. Paths that need an empty segment are not servable, which is the price;
+//! - `.` and `..` segments are refused rather than resolved, whether plain, escaped, behind an escaped slash or
+//!   backslash, or followed by `;parameters` (which some origins cut off first). Browsers and curl resolve them before
+//!   sending, so an honest client never sends one;
+//! - escaped slashes stay escaped (`%2F`): they are data in many interfaces (`/projects/group%2Fname`). An origin that
+//!   decodes them before it routes has a second reading of such a path, so a rule that guards it must name both.
+
+use std::borrow::Cow;
+
+use super::fault::HeadFault;
+use super::head::scan::{PATH, UNRESERVED, is};
+
+/// The canonical form of a path. Borrowed when it was canonical already, which is nearly always.
+///
+/// The argument is the path alone, without query; it starts with `/`.
+///
+/// # Errors
+/// [`HeadFault::TargetForm`] without a leading slash, [`HeadFault::Target`] for controls, blanks, non-ASCII bytes, `#`,
+/// `?` and backslashes, [`HeadFault::Escape`] for a percent sign without two hex digits and for escaped controls,
+/// [`HeadFault::DotSegment`].
+pub fn canonical_path(raw: &[u8]) -> Result<Cow<'_, str>, HeadFault> {
+    if raw.first() != Some(&b'/') {
+        return Err(HeadFault::TargetForm);
+    }
+    if is_plainly_canonical(raw)
+        && let Ok(path) = std::str::from_utf8(raw)
+    {
+        return Ok(Cow::Borrowed(path));
+    }
+    let path = rewrite(raw)?;
+    if path.contains('.') && has_dot_segment(&path) {
+        return Err(HeadFault::DotSegment);
+    }
+    match std::str::from_utf8(raw) {
+        Ok(same) if same == path => Ok(Cow::Borrowed(same)),
+        _ => Ok(Cow::Owned(path)),
+    }
+}
+
+/// Whether one pass can tell that nothing needs a second look: no escape, no slash or dot behind a slash.
+fn is_plainly_canonical(raw: &[u8]) -> bool {
+    let mut previous = 0;
+    for &byte in raw {
+        if !is(byte, PATH) || (previous == b'/' && (byte == b'/' || byte == b'.')) {
+            return false;
+        }
+        previous = byte;
+    }
+    true
+}
+
+fn rewrite(raw: &[u8]) -> Result<String, HeadFault> {
+    let mut path = String::with_capacity(raw.len() + 16);
+    let mut bytes = raw.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'/' if path.ends_with('/') => {}
+            b'%' => {
+                let value = match (bytes.next().and_then(hex), bytes.next().and_then(hex)) {
+                    (Some(high), Some(low)) => high << 4 | low,
+                    _ => return Err(HeadFault::Escape),
+                };
+                if value < 0x20 || value == 0x7f {
+                    return Err(HeadFault::Escape);
+                } else if is(value, UNRESERVED) {
+                    path.push(char::from(value));
+                } else {
+                    push_escaped(&mut path, value);
+                }
+            }
+            b'\\' | b'#' | b'?' => return Err(HeadFault::Target),
+            byte if is(byte, PATH) => path.push(char::from(byte)),
+            byte if byte.is_ascii_graphic() => push_escaped(&mut path, byte),
+            _ => return Err(HeadFault::Target),
+        }
+    }
+    Ok(path)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+fn push_escaped(path: &mut String, byte: u8) {
+    let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 });
+    path.push('%');
+    path.push(digit(byte >> 4));
+    path.push(digit(byte & 15));
+}
+
+/// Whether any reader could see a `.` or `..` segment: slashes and backslashes separate, escaped or not, and `;` ends.
+fn has_dot_segment(path: &str) -> bool {
+    let mut rest = path;
+    loop {
+        let end = next_of(rest, &["/", "%2F", "%5C"]);
+        let (segment, after) = match end {
+            Some((at, length)) => (rest.get(..at).unwrap_or_default(), rest.get(at + length..)),
+            None => (rest, None),
+        };
+        let name = next_of(segment, &[";", "%3B"]).and_then(|(at, _)| segment.get(..at)).unwrap_or(segment);
+        if name == "." || name == ".." {
+            return true;
+        }
+        match after {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+}
+
+/// The nearest of several words: where it is and how long.
+fn next_of(text: &str, words: &[&str]) -> Option<(usize, usize)> {
+    words.iter().filter_map(|word| text.find(word).map(|at| (at, word.len()))).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn canonical(raw: &str) -> Result<String, HeadFault> {
+        canonical_path(raw.as_bytes()).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn spellings_of_one_path_become_one() {
+        for (raw, wanted) in [
+            ("/", "/"),
+            ("/a/b.html", "/a/b.html"),
+            ("/%61dmin", "/admin"),
+            ("/%7Euser/%5f", "/~user/_"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("//admin", "/admin"),
+            ("/a///b//", "/a/b/"),
+            ("/a|b\"c", "/a%7Cb%22c"),
+            ("/a%7cb", "/a%7Cb"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/...", "/..."),
+            ("/a;v=1/b", "/a;v=1/b"),
+            ("/%252e%252e/", "/%252e%252e/"),
+            ("/a:b@c", "/a:b@c"),
+        ] {
+            assert_eq!(canonical(raw).as_deref(), Ok(wanted), "{raw}");
+        }
+    }
+
+    #[test]
+    fn paths_with_two_readings_are_refused() {
+        for (raw, fault) in [
+            ("", HeadFault::TargetForm),
+            ("admin", HeadFault::TargetForm),
+            ("/.", HeadFault::DotSegment),
+            ("/..", HeadFault::DotSegment),
+            ("/a/../b", HeadFault::DotSegment),
+            ("/a/./b", HeadFault::DotSegment),
+            ("/a/%2e%2E/b", HeadFault::DotSegment),
+            ("/a/.%2e", HeadFault::DotSegment),
+            ("/a%2f..%2Fb", HeadFault::DotSegment),
+            ("/a%5c..%5cb", HeadFault::DotSegment),
+            ("/a/..;x=1/b", HeadFault::DotSegment),
+            ("/a/..%3bx/b", HeadFault::DotSegment),
+            ("/a//..", HeadFault::DotSegment),
+            ("/a\\b", HeadFault::Target),
+            ("/a b", HeadFault::Target),
+            ("/a\u{e9}", HeadFault::Target),
+            ("/a#b", HeadFault::Target),
+            ("/a?b", HeadFault::Target),
+            ("/a%", HeadFault::Escape),
+            ("/a%4", HeadFault::Escape),
+            ("/a%zz", HeadFault::Escape),
+            ("/a%00", HeadFault::Escape),
+            ("/a%0d%0a", HeadFault::Escape),
+            ("/a%7f", HeadFault::Escape),
+        ] {
+            assert_eq!(canonical(raw), Err(fault), "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_canonical_already_is_not_copied() {
+        for raw in ["/a/b.html", "/.well-known/acme", "/caf%C3%A9"] {
+            assert!(matches!(canonical_path(raw.as_bytes()), Ok(Cow::Borrowed(path)) if path == raw), "{raw}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn canonicalising_twice_changes_nothing_more(raw in "/[a-c./%2eEfF5C;\\\\|]{0,24}") {
+            if let Ok(once) = canonical(&raw) {
+                let twice = canonical(&once);
+                prop_assert_eq!(twice.as_ref(), Ok(&once));
+                prop_assert!(once.starts_with('/') && !once.contains("//"));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_judged_without_a_panic(raw in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(path) = canonical_path(&raw) {
+                prop_assert!(path.bytes().all(|byte| byte.is_ascii_graphic()));
+            }
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! A client's connection as Pingora sees it: one request at a time, and never a byte more.
+//!
+//! [`Wire`] keeps account of every byte of the current request. Pingora may read exactly its body: what follows stays in
+//! the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
+//! lost, and what is left of a body can never be taken for a request. While the answer is awaited Pingora polls the
+//! connection to see whether the client has gone: it is told the truth about a close, and nothing about further requests.
+//!
+//! Small writes are gathered as Pingora's own stream would do (its buffer can only be sized from inside Pingora); a large
+//! one takes what was gathered along in the same system call.
+//!
+//! [`EdgeStream`] is the handle given to Pingora, which drops it wherever it likes. The wire survives that: it goes home
+//! to the connection loop, which closes it in a way that lets the client read its answer.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::mem::{self, MaybeUninit};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use pingora::protocols::IO;
+use tokio::io::ReadBuf;
+use tokio::sync::oneshot;
+
+use super::chunk::ChunkScanner;
+use super::connection::Edge;
+use super::due::{Due, LateAnswer};
+use super::fault::BodyFault;
+use super::head::{Body, Head};
+use super::pace::Pace;
+
+mod delegate;
+
+/// What one read takes from the kernel when the bytes go to the inbox.
+const READ_BYTES: usize = 4096;
+/// How much of later requests is taken in while one is answered. Beyond this the client waits in the kernel's buffers,
+/// and its disappearance is noticed at the next write.
+const PIPELINED_BYTES: usize = 16 * 1024;
+/// Small writes are gathered up to this: a segment, as in Pingora, so that a trickling answer is not held back for long.
+const GATHERED_BYTES: usize = 1460;
+
+/// Which bytes from the client belong to the request being served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// None: the request has been read to its end.
+    Complete,
+    /// This many.
+    Length(u64),
+    /// Those up to the last chunk.
+    Chunked(ChunkScanner),
+    /// All: the protocol was switched and there is no next request.
+    Switched,
+    /// None any more, since nobody can say where the request ends.
+    Broken(BodyFault),
+}
+
+/// How far the answer has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// No final status has been written.
+    Awaited,
+    /// One has.
+    Begun,
+}
+
+/// One client connection, with its bytes accounted for.
+pub struct Wire<S> {
+    transport: S,
+    /// Bytes from the client that nobody has read yet.
+    inbox: BytesMut,
+    /// Bytes to the client that have not been sent yet.
+    outbox: BytesMut,
+    reading: Reading,
+    answer: Answer,
+    may_switch: bool,
+    /// The client waits for us to say `100 Continue`, so the pace of its upload is ours.
+    holds_back: bool,
+    /// The client has closed its side, or the connection is broken.
+    ended: bool,
+    upload: Pace,
+    download: Pace,
+    due: Due,
+    hop_by_hop: bool,
+    /// The present request was refused. Atomic for the reason that [`Due`] gives.
+    refused: AtomicBool,
+    edge: Arc<Edge>,
+}
+
+impl<S: IO> Wire<S> {
+    /// A new connection, nothing read yet.
+    pub fn new(transport: S, edge: Arc<Edge>) -> Wire<S> {
+        let rate = edge.limits.least_rate;
+        Wire {
+            transport,
+            inbox: BytesMut::new(),
+            outbox: BytesMut::new(),
+            reading: Reading::Complete,
+            answer: Answer::Awaited,
+            may_switch: false,
+            holds_back: false,
+            ended: false,
+            upload: Pace::new(rate),
+            download: Pace::new(rate),
+            due: Due::default(),
+            hop_by_hop: true,
+            refused: AtomicBool::new(false),
+            edge,
+        }
+    }
+
+    /// Bytes of the next request, as far as they have come.
+    pub fn inbox(&self) -> &[u8] {
+        &self.inbox
+    }
+
+    /// Begins the request whose head stands at the front of the inbox; returns the head for Pingora to parse, with the
+    /// canonical target in the place of any other.
+    pub fn begin(&mut self, head: &Head) -> BytesMut {
+        self.reading = match head.body {
+            Body::None | Body::Length(0) => Reading::Complete,
+            Body::Length(length) => Reading::Length(length),
+            Body::Chunked => Reading::Chunked(ChunkScanner::new()),
+        };
+        self.answer = Answer::Awaited;
+        self.due.clear();
+        self.hop_by_hop = head.hop_by_hop;
+        *self.refused.get_mut() = false;
+        self.may_switch = head.upgrade;
+        self.holds_back = head.expect_continue;
+        self.upload.restart();
+        self.download.restart();
+        // taken whole where possible: splitting would turn the buffer into a shared one
+        let taken =
+            if head.end >= self.inbox.len() { mem::take(&mut self.inbox) } else { self.inbox.split_to(head.end) };
+        let part = |from: usize, to: usize| taken.get(from..to).unwrap_or_default();
+        match &head.canonical_target {
+            None if head.start == 0 => taken,
+            target => {
+                let target = target.as_deref().map_or(part(head.target.start, head.target.end), str::as_bytes);
+                let mut written = BytesMut::with_capacity(taken.len() + target.len());
+                written.extend_from_slice(part(head.start, head.target.start));
+                written.extend_from_slice(target);
+                written.extend_from_slice(part(head.target.end, taken.len()));
+                written
+            }
+        }
+    }
+
+    /// Whether the request was refused, so that the next one deserves an early look.
+    pub fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether the request has been read to its end, so that what follows is the next one.
+    pub fn is_between_requests(&self) -> bool {
+        self.reading == Reading::Complete
+    }
+
+    /// Whether the client should be given time to read its answer before the connection closes: it has one, is still
+    /// there, and bytes of it that were never read would make the kernel reset the connection instead.
+    pub fn has_unread_bytes(&self) -> bool {
+        let unread = !self.inbox.is_empty() || !matches!(self.reading, Reading::Complete | Reading::Switched);
+        unread && self.answer == Answer::Begun && !self.ended
+    }
+
+    /// Gives back the memory of empty buffers: an idle connection should hold none.
+    pub fn release_buffers(&mut self) {
+        if self.inbox.is_empty() {
+            self.inbox = BytesMut::new();
+        }
+        if self.outbox.is_empty() {
+            self.outbox = BytesMut::new();
+        }
+    }
+
+    /// Reads some bytes into the inbox and says how many; 0 at the end of the stream.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let mut taken = ReadBuf::uninit(&mut space);
+        ready!(self.poll_transport(cx, &mut taken))?;
+        self.inbox.extend_from_slice(taken.filled());
+        Poll::Ready(Ok(taken.filled().len()))
+    }
+
+    /// Reads some bytes, throws them away and says how many; 0 at the end of the stream.
+    pub fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let mut taken = ReadBuf::uninit(&mut space);
+        ready!(self.poll_transport(cx, &mut taken))?;
+        Poll::Ready(Ok(taken.filled().len()))
+    }
+
+    fn poll_transport(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.transport).poll_read(cx, buf));
+        if read.is_err() || buf.filled().len() == before {
+            self.ended = true;
+        }
+        Poll::Ready(read)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if self.answer == Answer::Awaited && self.due.poll(cx).is_ready() {
+            return Poll::Ready(Err(LateAnswer.into()));
+        }
+        if self.reading == Reading::Complete {
+            return self.poll_watch(cx);
+        }
+        if let Reading::Broken(fault) = self.reading {
+            return Poll::Ready(Err(fault.into()));
+        }
+        let before = buf.filled().len();
+        match self.poll_body(cx, buf) {
+            Poll::Pending if self.holds_back || self.reading == Reading::Switched => Poll::Pending,
+            Poll::Pending => {
+                ready!(self.upload.poll_wait(cx));
+                Poll::Ready(Err(self.fault(BodyFault::SlowUpload)))
+            }
+            Poll::Ready(Ok(())) => {
+                self.upload.progressed(buf.filled().len() - before);
+                Poll::Ready(Ok(()))
+            }
+            failed => failed,
+        }
+    }
+
+    /// Nothing more may be read: only the end of the stream is of interest. Bytes of later requests are kept.
+    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.inbox.len() < PIPELINED_BYTES {
+            if ready!(self.poll_fill(cx))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A read that could take too much goes through the inbox. Pingora asks for no more than the length itself, so
+        // this is for whoever else reads, and bodies go straight from the kernel to where they are wanted.
+        let too_much = matches!(self.reading, Reading::Length(left) if left < buf.remaining() as u64);
+        if self.inbox.is_empty() && too_much && ready!(self.poll_fill(cx))? == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        if self.inbox.is_empty() {
+            ready!(self.poll_transport(cx, buf))?;
+            let fresh = buf.filled().get(before..).unwrap_or_default();
+            if fresh.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let ours = match self.reading.account(fresh) {
+                Ok(ours) => ours,
+                Err(fault) => return Poll::Ready(Err(self.broken(fault))),
+            };
+            self.inbox.extend_from_slice(fresh.get(ours..).unwrap_or_default());
+            buf.set_filled(before + ours);
+        } else {
+            let offered = self.inbox.get(..buf.remaining()).unwrap_or(&self.inbox);
+            let ours = match self.reading.account(offered) {
+                Ok(ours) => ours,
+                Err(fault) => return Poll::Ready(Err(self.broken(fault))),
+            };
+            buf.put_slice(offered.get(..ours).unwrap_or_default());
+            self.inbox.advance(ours);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
+        if length == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        self.holds_back = false;
+        if self.answer == Answer::Awaited {
+            // Pingora writes each head with one call. All of it is taken, so that no second half is mistaken for a head.
+            self.note_status(parts.first().map_or(&[], |head| head));
+            self.gather(parts);
+            return Poll::Ready(Ok(length));
+        }
+        loop {
+            if self.outbox.len() + length <= GATHERED_BYTES {
+                self.gather(parts);
+                return Poll::Ready(Ok(length));
+            }
+            let gathered = self.outbox.len();
+            let sent = ready!(self.poll_send(cx, parts))?;
+            if sent > gathered {
+                return Poll::Ready(Ok(sent - gathered));
+            }
+        }
+    }
+
+    fn gather(&mut self, parts: &[IoSlice<'_>]) {
+        for part in parts {
+            self.outbox.extend_from_slice(part);
+        }
+    }
+
+    /// Sends what can be sent.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.outbox.is_empty() {
+            ready!(self.poll_send(cx, &[]))?;
+        }
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    /// Sends what can be sent and ends our side of the stream.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+
+    /// Adds to what is to be sent.
+    pub fn put(&mut self, data: &[u8]) {
+        self.outbox.extend_from_slice(data);
+    }
+
+    /// One system call for the outbox and what stands behind it; says how many bytes of both went out.
+    fn poll_send(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let attempt = if parts.is_empty() {
+            // a plain send is cheaper for the kernel than one of parts
+            Pin::new(&mut self.transport).poll_write(cx, &self.outbox)
+        } else {
+            self.poll_parts(cx, parts)
+        };
+        match attempt {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(Ok(sent)) => {
+                self.download.progressed(sent);
+                self.outbox.advance(sent.min(self.outbox.len()));
+                Poll::Ready(Ok(sent))
+            }
+            Poll::Ready(Err(error)) => {
+                self.ended = true;
+                Poll::Ready(Err(error))
+            }
+            Poll::Pending => {
+                ready!(self.download.poll_wait(cx));
+                Poll::Ready(Err(self.fault(BodyFault::SlowDownload)))
+            }
+        }
+    }
+
+    fn poll_parts(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        // the size, the data and the end of a chunk are three parts; what has no room waits for the next call
+        let mut all = [IoSlice::new(&self.outbox), IoSlice::new(&[]), IoSlice::new(&[]), IoSlice::new(&[])];
+        for (place, part) in all.iter_mut().skip(1).zip(parts) {
+            *place = IoSlice::new(part);
+        }
+        Pin::new(&mut self.transport).poll_write_vectored(cx, &all)
+    }
+
+    /// The start of an answer's head: a final status begins the answer, 101 to who asked for it ends HTTP.
+    fn note_status(&mut self, head: &[u8]) {
+        match head.get(9..12) {
+            Some(b"101") => {
+                self.answer = Answer::Begun;
+                if self.may_switch {
+                    self.reading = Reading::Switched;
+                }
+            }
+            Some([b'1', _, _]) => {}
+            _ => self.answer = Answer::Begun,
+        }
+    }
+
+    fn broken(&mut self, fault: BodyFault) -> io::Error {
+        self.reading = Reading::Broken(fault);
+        self.fault(fault)
+    }
+
+    fn fault(&self, fault: BodyFault) -> io::Error {
+        self.edge.events.body_refused(fault);
+        fault.into()
+    }
+}
+
+impl Reading {
+    /// How many of the next bytes from the client belong to this request; from now on they count as read.
+    fn account(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
+        match self {
+            Reading::Complete => Ok(0),
+            Reading::Broken(fault) => Err(*fault),
+            Reading::Switched => Ok(bytes.len()),
+            Reading::Length(left) => {
+                let ours = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= ours as u64;
+                if *left == 0 {
+                    *self = Reading::Complete;
+                }
+                Ok(ours)
+            }
+            Reading::Chunked(scanner) => {
+                let ours = scanner.scan(bytes)?;
+                if scanner.is_done() {
+                    *self = Reading::Complete;
+                }
+                Ok(ours)
+            }
+        }
+    }
+}
+
+/// The handle to a [`Wire`] that Pingora reads from, writes to and drops.
+pub struct EdgeStream<S> {
+    /// Present until the handle is dropped.
+    wire: Option<Wire<S>>,
+    home: Option<oneshot::Sender<Wire<S>>>,
+}
+
+impl<S: IO> EdgeStream<S> {
+    /// The handle, and where the wire arrives when the handle is dropped.
+    pub fn new(wire: Wire<S>) -> (EdgeStream<S>, oneshot::Receiver<Wire<S>>) {
+        let (home, arrivals) = oneshot::channel();
+        (EdgeStream { wire: Some(wire), home: Some(home) }, arrivals)
+    }
+
+    /// What its connection shares with those of the same listener.
+    pub fn edge(&self) -> Option<&Edge> {
+        self.wire.as_ref().map(|wire| &*wire.edge)
+    }
+
+    /// Notes that the present request was refused.
+    pub fn note_refusal(&self) {
+        if let Some(wire) = &self.wire {
+            wire.refused.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the present request's head has a field that concerns the client's connection only.
+    pub fn has_hop_by_hop(&self) -> bool {
+        self.wire.as_ref().is_none_or(|wire| wire.hop_by_hop)
+    }
+
+    /// By when the answer to the present request must have begun, from now.
+    pub fn answer_due_in(&self, time: Duration) {
+        if let Some(wire) = &self.wire {
+            wire.due.set(time);
+        }
+    }
+
+    /// The wire.
+    pub fn wire(&mut self) -> Option<&mut Wire<S>> {
+        self.wire.as_mut()
+    }
+}
+
+impl<S> Drop for EdgeStream<S> {
+    fn drop(&mut self) {
+        if let (Some(wire), Some(home)) = (self.wire.take(), self.home.take()) {
+            // nobody waits for it when the whole connection task is being dropped: then it closes here
+            drop(home.send(wire));
+        }
+    }
+}
+
+impl<S: IO> fmt::Debug for EdgeStream<S> {
+    /// The transport only: buffers hold what clients sent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EdgeStream").field(&self.wire.as_ref().map(|wire| wire.transport.id())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
