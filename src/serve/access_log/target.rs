@@ -1,0 +1,255 @@
+//! Where lines end up, and what is done when it fails.
+//!
+//! A failed write is tried again for as long as it takes: lines wait in the buffers meanwhile, and those that find no room
+//! are dropped and counted there. No line is written half and half: after a failure in the middle of one it is written
+//! again as a whole, on a line of its own.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::config::settings::LogTarget;
+
+/// How long to wait after a failure; also, how often a file is looked at for having been moved away.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+const SHORT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Opens the target, at start and again after a failure or when [`Sink::moved`].
+pub(super) type Open = Box<dyn FnMut() -> io::Result<Box<dyn Sink>> + Send>;
+
+/// Something that takes bytes.
+pub(super) trait Sink: Send {
+    /// As [`Write::write`]: some of them, or why none.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Whether it is no longer what opening it again would give, as after a log rotation.
+    fn moved(&self) -> bool {
+        false
+    }
+}
+
+/// The sink in use and how to get another.
+pub(super) struct Target {
+    open: Open,
+    sink: Option<Box<dyn Sink>>,
+    pause: Duration,
+    looked: Instant,
+}
+
+impl Target {
+    /// # Errors
+    /// It cannot be opened at the first attempt: better said at start than found out later.
+    pub fn open(mut open: Open, pause: Duration) -> io::Result<Target> {
+        let sink = open()?;
+        Ok(Target { open, sink: Some(sink), pause, looked: Instant::now() })
+    }
+
+    /// Writes whole lines, in as few calls as the sink allows. Gives up only when an attempt failed and `stop` is set;
+    /// what could not be written then is the result, and otherwise nothing.
+    pub fn write<'l>(&mut self, lines: &'l [u8], errors: &AtomicU64, stop: &AtomicBool) -> &'l [u8] {
+        if self.looked.elapsed() >= self.pause {
+            self.looked = Instant::now();
+            if self.sink.as_ref().is_some_and(|sink| sink.moved()) {
+                self.sink = None;
+            }
+        }
+        let mut rest = lines;
+        let mut torn = false;
+        while !rest.is_empty() {
+            match self.attempt(rest, torn) {
+                Ok(Written::Lines(bytes)) => rest = rest.get(bytes..).unwrap_or_default(),
+                Ok(Written::Break) => torn = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // a pipe that somebody else made non-blocking and that is full
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::park_timeout(SHORT_PAUSE),
+                Err(_) => {
+                    errors.fetch_add(1, Ordering::Relaxed);
+                    let begun = lines.len() - rest.len();
+                    let whole = lines.iter().take(begun).rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                    torn |= begun > whole;
+                    rest = lines.get(whole..).unwrap_or_default();
+                    self.sink = None;
+                    if stop.load(Ordering::Acquire) {
+                        return rest;
+                    }
+                    // a stop cuts this short
+                    thread::park_timeout(self.pause);
+                }
+            }
+        }
+        rest
+    }
+
+    fn attempt(&mut self, rest: &[u8], torn: bool) -> io::Result<Written> {
+        let sink = match &mut self.sink {
+            Some(sink) => sink,
+            none => none.insert((self.open)()?),
+        };
+        match sink.write(if torn { b"\n" } else { rest })? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            _ if torn => Ok(Written::Break),
+            bytes => Ok(Written::Lines(bytes)),
+        }
+    }
+}
+
+/// What one attempt came to.
+enum Written {
+    /// So many bytes of the lines.
+    Lines(usize),
+    /// The line break after a torn line.
+    Break,
+}
+
+/// How to open what the settings name.
+pub(super) fn of(to: &LogTarget) -> Open {
+    match to {
+        LogTarget::Stdout => Box::new(|| stream(io::stdout().as_fd())),
+        LogTarget::Stderr => Box::new(|| stream(io::stderr().as_fd())),
+        LogTarget::File(path) => {
+            let path = path.clone();
+            Box::new(move || Ok(Box::new(LogFile::open(&path)?)))
+        }
+    }
+}
+
+/// The descriptor itself: the standard library's own streams gather lines once more.
+fn stream(descriptor: BorrowedFd<'_>) -> io::Result<Box<dyn Sink>> {
+    Ok(Box::new(File::from(descriptor.try_clone_to_owned()?)))
+}
+
+impl Sink for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Write::write(self, bytes)
+    }
+}
+
+/// A file that is appended to, so that truncating it (`copytruncate`) works, and that is left when it was moved away, so
+/// that renaming it works too, without any signal.
+struct LogFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<LogFile> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        Ok(LogFile { file, path: path.to_owned() })
+    }
+}
+
+impl Sink for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Write::write(&mut self.file, bytes)
+    }
+
+    fn moved(&self) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        match (self.file.metadata(), fs::metadata(&self.path)) {
+            (Ok(ours), Ok(theirs)) => identity(ours) != identity(theirs),
+            (_, Err(error)) => error.kind() == io::ErrorKind::NotFound,
+            (Err(_), _) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What attempts come to: some bytes, or a fault. After these, all bytes.
+    type Script = Arc<Mutex<Vec<io::Result<usize>>>>;
+
+    struct Scripted {
+        script: Script,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Sink for Scripted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut script = self.script.lock().unwrap();
+            let bytes = if script.is_empty() { bytes } else { &bytes[..script.remove(0)?] };
+            self.written.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+    }
+
+    /// What is written, what is given up, and how many faults were counted, of three lines under a script.
+    fn written(script: Vec<io::Result<usize>>, stop: bool) -> (String, String, u64) {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (script, sink) = (Arc::new(Mutex::new(script)), written.clone());
+        let open = move || Ok(Box::new(Scripted { script: script.clone(), written: sink.clone() }) as Box<dyn Sink>);
+        let mut target = Target::open(Box::new(open), Duration::ZERO).unwrap();
+        let errors = AtomicU64::new(0);
+        let lost = target.write(b"one\ntwo\nthree\n", &errors, &AtomicBool::new(stop));
+        let lost = String::from_utf8(lost.to_vec()).unwrap();
+        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        (written, lost, errors.into_inner())
+    }
+
+    fn fault() -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn what_the_target_does_not_take_at_once_is_offered_again() {
+        let interrupted = Err(io::ErrorKind::Interrupted.into());
+        let blocked = Err(io::ErrorKind::WouldBlock.into());
+        let outcome = written(vec![Ok(1), interrupted, Ok(5), blocked], false);
+        assert_eq!(outcome, ("one\ntwo\nthree\n".into(), String::new(), 0));
+    }
+
+    #[test]
+    fn no_line_is_lost_to_a_fault_that_passes() {
+        let outcome = written(vec![Ok(4), fault(), fault()], false);
+        assert_eq!(outcome, ("one\ntwo\nthree\n".into(), String::new(), 2));
+    }
+
+    #[test]
+    fn a_line_torn_by_a_fault_is_written_again_on_a_line_of_its_own() {
+        // the line break itself fails once, too
+        let outcome = written(vec![Ok(6), fault(), fault()], false);
+        assert_eq!(outcome, ("one\ntw\ntwo\nthree\n".into(), String::new(), 2));
+    }
+
+    #[test]
+    fn a_target_that_takes_nothing_is_a_fault() {
+        let outcome = written(vec![Ok(0)], false);
+        assert_eq!(outcome, ("one\ntwo\nthree\n".into(), String::new(), 1));
+    }
+
+    #[test]
+    fn a_fault_while_stopping_gives_up_what_is_left() {
+        let outcome = written(vec![Ok(6), fault()], true);
+        assert_eq!(outcome, ("one\ntw".into(), "two\nthree\n".into(), 1));
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_or_removed_is_made_anew() {
+        let folder = std::env::temp_dir().join(format!("tidegate-moved-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, rotated) = (folder.join("log"), folder.join("log.1"));
+        fs::write(&path, "zero\n").unwrap();
+        let mut target = Target::open(of(&LogTarget::File(path.clone())), Duration::ZERO).unwrap();
+        let mut write = |line: &str| {
+            let (errors, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+            assert_eq!(target.write(line.as_bytes(), &errors, &stop), b"");
+        };
+        write("one\n");
+        fs::rename(&path, &rotated).unwrap();
+        write("two\n");
+        assert_eq!(fs::read_to_string(&rotated).unwrap(), "zero\none\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
+        fs::remove_file(&path).unwrap();
+        write("three\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

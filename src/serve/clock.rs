@@ -1,0 +1,94 @@
+//! The one place where a live gate reads time and rolls dice.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::units::Timestamp;
+
+/// Time for limits: monotonic, and far enough from zero that a level of zero always means "long ago".
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+}
+
+/// Where the clock starts: 400 days, more than the longest time a limit can look back.
+const HEAD_START: Duration = Duration::from_secs(400 * 86_400);
+
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    /// The stamp of this moment. Never goes back.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::ZERO.after(HEAD_START).after(self.start.elapsed())
+    }
+
+    /// How long this clock has been running.
+    pub fn uptime(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// Wall-clock time in nanoseconds since 1970, for people; no limit ever sees it. Zero if the clock stands before that.
+pub fn wall_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A uniform random number, for identifiers, jitter and sampling; not for secrets.
+///
+/// SplitMix64 (Steele, Lea, Flood 2014), one stream per thread, each started from the system's randomness.
+pub fn roll() -> u64 {
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(system_random());
+    }
+    STATE.with(|state| {
+        let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        state.set(next);
+        let mut mixed = next;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    })
+}
+
+fn system_random() -> u64 {
+    let mut bytes = [0; 8];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        // no randomness at this moment: threads still differ, and nothing secret hangs on it
+        Err(_) => wall_nanos() ^ (std::ptr::from_ref(&bytes) as u64),
+    }
+}
+
+/// Sixteen secret bytes for hashing, from the system.
+///
+/// # Errors
+/// The system gives none. A gate must not serve with a seed that can be guessed.
+pub fn secret<const N: usize>() -> Result<[u8; N], getrandom::Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_starts_far_from_zero_and_does_not_go_back() {
+        let clock = Clock::start();
+        let first = clock.now();
+        assert!(first.nanos() >= 400 * 86_400 * 1_000_000_000);
+        assert!(clock.now() >= first);
+    }
+
+    #[test]
+    fn rolls_differ_between_calls_and_threads() {
+        let here: Vec<u64> = (0..100).map(|_| roll()).collect();
+        let there = std::thread::spawn(|| (0..100).map(|_| roll()).collect::<Vec<u64>>()).join().unwrap();
+        let all: std::collections::HashSet<u64> = here.iter().chain(&there).copied().collect();
+        assert_eq!(all.len(), 200);
+    }
+}

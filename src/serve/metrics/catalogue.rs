@@ -1,0 +1,148 @@
+//! Every metric that is exported: name, kind, labels, help. The only list; `docs/metrics.md` is compared with it.
+//!
+//! Names follow Prometheus' naming guide (prefix, base unit, `_total` for counters) and pass the rules of
+//! `promtool check metrics`. A label's values come from the policy file or from a fixed list in [`super`], never from a
+//! request: how many series there are is decided when a policy is installed.
+
+/// One metric and all its series.
+#[derive(Debug)]
+pub struct Family {
+    /// The whole name, prefix included.
+    pub name: &'static str,
+    /// What kind of number it is.
+    pub kind: Kind,
+    /// Whether we hold the number or ask for it.
+    pub kept: Kept,
+    /// Label names in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// What it counts, for the operator.
+    pub help: &'static str,
+}
+
+/// What kind of number a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts per duration bucket.
+    Histogram,
+}
+
+impl Kind {
+    /// The word behind `# TYPE`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// Where a number lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Here; requests add to it.
+    Here,
+    /// Elsewhere; it is read when the page is made.
+    Elsewhere,
+}
+
+const fn held(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, kind, kept: Kept::Here, labels, help }
+}
+
+const fn read(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, kind, kept: Kept::Elsewhere, labels, help }
+}
+
+macro_rules! catalogue {
+    ($($constant:ident = $made:expr;)+) => {
+        $(#[doc = concat!("See [`Family::help`] of `", stringify!($constant), "`.")] pub const $constant: Family = $made;)+
+        /// All of them, in the order of the document.
+        pub const ALL: &[&Family] = &[$(&$constant),+];
+    };
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+catalogue! {
+    // requests
+    REQUESTS = held("tidegate_requests_total", Counter, &["listener", "route", "code"],
+        "Requests that ended, by class of the status sent; `aborted` when the client left before an answer, route `_none` when no route matched.");
+    REQUEST_DURATION = held("tidegate_request_duration_seconds", Histogram, &["route"],
+        "Time from a request's head to the last byte of its answer.");
+    REFUSED = held("tidegate_refused_requests_total", Counter, &["reason"],
+        "Requests refused by the policy, each counted once, whatever the number of limits that it violated.");
+    MALFORMED = held("tidegate_malformed_requests_total", Counter, &["reason"],
+        "Requests refused or cut short for their form or pace, by what was wrong.");
+    CLIENT_ADDRESS = held("tidegate_client_address_total", Counter, &["source", "result"],
+        "How clients' addresses were found: from the connection or a forwarding header, and how sure that is.");
+    // limits
+    DECISIONS = held("tidegate_limit_decisions_total", Counter, &["route", "limit", "mode", "verdict"],
+        "What each limit said: allowed, limited or exempt. A shadow limit's `limited` was not obeyed.");
+    LIMIT_INFLIGHT = read("tidegate_limit_inflight_requests", Gauge, &["limit"],
+        "Requests that hold a place of an in-flight limit now.");
+    LIMIT_MEMORY = read("tidegate_limit_memory_bytes", Gauge, &["limit"],
+        "Memory of a limit's table, fixed whatever the number of clients.");
+    LIMIT_CONTENDED = held("tidegate_limit_contended_total", Counter, &["limit"],
+        "Requests refused because a race between requests of one client could not be settled in time.");
+    // origins
+    ORIGIN_DURATION = held("tidegate_origin_request_duration_seconds", Histogram, &["origin"],
+        "Time from choosing an address of the origin to the head of its answer, or to the failure.");
+    ORIGIN_INFLIGHT = read("tidegate_origin_inflight_requests", Gauge, &["origin"],
+        "Requests that are with the origin now.");
+    ORIGIN_INFLIGHT_LIMIT = read("tidegate_origin_inflight_limit", Gauge, &["origin"],
+        "How many requests may be with the origin at once; absent without a cap.");
+    ORIGIN_QUEUE = read("tidegate_origin_queue_requests", Gauge, &["origin"],
+        "Requests that wait for a place at the origin now.");
+    ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "reason"],
+        "Requests refused because the origin had no place: `full` at once, `queue_full` too, `queue_timeout` after waiting.");
+    ORIGIN_ERRORS = held("tidegate_origin_errors_total", Counter, &["origin", "reason"],
+        "Attempts that the origin failed, retried ones included.");
+    ORIGIN_CONNECTIONS = held("tidegate_origin_connections_total", Counter, &["origin", "reused"],
+        "Connections that requests were sent on, by whether they had served before.");
+    ORIGIN_RETRIES = held("tidegate_origin_retries_total", Counter, &["origin"],
+        "Attempts after the first one of a request.");
+    // connections of clients
+    CONNECTIONS = held("tidegate_connections", Gauge, &["listener"],
+        "Connections of clients that are open now.");
+    CONNECTIONS_ACCEPTED = held("tidegate_connections_accepted_total", Counter, &["listener"],
+        "Connections of clients that were accepted.");
+    CONNECTIONS_REFUSED = held("tidegate_connections_refused_total", Counter, &["listener", "reason"],
+        "Connections of clients that could not be accepted or were closed before a request, by reason.");
+    // the process
+    BUILD_INFO = held("tidegate_build_info", Gauge, &["version"],
+        "Always 1; the version is in the label.");
+    POLICY_GENERATION = held("tidegate_policy_generation", Gauge, &[],
+        "Number of the policy in force: 1 at start, one more with every reload that succeeded.");
+    RELOAD_SUCCESSFUL = held("tidegate_config_last_reload_successful", Gauge, &[],
+        "1 when the last load of the policy file succeeded, 0 when it was refused and the old policy stayed.");
+    RELOAD_TIME = held("tidegate_config_last_reload_success_timestamp_seconds", Gauge, &[],
+        "When the policy in force was installed, in seconds since 1970.");
+    RELOADS = held("tidegate_config_reloads_total", Counter, &["result"],
+        "Loads of the policy file after the one at start, by result.");
+    LOG_DROPPED = read("tidegate_log_dropped_total", Counter, &["stream"],
+        "Log lines that were not written: `access` when the target was too slow, `process` when one cause repeated itself too often.");
+    LOG_ERRORS = read("tidegate_log_write_errors_total", Counter, &["stream"],
+        "Failed attempts to open or write a log; lines wait for the next attempt as long as there is room.");
+    PANICS = read("tidegate_panics_total", Counter, &[],
+        "Faults in our own or the framework's code that ended one request or task.");
+    PROCESS_RESIDENT = read("process_resident_memory_bytes", Gauge, &[], "Resident memory size in bytes.");
+    PROCESS_VIRTUAL = read("process_virtual_memory_bytes", Gauge, &[], "Virtual memory size in bytes.");
+    PROCESS_CPU = read("process_cpu_seconds_total", Counter, &[], "Total user and system CPU time spent in seconds.");
+    PROCESS_OPEN_FDS = read("process_open_fds", Gauge, &[], "Number of open file descriptors.");
+    PROCESS_MAX_FDS = read("process_max_fds", Gauge, &[], "Maximum number of open file descriptors.");
+    PROCESS_START = read("process_start_time_seconds", Gauge, &[], "Start time of the process since unix epoch in seconds.");
+    PROCESS_THREADS = read("process_threads", Gauge, &[], "Number of OS threads in the process.");
+}
+
+/// The rows of `docs/metrics.md`, so that the document can be compared with the program.
+pub fn document_rows() -> impl Iterator<Item = String> {
+    ALL.iter().map(|family| {
+        let labels = if family.labels.is_empty() { "–".to_owned() } else { family.labels.join(", ") };
+        format!("| `{}` | {} | {labels} | {} |", family.name, family.kind.word(), family.help)
+    })
+}

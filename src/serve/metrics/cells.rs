@@ -1,0 +1,175 @@
+//! Resolved counters, found by position or by comparing with a short list.
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+
+use super::catalogue::{self as all, Family};
+use super::families::{Families, Series};
+use super::shape::{LimitLabels, RouteLabels};
+use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, SHED_REASONS, UNMATCHED, known};
+use crate::engine::Outcome;
+
+/// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
+pub(super) struct Each<T>(Vec<(T, IntCounter)>);
+
+impl<T: PartialEq> Each<T> {
+    pub fn add(&self, value: T) {
+        let found = self.0.iter().find(|(known, _)| *known == value).or(self.0.last());
+        if let Some((_, counter)) = found {
+            counter.inc();
+        }
+    }
+}
+
+pub(super) struct ListenerCells {
+    pub open: IntGauge,
+    pub accepted: IntCounter,
+    pub refused: Each<&'static str>,
+    pub routes: Vec<CodeCells>,
+    pub unmatched: CodeCells,
+}
+
+/// Requests by class of status.
+pub(super) struct CodeCells {
+    /// 1xx to 5xx.
+    classes: [IntCounter; 5],
+    aborted: IntCounter,
+}
+
+impl CodeCells {
+    pub fn of(&self, status: u16) -> &IntCounter {
+        let [one, two, three, four, five] = &self.classes;
+        match status {
+            0..=99 | 499 => &self.aborted,
+            100..=199 => one,
+            200..=299 => two,
+            300..=399 => three,
+            400..=498 => four,
+            500.. => five,
+        }
+    }
+}
+
+pub(super) struct RouteCells {
+    pub duration: Histogram,
+    limits: Vec<LimitCells>,
+}
+
+impl RouteCells {
+    /// Readings come in the route's order, so the first guess is right unless the engine left some out.
+    pub fn limit(&self, slot: usize, rule: usize) -> Option<&LimitCells> {
+        let guess = self.limits.get(slot).filter(|limit| limit.rule == rule);
+        guess.or_else(|| self.limits.iter().find(|limit| limit.rule == rule))
+    }
+}
+
+pub(super) struct LimitCells {
+    rule: usize,
+    allowed: IntCounter,
+    limited: IntCounter,
+    exempt: IntCounter,
+    pub contended: IntCounter,
+}
+
+impl LimitCells {
+    pub fn verdict(&self, outcome: Outcome) -> &IntCounter {
+        match outcome {
+            Outcome::Admitted => &self.allowed,
+            Outcome::Refused => &self.limited,
+            Outcome::Exempt => &self.exempt,
+        }
+    }
+}
+
+pub(super) struct OriginCells {
+    pub duration: Histogram,
+    pub shed: Each<&'static str>,
+    pub errors: Each<OriginError>,
+    pub connections: Each<bool>,
+    pub retries: IntCounter,
+}
+
+/// Resolves label values, and notes them.
+pub(super) struct Resolver<'f> {
+    families: &'f Families,
+    pub series: Series,
+}
+
+impl<'f> Resolver<'f> {
+    pub fn new(families: &'f Families) -> Resolver<'f> {
+        Resolver { families, series: Series::new() }
+    }
+
+    pub fn counter(&mut self, family: &'static Family, values: &[&str]) -> IntCounter {
+        self.families.counter(&mut self.series, family, values)
+    }
+
+    pub fn gauge(&mut self, family: &'static Family, values: &[&str]) -> IntGauge {
+        self.families.gauge(&mut self.series, family, values)
+    }
+
+    pub fn histogram(&mut self, family: &'static Family, values: &[&str]) -> Histogram {
+        self.families.histogram(&mut self.series, family, values)
+    }
+
+    /// A counter for each value; `before` are the values of the labels before the one that tells them apart.
+    pub fn each<T>(
+        &mut self,
+        family: &'static Family,
+        before: &[&str],
+        values: impl IntoIterator<Item = (T, &'static str)>,
+    ) -> Each<T> {
+        let counter = |(value, word)| (value, self.counter(family, &[before, &[word]].concat()));
+        Each(values.into_iter().map(counter).collect())
+    }
+
+    pub fn clients<T: Copy>(&mut self, labels: &[(T, &str, &str)]) -> Each<T> {
+        let counter =
+            |(value, source, result): &(T, &str, &str)| (*value, self.counter(&all::CLIENT_ADDRESS, &[source, result]));
+        Each(labels.iter().map(counter).collect())
+    }
+
+    pub fn listener(&mut self, listener: &str, routes: &[RouteLabels]) -> ListenerCells {
+        ListenerCells {
+            open: self.gauge(&all::CONNECTIONS, &[listener]),
+            accepted: self.counter(&all::CONNECTIONS_ACCEPTED, &[listener]),
+            refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
+            routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),
+            unmatched: self.codes(listener, UNMATCHED),
+        }
+    }
+
+    fn codes(&mut self, listener: &str, route: &str) -> CodeCells {
+        let mut code = |code| self.counter(&all::REQUESTS, &[listener, route, code]);
+        CodeCells { classes: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(&mut code), aborted: code("aborted") }
+    }
+
+    pub fn route(&mut self, route: &RouteLabels, limits: &[LimitLabels]) -> RouteCells {
+        let used = route.rules.iter().filter_map(|rule| Some((*rule, limits.get(*rule)?)));
+        RouteCells {
+            limits: used.map(|(rule, limit)| self.limit(&route.name, rule, limit)).collect(),
+            duration: self.histogram(&all::REQUEST_DURATION, &[&route.name]),
+        }
+    }
+
+    fn limit(&mut self, route: &str, rule: usize, limit: &LimitLabels) -> LimitCells {
+        let mut verdict =
+            |outcome: Outcome| self.counter(&all::DECISIONS, &[route, &limit.name, limit.mode.word(), outcome.word()]);
+        LimitCells {
+            rule,
+            allowed: verdict(Outcome::Admitted),
+            limited: verdict(Outcome::Refused),
+            exempt: verdict(Outcome::Exempt),
+            contended: self.counter(&all::LIMIT_CONTENDED, &[&limit.name]),
+        }
+    }
+
+    pub fn origin(&mut self, origin: &str) -> OriginCells {
+        OriginCells {
+            duration: self.histogram(&all::ORIGIN_DURATION, &[origin]),
+            shed: self.each(&all::ORIGIN_SHED, &[origin], known(SHED_REASONS)),
+            errors: self.each(&all::ORIGIN_ERRORS, &[origin], ORIGIN_ERRORS),
+            connections: self.each(&all::ORIGIN_CONNECTIONS, &[origin], [(false, "false"), (true, "true")]),
+            retries: self.counter(&all::ORIGIN_RETRIES, &[origin]),
+        }
+    }
+}

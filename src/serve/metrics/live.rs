@@ -1,0 +1,167 @@
+//! Numbers that live elsewhere and are read when the page is made: what is in flight, what the process uses.
+//!
+//! Whoever owns such a number leaves a function that reads it. The lock here is taken by the page and by reloads only.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{self, MetricFamily, MetricType};
+
+use super::catalogue::{self, ALL, Family, Kept, Kind};
+use super::process::Process;
+use crate::serve::log::LogState;
+
+/// What an origin carries at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OriginLoad {
+    /// Requests that are with it.
+    pub inflight: u64,
+    /// Its cap, if it has one.
+    pub limit: Option<u64>,
+    /// Requests that wait for a place.
+    pub queued: u64,
+}
+
+/// What a limit can say of itself; what does not apply to its kind is `None`, and then no series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitState {
+    /// Places taken, of an in-flight limit.
+    pub inflight: Option<u64>,
+    /// Size of its table.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Reads a state of type `T`. Called for each page, so it must neither wait nor take long.
+pub type Reader<T> = Arc<dyn Fn() -> T + Send + Sync>;
+
+#[derive(Clone)]
+pub(super) struct Live {
+    descriptions: Arc<[Desc]>,
+    readers: Arc<Mutex<Readers>>,
+}
+
+#[derive(Default)]
+struct Readers {
+    origins: BTreeMap<String, Reader<OriginLoad>>,
+    limits: BTreeMap<String, Reader<LimitState>>,
+    logs: BTreeMap<&'static str, Reader<LogState>>,
+    panics: Option<Reader<u64>>,
+}
+
+impl Live {
+    /// # Panics
+    /// An invalid name in the catalogue, seen by every test.
+    pub fn new() -> Live {
+        let description = |family: &&'static Family| {
+            let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
+            #[allow(clippy::panic, reason = "a faulty catalogue is found when the process starts, and by every test")]
+            Desc::new(family.name.to_owned(), family.help.to_owned(), labels, HashMap::new())
+                .unwrap_or_else(|error| panic!("{}: {error}", family.name))
+        };
+        let read = ALL.iter().filter(|family| family.kept == Kept::Elsewhere);
+        Live { descriptions: read.map(description).collect(), readers: Arc::default() }
+    }
+
+    pub fn origin(&self, name: &str, reader: Reader<OriginLoad>) {
+        self.readers.lock().origins.insert(name.to_owned(), reader);
+    }
+
+    pub fn limit(&self, name: &str, reader: Reader<LimitState>) {
+        self.readers.lock().limits.insert(name.to_owned(), reader);
+    }
+
+    pub fn log(&self, stream: &'static str, reader: Reader<LogState>) {
+        self.readers.lock().logs.insert(stream, reader);
+    }
+
+    pub fn panics(&self, reader: Reader<u64>) {
+        self.readers.lock().panics = Some(reader);
+    }
+
+    /// Forgets the readers whose origin or limit is not among these.
+    pub fn retain(&self, origins: &[String], limits: &[String]) {
+        let mut readers = self.readers.lock();
+        readers.origins.retain(|name, _| origins.contains(name));
+        readers.limits.retain(|name, _| limits.contains(name));
+    }
+}
+
+impl Collector for Live {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descriptions.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut page = Page::default();
+        let readers = self.readers.lock();
+        for (name, reader) in &readers.origins {
+            let load = reader();
+            page.add(&catalogue::ORIGIN_INFLIGHT, Some(name), Some(load.inflight));
+            page.add(&catalogue::ORIGIN_INFLIGHT_LIMIT, Some(name), load.limit);
+            page.add(&catalogue::ORIGIN_QUEUE, Some(name), Some(load.queued));
+        }
+        for (name, reader) in &readers.limits {
+            let state = reader();
+            page.add(&catalogue::LIMIT_INFLIGHT, Some(name), state.inflight);
+            page.add(&catalogue::LIMIT_MEMORY, Some(name), state.memory_bytes);
+        }
+        for (stream, reader) in &readers.logs {
+            let state = reader();
+            page.add(&catalogue::LOG_DROPPED, Some(stream), Some(state.dropped));
+            page.add(&catalogue::LOG_ERRORS, Some(stream), state.errors);
+        }
+        page.add(&catalogue::PANICS, None, readers.panics.as_ref().map(|reader| reader()));
+        drop(readers);
+
+        let process = Process::read();
+        page.add(&catalogue::PROCESS_RESIDENT, None, process.resident_bytes);
+        page.add(&catalogue::PROCESS_VIRTUAL, None, process.virtual_bytes);
+        page.add_fraction(&catalogue::PROCESS_CPU, None, process.cpu_seconds);
+        page.add(&catalogue::PROCESS_OPEN_FDS, None, process.open_files);
+        page.add(&catalogue::PROCESS_MAX_FDS, None, process.max_files);
+        page.add_fraction(&catalogue::PROCESS_START, None, process.start_seconds);
+        page.add(&catalogue::PROCESS_THREADS, None, process.threads);
+        page.0.into_values().collect()
+    }
+}
+
+/// The families in the making.
+#[derive(Default)]
+struct Page(BTreeMap<&'static str, MetricFamily>);
+
+impl Page {
+    /// Whole numbers are exact up to 2⁵³, which is the format's own limit.
+    fn add(&mut self, family: &'static Family, label: Option<&str>, value: Option<u64>) {
+        self.add_fraction(family, label, value.map(|value| value as f64));
+    }
+
+    fn add_fraction(&mut self, family: &'static Family, label: Option<&str>, value: Option<f64>) {
+        let Some(value) = value else { return };
+        let labels = family.labels.iter().zip(label).map(|(name, value)| {
+            let mut pair = proto::LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value(value.to_owned());
+            pair
+        });
+        let mut metric = proto::Metric::from_label(labels.collect());
+        if family.kind == Kind::Counter {
+            let mut counter = proto::Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
+        } else {
+            let mut gauge = proto::Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
+        }
+        let made = self.0.entry(family.name).or_insert_with(|| {
+            let mut made = MetricFamily::default();
+            made.set_name(family.name.to_owned());
+            made.set_help(family.help.to_owned());
+            made.set_field_type(if family.kind == Kind::Counter { MetricType::COUNTER } else { MetricType::GAUGE });
+            made
+        });
+        made.mut_metric().push(metric);
+    }
+}

@@ -1,0 +1,75 @@
+//! The label values that come from the operator, and how many series they make.
+
+use super::families::SERIES_PER_HISTOGRAM;
+use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, malformed_reasons};
+use crate::config::settings::Settings;
+use crate::policy::{Mode, Policy};
+
+/// All of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shape {
+    pub listeners: Vec<String>,
+    pub limits: Vec<LimitLabels>,
+    pub routes: Vec<RouteLabels>,
+    pub origins: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct LimitLabels {
+    pub name: String,
+    pub mode: Mode,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct RouteLabels {
+    pub name: String,
+    /// Positions in [`Shape::limits`].
+    pub rules: Vec<usize>,
+}
+
+impl Shape {
+    pub fn new(policy: &Policy, settings: &Settings) -> Shape {
+        let listeners = settings.listeners.iter().map(|listener| listener.name.clone()).collect();
+        Shape { listeners, ..Shape::default() }.with_policy(policy)
+    }
+
+    /// The same listeners under another policy.
+    pub fn with_policy(&self, policy: &Policy) -> Shape {
+        let route = |route: &crate::policy::Route| RouteLabels { name: route.name.clone(), rules: route.rules.clone() };
+        Shape {
+            listeners: self.listeners.clone(),
+            limits: policy.rules.iter().map(|rule| LimitLabels { name: rule.name.clone(), mode: rule.mode }).collect(),
+            routes: policy.routes.iter().map(route).collect(),
+            origins: policy.origins.iter().map(|origin| origin.name.clone()).collect(),
+        }
+    }
+
+    pub fn limit_names(&self) -> Vec<String> {
+        self.limits.iter().map(|limit| limit.name.clone()).collect()
+    }
+
+    /// See [`super::Metrics::series_bound`].
+    pub fn series_bound(&self) -> usize {
+        // 1xx to 5xx and aborted
+        const CODES: usize = 6;
+        const VERDICTS: usize = 3;
+        // contended; read: in flight, memory
+        const PER_LIMIT: usize = 3;
+        // shed, errors, connections new and reused, retries; read: in flight, its limit, queue
+        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 1 + 3;
+        // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures
+        const PROCESS: usize = 4 + 2 + 3 + 1 + 7;
+
+        let routes = self.routes.len() + 1;
+        let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
+        self.listeners.len() * (2 + CONNECTION_REASONS.len() + CODES * routes)
+            + routes * SERIES_PER_HISTOGRAM
+            + slots * VERDICTS
+            + self.limits.len() * PER_LIMIT
+            + self.origins.len() * PER_ORIGIN
+            + REFUSALS.len()
+            + malformed_reasons().count()
+            + CLIENTS.len()
+            + PROCESS
+    }
+}

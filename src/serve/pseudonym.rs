@@ -1,0 +1,241 @@
+//! Clients as they appear in the access log: pseudonyms that only the holder of the secret can lead back.
+//!
+//! The pseudonym of a client is the first 16 bytes of HMAC-SHA-256 over `version ‖ purpose ‖ mark ‖ network`, each but the
+//! version with its length before it, in base64url. The network is binary (family, prefix length, address), so there is
+//! one pseudonym per client however its address was written, and it changes when clients are counted at other prefix
+//! lengths. The mark is in it because clients of different marks are counted apart: one pseudonym is one bucket.
+//!
+//! The key is a sub-key for this purpose, so that pseudonyms in logs cannot be joined with those anywhere else that are
+//! made from the same secret.
+//!
+//! This is pseudonymous, not anonymous: whoever has the secret can try all 2³² IPv4 addresses.
+//!
+//! Sources: RFC 2104 (HMAC), RFC 5869 (HKDF), RFC 4648 §5 (base64url).
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::client::{Client, ClientNetwork};
+
+/// Changes when the input changes, so that old and new pseudonyms cannot be taken for one another.
+const VERSION: u8 = 1;
+const PURPOSE: &[u8] = b"log";
+
+/// Makes pseudonyms under one secret.
+#[derive(Clone)]
+pub struct Pseudonyms {
+    /// Keyed and fed with what all inputs begin with: cloning it is cheaper than keying anew (128 ns against 200 ns).
+    begun: Hmac<Sha256>,
+}
+
+impl Pseudonyms {
+    /// Under the operator's `secret`, of any length (32 random bytes are as good as more); without one, under `fallback`,
+    /// which should be random and then makes pseudonyms that end with the process.
+    pub fn new(secret: Option<&[u8]>, fallback: [u8; 32]) -> Pseudonyms {
+        let key = subkey(secret.unwrap_or(&fallback), b"tidegate pseudonyms: log");
+        let mut begun = keyed(&key);
+        begun.update(&[VERSION]);
+        update_with_length(&mut begun, PURPOSE);
+        Pseudonyms { begun }
+    }
+
+    /// The pseudonym of `client`. Allocates nothing.
+    pub fn of(&self, client: &Client) -> PseudonymText {
+        let mut mac = self.begun.clone();
+        update_with_length(&mut mac, client.mark.as_str().as_bytes());
+        match client.network {
+            ClientNetwork::Prefix(prefix) => {
+                let (bytes, used) = prefix.key_bytes();
+                update_with_length(&mut mac, bytes.get(..used).unwrap_or(&bytes));
+            }
+            // shorter than any network
+            ClientNetwork::Unix => update_with_length(&mut mac, b"unix"),
+        }
+        let mut first = [0; 16];
+        first.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
+        PseudonymText::encode(first)
+    }
+}
+
+impl fmt::Debug for Pseudonyms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pseudonyms(‹secret›)")
+    }
+}
+
+/// Sixteen bytes in base64url without padding: 22 characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PseudonymText([u8; PseudonymText::CHARACTERS]);
+
+impl PseudonymText {
+    /// How long one is.
+    pub const CHARACTERS: usize = 22;
+    const ALPHABET: &'static [u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+    fn encode(bytes: [u8; 16]) -> PseudonymText {
+        let bits = u128::from_be_bytes(bytes);
+        let mut text = [b'A'; Self::CHARACTERS];
+        for (index, slot) in text.iter_mut().enumerate() {
+            // six bits each from the top; the last character has but two, and four zero bits after them
+            let sextet = match 122_u32.checked_sub(6 * index as u32) {
+                Some(shift) => bits >> shift,
+                None => bits << 4,
+            };
+            *slot = Self::ALPHABET.get((sextet & 63) as usize).copied().unwrap_or(b'A');
+        }
+        PseudonymText(text)
+    }
+
+    /// The characters.
+    pub fn as_str(&self) -> &str {
+        // ASCII by construction
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for PseudonymText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// HKDF-SHA-256 without salt, one block of output (RFC 5869 §2.2, §2.3).
+fn subkey(secret: &[u8], info: &[u8]) -> [u8; 32] {
+    expand(&extract(&[0; 32], secret), info)
+}
+
+fn extract(salt: &[u8], secret: &[u8]) -> [u8; 32] {
+    let mut mac = keyed(salt);
+    mac.update(secret);
+    mac.finalize().into_bytes().into()
+}
+
+fn expand(key: &[u8], info: &[u8]) -> [u8; 32] {
+    let mut mac = keyed(key);
+    mac.update(info);
+    mac.update(&[1]);
+    mac.finalize().into_bytes().into()
+}
+
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"))
+}
+
+/// All inputs here are far shorter than 256 bytes.
+fn update_with_length(mac: &mut Hmac<Sha256>, bytes: &[u8]) {
+    mac.update(&[u8::try_from(bytes.len()).unwrap_or(u8::MAX)]);
+    mac.update(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{ClientRules, resolve};
+    use crate::request::Peer;
+    use http::HeaderMap;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn client(address: &str) -> Client {
+        resolve(&ClientRules::default(), Peer::Ip(address.parse().unwrap()), &HeaderMap::new()).unwrap()
+    }
+
+    fn mac(key: &[u8], data: &[u8]) -> String {
+        let mut mac = keyed(key);
+        mac.update(data);
+        hex(&mac.finalize().into_bytes())
+    }
+
+    #[test]
+    fn agrees_with_rfc_4231() {
+        assert_eq!(mac(&[0x0b; 20], b"Hi There"), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+        assert_eq!(
+            mac(b"Jefe", b"what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(mac(&[0xaa; 20], &[0xdd; 50]), "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+        assert_eq!(
+            mac(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn agrees_with_the_vector_of_throttlekit() {
+        assert_eq!(
+            mac(b"key", b"The quick brown fox jumps over the lazy dog"),
+            "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8"
+        );
+    }
+
+    #[test]
+    fn agrees_with_rfc_5869() {
+        // A.1, whose 42 bytes begin with one block
+        let salt: Vec<u8> = (0x00..=0x0c).collect();
+        let info: Vec<u8> = (0xf0..=0xf9).collect();
+        let key = extract(&salt, &[0x0b; 22]);
+        assert_eq!(hex(&key), "077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
+        assert_eq!(hex(&expand(&key, &info)), "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+        // A.3: no salt, no info
+        assert_eq!(hex(&subkey(&[0x0b; 22], b"")), "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d");
+    }
+
+    #[test]
+    fn agrees_with_the_written_definition() {
+        let mut input = vec![1, 3, b'l', b'o', b'g', 8];
+        input.extend(b"verified");
+        input.extend([6, 4, 32, 192, 0, 2, 1]);
+        let expected = mac(&subkey(b"secret", b"tidegate pseudonyms: log"), &input);
+        let bytes: Vec<u8> =
+            (0..16).map(|byte| u8::from_str_radix(&expected[2 * byte..2 * byte + 2], 16).unwrap()).collect();
+        let text = Pseudonyms::new(Some(b"secret"), [0; 32]).of(&client("192.0.2.1"));
+        assert_eq!(text, PseudonymText::encode(bytes.try_into().unwrap()));
+    }
+
+    #[test]
+    fn is_base64url() {
+        let text = |bytes: [u8; 16]| PseudonymText::encode(bytes).to_string();
+        assert_eq!(text([0; 16]), "AAAAAAAAAAAAAAAAAAAAAA");
+        assert_eq!(text([0xff; 16]), "_____________________w");
+        // RFC 4648 §10: "foobar" is Zm9vYmFy
+        assert_eq!(text(*b"foobarfoobarfoob"), "Zm9vYmFyZm9vYmFyZm9vYg");
+    }
+
+    #[test]
+    fn one_network_has_one_pseudonym_and_others_have_others() {
+        let pseudonyms = Pseudonyms::new(None, [7; 32]);
+        let of = |address: &str| pseudonyms.of(&client(address));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        let unix = resolve(&ClientRules::default(), Peer::Unix, &HeaderMap::new()).unwrap();
+        assert_ne!(pseudonyms.of(&unix), of("192.0.2.1"));
+    }
+
+    #[test]
+    fn clients_that_are_counted_apart_read_apart() {
+        let verified = client("192.0.2.1");
+        let mut degraded = verified;
+        degraded.mark = crate::client::Mark::Degraded;
+        let pseudonyms = Pseudonyms::new(None, [7; 32]);
+        assert_ne!(pseudonyms.of(&verified), pseudonyms.of(&degraded));
+    }
+
+    #[test]
+    fn another_secret_gives_other_pseudonyms_and_the_fallback_is_one() {
+        let of = |secret: Option<&[u8]>, fallback| Pseudonyms::new(secret, fallback).of(&client("192.0.2.1"));
+        assert_ne!(of(Some(b"a"), [0; 32]), of(Some(b"b"), [0; 32]));
+        assert_eq!(of(Some(b"a"), [0; 32]), of(Some(b"a"), [1; 32]));
+        assert_ne!(of(None, [0; 32]), of(None, [1; 32]));
+    }
+
+    #[test]
+    fn the_secret_is_never_printed() {
+        assert_eq!(format!("{:?}", Pseudonyms::new(Some(b"hunter2"), [0; 32])), "Pseudonyms(‹secret›)");
+    }
+}
