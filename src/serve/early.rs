@@ -1,0 +1,120 @@
+//! A request without a body is judged before Pingora sees it.
+//!
+//! A refusal then costs a read, a verdict and a write: no session, no context, no task of its own. That is what a flood
+//! consists of. What is admitted goes on to Pingora with its verdict, so that nothing is judged twice. Both ways decide from
+//! the same bytes by the same engine; here only those fields are taken out of the head that a decision may read.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+
+use super::authority::canonical_host;
+use super::clock::{roll, wall_nanos};
+use super::connection::Early;
+use super::exchange::Exchange;
+use super::head::Head;
+use super::observe::{self, Ended};
+use super::shared::Shared;
+use super::written;
+use crate::answer::{self, Context, Form};
+use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
+use crate::request::{Peer, Request};
+use crate::units::prefix::fold;
+
+/// Judges the request whose head stands at the front of `bytes`.
+pub fn look(
+    shared: &Shared,
+    listener: usize,
+    head: &Head,
+    bytes: &[u8],
+    peer: Option<SocketAddr>,
+    stay: bool,
+) -> Early {
+    let Some((method, path, query)) = request_line(head, bytes) else { return Early::Pass(None) };
+    let mut exchange = Exchange::new(shared.installed(), shared.clock.now());
+    exchange.listener = listener;
+    let headers = fields(head, bytes, exchange.installed.fields_read());
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = canonical_host(host);
+    let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
+    let request = Request { peer, method: &method, host: &host, path, query, headers: &headers };
+    let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
+    let judged = exchange.installed.snapshot().judge(&request, arrival);
+    let verdict = judged.decision.verdict;
+    exchange.judged = Some(judged);
+    match verdict {
+        Verdict::Admitted => Early::Pass(Some(Box::new(exchange))),
+        Verdict::Refused(refusal) => {
+            let bytes = refuse(shared, &exchange, refusal, &request, head, bytes, stay && !shared.draining());
+            Early::Answer(bytes)
+        }
+    }
+}
+
+fn refuse(
+    shared: &Shared,
+    exchange: &Exchange,
+    refusal: Refusal,
+    request: &Request<'_>,
+    head: &Head,
+    bytes: &[u8],
+    stay: bool,
+) -> Bytes {
+    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
+    if let Some(decision) = decision {
+        exchange.installed.metrics().decision(decision, None);
+    }
+    let asked = fields(head, bytes, &[header::ACCEPT, header::CONTENT_TYPE]);
+    let answer = answer::refuse(
+        refusal,
+        &Context {
+            policy: exchange.installed.snapshot().policy(),
+            decision,
+            fields: decision.and_then(|decision| exchange.installed.fields(decision.route?)),
+            form: Form::of(request.method, &asked),
+            wall_unix_nanos: wall_nanos(),
+        },
+    );
+    let host = request.headers.get(header::HOST).map_or(b"".as_slice(), |host| host.as_bytes());
+    let end = Ended {
+        method: request.method.as_str(),
+        host,
+        path: request.path.as_bytes(),
+        status: answer.status.as_u16(),
+        bytes_out: answer.body.len() as u64,
+    };
+    observe::done(shared, exchange, &end);
+    written::bytes(&answer, stay)
+}
+
+/// Method, path and query, the latter two in their canonical form.
+fn request_line<'a>(head: &'a Head, bytes: &'a [u8]) -> Option<(Method, &'a str, Option<&'a str>)> {
+    let method = Method::from_bytes(bytes.get(head.method.clone())?).ok()?;
+    let target = match &head.canonical_target {
+        Some(target) => target.as_str(),
+        None => std::str::from_utf8(bytes.get(head.target.clone())?).ok()?,
+    };
+    Some(match target.split_once('?') {
+        Some((path, query)) => (method, path, Some(query)),
+        None => (method, target, None),
+    })
+}
+
+/// The fields of these names, line by line. The head has been found valid, so a line is a name, a colon and a value.
+fn fields(head: &Head, bytes: &[u8], wanted: &[HeaderName]) -> HeaderMap {
+    let mut found = HeaderMap::new();
+    let lines = bytes.get(head.target.end..head.end).unwrap_or_default();
+    for line in lines.split(|byte| *byte == b'\n').skip(1) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = line.split_at(colon);
+        let Some(name) = wanted.iter().find(|wanted| wanted.as_str().as_bytes().eq_ignore_ascii_case(name)) else {
+            continue;
+        };
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            found.append(name.clone(), value);
+        }
+    }
+    found
+}

@@ -1,0 +1,173 @@
+//! What the origin sees of the client, and the client of the origin: the gate's own fields and the operator's edits.
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType};
+
+use super::exchange::Exchange;
+use crate::client::{Field, Proto, onward};
+use crate::policy::HeaderEdits;
+use crate::policy::edit::Placeholder;
+use crate::request::Peer;
+
+/// What only a trusted peer may say about the client and the request it made; from anybody else the origin gets none of
+/// it. `X-Forwarded-For` and `Forwarded` are written anew in any case.
+fn is_hearsay(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "x-forwarded-proto"
+            | "x-forwarded-host"
+            | "x-forwarded-port"
+            | "x-forwarded-prefix"
+            | "x-forwarded-server"
+            | "x-forwarded-scheme"
+            | "x-forwarded-ssl"
+            | "x-real-ip"
+            | "x-client-ip"
+            | "x-cluster-client-ip"
+            | "true-client-ip"
+            | "cf-connecting-ip"
+            | "fastly-client-ip"
+    )
+}
+
+/// The request as the origin gets it: who the client is, then the operator's edits.
+///
+/// # Errors
+/// A value that no header may hold, which neither our fields nor a checked template produce.
+pub fn towards_origin(
+    peer: Peer,
+    received: &HeaderMap,
+    upstream: &mut RequestHeader,
+    exchange: &Exchange,
+) -> pingora::Result<()> {
+    if let Some(judged) = &exchange.judged
+        && let Some(client) = &judged.decision.client
+    {
+        let rules = &exchange.installed.snapshot().policy().clients;
+        let onward = onward(rules, peer, client, received, Proto::Http);
+        if !client.peer_trusted && upstream.headers.keys().any(is_hearsay) {
+            let names: Vec<HeaderName> = upstream.headers.keys().filter(|name| is_hearsay(name)).cloned().collect();
+            for name in names {
+                upstream.remove_header(&name);
+            }
+        }
+        if let Some(name) = onward.remove {
+            upstream.remove_header(name);
+        }
+        // as static text: a `HeaderName` would be turned back into text, twice, on every request
+        put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
+        put(upstream, "Forwarded", onward.forwarded)?;
+    }
+    match exchange.route() {
+        Some(route) if !route.request_headers.is_empty() => apply(&route.request_headers, exchange, upstream),
+        _ => Ok(()),
+    }
+}
+
+/// The answer as the client gets it: the operator's edits, then the rate-limit fields, which no edit can forge.
+///
+/// # Errors
+/// As for [`towards_origin`].
+pub fn towards_client(answer: &mut ResponseHeader, exchange: &Exchange) -> pingora::Result<()> {
+    if let Some(route) = exchange.route()
+        && !route.response_headers.is_empty()
+    {
+        apply(&route.response_headers, exchange, answer)?;
+    }
+    super::reply::rate_limit_fields(answer, exchange)
+}
+
+/// Takes away what concerns the origin's connection only: what its `Connection` names and what never travels further
+/// (RFC 9110 section 7.6.1). Not for a switch of protocols, which is about the connection.
+pub fn drop_hop_by_hop(answer: &mut ResponseHeader) {
+    let named =
+        answer.headers.get_all(header::CONNECTION).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let names: Vec<HeaderName> = named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect();
+    for name in names {
+        // the framing of the body is never up to this field
+        if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING {
+            answer.remove_header(&name);
+        }
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        answer.remove_header(name);
+    }
+}
+
+/// A head whose fields can be changed; requests and answers have no common type for it.
+trait Fields {
+    fn replace(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()>;
+    fn append(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()>;
+    fn remove(&mut self, name: &HeaderName);
+}
+
+impl Fields for RequestHeader {
+    fn replace(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
+        self.insert_header(name, value)
+    }
+
+    fn append(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
+        self.append_header(name, value).map(drop)
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.remove_header(name);
+    }
+}
+
+impl Fields for ResponseHeader {
+    fn replace(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
+        self.insert_header(name, value)
+    }
+
+    fn append(&mut self, name: HeaderName, value: HeaderValue) -> pingora::Result<()> {
+        self.append_header(name, value).map(drop)
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.remove_header(name);
+    }
+}
+
+fn apply(edits: &HeaderEdits, exchange: &Exchange, head: &mut impl Fields) -> pingora::Result<()> {
+    let unwritable = || Error::explain(ErrorType::InternalError, "an unwritable header value");
+    for name in &edits.remove {
+        head.remove(name);
+    }
+    for (name, template) in &edits.set {
+        let value = template.render(|placeholder, out| fill(placeholder, exchange, out)).ok_or_else(unwritable)?;
+        head.replace(name.clone(), value)?;
+    }
+    for (name, template) in &edits.add {
+        let value = template.render(|placeholder, out| fill(placeholder, exchange, out)).ok_or_else(unwritable)?;
+        head.append(name.clone(), value)?;
+    }
+    Ok(())
+}
+
+/// The gate's own facts; nothing of the request's text gets into a template.
+fn fill(placeholder: Placeholder, exchange: &Exchange, out: &mut String) {
+    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
+    let client = decision.and_then(|decision| decision.client);
+    let written = match placeholder {
+        Placeholder::ClientIp => client.map(|client| write!(out, "{}", client.address)),
+        Placeholder::ClientPrefix => client.map(|client| write!(out, "{}", client.network)),
+        Placeholder::RequestId => decision.map(|decision| write!(out, "{}", decision.id)),
+        Placeholder::Route => exchange.route().map(|route| out.write_str(&route.name)),
+    };
+    // writing to a string cannot fail
+    debug_assert!(written.is_none_or(|result| result.is_ok()));
+}
+
+fn put(upstream: &mut RequestHeader, name: &'static str, field: Field) -> pingora::Result<()> {
+    match field {
+        Field::Set(value) => upstream.insert_header(name, value),
+        Field::Remove => {
+            upstream.remove_header(name);
+            Ok(())
+        }
+    }
+}

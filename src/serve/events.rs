@@ -1,0 +1,105 @@
+//! What the connection layer reports, counted, and the answers to heads that never become a request.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::connection::{Early, EdgeEvents};
+use super::fault::{BodyFault, HeadFault};
+use super::head::Head;
+use super::shared::Shared;
+use super::{early, written};
+use crate::answer::{self, Context, Fault, Form};
+
+/// The events of one listener.
+pub struct Events {
+    shared: Arc<Shared>,
+    listener: usize,
+}
+
+impl Events {
+    /// Events of the listener at this position in the settings.
+    pub fn new(shared: Arc<Shared>, listener: usize) -> Events {
+        Events { shared, listener }
+    }
+}
+
+impl EdgeEvents for Events {
+    fn connection_opened(&self) {
+        self.shared.installed().metrics().connection_opened(self.listener);
+    }
+
+    fn connection_closed(&self) {
+        self.shared.installed().metrics().connection_closed(self.listener);
+    }
+
+    fn accept_failed(&self, _error: &io::Error) {
+        self.shared.installed().metrics().connection_refused(self.listener, "accept_failed");
+    }
+
+    fn refused(&self, fault: HeadFault) -> Bytes {
+        let installed = self.shared.installed();
+        installed.metrics().malformed(fault.reason());
+        let context = Context {
+            policy: installed.snapshot().policy(),
+            decision: None,
+            fields: None,
+            form: Form::UNKNOWN,
+            wall_unix_nanos: 0,
+        };
+        written::bytes(&answer::fault(meant(fault), &context), false)
+    }
+
+    fn early(&self, head: &Head, bytes: &[u8], peer: Option<SocketAddr>, stay: bool) -> Early {
+        early::look(&self.shared, self.listener, head, bytes, peer, stay)
+    }
+
+    fn body_refused(&self, fault: BodyFault) {
+        self.shared.installed().metrics().malformed(fault.reason());
+    }
+}
+
+/// What a refused head means to the client.
+fn meant(fault: HeadFault) -> Fault {
+    match fault {
+        HeadFault::MethodRefused => Fault::MethodNotAllowed,
+        HeadFault::Late => Fault::ClientTimeout,
+        HeadFault::TargetTooLong => Fault::TargetTooLong,
+        HeadFault::Expectation => Fault::ExpectationFailed,
+        HeadFault::TooLarge | HeadFault::TooManyFields => Fault::HeadTooLarge,
+        HeadFault::VersionUnsupported => Fault::VersionUnsupported,
+        HeadFault::Method
+        | HeadFault::Blank
+        | HeadFault::Target
+        | HeadFault::TargetForm
+        | HeadFault::Escape
+        | HeadFault::DotSegment
+        | HeadFault::Version
+        | HeadFault::LineEnding
+        | HeadFault::FieldName
+        | HeadFault::FieldValue
+        | HeadFault::Folding
+        | HeadFault::Host
+        | HeadFault::HostMismatch
+        | HeadFault::ContentLength
+        | HeadFault::TransferEncoding
+        | HeadFault::LengthAndEncoding
+        | HeadFault::Connection
+        | HeadFault::Upgrade
+        | HeadFault::UnderscoreTwin => Fault::BadRequest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_head_fault_is_answered_with_its_own_status() {
+        for fault in HeadFault::ALL {
+            assert_eq!(meant(fault).meaning().status.as_u16(), fault.status(), "{fault:?}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Pingora's phases, a few lines each: facts → judge → place → forward → answer.
+//!
+//! The order of a request, as Pingora calls it: [`Gate::new_ctx`], [`Gate::request_filter`] (decides; refusals and fixed answers
+//! end here), [`Gate::upstream_peer`] once per attempt, [`Gate::upstream_request_filter`] (what the origin sees),
+//! [`Gate::request_body_filter`] per piece of body, [`Gate::response_filter`] (what the client sees), [`Gate::fail_to_proxy`]
+//! when it went wrong, and in every case [`Gate::logging`].
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{StatusCode, Version, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+use pingora::{Error, ErrorSource, ErrorType};
+
+use super::clock::roll;
+use super::due::LateAnswer;
+use super::edits;
+use super::exchange::Exchange;
+use super::facts::Facts;
+use super::fault::BodyFault;
+use super::observe::{self, Ended};
+use super::origin::affinity_seed;
+use super::reply;
+use super::shared::Shared;
+use super::stream::EdgeStream;
+use super::transport::Tcp;
+use crate::answer::Fault;
+use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
+use crate::policy::{Action, Balance, Route};
+use crate::request::Peer;
+use crate::units::Timestamp;
+use crate::units::prefix::fold;
+
+/// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
+const BODY_PAUSE: Duration = Duration::from_secs(30);
+
+/// The proxy.
+pub struct Gate {
+    shared: Arc<Shared>,
+}
+
+impl Gate {
+    /// A gate over what all connections share.
+    pub fn new(shared: Arc<Shared>) -> Gate {
+        Gate { shared }
+    }
+
+    /// Finds the verdict, unless that was done before, and charges if it is yes. What is still to do is said by the return
+    /// value.
+    async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> Next {
+        let installed = Arc::clone(&exchange.installed);
+        let snapshot = installed.snapshot();
+        let mut judged = match exchange.judged.take() {
+            Some(judged) => judged,
+            None => {
+                exchange.started = self.shared.clock.now();
+                exchange.listener = listener_of(session);
+                let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
+                snapshot.judge(&Facts::read(peer_of(session), session.req_header()).request(), arrival)
+            }
+        };
+        let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));
+        let origin = match route.map(|route| &route.action) {
+            Some(Action::Forward(origin)) => installed.origin(*origin),
+            _ => None,
+        };
+        if let (Some(origin), Some(client)) = (origin, &judged.decision.client)
+            && let Balance::Hash(key) = &origin.spec().balance
+        {
+            let name = route.map_or("", |route| route.name.as_str());
+            let facts = Facts::read(peer_of(session), session.req_header());
+            exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
+        }
+        if judged.decision.verdict == Verdict::Admitted
+            && let Some(origin) = origin
+        {
+            // before anything is charged: a request that finds no place has cost its client nothing
+            match origin.place().await {
+                Ok(place) => exchange.place = Some(place),
+                Err(reason) => {
+                    if let Some(Action::Forward(index)) = route.map(|route| &route.action) {
+                        installed.metrics().origin_shed(*index, reason.word());
+                    }
+                    judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
+                }
+            }
+        }
+        let (permits, contended) = snapshot.admit(&mut judged);
+        exchange.permits = permits;
+        installed.metrics().decision(&judged.decision, contended);
+        let verdict = judged.decision.verdict;
+        exchange.judged = Some(judged);
+        match (verdict, route) {
+            (Verdict::Admitted, Some(route)) => {
+                if over_limit(session.req_header(), route) {
+                    return Next::Fault(Fault::BodyTooLarge);
+                }
+                match &route.action {
+                    Action::Forward(_) => Next::Forward,
+                    Action::Respond(_) => Next::Respond,
+                }
+            }
+            _ => {
+                exchange.place = None;
+                Next::Refuse
+            }
+        }
+    }
+}
+
+/// Where the exchange lies between Pingora's phases. Empty until somebody asks, as most requests bring one along that was
+/// begun before Pingora saw them; boxed, because Pingora moves its context about.
+#[derive(Default)]
+pub struct Slot(Option<Box<Exchange>>);
+
+impl Slot {
+    fn exchange(&mut self, gate: &Gate) -> &mut Exchange {
+        self.0.get_or_insert_with(|| Box::new(Exchange::new(gate.shared.installed(), Timestamp::ZERO)))
+    }
+}
+
+/// What is to be done with a request whose verdict is known.
+enum Next {
+    Forward,
+    Respond,
+    Refuse,
+    Fault(Fault),
+}
+
+#[async_trait]
+impl ProxyHttp for Gate {
+    type CTX = Slot;
+
+    fn new_ctx(&self) -> Slot {
+        Slot(None)
+    }
+
+    fn on_connection_reuse(&self, _session: &mut Session, slot: &mut Slot, known: Box<dyn Any + Send + Sync>) {
+        // what the connection layer has found out about this very request, not about the one before
+        slot.0 = known.downcast::<Exchange>().ok();
+    }
+
+    fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {
+        // the default is a compression module that is off: nothing to build per request
+    }
+
+    async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
+        let exchange = slot.exchange(self);
+        let next = self.decide(session, exchange).await;
+        if self.shared.draining() {
+            session.set_keepalive(None);
+        }
+        match next {
+            Next::Forward => {
+                if let Some(route) = exchange.route() {
+                    session.set_read_timeout(Some(route.timeouts.request.min(BODY_PAUSE)));
+                    if let Some(stream) = edge_stream(session) {
+                        stream.answer_due_in(route.timeouts.request);
+                    }
+                }
+                return Ok(false);
+            }
+            Next::Respond => reply::fixed(session, exchange).await?,
+            Next::Refuse => {
+                if let Some(stream) = edge_stream(session) {
+                    stream.note_refusal();
+                }
+                reply::refusal(session, exchange).await?;
+            }
+            Next::Fault(fault) => {
+                exchange.fault = Some(fault);
+                reply::fault(session, exchange, fault).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
+        let exchange = slot.exchange(self);
+        let (Some(origin), Some(route)) = (exchange.origin(), exchange.route()) else {
+            return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
+        };
+        let timeouts = route.timeouts;
+        let Some(attempt) = origin.choose(exchange.balance_key, exchange.address) else {
+            exchange.fault = Some(Fault::NoOriginAddress);
+            return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
+        };
+        let address = attempt.address;
+        // the attempt before this one, if any, no longer counts
+        exchange.attempt = Some(attempt);
+        exchange.address = Some(address);
+        exchange.attempts += 1;
+        if exchange.forwarded.is_none() {
+            exchange.forwarded = self.shared.now_if_watched();
+        }
+        let mut peer = HttpPeer::new(address, false, String::new());
+        peer.options.connection_timeout = Some(timeouts.connect);
+        peer.options.total_connection_timeout = Some(timeouts.connect);
+        peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
+        peer.options.write_timeout = Some(timeouts.write);
+        peer.options.idle_timeout = Some(timeouts.idle);
+        if edge_stream(session).is_some_and(|stream| !stream.has_hop_by_hop()) {
+            // nothing to take out, as the head's strict parser has seen; looking for it again would cost 3 % of a request
+            peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
+        }
+        Ok(Box::new(peer))
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        slot: &mut Slot,
+        mut e: Box<Error>,
+    ) -> Box<Error> {
+        let exchange = slot.exchange(self);
+        // nothing has been sent yet, so another attempt is always safe
+        let retries = exchange.origin().map_or(0, |origin| origin.spec().retries);
+        let again = exchange.attempts <= retries;
+        e.set_retry(again);
+        observe::origin_failed(exchange, &e);
+        e
+    }
+
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        session: &mut Session,
+        e: Box<Error>,
+        slot: &mut Slot,
+        client_reused: bool,
+    ) -> Box<Error> {
+        let exchange = slot.exchange(self);
+        let mut e = e.more_context(format!("Peer: {peer}"));
+        // only what the origin cannot have acted on, or may act on twice: a connection it had closed, before any answer,
+        // for an idempotent method whose body we still hold (RFC 9110 section 9.2.2)
+        let safe = session.req_header().method.is_idempotent()
+            && !session.as_ref().retry_buffer_truncated()
+            && session.response_written().is_none()
+            && exchange.attempts <= exchange.origin().map_or(0, |origin| origin.spec().retries).max(1);
+        if safe {
+            e.retry.decide_reuse(client_reused);
+        } else {
+            e.set_retry(false);
+        }
+        if *e.esource() == ErrorSource::Upstream {
+            observe::origin_failed(exchange, &e);
+        }
+        e
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        upstream: &mut RequestHeader,
+        slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        let exchange = slot.exchange(self);
+        edits::towards_origin(peer_of(session), &session.req_header().headers, upstream, exchange)
+    }
+
+    async fn request_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        let exchange = slot.exchange(self);
+        if session.was_upgraded() {
+            return Ok(());
+        }
+        exchange.body_bytes += body.as_ref().map_or(0, |piece| piece.len() as u64);
+        let limit = exchange.route().and_then(|route| route.body_limit);
+        if limit.is_some_and(|limit| exchange.body_bytes > limit.0) {
+            exchange.fault = Some(Fault::BodyTooLarge);
+            return Err(Error::explain(ErrorType::HTTPStatus(413), "the body is over the route's limit").into_down());
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        upstream: &mut ResponseHeader,
+        slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        let exchange = slot.exchange(self);
+        if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.as_downstream().is_upgrade_req() {
+            // what follows it would be passed on as something that nobody asked for
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
+        }
+        if upstream.status.is_informational() {
+            return Ok(());
+        }
+        exchange.answered = self.shared.now_if_watched();
+        // ours, whatever the origin speaks (RFC 9110 section 2.5)
+        upstream.set_version(Version::HTTP_11);
+        edits::drop_hop_by_hop(upstream);
+        if session.req_header().version == Version::HTTP_10 && upstream.headers.contains_key(header::TRANSFER_ENCODING)
+        {
+            // it knows no chunks: the end of the connection ends the body (RFC 9112 section 6.1)
+            upstream.remove_header(&header::TRANSFER_ENCODING);
+            session.set_keepalive(None);
+        }
+        edits::towards_client(upstream, exchange)
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, slot: &mut Slot) -> FailToProxy {
+        let exchange = slot.exchange(self);
+        let mut fault = exchange.fault.unwrap_or_else(|| fault_of(e));
+        if fault == Fault::OriginTimeout && !session.as_downstream_mut().is_body_done() {
+            // the origin waits for what the client does not send
+            fault = Fault::ClientTimeout;
+        }
+        exchange.fault = Some(fault);
+        // the attempt is over; whoever reads our answer and asks again at once must find the place free
+        exchange.release();
+        let begun = session.response_written().is_some_and(|head| !head.status.is_informational());
+        // an error after this point closes the connection anyway; saying so spares the client a lost request on it
+        session.set_keepalive(None);
+        if fault != Fault::ClientGone && !begun {
+            let _ = reply::fault(session, exchange, fault).await;
+        }
+        FailToProxy { error_code: fault.meaning().status.as_u16(), can_reuse_downstream: false }
+    }
+
+    fn suppress_error_log(&self, _session: &Session, _slot: &Slot, _error: &Error) -> bool {
+        // the access log and the metrics have it; one error line per request would be the attacker's to write
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _slot: &Slot,
+        _error: &Error,
+        _context: pingora::proxy::ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        reused: bool,
+        _peer: &HttpPeer,
+        _fd: std::os::unix::io::RawFd,
+        _digest: Option<&pingora::protocols::Digest>,
+        slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        let exchange = slot.exchange(self);
+        observe::connected(exchange, reused);
+        Ok(())
+    }
+
+    async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
+        let exchange = slot.exchange(self);
+        exchange.release();
+        observe::done(&self.shared, exchange, &Ended::of(session));
+    }
+}
+
+/// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
+fn fault_of(e: &Error) -> Fault {
+    use ErrorType as Is;
+    if let Some(fault) = BodyFault::of(e) {
+        return match fault.status() {
+            Some(408) => Fault::ClientTimeout,
+            Some(_) => Fault::BadRequest,
+            None => Fault::ClientGone,
+        };
+    }
+    if LateAnswer::caused(e) {
+        return Fault::OriginTimeout;
+    }
+    match (e.esource(), e.etype()) {
+        (ErrorSource::Upstream, Is::ConnectTimedout) => Fault::OriginConnectTimeout,
+        (ErrorSource::Upstream, Is::ReadTimedout | Is::WriteTimedout) => Fault::OriginTimeout,
+        (ErrorSource::Upstream, Is::ConnectRefused) => Fault::OriginRefused,
+        (ErrorSource::Upstream, Is::ConnectNoRoute | Is::ConnectError | Is::SocketError | Is::BindError) => {
+            Fault::OriginUnreachable
+        }
+        (ErrorSource::Upstream, Is::ReadError | Is::WriteError | Is::ConnectionClosed) => Fault::OriginClosed,
+        (ErrorSource::Upstream, _) => Fault::OriginGarbled,
+        (ErrorSource::Downstream, Is::ReadTimedout) => Fault::ClientTimeout,
+        (ErrorSource::Downstream, Is::ReadError | Is::WriteError | Is::WriteTimedout | Is::ConnectionClosed) => {
+            Fault::ClientGone
+        }
+        (ErrorSource::Downstream, _) => Fault::BadRequest,
+        (ErrorSource::Internal | ErrorSource::Unset, _) => Fault::Internal,
+    }
+}
+
+/// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.
+fn over_limit(head: &RequestHeader, route: &Route) -> bool {
+    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
+}
+
+/// The other end of the connection, as the kernel says it.
+fn peer_of(session: &Session) -> Peer {
+    match session.client_addr().and_then(|address| address.as_inet()) {
+        Some(address) => Peer::Ip(fold(address.ip())),
+        None => Peer::Unix,
+    }
+}
+
+/// Position in the settings of the listener that took the connection.
+fn listener_of(session: &Session) -> usize {
+    edge_stream(session).and_then(EdgeStream::edge).map_or(0, |edge| edge.listener)
+}
+
+/// The client's connection below Pingora.
+fn edge_stream(session: &Session) -> Option<&EdgeStream<Tcp>> {
+    session.stream()?.as_any().downcast_ref()
+}

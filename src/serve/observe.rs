@@ -1,0 +1,157 @@
+//! What became of a request, told to metrics and log. Both read the one decision record.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use arrayvec::{ArrayString, ArrayVec};
+use pingora::proxy::Session;
+use pingora::{Error, ErrorType};
+
+use super::clock::wall_nanos;
+use super::exchange::Exchange;
+use super::metrics::OriginError;
+use super::shared::Shared;
+use crate::answer::entry::{Entry, LimitEntry};
+use crate::config::settings::ClientInLog;
+use crate::engine::{Decision, DecisionId, Outcome};
+
+/// A connection to the origin stands, fresh or from the pool.
+pub fn connected(exchange: &Exchange, reused: bool) {
+    if let Some(origin) = exchange.origin_index() {
+        exchange.installed.metrics().origin_connection(origin, reused);
+        if exchange.attempts > 1 {
+            exchange.installed.metrics().origin_retry(origin);
+        }
+    }
+}
+
+/// An attempt failed on the origin's side.
+pub fn origin_failed(exchange: &Exchange, error: &Error) {
+    if let Some(origin) = exchange.origin_index() {
+        exchange.installed.metrics().origin_error(origin, origin_error(error));
+    }
+}
+
+/// How a request ended, as far as its exchange does not know.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The `Host` field.
+    pub host: &'a [u8],
+    /// The canonical path.
+    pub path: &'a [u8],
+    /// The status of the answer; 499 when the client left before it.
+    pub status: u16,
+    /// Bytes of the answer's body.
+    pub bytes_out: u64,
+}
+
+impl<'a> Ended<'a> {
+    /// As Pingora's session has it.
+    pub fn of(session: &'a Session) -> Ended<'a> {
+        let head = session.req_header();
+        let written = session.response_written().filter(|head| !head.status.is_informational());
+        Ended {
+            method: head.method.as_str(),
+            host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
+            path: head.uri.path().as_bytes(),
+            status: written.map_or(499, |head| head.status.as_u16()),
+            bytes_out: session.body_bytes_sent() as u64,
+        }
+    }
+}
+
+/// The request has ended, one way or another.
+pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
+    let Some(ended) = shared.now_if_watched() else { return };
+    let metrics = exchange.installed.metrics();
+    let duration = ended.since(exchange.started);
+    let status = end.status;
+    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
+    let listener = exchange.listener;
+    metrics.request_done(listener, decision.and_then(|decision| decision.route), status, duration);
+    if let (Some(origin), Some(forwarded)) = (exchange.origin_index(), exchange.forwarded) {
+        metrics.origin_done(origin, exchange.answered.unwrap_or(ended).since(forwarded));
+    }
+    let Some((log, client_in_log)) = &shared.access_log else { return };
+    let limited = decision.is_some_and(is_limited);
+    if !log.wants(limited, decision.map_or(0, |decision| decision.dice)) {
+        return;
+    }
+    let policy = exchange.installed.snapshot().policy();
+    let client = decision.and_then(|decision| decision.client);
+    let mut shown = ArrayString::<64>::new();
+    if let Some(client) = client {
+        // the longest address has 45 characters, a pseudonym 22
+        let _ = match client_in_log {
+            ClientInLog::Pseudonym => write!(shown, "{}", shared.pseudonyms.of(&client)),
+            ClientInLog::Address => write!(shown, "{}", client.address),
+        };
+    }
+    let mut address = ArrayString::<64>::new();
+    let _ = exchange.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
+    let limits: ArrayVec<_, _> = decision
+        .iter()
+        .flat_map(|decision| &decision.readings)
+        .filter_map(|reading| {
+            Some(LimitEntry {
+                name: Cow::Borrowed(policy.rules.get(reading.rule)?.name.as_str()),
+                mode: reading.mode,
+                outcome: reading.outcome,
+                remaining: reading.remaining,
+                retry_nanos: reading.retry_nanos,
+            })
+        })
+        .collect();
+    let entry = Entry {
+        time_unix_nanos: wall_nanos().saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(0)),
+        at: exchange.started,
+        id: decision.map_or(DecisionId(0), |decision| decision.id),
+        listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
+        client: client.map(|_| Cow::Borrowed(shown.as_str())),
+        client_source: client.map(|client| Cow::Borrowed(client.source.as_str())),
+        client_mark: client.map(|client| Cow::Borrowed(client.mark.as_str())),
+        method: Cow::Borrowed(end.method),
+        host: Cow::Borrowed(end.host),
+        path: Cow::Borrowed(end.path),
+        route: exchange.route().map(|route| Cow::Borrowed(route.name.as_str())),
+        status,
+        verdict: decision.map(|decision| decision.verdict),
+        limits,
+        origin: exchange
+            .origin()
+            .filter(|_| exchange.attempts > 0)
+            .map(|origin| Cow::Borrowed(origin.spec().name.as_str())),
+        origin_address: exchange.address.map(|_| Cow::Borrowed(address.as_str())),
+        attempts: exchange.attempts,
+        duration_nanos: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
+        origin_nanos: exchange
+            .forwarded
+            .zip(exchange.answered)
+            .map(|(from, to)| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX)),
+        bytes_in: exchange.body_bytes,
+        bytes_out: end.bytes_out,
+        error: exchange.fault.map(|fault| Cow::Borrowed(fault.word())),
+    };
+    log.line(|line| entry.write(line));
+}
+
+/// Whether a limit refused the request or, in shadow, would have.
+fn is_limited(decision: &Decision) -> bool {
+    decision.readings.iter().any(|reading| reading.outcome == Outcome::Refused)
+}
+
+fn origin_error(error: &Error) -> OriginError {
+    use ErrorType::{
+        ConnectError, ConnectNoRoute, ConnectRefused, ConnectTimedout, ConnectionClosed, H1Error, InvalidHTTPHeader,
+        ReadError, ReadTimedout, SocketError, WriteError, WriteTimedout,
+    };
+    match error.etype() {
+        ConnectTimedout | ConnectRefused | ConnectNoRoute | ConnectError | SocketError => OriginError::Connect,
+        ReadTimedout | WriteTimedout => OriginError::Timeout,
+        ReadError | WriteError | ConnectionClosed => OriginError::Reset,
+        InvalidHTTPHeader | H1Error => OriginError::Invalid,
+        _ => OriginError::Other,
+    }
+}

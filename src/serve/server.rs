@@ -1,0 +1,180 @@
+//! Builds the gate from a loaded policy, binds its sockets first, and runs it to its end.
+//!
+//! Pingora's own `Server` is not used: it reports ready before it binds, survives a failed bind without a listener, and sleeps
+//! its whole grace period on every stop. Its HTTP proxy is all that is needed, on sockets of ours.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pingora::proxy::HttpProxy;
+use pingora::server::configuration::ServerConf;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::access_log::AccessLogWriter;
+use super::clock::{self, Clock};
+use super::connection::{ConnectionLimits, Edge};
+use super::events::Events;
+use super::gate::Gate;
+use super::installed::Installed;
+use super::lifecycle::{self, Signals};
+use super::listen::{self, BindError, Bound, Connections};
+use super::metrics::Metrics;
+use super::pseudonym::Pseudonyms;
+use super::shared::Shared;
+use super::{log, resolve, scrape};
+use crate::config::Config;
+use crate::config::settings::{Listener, Settings};
+use crate::engine::Snapshot;
+use crate::policy::Policy;
+use crate::sketch::Seed;
+
+/// How long the first look-up of origins' names may hold up the start.
+const FIRST_LOOKUP: Duration = Duration::from_secs(2);
+
+/// How long the last lines of the access log may take.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// Connections kept open to origins, per worker thread.
+const POOL: usize = 256;
+
+/// Why the gate did not start. All of it is the system's word: exit code 71.
+#[derive(Debug)]
+pub enum StartError {
+    /// A listener could not be bound.
+    Bind(BindError),
+    /// The system refused something else; the text says what it was for.
+    System(&'static str, String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Bind(error) => error.fmt(f),
+            StartError::System(what, cause) => write!(f, "{what}: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Serves until a signal ends it. Prints each listener's address on standard error once it is bound.
+///
+/// # Errors
+/// It could not start. Nothing is left behind then.
+pub fn run(config: Config) -> Result<(), StartError> {
+    let Config { policy, settings, .. } = config;
+    // no other log can have been set up before in this process, and without one it serves all the same
+    let _ = log::init(&settings.log);
+    log::hook_panics();
+    let bound = settings.listeners.iter().map(listen::bind).collect::<Result<Vec<_>, _>>().map_err(StartError::Bind)?;
+    let metrics_page = settings.metrics.as_ref().map(bind_metrics).transpose().map_err(StartError::Bind)?;
+    let (shared, writer) = build(policy, settings)?;
+    let threads =
+        shared.settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("gate")
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::System("no runtime", error.to_string()))?;
+    let served = runtime.block_on(serve(&shared, bound, metrics_page, threads));
+    // what is still running had its time
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    if let Some(writer) = writer
+        && !writer.finish(LAST_LINES)
+    {
+        eprintln!("warning: the last lines of the access log could not be written in time");
+    }
+    served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
+}
+
+fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, String), BindError> {
+    let bound = listen::bind(&Listener { name: "metrics".to_owned(), address: page.address })?;
+    eprintln!("metrics on http://{}{}", bound.address, page.path);
+    Ok((bound, page.path.clone()))
+}
+
+/// Everything that requests share, and the owner of the access log's thread.
+fn build(policy: Policy, settings: Settings) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
+    let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
+    let seed = Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?);
+    let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
+    let pseudonyms = Pseudonyms::new(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()), fallback);
+    let writer = match &settings.access_log {
+        Some(log) => {
+            Some(AccessLogWriter::start(log).map_err(|error| StartError::System("no access log", error.to_string()))?)
+        }
+        None => None,
+    };
+    let metrics = Metrics::new(&policy, &settings);
+    let access_log = writer.as_ref().zip(settings.access_log.as_ref()).map(|(writer, log)| (writer.log(), log.client));
+    if let Some((log, _)) = &access_log {
+        metrics.register_access_log(log);
+    }
+    let snapshot = Snapshot::new(policy, &seed)
+        .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
+    let installed = Arc::new(Installed::new(snapshot, metrics));
+    Ok((Arc::new(Shared::new(Clock::start(), access_log, pseudonyms, settings, installed)), writer))
+}
+
+async fn serve(
+    shared: &Arc<Shared>,
+    bound: Vec<Bound>,
+    metrics_page: Option<(Bound, String)>,
+    threads: usize,
+) -> io::Result<()> {
+    let signals = Signals::catch()?;
+    // said only now: who reads it may send a signal at once
+    for listener in &bound {
+        eprintln!("listening on {} ({})", listener.address, listener.name);
+    }
+    let (stop, stopping) = watch::channel(false);
+    let ready = Arc::new(AtomicBool::new(false));
+    let connections = Connections::new();
+    if let Some((bound, path)) = metrics_page {
+        let page = Arc::clone(shared);
+        let render = Arc::new(move || page.installed().metrics().render());
+        tokio::spawn(scrape::serve(bound.socket, path, render, Arc::clone(&ready), stopping.clone()));
+    }
+    let installed = shared.installed();
+    let first_lookup = async {
+        for origin in installed.origins() {
+            resolve::resolve_once(origin).await;
+        }
+    };
+    // names that take longer arrive by the background task; until then their origin answers 503
+    let _ = timeout(FIRST_LOOKUP, first_lookup).await;
+    for origin in installed.origins() {
+        tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
+    }
+    drop(installed);
+    let proxy = Arc::new(proxy(shared, threads));
+    let mut accepting = JoinSet::new();
+    for (listener, bound) in bound.into_iter().enumerate() {
+        let events = Box::new(Events::new(Arc::clone(shared), listener));
+        let edge = Arc::new(Edge { listener, limits: ConnectionLimits::default(), events });
+        accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
+    }
+    ready.store(true, Ordering::Relaxed);
+    lifecycle::until_stopped(signals, shared.settings.drain, shared, ready, stop, accepting, &connections).await;
+    Ok(())
+}
+
+/// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
+fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate> {
+    let conf = ServerConf {
+        threads,
+        upstream_keepalive_pool_size: POOL,
+        // the gate decides about each attempt; this is the framework's own net above the five that a policy may ask for
+        max_retries: 8,
+        ..ServerConf::default()
+    };
+    let mut proxy = HttpProxy::new(Gate::new(Arc::clone(shared)), Arc::new(conf));
+    proxy.handle_init_modules();
+    proxy
+}

@@ -1,0 +1,70 @@
+//! What all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::access_log::AccessLog;
+use super::clock::Clock;
+use super::installed::Installed;
+use super::pseudonym::Pseudonyms;
+use crate::config::settings::{ClientInLog, Settings};
+use crate::units::Timestamp;
+
+/// The process's state, made once at start.
+pub struct Shared {
+    /// Time.
+    pub clock: Clock,
+    /// The access log and how clients appear in it; `None`: not written.
+    pub access_log: Option<(AccessLog, ClientInLog)>,
+    /// How clients are named outside the process.
+    pub pseudonyms: Pseudonyms,
+    /// What the process was started with.
+    pub settings: Settings,
+    watched: bool,
+    installed: ArcSwap<Installed>,
+    draining: AtomicBool,
+}
+
+impl Shared {
+    /// Everything in place, serving `installed`.
+    pub fn new(
+        clock: Clock,
+        access_log: Option<(AccessLog, ClientInLog)>,
+        pseudonyms: Pseudonyms,
+        settings: Settings,
+        installed: Arc<Installed>,
+    ) -> Shared {
+        let watched = settings.metrics.is_some() || access_log.is_some();
+        Shared {
+            clock,
+            access_log,
+            pseudonyms,
+            watched,
+            settings,
+            installed: ArcSwap::new(installed),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The time, if anybody will ever see what it is used for: without a metrics page and an access log it is not read.
+    pub fn now_if_watched(&self) -> Option<Timestamp> {
+        self.watched.then(|| self.clock.now())
+    }
+
+    /// The policy in force. Taken once per request and kept to its end.
+    pub fn installed(&self) -> Arc<Installed> {
+        self.installed.load_full()
+    }
+
+    /// From now on every answer closes its connection, so that clients go elsewhere.
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the process is about to stop.
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
