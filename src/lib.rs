@@ -3,6 +3,42 @@
 //! An edge reverse proxy whose rate limits, overload protection and fair sharing are actually correct. It finds the real
 //! client behind trusted proxies, judges each request by the limits of its route in fixed memory, forwards it to an origin
 //! or answers 429 and 503 truthfully.
+//!
+//! ## The house
+//!
+//! The number is the floor. A folder uses lower floors only; `tests/floors.rs` holds it to that. Below floor 8 there is no
+//! clock, no randomness, no socket and no framework: time and dice arrive as arguments, so a test and a live request run
+//! the same code.
+//!
+//! | floor | module | what it is |
+//! |---|---|---|
+//! | 1 | [`units`] | numbers that know what they mean |
+//! | 2 | [`request`] | all that the floors below the faces may see of a request |
+//! | 2 | [`sketch`] | published algorithms in fixed memory: keyed hash, meter, monotone table |
+//! | 3 | [`client`] | who is asking |
+//! | 4 | [`limiter`] | one kind of limit per file |
+//! | 5 | [`policy`] | the rule book: immutable and already valid |
+//! | 6 | [`config`] | text to policy, or every fault in it |
+//! | 6 | [`engine`] | decides |
+//! | 7 | [`answer`] | a decision put into words |
+//! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs |
+//! | 9 | [`cli`] | one file per verb |
+//!
+//! ## The story of a request
+//!
+//! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
+//! 2. [`engine::Snapshot`] adds one limiter per rule. [`serve::installed`] makes it ready to serve.
+//! 3. [`serve::connection`] reads the request's head under its own deadline and size, and [`serve::head`] refuses every
+//!    head that has two readings. Only then does Pingora see it.
+//! 4. [`serve::gate`] is Pingora's phases. Its first step, [`serve::facts`], makes the head a [`request::Request`]; the time
+//!    and the dice are read here, once.
+//! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
+//!    each rule of that route whether it fits: four loads each, no write. A shadow rule is counted, never obeyed.
+//! 6. A place at the origin is taken, or waited for ([`serve::origin`]), before anything is charged.
+//! 7. [`engine::Snapshot::admit`] charges every limit, or none: nobody pays for another limit's refusal.
+//! 8. Admitted: the gate forwards it, and holds its places to the last byte. Refused: [`answer`] has the words, and the only
+//!    table of statuses.
+//! 9. Fields, metrics and log line are read from that one [`engine::Decision`].
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(
@@ -19,12 +55,21 @@
 )]
 
 pub mod units;
+
 pub mod request;
 pub mod sketch;
+
 pub mod client;
+
 pub mod limiter;
+
 pub mod policy;
+
 pub mod config;
 pub mod engine;
+
 pub mod answer;
+
 pub mod serve;
+
+pub mod cli;

@@ -1,0 +1,148 @@
+//! `tidegate check`: all that is wrong with a policy file, in one pass.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+
+use super::{Global, environment, exit, print, say};
+use crate::config::fault::Severity;
+use crate::config::render::{self, render};
+use crate::config::{self, Config, Loaded};
+use crate::limiter::Kind;
+use crate::policy::Rule;
+use crate::serve::metrics::Metrics;
+use crate::sketch::MonotoneTable;
+
+/// Tell all that is wrong with a policy file
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  tidegate check tidegate.yaml\n\nFour lines are a policy file:\n  listen: \":8080\"\n  \
+    routes:\n    - origin: 127.0.0.1:3000\n      limit: 10/s\n\n\
+    Exit codes: 0 valid, 1 warnings under --deny-warnings, 78 invalid"
+)]
+pub struct Arguments {
+    /// The policy file or directory; before --config
+    pub file: Option<PathBuf>,
+    /// How to write what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Fail on warnings too
+    #[arg(long)]
+    pub deny_warnings: bool,
+}
+
+/// How to write diagnostics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// With an excerpt of the file
+    Text,
+    /// One JSON document
+    Json,
+    /// One line each, for editors
+    Short,
+    /// Annotations of a GitHub workflow
+    Github,
+}
+
+/// Checks, and says what it found.
+pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
+    let path = arguments.file.as_ref().unwrap_or(&global.config);
+    let mut loaded = config::load(path, &environment);
+    loaded.warn_of_old_presets(today());
+    let series = loaded.outcome.as_ref().ok().map_or(0, series);
+    loaded.warn_of_many_series(series);
+    let warnings = loaded.warnings();
+    if global.quiet {
+        loaded.diagnostics.retain(|fault| fault.severity() == Severity::Error);
+    }
+    let format = match arguments.format {
+        Format::Text => render::Format::Text,
+        Format::Json => render::Format::Json,
+        Format::Short => render::Format::Short,
+        Format::Github => render::Format::Github,
+    };
+    print(&render(&loaded, format, global.colored(&std::io::stdout())));
+    if let Ok(config) = &loaded.outcome
+        && global.verbose > 0
+        && arguments.format == Format::Text
+    {
+        print(&details(config, series));
+    }
+    if !global.quiet {
+        say(&summary(&path.display().to_string(), &loaded, warnings));
+    }
+    match loaded.outcome {
+        Err(_) => ExitCode::from(exit::INVALID),
+        Ok(_) if arguments.deny_warnings && warnings > 0 => ExitCode::from(exit::NO),
+        Ok(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// One line for people.
+fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    match &loaded.outcome {
+        Err(refused) => {
+            format!("{name}: invalid: {}, {}\n", count(refused.errors, "error"), count(warnings, "warning"))
+        }
+        Ok(config) => format!(
+            "{name}: valid: {}, {}, {}, {}; fingerprint {}\n",
+            count(config.policy.routes.len(), "route"),
+            count(config.policy.rules.len(), "limit"),
+            count(config.policy.origins.len(), "origin"),
+            count(warnings, "warning"),
+            config.policy.fingerprint
+        ),
+    }
+}
+
+/// What `-v` adds: for every limit its memory and the error that it buys, and the number of metric series.
+fn details(config: &Config, series: usize) -> String {
+    let mut rows = vec![["limit", "promise", "key", "memory", "columns", "wrongly refused*"].map(str::to_owned)];
+    rows.extend(config.policy.rules.iter().map(|rule| row(rule)));
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text.push_str("* probability for a client below its limit while 1,000 others are at theirs\n");
+    let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
+    text.push_str(&format!("metric series: at most {series}{page}\n"));
+    text
+}
+
+/// How many metric series the configuration makes at most; the formula is the metrics' own.
+fn series(config: &Config) -> usize {
+    Metrics::series_bound(&config.policy, &config.settings)
+}
+
+fn row(rule: &Rule) -> [String; 6] {
+    let parts: Vec<String> = rule.key.parts().iter().map(ToString::to_string).collect();
+    let key = parts.join(" + ");
+    match rule.kind {
+        Kind::Rate { rate, burst, memory } => {
+            let table = MonotoneTable::with_memory(memory);
+            let columns = table.as_ref().map_or_else(|_| "-".into(), |table| table.columns().to_string());
+            let error = table.map_or_else(|_| "-".into(), |table| format!("{:.1e}", table.false_refusal(1_000)));
+            [rule.name.clone(), format!("{rate} burst {burst}"), key, memory.to_string(), columns, error]
+        }
+        Kind::Inflight { max, .. } => {
+            [rule.name.clone(), format!("{max} at once"), key, "-".into(), "-".into(), "0 (exact)".into()]
+        }
+    }
+}
+
+/// Days since 1970-01-01, by the system's clock.
+fn today() -> i64 {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(seconds / 86_400).unwrap_or_default()
+}

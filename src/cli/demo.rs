@@ -1,0 +1,122 @@
+//! `demo`: an origin and a gate on loopback, to see what a limit does before writing one.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use super::run::serve_text;
+use super::{Global, exit, print, say};
+
+/// Try it: an origin and a gate on loopback, with curl lines
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tidegate demo --port 8080")]
+pub struct Demo {
+    /// The gate's port on 127.0.0.1; another one is taken, and said, if it is in use
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+}
+
+/// Serves until it is told to stop.
+pub fn demo(args: &Demo, global: &Global) -> ExitCode {
+    let (origin, gate) = match (bind(0), bind(args.port).or_else(|_| bind(0))) {
+        (Ok(origin), Ok(gate)) => (origin, gate),
+        (Err(error), _) | (_, Err(error)) => {
+            say(&format!("error: no free port on 127.0.0.1: {error}\n"));
+            return ExitCode::from(exit::SYSTEM);
+        }
+    };
+    let (Ok(origin_address), Ok(gate_address)) = (origin.local_addr(), gate.local_addr()) else {
+        say("error: the system does not tell the address of a socket that it has just bound\n");
+        return ExitCode::from(exit::SYSTEM);
+    };
+    // the gate binds its port by itself, as `run` does
+    drop(gate);
+    std::thread::spawn(move || serve_origin(origin));
+    let policy = policy(gate_address, origin_address);
+    print(&instructions(gate_address, &policy));
+    serve_text("demo.yaml", &policy, global)
+}
+
+fn bind(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+}
+
+fn policy(gate: SocketAddr, origin: SocketAddr) -> String {
+    format!(
+        "listen: \"{gate}\"
+routes:
+  - name: login
+    match: {{ path: =/login, method: POST }}
+    origin: {origin}
+    limit: 5/m burst 5
+  - name: site
+    origin: {origin}
+    limit: 10/s burst 20
+telemetry:
+  log: {{ level: warn }}
+"
+    )
+}
+
+fn instructions(gate: SocketAddr, policy: &str) -> String {
+    let indented: String = policy.lines().map(|line| format!("    {line}\n")).collect();
+    format!(
+        "tidegate guards a small origin with this policy:
+
+{indented}
+Try, in another terminal:
+
+  curl -i http://{gate}/
+  for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{{http_code}} ' -X POST http://{gate}/login; done; echo
+  curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' http://{gate}/login
+
+Ctrl-C stops it.
+"
+    )
+}
+
+/// The smallest origin there is: says hello to every request and keeps the connection.
+fn serve_origin(listener: TcpListener) {
+    let run = async {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            tokio::spawn(answer_all(stream));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended: io::Result<()> = runtime.and_then(|runtime| runtime.block_on(run));
+    if let Err(error) = ended {
+        eprintln!("error: the demonstration's origin stopped: {error}");
+    }
+}
+
+async fn answer_all(stream: tokio::net::TcpStream) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut request_line = String::new();
+        let mut body = 0;
+        if stream.read_line(&mut request_line).await? == 0 {
+            return Ok(());
+        }
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            if line.trim_end().is_empty() {
+                break;
+            }
+            if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                body = length.trim().parse().unwrap_or(0);
+            }
+        }
+        tokio::io::copy(&mut tokio::io::AsyncReadExt::take(&mut stream, body), &mut tokio::io::sink()).await?;
+        let path = request_line.split(' ').nth(1).unwrap_or("/");
+        let text = format!("hello from the origin, you asked for {path}\n");
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", text.len());
+        stream.get_mut().write_all((head + &text).as_bytes()).await?;
+    }
+}
