@@ -1,0 +1,37 @@
+//! The tools of the black-box tests: a gate, an origin, a client. Standard threads and sockets only.
+
+pub mod client;
+pub mod gate;
+pub mod log;
+pub mod metrics;
+pub mod origin;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+pub use client::{Answer, Connection};
+pub use gate::Gate;
+pub use log::Entry;
+pub use metrics::Metrics;
+pub use origin::{Arrival, Latch, Origin, Reply};
+
+/// How long anything may take before the test says that it hangs. Generous: the tests share two slow cores.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks until there is an answer, or gives up after [`PATIENCE`] with what was waited for.
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    wait_within(PATIENCE, what, &mut ask)
+}
+
+/// The same with a deadline of its own.
+pub fn wait_within<T>(deadline: Duration, what: &str, ask: &mut dyn FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(start.elapsed() < deadline, "waited {deadline:?} in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,32 @@
+//! The gate as its users meet it: the built binary as a child process, driven through real sockets.
+//!
+//! Nothing here links against the library. `harness` holds the tools (a running gate, a scripted origin, a byte-level
+//! client); every other file is one claim about the running program. Time is allowed to pass but never decides: waits
+//! poll for what they want until a generous deadline, and checks of rates use the stamps that the gate judged by.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a tool of a test fails by a panic, as the test does"
+)]
+
+mod harness;
+
+mod answers;
+mod caps;
+mod edits;
+mod failing_origins;
+mod flood;
+mod identity;
+mod leaving_clients;
+mod malformed;
+mod observed;
+mod one_judgement;
+mod passing;
+mod promise;
+mod real_logs;
+mod shutdown;
+mod startup;
+mod switching;

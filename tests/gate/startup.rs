@@ -1,0 +1,165 @@
+//! Starting: what is said when it cannot be done, and the ways that need no policy file.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use crate::harness::gate::run_to_end;
+use crate::harness::{Connection, Gate, Origin, Reply};
+
+#[test]
+fn an_address_in_use_is_told_and_ends_with_71() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let policy = format!(
+        "listeners: {{ main: {{ address: \"{address}\" }} }}\nroutes:\n  - {{ name: page, respond: {{ status: 200, body: ok }} }}\n"
+    );
+    let ended = run_to_end(&["run", "-c", "tidegate.yaml"], &policy);
+    assert_eq!(ended.code, Some(71), "{}", ended.stderr);
+    let said = ended.stderr.to_lowercase();
+    assert!(said.contains(&address.to_string()) && said.contains("in use"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn two_gates_cannot_share_an_address() {
+    let origin = Origin::that(Reply::Ok);
+    let gate = Gate::start(&format!("routes:\n  - {{ name: site, origin: \"{}\" }}\n", origin.address()));
+    let address = gate.address("main").to_string();
+    let ended = run_to_end(&["run", "--listen", &address, "--origin", &origin.address().to_string()], "");
+    assert_eq!(ended.code, Some(71), "{}", ended.stderr);
+    assert_eq!(gate.fetch("/", "").status, 200, "the first is not disturbed");
+}
+
+#[test]
+fn a_gate_that_was_killed_can_be_started_again_at_once() {
+    let origin = Origin::that(Reply::Ok);
+    let address = origin.address().to_string();
+    let first = Gate::start_with(&["run", "--listen", "127.0.0.1:0", "--origin", &address]);
+    let place = first.address("main").to_string();
+    // connections that the killed one leaves behind, some of them still open
+    let mut kept = Connection::open(first.address("main"));
+    assert_eq!(kept.ask("GET", "/", "", b"").status, 200);
+    drop(first);
+    let second = Gate::start_with(&["run", "--listen", &place, "--origin", &address]);
+    assert_eq!(second.fetch("/", "").status, 200);
+}
+
+#[test]
+fn every_fault_of_a_broken_policy_is_told_at_once_and_ends_with_78() {
+    let policy = "listen: \"127.0.0.1:0\"
+limits:
+  api: { rate: 10/sec, brust: 5 }
+routes:
+  - name: site
+    limits: [apii]
+    origin: nowhere
+  - name: site
+    respond: { status: 200 }
+";
+    for verb in [&["run", "-c", "tidegate.yaml"][..], &["check", "tidegate.yaml"]] {
+        let ended = run_to_end(verb, policy);
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(ended.code, Some(78), "{verb:?}: {said}");
+        for fault in ["10/sec", "apii", "brust"] {
+            assert!(said.contains(fault), "{verb:?} does not tell of {fault}: {said}");
+        }
+        assert!(said.contains("did you mean `burst`") && said.contains("tidegate.yaml:3:24"), "{said}");
+    }
+}
+
+#[test]
+fn a_policy_file_that_is_not_there_is_told() {
+    let ended = run_to_end(&["run", "-c", "not-there.yaml"], "");
+    assert!(ended.code.is_some_and(|code| code != 0 && code != 101), "{:?} {}", ended.code, ended.stderr);
+    assert!(ended.stderr.contains("not-there.yaml"), "{}", ended.stderr);
+}
+
+#[test]
+fn four_lines_protect_a_server() {
+    let origin = Origin::that(Reply::Ok);
+    let gate = Gate::start(&format!("routes:\n  - origin: {}\n    limit: 10/h\n", origin.address()));
+    let mut connection = gate.connect();
+    let statuses: Vec<u16> = (0..20).map(|_| connection.ask("GET", "/", "", b"").status).collect();
+    assert_eq!(statuses[0], 200);
+    assert_eq!(statuses[19], 429);
+    let served = statuses.iter().filter(|status| **status == 200).count();
+    assert_eq!(origin.count(), served);
+}
+
+#[test]
+fn run_works_without_a_file() {
+    let origin = Origin::that(Reply::Ok);
+    let address = origin.address().to_string();
+    let mut gate =
+        Gate::start_with(&["run", "--listen", "127.0.0.1:0", "--origin", &address, "--limit", "10/h burst 20"]);
+    let mut connection = gate.connect();
+    let statuses: Vec<u16> = (0..25).map(|_| connection.ask("GET", "/", "", b"").status).collect();
+    assert_eq!(statuses, [[200; 20].as_slice(), &[429; 5]].concat());
+    assert_eq!(origin.count(), 20);
+    gate.signal("TERM");
+    assert_eq!(gate.exit_status().code(), Some(0));
+}
+
+#[test]
+fn several_listeners_serve_the_same_policy() {
+    let gate = Gate::start(
+        "listeners:
+  main: { address: \"127.0.0.1:0\" }
+  other: { address: \"127.0.0.1:0\" }
+routes:
+  - { name: page, limit: 1/h burst 1, respond: { status: 200, body: ok } }
+",
+    );
+    assert_eq!(gate.fetch("/", "").status, 200);
+    assert_eq!(Connection::open(gate.address("other")).ask("GET", "/", "", b"").status, 429);
+    for (listener, code) in [("main", "2xx"), ("other", "4xx")] {
+        gate.counts("tidegate_requests_total", &[("listener", listener), ("code", code)], 1.0);
+    }
+}
+
+#[test]
+fn a_bracketed_ipv6_loopback_can_be_listened_on() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        println!("skipped: this machine has no IPv6 loopback");
+        return;
+    }
+    let gate = Gate::start(
+        "listeners: { main: { address: \"[::1]:0\" } }
+routes:
+  - { name: page, respond: { status: 200, body: ok } }
+",
+    );
+    assert!(gate.address("main").is_ipv6());
+    assert_eq!(gate.fetch("/", "").text(), "ok");
+}
+
+#[test]
+fn the_curl_lines_of_the_demo_do_what_the_readme_shows() {
+    let mut gate = Gate::start_with(&["demo", "--port", "0"]);
+    gate.address("main");
+    let talk = gate.talk();
+    let lines: Vec<&str> = talk.lines().filter(|line| line.contains("curl ")).map(str::trim).collect();
+    assert_eq!(lines.len(), 3, "{talk}");
+    let outputs: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            let output = Command::new("sh").arg("-c").arg(line).output().expect("a shell runs");
+            assert!(output.status.success(), "{line}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        })
+        .collect();
+    // an answer with its budget; five logins a minute; and a forged address that buys nothing
+    assert!(
+        outputs[0].starts_with("HTTP/1.1 200") && outputs[0].to_lowercase().contains("\r\nratelimit: "),
+        "{}",
+        outputs[0]
+    );
+    assert_eq!(outputs[1].trim(), "200 200 200 200 200 429");
+    assert!(
+        outputs[2].starts_with("HTTP/1.1 429") && outputs[2].to_lowercase().contains("\r\nretry-after: "),
+        "{}",
+        outputs[2]
+    );
+    gate.signal("INT");
+    assert_eq!(gate.exit_status().code(), Some(0));
+}
