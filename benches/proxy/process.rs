@@ -1,0 +1,129 @@
+//! Processes of a measurement: started on one CPU, ended with the benchmark, asked for what they have used.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::process::{Child, Command, Stdio};
+
+/// Where everything runs: one CPU for proxy, origin and load, so that no wake-up crosses CPUs inside a measured cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// All pinned to this CPU by `taskset`.
+    OneCpu(u32),
+    /// Wherever the scheduler likes, because there is no `taskset`.
+    Unpinned,
+}
+
+impl Layout {
+    /// The layout for `cpu` if `taskset` can pin to it.
+    pub fn find(cpu: u32) -> Layout {
+        let pinned = Command::new("taskset").args(["-c", &cpu.to_string(), "true"]).output();
+        if pinned.is_ok_and(|output| output.status.success()) { Layout::OneCpu(cpu) } else { Layout::Unpinned }
+    }
+
+    /// A command that will run in this layout.
+    pub fn command(self, program: impl AsRef<OsStr>) -> Command {
+        match self {
+            Layout::OneCpu(cpu) => {
+                let mut command = Command::new("taskset");
+                command.arg("-c").arg(cpu.to_string()).arg(program);
+                command
+            }
+            Layout::Unpinned => Command::new(program),
+        }
+    }
+}
+
+/// A running process, ended when dropped.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    /// Starts `command` with a standard input that closes when this process ends.
+    pub fn start(command: &mut Command) -> io::Result<Running> {
+        command.stdin(Stdio::piped()).spawn().map(Running)
+    }
+
+    /// The process, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.0
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// What it has used so far.
+    pub fn used(&self) -> io::Result<Used> {
+        Used::read(self.0.id())
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let kib =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
+        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS in the process's status"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // nothing to be done about either: the process has ended already or will not be told
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// CPU time of one process from the scheduler's own accounting.
+#[derive(Debug, Clone, Default)]
+pub struct Used {
+    /// Nanoseconds on a CPU, by thread.
+    threads: BTreeMap<u32, u64>,
+    ticks: Ticks,
+}
+
+/// CPU time in clock ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// In user mode.
+    pub user: u64,
+    /// In the kernel.
+    pub system: u64,
+}
+
+impl Used {
+    fn read(id: u32) -> io::Result<Used> {
+        let mut used = Used::default();
+        for task in fs::read_dir(format!("/proc/{id}/task"))? {
+            let task = task?;
+            // a thread may end between being listed and being read
+            let Ok(schedstat) = fs::read_to_string(task.path().join("schedstat")) else { continue };
+            let nanos = schedstat.split_whitespace().next().and_then(|word| word.parse().ok());
+            let thread = task.file_name().to_str().and_then(|name| name.parse().ok());
+            let (Some(nanos), Some(thread)) = (nanos, thread) else {
+                return Err(io::Error::other("this kernel keeps no run time per thread in schedstat"));
+            };
+            used.threads.insert(thread, nanos);
+        }
+        let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
+        // the second field is the program's name in parentheses and may hold blanks; user and system time are 14th and 15th
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let mut fields = after_name.split_whitespace().skip(11).map(|word| word.parse().unwrap_or(0));
+        used.ticks = Ticks { user: fields.next().unwrap_or(0), system: fields.next().unwrap_or(0) };
+        Ok(used)
+    }
+
+    /// Nanoseconds of CPU time since `before`; threads that have ended in between take theirs with them.
+    pub fn nanos_since(&self, before: &Used) -> u64 {
+        let since = |(thread, nanos): (&u32, &u64)| nanos - before.threads.get(thread).unwrap_or(&0).min(nanos);
+        self.threads.iter().map(since).sum()
+    }
+
+    /// The same in ticks.
+    pub fn ticks_since(&self, before: &Used) -> Ticks {
+        Ticks { user: self.ticks.user - before.ticks.user, system: self.ticks.system - before.ticks.system }
+    }
+}
