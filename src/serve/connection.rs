@@ -141,7 +141,7 @@ where
             Next::Nothing => return,
         };
         let mut known = None;
-        // a flood of refusals is answered here, at a third of what a session of Pingora's costs
+        // a flood of refusals is answered here, for less than half of what a session of Pingora's costs
         if look_early && head.body == Body::None && !head.upgrade {
             let stay = head.keep_alive && answered_early + 1 < limits.requests && !*shutdown.borrow();
             match edge.events.early(&head, wire.inbox(), peer, stay) {
