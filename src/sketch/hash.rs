@@ -107,6 +107,12 @@ impl KeyHash {
     /// The width of a slice, and so the binary logarithm of the most columns that a row may have.
     pub const SLICE_BITS: u32 = 24;
 
+    /// All 128 bits in two words, the low one first: what a table multiplies for its columns.
+    #[inline]
+    pub const fn halves(self) -> [u64; 2] {
+        [self.0 as u64, (self.0 >> 64) as u64]
+    }
+
     /// Slice `row`, below 2²⁴. Slices 0 to 3 are independent of each other; there is no fifth (zero).
     #[inline]
     pub fn slice(self, row: usize) -> u32 {
@@ -115,6 +121,17 @@ impl KeyHash {
         }
         let shifted = self.0 >> (Self::SLICE_BITS * row as u32);
         shifted as u32 & ((1 << Self::SLICE_BITS) - 1)
+    }
+
+    /// The upper 32 bits, which belong to no slice: independent of every column, so fit for a fingerprint.
+    #[inline]
+    pub fn upper(self) -> u32 {
+        (self.0 >> 96) as u32
+    }
+
+    /// The hash that was taken apart into these two words.
+    pub(super) fn from_halves([low, high]: [u64; 2]) -> KeyHash {
+        KeyHash(u128::from(high) << 64 | u128::from(low))
     }
 }
 
@@ -183,5 +200,6 @@ mod tests {
     fn slices_are_disjoint_and_cover_the_low_bits() {
         let key = KeyHash(0xffff_ffff << 96 | 0x44_4444 << 72 | 0x33_3333 << 48 | 0x22_2222 << 24 | 0x11_1111);
         assert_eq!([0, 1, 2, 3, 4].map(|row| key.slice(row)), [0x11_1111, 0x22_2222, 0x33_3333, 0x44_4444, 0]);
+        assert_eq!((key.upper(), KeyHash(u128::MAX >> 32).upper()), (0xffff_ffff, 0));
     }
 }

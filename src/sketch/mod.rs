@@ -1,15 +1,43 @@
 //! Published algorithms in fixed memory, one per file.
 //!
-//! * [`hash`]: a key becomes 128 bits under a secret seed; every table slices its columns out of them.
+//! * [`hash`]: a key becomes 128 bits under a secret seed; every table takes its columns out of them.
+//! * [`columns`]: or draws them by secret multipliers, where four slices are too few.
 //! * [`meter`]: what charging a request does to a key's *level*, as plain arithmetic on one `u64`.
 //! * [`monotone`]: the table that keeps a level for every key there could be, without ever forgetting one.
+//! * [`rekeyed`]: two such tables that take turns, so that collisions do not last.
+//! * [`levels`]: what a limiter keeps for its keys: a re-keyed pair, and exact entries for heavy keys.
+//! * [`sliding`]: two tables of windows, the older of which weighs less and less.
+//! * [`summing`]: the table whose counts can be given back.
+//! * [`seen`]: which (key, value) pairs were counted not long ago; may forget, and then counts twice.
+//! * [`lattice`]: levels for several kinds of key side by side, in one re-keyed pair.
+//! * [`offered`]: how often every key was asked for lately, estimated, without a promise.
+//! * [`heaviest`]: the keys that weigh most in a stream, with their error.
 //!
 //! Nothing here knows of requests, clients, clocks or dice: keys arrive hashed, time arrives as an argument.
 
+pub mod columns;
+mod exact;
 pub mod hash;
+pub mod heaviest;
+pub mod lattice;
+pub mod levels;
 pub mod meter;
 pub mod monotone;
+pub mod offered;
+pub mod rekeyed;
+pub mod seen;
+pub mod sliding;
+pub mod summing;
 
+pub use columns::Columns;
 pub use hash::{KeyHash, KeyHasher, Seed};
-pub use meter::{Bucket, Meter};
-pub use monotone::{Admission, Cell, MonotoneTable};
+pub use heaviest::Heaviest;
+pub use lattice::NodeLevels;
+pub use levels::Levels;
+pub use meter::{Bucket, Meter, RecentAverage, Window};
+pub use monotone::{Admission, Cell, MonotoneTable, Word};
+pub use offered::OfferedRates;
+pub use rekeyed::Rekeyed;
+pub use seen::{Inserted, Lifetime, SeenSet};
+pub use sliding::{SlidingReading, SlidingWindows};
+pub use summing::{CountCell, SummingTable};

@@ -16,6 +16,14 @@
 //! on top of the other: the levels of one key are pairwise a full charge apart, and the largest, which was admitted, is at
 //! least the sum of all. The model checker confirms it (`tests/sketch`), and refutes the usual shortcuts.
 //!
+//! A charge that is not asked for but told ([`charge`]) is under the same theorem: of two charges, or a charge and an
+//! admission, one is on top of the other.
+//!
+//! **Columns** come from the key's hash by secret multipliers of the table's own: row r takes the top bits of
+//! `a·low + b·high` modulo 2⁶⁴, a odd (the multiply-shift hash of Dietzfelbinger, Hagerup, Katajainen and Penttonen 1997,
+//! in Thorup's form for vectors, 2015). So a table can be given other collisions without hashing any key anew. Being
+//! universal is enough: the input is a keyed hash already, whose value nobody outside ever sees.
+//!
 //! **Error**, one-sided. With `s` keys at their limit a key that is not is refused with probability (1 − e^(−s/w))^d:
 //! at the default size (4 rows of 131,072 columns) 3·10⁻⁹ for 1,000 such keys, 3·10⁻⁵ for 10,000.
 
@@ -30,7 +38,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::hash::{KeyHash, SLICES};
+use super::hash::{KeyHash, KeyHasher, Seed};
 use super::meter::Meter;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -73,6 +81,27 @@ pub trait Cell: Default {
     fn pause(attempt: u32);
 }
 
+/// A [`Cell`] that can also be moved anywhere: what the words around a table need (phases, slots), and clearing one.
+pub trait Word: Cell {
+    /// Replaces `from` by any `to`, unless the word no longer holds `from`; says whether it did. Orders like a raise.
+    fn exchange(&self, from: u64, to: u64) -> bool;
+
+    /// Sets the word, with *release*: whoever reads it with [`Cell::load`] sees all that was written before.
+    fn store(&self, to: u64);
+}
+
+impl Word for AtomicU64 {
+    #[inline]
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn store(&self, to: u64) {
+        AtomicU64::store(self, to, Ordering::Release);
+    }
+}
+
 impl Cell for AtomicU64 {
     #[inline]
     fn load(&self) -> u64 {
@@ -93,6 +122,47 @@ impl Cell for AtomicU64 {
     }
 }
 
+/// The cells of one key, and what they held when they were read: the first half of the protocol.
+#[derive(Debug)]
+pub struct Snapshot<'a, C, const CELLS: usize> {
+    cells: [&'a C; CELLS],
+    seen: [u64; CELLS],
+}
+
+impl<'a, C: Cell, const CELLS: usize> Snapshot<'a, C, CELLS> {
+    /// Reads the cells, in the order given.
+    #[inline]
+    pub fn take(cells: [&'a C; CELLS]) -> Self {
+        Snapshot { cells, seen: cells.map(C::load) }
+    }
+
+    /// The least level seen: the estimate.
+    #[inline]
+    pub fn level(&self) -> u64 {
+        least(self.seen)
+    }
+
+    /// Raises every cell that was below `level`, in the order given, and says whether all of them still held what was
+    /// seen. If not, some may be raised already: that counts too high, never too low.
+    #[inline]
+    pub fn raise(&self, level: u64) -> bool {
+        // a cell at or above the new level needs no raise, and will never fall below it
+        self.cells.iter().zip(self.seen).all(|(cell, seen)| seen >= level || cell.raise(seen, level))
+    }
+}
+
+/// Raises every cell to `level` at least, whatever others do meanwhile. Loses no raise of theirs, proves nothing about
+/// them either: it is for levels that were charged already, or that are charged too high on purpose.
+pub fn lift<C: Cell, const CELLS: usize>(cells: [&C; CELLS], level: u64) {
+    for cell in cells {
+        let mut seen = cell.load();
+        // every failure is another's raise, so this ends as soon as theirs reach the level
+        while seen < level && !cell.raise(seen, level) {
+            seen = cell.load();
+        }
+    }
+}
+
 /// Asks to admit one request, given the cells of its key: the whole protocol.
 ///
 /// Cells are exchanged in the order given, which must be the same for every request of the key. Of the requests that
@@ -107,27 +177,54 @@ pub fn admit<C: Cell, M: Meter, const CELLS: usize>(
 ) -> Admission {
     let mut attempt = 0;
     loop {
-        let snapshot = cells.map(C::load);
-        let estimate = least(snapshot);
-        let charged = meter.charge(estimate, now, cost);
+        let snapshot = Snapshot::take(cells);
+        let level = snapshot.level();
+        let charged = meter.charge(level, now, cost);
         if !meter.admits(charged, now) {
-            return Admission::Refused { level: estimate };
+            return Admission::Refused { level };
         }
-        // a cell at or above the new level needs no raise, and will never fall below it
-        if cells.iter().zip(snapshot).all(|(cell, seen)| seen >= charged || cell.raise(seen, charged)) {
+        if snapshot.raise(charged) {
             return Admission::Admitted { level: charged };
         }
         attempt += 1;
         if attempt == MAX_ATTEMPTS {
-            return Admission::Contended { level: estimate };
+            return Admission::Contended { level };
         }
         C::pause(attempt);
     }
 }
 
+/// Charges one request whether it fits or not, up to `ceiling`, and says what level the key has now: at least its
+/// estimate charged, or the ceiling. A key at or above the ceiling is only read.
+///
+/// Of two charges that race, one is on top of the other. A charge that loses 64 races in a row raises the key to the
+/// ceiling, which counts too high rather than lose it; so give a ceiling that fades.
+pub fn charge<C: Cell, M: Meter, const CELLS: usize>(
+    cells: [&C; CELLS],
+    meter: &M,
+    now: Timestamp,
+    cost: Cost,
+    ceiling: u64,
+) -> u64 {
+    for attempt in 1..=MAX_ATTEMPTS {
+        let snapshot = Snapshot::take(cells);
+        let level = snapshot.level();
+        let charged = meter.charge(level, now, cost).min(ceiling);
+        if charged <= level {
+            return level;
+        }
+        if snapshot.raise(charged) {
+            return charged;
+        }
+        C::pause(attempt);
+    }
+    lift(cells, ceiling);
+    ceiling
+}
+
 /// A lost race means that another request got on, so it takes a crowd to lose this often; the bound is there so that the
 /// longest decision is bounded too.
-const MAX_ATTEMPTS: u32 = 64;
+pub(super) const MAX_ATTEMPTS: u32 = 64;
 
 #[inline]
 fn least<const CELLS: usize>(levels: [u64; CELLS]) -> u64 {
@@ -136,10 +233,14 @@ fn least<const CELLS: usize>(levels: [u64; CELLS]) -> u64 {
 
 /// The table: `ROWS` independent rows of one power of two of columns. Fixed memory, whatever the number of keys.
 ///
-/// One table belongs to one meter and one [`Seed`](super::Seed): levels of another rate mean something else.
+/// One table belongs to one meter and one [`Seed`]: levels of another rate mean something else.
 pub struct MonotoneTable<C: Cell = AtomicU64, const ROWS: usize = 4> {
+    /// Per row: what the halves of a hash are multiplied by. Read relaxed: whoever changes them publishes that otherwise.
+    multipliers: [[AtomicU64; 2]; ROWS],
     rows: [Box<[C]>; ROWS],
-    /// Stands in for a cell outside its row, which masking makes impossible. Being shared, it could only count too high.
+    /// 63 less the binary logarithm of the columns; one more shift is made apart, so that 64 is never shifted.
+    shift: u32,
+    /// Stands in for a cell outside its row, which the shift makes impossible. Being shared, it could only count too high.
     spare: C,
 }
 
@@ -153,12 +254,16 @@ impl MonotoneTable {
     /// # Errors
     /// Not a power of two from 4 KiB (128 columns) to 512 MiB (2²⁴ columns, which is what the hash can address).
     pub fn with_memory(memory: Bytes) -> Result<MonotoneTable, OutOfRange> {
+        Self::with_shape(Self::columns_in(memory)?)
+    }
+
+    /// The columns of a table of four rows that fills exactly `memory`.
+    pub(super) fn columns_in(memory: Bytes) -> Result<usize, OutOfRange> {
         const ALLOWED: OutOfRange = OutOfRange { allowed: "a power of two from 4KiB to 512MiB" };
         if !memory.0.is_power_of_two() || !(4 << 10..=512 << 20).contains(&memory.0) {
             return Err(ALLOWED);
         }
-        let columns = usize::try_from(memory.0 / 32).map_err(|_| ALLOWED)?;
-        Self::with_shape(columns)
+        usize::try_from(memory.0 / 32).map_err(|_| ALLOWED)
     }
 }
 
@@ -168,15 +273,33 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
     /// # Errors
     /// `columns` is not a power of two from 1 to 2²⁴.
     pub fn with_shape(columns: usize) -> Result<Self, OutOfRange> {
-        const { assert!(ROWS >= 1 && ROWS <= SLICES, "a key hash has slices for one to four rows") }
+        const { assert!(ROWS >= 1 && ROWS <= 4, "one to four rows") }
         if !columns.is_power_of_two() || columns > 1 << KeyHash::SLICE_BITS {
             return Err(OutOfRange { allowed: "a power of two from 1 to 16777216" });
         }
         // Written cell by cell behind the optimiser's back: it would ask for zeroed memory instead, which the kernel then
         // hands out page by page, one fault of microseconds at a time, on the path of requests.
-        let row = |_| (0..columns).map(|_| std::hint::black_box(C::default())).collect();
-        let rows = std::array::from_fn(row);
-        Ok(MonotoneTable { rows, spare: C::default() })
+        let rows = std::array::from_fn(|_| (0..columns).map(|_| std::hint::black_box(C::default())).collect());
+        let multipliers = std::array::from_fn(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
+        let table = MonotoneTable { multipliers, rows, shift: 63 - columns.trailing_zeros(), spare: C::default() };
+        // known to everybody, which is harmless: the hash that they multiply is not
+        table.draw(&Seed::from_bytes([0; 16]), 0);
+        Ok(table)
+    }
+
+    /// Gives the table the columns number `generation` under `seed`, unrelated to those of any other number or seed.
+    /// Levels stay where they are: it is for a table that is empty.
+    pub(super) fn draw(&self, seed: &Seed, generation: u64) {
+        // derived, so that no key hashed under the seed itself can have the multipliers for its hash
+        let secret = seed.derive("columns");
+        for (row, [first, second]) in self.multipliers.iter().enumerate() {
+            let mut hasher = KeyHasher::new(&secret);
+            hasher.part(0, &generation.to_le_bytes());
+            hasher.part(1, &(row as u64).to_le_bytes());
+            let [low, high] = hasher.finish().halves();
+            first.store(low | 1, Ordering::Relaxed);
+            second.store(high, Ordering::Relaxed);
+        }
     }
 
     /// At least the level of the key, and never less than an earlier estimate. Read only.
@@ -189,6 +312,11 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
         admit(self.cells(key), meter, now, cost)
+    }
+
+    /// Charges one request of `key` whether it fits or not; see [`charge`].
+    pub fn charge<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
+        charge(self.cells(key), meter, now, cost, ceiling)
     }
 
     /// The memory of the cells.
@@ -208,15 +336,30 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         (-(-per_column).exp_m1()).powi(ROWS as i32)
     }
 
+    /// The key's column in every row.
+    #[inline]
+    pub fn columns_of(&self, key: KeyHash) -> [usize; ROWS] {
+        let [low, high] = key.halves();
+        self.multipliers.each_ref().map(|[a, b]| {
+            let mixed = a.load(Ordering::Relaxed).wrapping_mul(low);
+            let mixed = mixed.wrapping_add(b.load(Ordering::Relaxed).wrapping_mul(high));
+            (mixed >> 1 >> self.shift) as usize
+        })
+    }
+
     /// The key's cell in every row. All four addresses are known at once, so that cache misses overlap.
     #[inline]
-    fn cells(&self, key: KeyHash) -> [&C; ROWS] {
-        let mut row = 0;
-        self.rows.each_ref().map(|cells| {
-            let column = key.slice(row) as usize & cells.len().wrapping_sub(1);
-            row += 1;
-            cells.get(column).unwrap_or(&self.spare)
-        })
+    pub(super) fn cells(&self, key: KeyHash) -> [&C; ROWS] {
+        let mut columns = self.columns_of(key).into_iter();
+        self.rows.each_ref().map(|cells| columns.next().and_then(|column| cells.get(column)).unwrap_or(&self.spare))
+    }
+}
+
+impl<C: Word, const ROWS: usize> MonotoneTable<C, ROWS> {
+    /// Sets every cell to zero, one after the other. For a table that nobody counts on; whoever still raises cells of it
+    /// meanwhile leaves them too high.
+    pub(super) fn clear(&self) {
+        self.rows.iter().flatten().for_each(|cell| cell.store(0));
     }
 }
 

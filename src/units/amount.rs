@@ -28,6 +28,11 @@ impl Cost {
     pub const fn get(self) -> u32 {
         self.0.get()
     }
+
+    /// Both together, or the greatest cost there is.
+    pub const fn saturating_add(self, more: u32) -> Cost {
+        Cost(self.0.saturating_add(more))
+    }
 }
 
 /// So many events per period, such as `5/m`: 1 event per day up to 10,000,000 per second.
@@ -96,6 +101,9 @@ impl fmt::Display for Rate {
 pub struct Share(f64);
 
 impl Share {
+    /// The whole.
+    pub const ALL: Share = Share(1.0);
+
     /// # Errors
     /// Not a number, or outside 0 to 1.
     pub fn new(share: f64) -> Result<Share, OutOfRange> {

@@ -2,7 +2,7 @@
 //! `burst + rate·τ`, and whoever comes back when told is admitted.
 
 use proptest::prelude::*;
-use tidegate::sketch::{Admission, Bucket, MonotoneTable};
+use tidegate::sketch::{Admission, Bucket, Meter, MonotoneTable};
 use tidegate::units::time::ceil_seconds;
 
 use crate::{Dice, at, broken_interval, bucket, cost, key};

@@ -8,16 +8,16 @@ use std::sync::{Arc, Once};
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use tidegate::sketch::monotone::admit;
-use tidegate::sketch::{Admission, Bucket, Cell, KeyHash, Meter, MonotoneTable};
+use tidegate::sketch::{Admission, Bucket, Cell, KeyHash, Meter, MonotoneTable, Word};
 
 use crate::{at, broken_interval, bucket, cost, key};
 
 /// A refill interval so long that only stamps chosen for it are apart.
-const INTERVAL: u64 = 1_000;
+pub(crate) const INTERVAL: u64 = 1_000;
 
 /// A cell whose interleavings loom explores, with the orderings of the real one.
 #[derive(Default)]
-struct Modelled(AtomicU64);
+pub(crate) struct Modelled(AtomicU64);
 
 impl Cell for Modelled {
     fn load(&self) -> u64 {
@@ -31,6 +31,16 @@ impl Cell for Modelled {
 
     /// Nothing: a pause would only hide interleavings.
     fn pause(_: u32) {}
+}
+
+impl Word for Modelled {
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn store(&self, to: u64) {
+        self.0.store(to, Ordering::Release);
+    }
 }
 
 /// One thread's request.
@@ -110,9 +120,13 @@ fn ask(key: KeyHash, now: u64) -> Ask {
 }
 
 /// A key other than `key(0)` that shares its cell in exactly these rows of a table of `columns`.
-fn sharing<const ROWS: usize>(columns: u32, shared: [bool; ROWS]) -> KeyHash {
-    let column = |key: KeyHash, row| key.slice(row) & (columns - 1);
-    let matches = |other: &KeyHash| (0..ROWS).all(|row| (column(key(0), row) == column(*other, row)) == shared[row]);
+fn sharing<const ROWS: usize>(columns: usize, shared: [bool; ROWS]) -> KeyHash {
+    let table = MonotoneTable::<std::sync::atomic::AtomicU64, ROWS>::with_shape(columns).unwrap();
+    let columns = table.columns_of(key(0));
+    let matches = |other: &KeyHash| {
+        let others = table.columns_of(*other);
+        (0..ROWS).all(|row| (columns[row] == others[row]) == shared[row])
+    };
     (1..100_000).map(key).find(matches).expect("a key with these collisions")
 }
 
@@ -167,6 +181,34 @@ fn a_thread_whose_clock_is_stale_only_refuses_more() {
     }
     let other = sharing(2, [false, true]);
     explore::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), late)], vec![ask(key(0), 0)], vec![ask(other, late)]]);
+}
+
+#[test]
+fn of_two_charges_that_race_one_is_on_top_of_the_other() {
+    let race = |ceiling: u64, own: fn(&MonotoneTable<Modelled, 2>, u64) -> bool| {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(5);
+        model.check(move || {
+            let table = Arc::new(MonotoneTable::<Modelled, 2>::with_shape(1).unwrap());
+            let other = table.clone();
+            let racing =
+                loom::thread::spawn(move || other.charge(&bucket(INTERVAL, 1), key(0), at(0), cost(1), ceiling));
+            let units = 1 + u64::from(own(&table, ceiling));
+            let level = racing.join().unwrap();
+            assert!(level > 0 && level <= ceiling);
+            assert!(table.estimate(key(0)) >= (units * INTERVAL).min(ceiling), "a charge was lost");
+        });
+    };
+    for ceiling in [INTERVAL, INTERVAL * 3 / 2, INTERVAL * 5] {
+        race(ceiling, |table, ceiling| {
+            let _ = table.charge(&bucket(INTERVAL, 1), key(0), at(0), cost(1), ceiling);
+            true
+        });
+        race(ceiling, |table, _| {
+            let admission = table.admit(&bucket(INTERVAL, 1), key(0), at(0), cost(1));
+            matches!(admission, Admission::Admitted { .. })
+        });
+    }
 }
 
 #[test]
@@ -255,7 +297,7 @@ thread_local! {
 }
 
 /// Runs `search` without the panic message of a refuted model, which would read like a failure of the test.
-fn quietly<T>(search: impl FnOnce() -> T) -> T {
+pub fn quietly<T>(search: impl FnOnce() -> T) -> T {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let print = std::panic::take_hook();

@@ -32,20 +32,20 @@ impl Cell for Watched {
 
 /// How far the clock moves before a request.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(crate) enum Step {
     Forward(u64),
     Back(u64),
     To(u64),
 }
 
 #[derive(Debug, Clone)]
-struct Ask {
-    key: u64,
-    cost: u32,
-    step: Step,
+pub(crate) struct Ask {
+    pub(crate) key: u64,
+    pub(crate) cost: u32,
+    pub(crate) step: Step,
 }
 
-const KEYS: u64 = 6;
+pub(crate) const KEYS: u64 = 6;
 
 /// A number from anywhere in `u64`, the ends and the neighbourhood of `scale` being as likely as all the rest.
 fn anywhere(scale: u64) -> impl Strategy<Value = u64> + Clone {
@@ -68,7 +68,7 @@ fn an_ask(interval: u64) -> impl Strategy<Value = Ask> {
     (0..KEYS, cost, step).prop_map(|(key, cost, step)| Ask { key, cost, step })
 }
 
-fn a_trace() -> impl Strategy<Value = (Bucket, u64, Vec<Ask>)> {
+pub(crate) fn a_trace() -> impl Strategy<Value = (Bucket, u64, Vec<Ask>)> {
     a_bucket().prop_flat_map(|bucket| {
         let interval = bucket.interval_nanos();
         (Just(bucket), anywhere(interval), prop::collection::vec(an_ask(interval), 1..120))
@@ -76,7 +76,7 @@ fn a_trace() -> impl Strategy<Value = (Bucket, u64, Vec<Ask>)> {
 }
 
 impl Step {
-    fn from(self, now: u64) -> u64 {
+    pub(crate) fn from(self, now: u64) -> u64 {
         match self {
             Step::Forward(nanos) => now.saturating_add(nanos),
             Step::Back(nanos) => now.saturating_sub(nanos),

@@ -1,26 +1,9 @@
-//! Levels, and what charging a request does to them.
+//! The token bucket, kept as one instant.
 //!
-//! All that a limiter remembers of one key is its **level**: one `u64` in a totally ordered set. A [`Meter`] is the
-//! arithmetic on levels. It holds no state, reads no clock and knows no table, so the same meter serves the sketch, an
-//! exact table and the twin that the tests compare both with.
-//!
-//! Source of [`Bucket`]: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
+//! Source: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
 
+use super::Meter;
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
-
-/// Arithmetic on levels that a [`MonotoneTable`](super::MonotoneTable) may keep. Zero is the level of a key that was
-/// never seen. For all levels `a ≤ b`, every `now` and `cost`:
-///
-/// * **M1** `charge(a) ≤ charge(b)`: a level that is too high stays too high;
-/// * **M2** `charge(a) > a` whenever `charge(a)` is admitted: an admitted request always leaves a trace;
-/// * **M3** if `charge(b)` is admitted, so is `charge(a)`: a level that is too high refuses too much, never too little.
-pub trait Meter {
-    /// The level after a request of `cost`, stamped `now`, has been admitted at `level`. Saturates at the far end.
-    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64;
-
-    /// Whether a request stamped `now` that would leave the level at `charged` may be admitted.
-    fn admits(&self, charged: u64, now: Timestamp) -> bool;
-}
 
 /// A token bucket, kept as one instant: at most `burst + rate·τ` in **every** interval of length τ.
 ///
@@ -71,39 +54,6 @@ impl Bucket {
     pub fn refill_nanos(&self) -> u64 {
         self.depth
     }
-
-    /// How many requests of cost one would be admitted right now, one after the other; at most [`Bucket::burst`].
-    pub fn remaining(&self, level: u64, now: Timestamp) -> u32 {
-        let start = level.max(now.nanos());
-        let ahead = start - now.nanos();
-        // the second bound keeps clear of the last nanosecond of time, at which nothing is admitted
-        let room = self.depth.saturating_sub(ahead).min((u64::MAX - 1).saturating_sub(start));
-        u32::try_from(room / self.interval).map_or(self.burst, |units| units.min(self.burst))
-    }
-
-    /// Nanoseconds until a request of `cost` is admitted if nothing else is charged until then: zero if it would be
-    /// admitted now, and not one too many otherwise. `None` if no wait helps, as the cost exceeds the burst or time
-    /// ends first.
-    pub fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        let charged = self.charge(level, now, cost);
-        if self.admits(charged, now) {
-            return Some(0);
-        }
-        if cost.get() > self.burst || charged == u64::MAX {
-            return None;
-        }
-        // refused though the cost fits the burst: the level lies ahead of now, and stays put while we wait
-        Some(charged.saturating_sub(self.depth).saturating_sub(now.nanos()))
-    }
-
-    /// Nanoseconds until [`Bucket::remaining`] grows by one. `None` if the bucket is full, or time ends first.
-    pub fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        let remaining = self.remaining(level, now);
-        if remaining >= self.burst {
-            return None;
-        }
-        self.retry_nanos(level, now, Cost::new(remaining.saturating_add(1)).ok()?)
-    }
 }
 
 impl Meter for Bucket {
@@ -116,6 +66,46 @@ impl Meter for Bucket {
     #[inline]
     fn admits(&self, charged: u64, now: Timestamp) -> bool {
         charged < u64::MAX && charged.saturating_sub(now.nanos()) <= self.depth
+    }
+
+    fn quota(&self) -> u32 {
+        self.burst
+    }
+
+    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+        let start = level.max(now.nanos());
+        let ahead = start - now.nanos();
+        // the second bound keeps clear of the last nanosecond of time, at which nothing is admitted
+        let room = self.depth.saturating_sub(ahead).min((u64::MAX - 1).saturating_sub(start));
+        u32::try_from(room / self.interval).map_or(self.burst, |units| units.min(self.burst))
+    }
+
+    fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
+        let charged = self.charge(level, now, cost);
+        if self.admits(charged, now) {
+            return Some(0);
+        }
+        if cost.get() > self.burst || charged == u64::MAX {
+            return None;
+        }
+        // refused though the cost fits the burst: the level lies ahead of now, and stays put while we wait
+        Some(charged.saturating_sub(self.depth).saturating_sub(now.nanos()))
+    }
+
+    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
+        let remaining = self.remaining(level, now);
+        if remaining >= self.burst {
+            return None;
+        }
+        self.retry_nanos(level, now, Cost::new(remaining.saturating_add(1)).ok()?)
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    fn fade_nanos(&self) -> u64 {
+        self.depth
     }
 }
 

@@ -1,0 +1,288 @@
+//! The levels of all keys: a re-keyed sketch for every key there could be, and an exact entry for each that is heavy.
+//!
+//! **Promise.** For every key, under every interleaving, any colliding keys, re-keying and eviction: what is admitted is
+//! what an exact limiter of that key alone would admit, or less; [`rekeyed`](super::rekeyed) says for which stamps. And a
+//! key that reached half its quota while the sketch let it is judged exactly from then on: what collides with it later
+//! cannot get it refused, until its level has faded and its slot is wanted.
+//!
+//! **Protocol.** A request whose key has an open entry is judged by the entry alone: one exchange of one word. Any other
+//! (1) reads the key's cells, (2) *then* looks for an entry: an open one sends it back to the start, a pending one is killed,
+//! and it starts again; (3) judges; (4) if the key is heavy now, claims a slot; (5) raises the cells by exchanges from what
+//! it read, or frees the claim and starts again; (6) is admitted, and opens the entry at its level unless the claim was
+//! killed. Eviction lifts every cell of the key to the entry's level and then exchanges the word away.
+//!
+//! *Why.* It must hold of any two admitted requests of one key that one was judged by a level which includes the other.
+//! Two by cells: the theorem of [`monotone`](super::monotone). Two by one entry: exchanges of one word that never comes back.
+//! Let p be the request that opened an entry, and s one by cells. Let m be the cell of p's least level, which p raised.
+//!
+//! * *s read m after p raised it.* The claim was made before, so s finds it or what became of it. Pending: s kills it,
+//!   nothing opens, s starts again. Open: s goes by the entry. Evicted: the cells were lifted before. Either s read a least
+//!   cell at that level, and includes all that the entry admitted; or its least cell has moved since, and its exchange fails.
+//! * *s read m before p raised it.* Then s's estimate is at most p's, so s's least cell was below p's level, and p read it
+//!   at that level or saw it raised. If s's exchanges all succeed, they came before p's reads of those cells (otherwise one
+//!   of the two fails), and p, who judged by the least of them, includes s. So does the entry.
+//!
+//! Two entries of one key, open one after the other: take the later one's p for s. Were both pending at once, one would have
+//! read the other's cells after they were raised, and so found its claim.
+//!
+//! All of this needs one table that both requests used. If re-keying left them none, an overlap lies between them: an
+//! earlier claim has long become visible, and an earlier level has faded. An eviction looks at the phase after lifting; if
+//! the tables change twice before its exchange, a level that did not move for so long has faded, too.
+//!
+//! `tests/sketch` explores a model of all this exhaustively, runs this code under loom, and shows that it fails if the entry
+//! is looked for before the cells are read, if the slot is claimed after they are raised, if whoever kills a claim frees its
+//! slot, and if an entry is closed before its level is written back.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
+use super::hash::{KeyHash, Seed};
+use super::meter::Meter;
+use super::monotone::{Admission, MAX_ATTEMPTS, MonotoneTable, Word};
+use super::rekeyed::{Reading, Rekeyed};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+
+/// The levels of one limit; see the module. It belongs to one meter: levels of another rate mean something else.
+pub struct Levels<C: Word = AtomicU64, const ROWS: usize = 4> {
+    sketch: Rekeyed<C, ROWS>,
+    exact: ExactTable<C>,
+}
+
+impl Levels {
+    /// Levels around sketch tables of `memory` each; [`Levels::memory`] says what they take altogether: two such tables for
+    /// re-keying, and for the exact entries a sixteenth of one (4 MiB: 8,192 entries of 32 bytes).
+    ///
+    /// # Errors
+    /// What [`MonotoneTable::with_memory`] refuses: not a power of two from 4 KiB to 512 MiB.
+    pub fn new(memory: Bytes, seed: &Seed) -> Result<Levels, OutOfRange> {
+        let columns = MonotoneTable::columns_in(memory)?;
+        // four rows of eight bytes a column, a sixteenth of it, in lines of 64 bytes
+        Levels::with_shape(columns, columns / 32, seed)
+    }
+}
+
+/// How often a charge starts again after a whole round of lost races, each of which let another on. To give up would
+/// punish its key, and nobody waits for it but the request itself.
+const CHARGE_ROUNDS: u32 = 256;
+
+impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
+    /// Levels of any shape, for tests and models: tables of 1 to 4 rows of `columns` cells, and `lines` times two entries
+    /// (rounded up to a power of two).
+    ///
+    /// # Errors
+    /// `columns` is not a power of two from 1 to 2²⁴.
+    pub fn with_shape(columns: usize, lines: usize, seed: &Seed) -> Result<Self, OutOfRange> {
+        Ok(Levels { sketch: Rekeyed::with_shape(columns, seed)?, exact: ExactTable::new(lines) })
+    }
+
+    /// The level that a request of this key would be judged by now: of its entry, or else at least its own by the sketch.
+    /// Read only.
+    #[inline]
+    pub fn estimate(&self, key: KeyHash) -> u64 {
+        let line = self.exact.line(key);
+        for _ in 0..MAX_ATTEMPTS {
+            match line.open(key) {
+                Some(entry) if entry.is_current() => return entry.level(),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.sketch.read(key).level()
+    }
+
+    /// Asks to admit one request of `key`. At a key's limit this only reads.
+    #[inline]
+    pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
+        let admitted = |level| {
+            let charged = meter.charge(level, now, cost);
+            meter.admits(charged, now).then_some(charged)
+        };
+        match self.settle(meter, key, now, admitted) {
+            Settled::Raised { level } => Admission::Admitted { level },
+            Settled::Kept { level } => Admission::Refused { level },
+            Settled::Lost { level } => Admission::Contended { level },
+        }
+    }
+
+    /// Charges one request whether it fits or not, up to `ceiling`, and says what level the key has now: at least what it
+    /// was judged by, charged, or the ceiling. A key at or above the ceiling is only read.
+    ///
+    /// No charge is lost: of two that race, one is on top of the other. A charge that loses 16,384 races in a row raises the key
+    /// to the ceiling, which counts too high; so give a ceiling that fades, and tell [`Levels::maintain`] how slowly.
+    pub fn charge<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
+        let charged = |level| Some(meter.charge(level, now, cost).min(ceiling)).filter(|charged| *charged > level);
+        for _ in 0..CHARGE_ROUNDS {
+            if let Settled::Raised { level } | Settled::Kept { level } = self.settle(meter, key, now, charged) {
+                return level;
+            }
+        }
+        self.raise_to_ceiling(key, ceiling)
+    }
+
+    /// For a timer, about every second; never on the path of a request. Changes the columns every ten minutes, beside the
+    /// old ones for `fade` nanoseconds and a second: the longest that any level needs to fade that was admitted or charged,
+    /// so [`Meter::fade_nanos`], or more if charges go beyond the quota.
+    pub fn maintain(&self, now: Timestamp, fade: u64) {
+        self.sketch.maintain(now, fade);
+    }
+
+    /// All of the memory: both tables of the sketch and the exact entries.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.sketch.memory().0 + self.exact.memory().0)
+    }
+
+    /// The probability that a key below half its limit is refused while `keys_at_limit` others, none of which found an
+    /// exact entry, are at theirs; see [`MonotoneTable::false_refusal`]. Up to twice that while two tables overlap.
+    pub fn false_refusal(&self, keys_at_limit: u64) -> f64 {
+        self.sketch.table().false_refusal(keys_at_limit)
+    }
+
+    /// Cells per row of a table.
+    pub fn columns(&self) -> usize {
+        self.sketch.table().columns()
+    }
+
+    /// Exact entries in use, as an estimate. An entry stays until another key wants its slot.
+    pub fn exact_entries(&self) -> u64 {
+        self.exact.in_use()
+    }
+
+    /// How many exact entries there can be.
+    pub fn exact_capacity(&self) -> u64 {
+        self.exact.capacity()
+    }
+
+    /// How often the columns were changed.
+    pub fn rekeyings(&self) -> u64 {
+        self.sketch.generation()
+    }
+
+    /// Moves the key's level on to what `after` makes of it, unless that is nothing.
+    #[inline]
+    fn settle<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, after: impl Fn(u64) -> Option<u64>) -> Settled {
+        let line = self.exact.line(key);
+        let mut attempt = 0;
+        loop {
+            let level = if let Some(entry) = line.open(key) {
+                let level = entry.level();
+                match after(level) {
+                    Some(to) if to > HIGHEST_LEVEL => self.evict(key, &entry),
+                    Some(to) if entry.raise(to) => return Settled::Raised { level: to },
+                    None if entry.is_current() => return Settled::Kept { level },
+                    _ => {}
+                }
+                level
+            } else {
+                let reading = self.sketch.read(key);
+                let level = reading.level();
+                // in this order: cells first, then the entry
+                match line.find(key) {
+                    Found::Absent => {
+                        let Some(to) = after(level) else { return Settled::Kept { level } };
+                        let raised = if is_heavy(meter, to, now) {
+                            self.promote(meter, key, now, &reading, to)
+                        } else {
+                            reading.raise(to)
+                        };
+                        if raised {
+                            return Settled::Raised { level: to };
+                        }
+                    }
+                    // its opening takes moments, and killing it costs the key its entry
+                    Found::Pending(mark) if attempt >= PATIENCE => mark.kill(),
+                    // to be met again, or on to the entry
+                    Found::Pending(_) | Found::Open(_) => {}
+                }
+                level
+            };
+            attempt += 1;
+            if attempt == MAX_ATTEMPTS {
+                return Settled::Lost { level };
+            }
+            C::pause(attempt);
+        }
+    }
+
+    /// Raises the cells of a heavy key, and opens an entry for it if there is a slot.
+    #[cold]
+    fn promote<M: Meter>(
+        &self,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        reading: &Reading<'_, C, ROWS>,
+        to: u64,
+    ) -> bool {
+        let may_be_evicted = |level| has_faded(meter, level, now);
+        let write_back = |victim, level| self.sketch.lift(victim, level);
+        let claim = self.exact.claim(key, to, may_be_evicted, write_back);
+        let raised = reading.raise(to);
+        match claim {
+            Some(claim) if raised => self.exact.open(claim, to),
+            Some(claim) => claim.abandon(),
+            None => {}
+        }
+        raised
+    }
+
+    fn evict(&self, key: KeyHash, entry: &Entry<'_, C>) {
+        self.sketch.lift(key, entry.level());
+        self.exact.evict(entry);
+    }
+
+    /// Every round that fails brings an entry of the key nearer to the ceiling, or takes it or a claim away.
+    #[cold]
+    fn raise_to_ceiling(&self, key: KeyHash, ceiling: u64) -> u64 {
+        let line = self.exact.line(key);
+        loop {
+            self.sketch.lift(key, ceiling);
+            match line.find(key) {
+                Found::Absent => return ceiling,
+                Found::Pending(mark) => mark.kill(),
+                Found::Open(entry) if ceiling > HIGHEST_LEVEL => self.evict(key, &entry),
+                Found::Open(entry) if entry.level() < ceiling => {
+                    if entry.raise(ceiling) {
+                        return ceiling;
+                    }
+                }
+                Found::Open(entry) => {
+                    if entry.is_current() {
+                        return ceiling;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How often a request waits for another's claim of its key before it kills it.
+const PATIENCE: u32 = 1;
+
+enum Settled {
+    /// The key's level was moved on to this.
+    Raised { level: u64 },
+    /// Nothing was to be done at this level.
+    Kept { level: u64 },
+    /// Every race was lost, the last at this level.
+    Lost { level: u64 },
+}
+
+/// Whether half the quota or more is spent at this level: one more than the other half would not fit.
+#[inline]
+fn is_heavy<M: Meter>(meter: &M, level: u64, now: Timestamp) -> bool {
+    let beyond_half = Cost::new(meter.quota() / 2 + 1).unwrap_or(Cost::ONE);
+    level <= HIGHEST_LEVEL && !meter.fits(level, now, beyond_half)
+}
+
+/// Whether three quarters of the quota are free again: far enough from [`is_heavy`] that keys do not take turns in a slot.
+fn has_faded<M: Meter>(meter: &M, level: u64, now: Timestamp) -> bool {
+    let three_quarters = Cost::new(meter.quota() - meter.quota() / 4).unwrap_or(Cost::ONE);
+    meter.fits(level, now, three_quarters)
+}
+
+impl<C: Word, const ROWS: usize> fmt::Debug for Levels<C, ROWS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Levels").field("sketch", &self.sketch).field("exact_entries", &self.exact_entries()).finish()
+    }
+}

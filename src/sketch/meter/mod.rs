@@ -1,0 +1,65 @@
+//! Levels, and what charging a request does to them.
+//!
+//! All that a limiter remembers of one key is its **level**: one `u64` in a totally ordered set. A [`Meter`] is the
+//! arithmetic on levels. It holds no state, reads no clock and knows no table, so the same meter serves the sketch, the
+//! exact table and the twin that the tests compare both with.
+
+pub mod bucket;
+pub mod powers;
+pub mod recent_average;
+pub mod window;
+
+use crate::units::{Cost, Timestamp};
+pub use bucket::Bucket;
+pub use recent_average::RecentAverage;
+pub use window::Window;
+
+/// Arithmetic on levels that a [`MonotoneTable`](super::MonotoneTable) may keep. Zero is the level of a key that was
+/// never seen. For all levels `a ≤ b`, every `now` and `cost`:
+///
+/// * **M1** `charge(a) ≤ charge(b)`: a level that is too high stays too high;
+/// * **M2** `charge(a) > a` whenever `charge(a)` is admitted: an admitted request always leaves a trace;
+/// * **M3** if `charge(b)` is admitted, so is `charge(a)`: a level that is too high refuses too much, never too little.
+pub trait Meter {
+    /// The level after a request of `cost`, stamped `now`, has been admitted at `level`. Saturates at the far end.
+    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64;
+
+    /// Whether a request stamped `now` that would leave the level at `charged` may be admitted.
+    fn admits(&self, charged: u64, now: Timestamp) -> bool;
+
+    /// Whether a request stamped `now` would be admitted at `level`; the same as [`Meter::admits`] of what it would be
+    /// charged to, but for meters that can tell without working that out.
+    #[inline]
+    fn fits(&self, level: u64, now: Timestamp, cost: Cost) -> bool {
+        self.admits(self.charge(level, now, cost), now)
+    }
+
+    /// The most that is admitted at one instant, in units of cost.
+    fn quota(&self) -> u32;
+
+    /// How many requests of cost one would be admitted right now, one after the other; at most [`Meter::quota`].
+    fn remaining(&self, level: u64, now: Timestamp) -> u32;
+
+    /// Nanoseconds until a request of `cost` is admitted if nothing else is charged until then: zero if it would be
+    /// admitted now, and not one too many otherwise. `None` if no wait helps, as the cost exceeds the quota or time
+    /// ends first.
+    fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64>;
+
+    /// Nanoseconds until [`Meter::remaining`] grows by one. `None` if nothing is spent, or time ends first.
+    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64>;
+
+    /// [`Meter::remaining`] and [`Meter::next_unit_nanos`], for meters that find both at once more cheaply.
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
+        (self.remaining(level, now), self.next_unit_nanos(level, now))
+    }
+
+    /// Whether a level is an instant that every unit of cost moves on by the same span, so that a debt has a duration.
+    fn is_linear(&self) -> bool {
+        false
+    }
+
+    /// Nanoseconds after which any level that was admitted has become as good as that of a key never seen. A table that
+    /// is read beside its successor for this long can be dropped, and nobody gains by it.
+    fn fade_nanos(&self) -> u64;
+}

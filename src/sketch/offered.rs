@@ -1,0 +1,221 @@
+//! Rates of everything, estimated: how often every value of every node was asked for lately, in fixed memory.
+//!
+//! A count-min table (Cormode and Muthukrishnan 2005) with conservative update (Estan and Varghese 2002) of
+//! exponentially weighted moving averages. A cell is one instant: **when the decayed count will have fallen to one**, θ
+//! = T + h·log₂N for a count of N at the time T and a half-life h. Such instants are ordered and only grow, so that
+//! raising a cell is a maximum and time alone makes it harmless. The rate is λ·N with λ = ln 2 / h.
+//!
+//! rakelimit (Otten 2020, §2.1.1) keeps the same average linearised, as a value and a time stamp that are not changed
+//! together: each event adds 1/window and the past shrinks by 1 − Δ/window. With λ = 1/window the two agree, without
+//! its special cases for the first sample, for equal stamps and for gaps longer than the window.
+//!
+//! **Not for promises.** An estimate is never below the true rate on one thread; of two threads that raise one key in
+//! the same instant one event may be lost, and nothing that is promised may hang on it. **Re-keying** ([`rekeyed`]) forgets
+//! less than one event of any key: both tables are raised for 31 half-lives, after which the highest count there is has
+//! decayed to less than that. **Error**, one-sided: decay is
+//! linear, so the bound of count-min holds with the sum of all decayed rates in the place of the count. With w columns
+//! and four rows a plain sum would be above the truth by (e/w)·ΣN in less than 2 % of the reads; conservative update is
+//! never worse.
+//!
+//! [`rekeyed`]: super::rekeyed
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use super::hash::{KeyHash, Seed};
+use super::lattice::NodeLevels;
+use super::meter::powers::{logarithm, power_of_two};
+use super::rekeyed::Reading;
+use crate::units::time::saturating_nanos;
+use crate::units::{Bytes, OutOfRange, Timestamp};
+
+/// The offered rate of every key of every node.
+#[derive(Debug)]
+pub struct OfferedRates {
+    levels: NodeLevels,
+    half_life_nanos: f64,
+    per_second: f64,
+}
+
+impl OfferedRates {
+    /// Nothing offered yet, in two tables of at most `memory` each.
+    ///
+    /// # Errors
+    /// A half-life outside 1 ms to 1 h, or what [`NodeLevels::new`] refuses.
+    pub fn new(memory: Bytes, half_life: Duration, seed: &Seed) -> Result<OfferedRates, OutOfRange> {
+        if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&half_life) {
+            return Err(OutOfRange { allowed: "1ms to 1h" });
+        }
+        Ok(OfferedRates {
+            levels: NodeLevels::new(memory, seed)?,
+            half_life_nanos: saturating_nanos(half_life) as f64,
+            per_second: std::f64::consts::LN_2 / half_life.as_secs_f64(),
+        })
+    }
+
+    /// Reads what is known of `key` under node number `node`: the first half of [`OfferedRates::add`]. Whoever looks at
+    /// several keys reads them all before he adds to the first, so that their cache misses overlap.
+    #[inline]
+    pub fn read(&self, key: KeyHash, node: usize) -> KeyRate<'_> {
+        KeyRate { key, node, cells: self.levels.read(key, node) }
+    }
+
+    /// Counts one event, and returns the key's rate per second right after it: λ for a key never seen, and R + λ/2 on
+    /// average for a steady train of R per second.
+    ///
+    /// A stamp older than the key's last event counts as if no time had passed since: the estimate may be too high.
+    #[inline]
+    pub fn add(&self, seen: &KeyRate<'_>, now: Timestamp) -> f64 {
+        let count = self.count(seen.cells.level(), now) + 1.0;
+        // rounded up, so that no event is too small to leave a trace
+        let raised = now.nanos().saturating_add((self.half_life_nanos * logarithm(count)).ceil() as u64);
+        // A cell above it belongs to a busier key, and stays. If another raised one meanwhile, or the tables changed, this
+        // level is still one that the key has reached.
+        if !seen.cells.raise(raised) {
+            self.levels.lift(seen.key, seen.node, raised);
+        }
+        count * self.per_second
+    }
+
+    /// The rate per second at `now`, without counting anything.
+    pub fn rate(&self, key: KeyHash, node: usize, now: Timestamp) -> f64 {
+        self.count(self.levels.read(key, node).level(), now) * self.per_second
+    }
+
+    /// Re-keys the tables when that is due. To be called about once a second, never on the path of a request.
+    pub fn maintain(&self, now: Timestamp) {
+        self.levels.maintain(now, (self.half_life_nanos * FADING_HALF_LIVES) as u64);
+    }
+
+    /// How often the tables were re-keyed so far.
+    pub fn rekeyings(&self) -> u64 {
+        self.levels.rekeyings()
+    }
+
+    /// λ, the rate that a single event amounts to at its instant.
+    pub fn per_event(&self) -> f64 {
+        self.per_second
+    }
+
+    /// The memory of both tables.
+    pub fn memory(&self) -> Bytes {
+        self.levels.memory()
+    }
+
+    /// The decayed count of a cell; zero is the cell that was never raised, whenever time began.
+    #[inline]
+    fn count(&self, level: u64, now: Timestamp) -> f64 {
+        if level == 0 {
+            return 0.0;
+        }
+        let ahead = match level.checked_sub(now.nanos()) {
+            Some(ahead) => ahead as f64,
+            None => -((now.nanos() - level) as f64),
+        };
+        let half_lives = ahead / self.half_life_nanos;
+        // Below a trillionth of an event it is as good as none. Above a billion the stamp has stepped back by far: the
+        // estimate stays finite, and the raise made of it stays below the cell.
+        if half_lives < -40.0 { 0.0 } else { power_of_two(half_lives.min(MOST_HALF_LIVES)) }
+    }
+}
+
+/// The highest count that is told apart is 2 to the power of this.
+const MOST_HALF_LIVES: f64 = 30.0;
+
+/// So that one more than the highest count has decayed to less than one.
+const FADING_HALF_LIVES: f64 = MOST_HALF_LIVES + 1.0;
+
+/// One key under one node, as its cells were read.
+#[derive(Debug)]
+pub struct KeyRate<'a> {
+    key: KeyHash,
+    node: usize,
+    cells: Reading<'a, AtomicU64, 4>,
+}
+
+impl KeyRate<'_> {
+    /// Whose rate it is.
+    #[inline]
+    pub fn key(&self) -> KeyHash {
+        self.key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::KeyHasher;
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    const SEED: Seed = Seed::from_bytes([1; 16]);
+
+    fn key(number: u64) -> KeyHash {
+        let mut hasher = KeyHasher::new(&SEED);
+        hasher.part(0, &number.to_le_bytes());
+        hasher.finish()
+    }
+
+    fn per_second() -> OfferedRates {
+        OfferedRates::new(Bytes(64 << 10), Duration::from_secs_f64(std::f64::consts::LN_2), &SEED).unwrap()
+    }
+
+    fn add(rates: &OfferedRates, now: Timestamp) -> f64 {
+        rates.add(&rates.read(key(1), 0), now)
+    }
+
+    fn at(nanos: u64) -> Timestamp {
+        Timestamp::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_steady_train_is_read_just_after_and_just_before_an_event_as_the_series_says() {
+        let rates = per_second();
+        for n in 0..2_000 {
+            let _ = add(&rates, at(n * SECOND / 100));
+        }
+        let after = rates.rate(key(1), 0, at(1_999 * SECOND / 100));
+        let before = rates.rate(key(1), 0, at(2_000 * SECOND / 100));
+        // λ/(1 − e^(−λΔ)) and λe^(−λΔ)/(1 − e^(−λΔ)) for λ = 1, Δ = 10 ms
+        assert!((after - 100.5008).abs() < 0.001 && (before - 99.5008).abs() < 0.001, "{after} {before}");
+    }
+
+    #[test]
+    fn a_key_never_seen_counts_as_one_event_even_at_the_origin_of_time() {
+        let rates = per_second();
+        assert!((add(&rates, Timestamp::ZERO) - 1.0).abs() < 1e-8);
+        assert_eq!(rates.rate(key(2), 0, Timestamp::ZERO), 0.0);
+        assert_eq!(rates.rate(key(1), 1, Timestamp::ZERO), 0.0, "another node of the same key");
+    }
+
+    #[test]
+    fn silence_halves_the_rate_every_half_life_until_nothing_is_left() {
+        let rates = OfferedRates::new(Bytes(64 << 10), Duration::from_secs(2), &SEED).unwrap();
+        let first = (0..16).fold(0.0, |_, _| add(&rates, at(SECOND)));
+        for halvings in 1..10 {
+            let rate = rates.rate(key(1), 0, at((1 + 2 * halvings) * SECOND));
+            assert!((rate * (1 << halvings) as f64 / first - 1.0).abs() < 1e-6, "{halvings}: {rate}");
+        }
+        assert_eq!(rates.rate(key(1), 0, at(1_000 * SECOND)), 0.0);
+    }
+
+    #[test]
+    fn a_stamp_that_steps_back_counts_and_does_no_harm() {
+        let rates = per_second();
+        let late = add(&rates, at(10 * SECOND));
+        let early = add(&rates, at(9 * SECOND));
+        assert!(early > late && early < 4.0, "{late} {early}");
+        let _ = add(&rates, at(100_000 * SECOND));
+        assert!(add(&rates, at(0)).is_finite());
+        let back = add(&rates, at(100_001 * SECOND));
+        assert!(back < 2.0, "the stale stamp left a trace: {back}");
+        assert!(add(&rates, at(u64::MAX)).is_finite());
+    }
+
+    #[test]
+    fn half_lives_outside_the_range_are_refused() {
+        for half_life in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(3_601), Duration::MAX] {
+            assert!(OfferedRates::new(Bytes(64 << 10), half_life, &SEED).is_err(), "{half_life:?}");
+        }
+    }
+}

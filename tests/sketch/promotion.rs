@@ -1,0 +1,198 @@
+//! Sketch and exact entries together under loom: promotion, eviction, charges and re-keying, in the code that serves.
+//!
+//! The order of steps is explored without any bound by the model of the same protocol (`promotion_model`). This runs the
+//! code itself, with the memory orderings of C11: every load may also return an older value. That makes so many runs
+//! of the larger cases that they are cut off, so passing them is evidence and not a proof.
+
+use std::sync::Arc;
+
+use tidegate::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed};
+
+use crate::interleavings::{INTERVAL, Modelled};
+use crate::{at, broken_interval, bucket, cost, key};
+
+const SEED: Seed = Seed::from_bytes([5; 16]);
+
+type Small = Levels<Modelled, 1>;
+
+/// After so many runs a case is cut off: the smaller ones end before.
+const MOST_RUNS: usize = 10_000;
+
+fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_permutations = Some(MOST_RUNS);
+    model.check(body);
+}
+
+/// The levels of the requests of `key` that were admitted at `now`.
+fn ask(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, times: usize) -> Vec<u64> {
+    let admissions = (0..times).map(|_| levels.admit(bucket, key, at(now), cost(1)));
+    let level = |admission| if let Admission::Admitted { level } = admission { Some(level) } else { None };
+    admissions.filter_map(level).collect()
+}
+
+/// Any two of the levels are a full charge apart.
+fn are_apart(levels: &[u64]) -> bool {
+    let mut levels = levels.to_vec();
+    levels.sort_unstable();
+    levels.windows(2).all(|pair| pair[1] - pair[0] >= INTERVAL)
+}
+
+/// Each thread asks so many times for one key, at one stamp.
+fn race_for_one_key(burst: u32, preemptions: usize, asks: &'static [usize]) {
+    explore(preemptions, move || {
+        let bucket = bucket(INTERVAL, burst);
+        let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
+        let (own, others) = asks.split_first().unwrap();
+        let spawn = |times: &usize| {
+            let (levels, times) = (levels.clone(), *times);
+            loom::thread::spawn(move || ask(&levels, &bucket, key(0), 0, times))
+        };
+        let others: Vec<_> = others.iter().map(spawn).collect();
+        let mut admitted = ask(&levels, &bucket, key(0), 0, *own);
+        admitted.extend(others.into_iter().flat_map(|thread| thread.join().unwrap()));
+        let asked: usize = asks.iter().sum();
+        assert_eq!(admitted.len(), asked.min(burst as usize), "{admitted:?}");
+        assert!(are_apart(&admitted), "{admitted:?}");
+        assert!(levels.estimate(key(0)) >= admitted.len() as u64 * INTERVAL, "an admission was forgotten");
+    });
+}
+
+#[test]
+fn two_threads_that_promote_one_key_share_its_units_exactly() {
+    race_for_one_key(1, 3, &[1, 1]);
+    race_for_one_key(2, 2, &[2, 1]);
+    race_for_one_key(3, 2, &[2, 2]);
+}
+
+#[test]
+fn three_threads_that_promote_one_key_share_its_units_exactly() {
+    race_for_one_key(1, 1, &[1, 1, 1]);
+    race_for_one_key(2, 1, &[1, 1, 1]);
+}
+
+/// Keys apart from each other in every row of every model here.
+fn strangers<const N: usize>(columns: usize) -> [KeyHash; N] {
+    let table = Rekeyed::<std::sync::atomic::AtomicU64, 1>::with_shape(columns, &SEED).unwrap();
+    let mut found: Vec<KeyHash> = Vec::new();
+    for candidate in (0..100_000).map(key) {
+        let columns = table.table().columns_of(candidate);
+        let apart = |other: &KeyHash| columns.iter().zip(table.table().columns_of(*other)).all(|(a, b)| *a != b);
+        if found.iter().all(apart) {
+            found.push(candidate);
+        }
+        if let Ok(found) = found.as_slice().try_into() {
+            return found;
+        }
+    }
+    panic!("no {N} keys apart in {columns} columns");
+}
+
+#[test]
+fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
+    let [heavy, victim, other] = strangers::<3>(4);
+    explore(3, move || {
+        let bucket = bucket(INTERVAL, 4);
+        let levels = Arc::new(Small::with_shape(4, 1, &SEED).unwrap());
+        // both slots are taken; an interval later the victim has one unit spent of four, and may be evicted
+        let mut admitted: Vec<(u64, u32)> = ask(&levels, &bucket, victim, 0, 2).iter().map(|_| (0, 1)).collect();
+        assert_eq!((admitted.len(), ask(&levels, &bucket, other, 0, 4).len()), (2, 4));
+        assert_eq!(ask(&levels, &bucket, heavy, INTERVAL, 1).len(), 1);
+        let racing = levels.clone();
+        let promoting = loom::thread::spawn(move || ask(&racing, &bucket, heavy, INTERVAL, 1).len());
+        admitted.extend(ask(&levels, &bucket, victim, INTERVAL, 2).iter().map(|_| (INTERVAL, 1)));
+        assert_eq!(promoting.join().unwrap(), 1);
+        admitted.extend(ask(&levels, &bucket, victim, INTERVAL, 4).iter().map(|_| (INTERVAL, 1)));
+        assert_eq!(broken_interval(&bucket, &admitted), None, "{admitted:?}");
+        assert_eq!(admitted.len(), 5, "wrongly refused");
+    });
+}
+
+#[test]
+fn a_charge_and_an_admission_that_race_are_both_counted() {
+    for (burst, ceiling) in [(1, 3 * INTERVAL), (2, 4 * INTERVAL), (2, u64::MAX)] {
+        explore(2, move || {
+            let bucket = bucket(INTERVAL, burst);
+            let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
+            let racing = levels.clone();
+            let charging = loom::thread::spawn(move || racing.charge(&bucket, key(0), at(0), cost(1), ceiling));
+            let mut charged = ask(&levels, &bucket, key(0), 0, 2);
+            charged.push(charging.join().unwrap());
+            assert!(are_apart(&charged), "{charged:?}");
+            assert!(levels.estimate(key(0)) >= charged.len() as u64 * INTERVAL, "a charge was lost");
+        });
+    }
+}
+
+const PERIOD: u64 = tidegate::sketch::rekeyed::PERIOD_NANOS;
+const SECOND: u64 = 1_000_000_000;
+
+#[test]
+fn requests_that_race_with_the_opening_of_an_overlap_share_the_last_unit() {
+    explore(2, || {
+        let bucket = bucket(INTERVAL, 1);
+        let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
+        levels.maintain(at(0), bucket.fade_nanos());
+        let racing = levels.clone();
+        let rekeying = loom::thread::spawn(move || {
+            racing.maintain(at(PERIOD), bucket.fade_nanos());
+            ask(&racing, &bucket, key(0), PERIOD, 1)
+        });
+        let mut admitted = ask(&levels, &bucket, key(0), PERIOD, 1);
+        admitted.extend(rekeying.join().unwrap());
+        // none, if the phase moved in the midst of the only one that could: what it had raised counts against it
+        assert!(admitted.len() <= 1, "{admitted:?}");
+    });
+}
+
+/// One attempt by cells alone: whether it was admitted, and the generation that it was judged in.
+fn attempt(sketch: &Rekeyed<Modelled, 1>, bucket: &Bucket, now: u64) -> Option<u64> {
+    let reading = sketch.read(key(0));
+    let charged = bucket.charge(reading.level(), at(now), cost(1));
+    (bucket.admits(charged, at(now)) && reading.raise(charged)).then(|| reading.generation())
+}
+
+#[test]
+fn requests_by_cells_that_race_with_either_step_are_charged_on_top_of_each_other() {
+    for steps in [vec![PERIOD], vec![PERIOD, PERIOD, PERIOD + 2 * SECOND]] {
+        explore(4, move || {
+            let bucket = bucket(INTERVAL, 1);
+            let sketch = Arc::new(Rekeyed::<Modelled, 1>::with_shape(1, &SEED).unwrap());
+            sketch.maintain(at(0), bucket.fade_nanos());
+            let (before, steps) = (steps.len() > 1, steps.clone());
+            let (first, later) = steps.split_at(if before { 2 } else { 0 });
+            first.iter().for_each(|now| sketch.maintain(at(*now), bucket.fade_nanos()));
+            assert_eq!(sketch.is_overlapping(), before);
+            let now = *later.last().unwrap();
+            let (racing, later) = (sketch.clone(), later.to_vec());
+            let rekeying = loom::thread::spawn(move || {
+                later.iter().for_each(|now| racing.maintain(at(*now), bucket.fade_nanos()));
+                attempt(&racing, &bucket, now).is_some()
+            });
+            let own = attempt(&sketch, &bucket, now).is_some();
+            assert!(!(own && rekeying.join().unwrap()), "both were admitted");
+        });
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_until_its_table_is_cleared_admits_nothing_by_what_it_sees() {
+    explore(4, || {
+        let bucket = bucket(INTERVAL, 1);
+        let sketch = Arc::new(Rekeyed::<Modelled, 1>::with_shape(1, &SEED).unwrap());
+        sketch.maintain(at(0), bucket.fade_nanos());
+        assert_eq!(attempt(&sketch, &bucket, PERIOD), Some(0), "the key is spent now");
+        let racing = sketch.clone();
+        let sleeper = loom::thread::spawn(move || attempt(&racing, &bucket, PERIOD));
+        // overlap, the next generation, and the overlap after it, for which the first table is cleared
+        let mut now = PERIOD;
+        for wait in [0, 0, 2 * SECOND, 0, PERIOD] {
+            now += wait;
+            sketch.maintain(at(now), bucket.fade_nanos());
+        }
+        assert_eq!((sketch.generation(), sketch.is_overlapping()), (1, true));
+        // a sleep of ten minutes makes it a request of the next generation, never one of its own
+        assert_ne!(sleeper.join().unwrap(), Some(0));
+    });
+}
