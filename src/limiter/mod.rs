@@ -3,14 +3,22 @@
 //! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
 
+pub mod distinct;
+pub mod fair_share;
 pub mod inflight;
+pub mod inflight_by_key;
+pub mod pending;
 pub mod rate;
 
 use std::sync::Arc;
 
 use crate::sketch::{KeyHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
+pub use distinct::Distinct;
+pub use fair_share::{FairShare, Offered};
 pub use inflight::{Inflight, Permit, Slots};
+pub use inflight_by_key::{InflightByKey, KeyPermit};
+pub use pending::Pending;
 pub use rate::RateLimiter;
 
 /// The kinds of limit and their numbers, as the policy file gives them.

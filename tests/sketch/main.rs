@@ -4,6 +4,7 @@ mod accuracy;
 mod curve;
 #[allow(dead_code, reason = "another folder rolls it in another way")]
 mod dice;
+mod distinct;
 mod interleavings;
 mod levels;
 mod meters;
@@ -18,7 +19,9 @@ mod shorthand;
 mod siphash;
 mod sliding;
 mod sliding_rekeying;
+mod summing;
 mod twin;
+mod values;
 mod window;
 
 use dice::Dice;

@@ -1,0 +1,317 @@
+//! `type: distinct`: at most N different values of one thing per key and period, such as user names per client.
+//!
+//! A value that was counted not long ago is free, even when the quota of new ones is spent. A new one takes a unit of its key's
+//! quota, and only then is remembered. Two forms:
+//!
+//! * **aligned**: at most N different values in every aligned period. A value is counted once per period in which it is used.
+//! * **sliding**: at most `N + N·τ/P` values are *counted* in every interval of length τ. A value is free for ¾P to P after
+//!   it was counted and is then counted again, so that at most `N·(2 + τ/P)` different ones pass in any interval.
+//!
+//! The error is one-sided but for 1.2·10⁻⁷ per look-up: a collision of counters, a full bucket or a lost race counts too much and
+//! refuses early. Filling the memory takes (capacity / N) keys, and it only makes repeats count again. A refused request
+//! writes nothing. A stamp older than the newest period seen is taken for the start of that period.
+//!
+//! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
+//! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
+
+use std::time::Duration;
+
+use super::{Judgement, Lost};
+use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, Seed, SeenSet, Window};
+use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
+
+/// The state of one `distinct` limit: how many new values each key has had, and which.
+#[derive(Debug)]
+pub struct Distinct {
+    own: Counter,
+    tiers: Box<[Counter]>,
+    levels: Levels,
+    seen: SeenSet,
+    seed: Seed,
+    offset: u64,
+    longest_wait: u64,
+}
+
+impl Distinct {
+    /// The memory of a limit unless the operator says otherwise: half for [`SeenSet::DEFAULT_MEMORY`], a quarter for each
+    /// of the two tables of counters that take turns; innocents beside 1,000 keys at their limit are wrongly refused with
+    /// probability 8·10⁻⁷.
+    pub const DEFAULT_MEMORY: Bytes = Bytes(4 << 20);
+
+    /// An empty limiter: at most `max` different values per key and `period`. Half of `memory` holds the values and half
+    /// the counters, of which 1/32 of it more are exact.
+    ///
+    /// # Errors
+    /// `max` of nothing or of 2³²−1; a period outside 1 s to 31 days, or above a day when `sliding`; or
+    /// `memory` that is not a power of two from 16 KiB to 1 GiB.
+    pub fn new(max: u32, period: Duration, sliding: bool, memory: Bytes, seed: Seed) -> Result<Distinct, OutOfRange> {
+        Distinct::with_tiers(max, &[], period, sliding, memory, seed)
+    }
+
+    /// The same with other numbers for tiers 1, 2 and so on. They share the counters and the set, so a client that changes its
+    /// tier takes along what it has had.
+    ///
+    /// # Errors
+    /// As [`Distinct::new`].
+    pub fn with_tiers(
+        max: u32,
+        tiers: &[u32],
+        period: Duration,
+        sliding: bool,
+        memory: Bytes,
+        seed: Seed,
+    ) -> Result<Distinct, OutOfRange> {
+        if !(16 << 10..=1 << 30).contains(&memory.0) || !memory.0.is_power_of_two() {
+            return Err(OutOfRange { allowed: "a power of two from 16KiB to 1GiB" });
+        }
+        let half = Bytes(memory.0 / 2);
+        if sliding && period > Duration::from_secs(86_400) {
+            return Err(OutOfRange { allowed: "1s to 1d when sliding" });
+        }
+        let counter = |max: u32| -> Result<Counter, OutOfRange> {
+            Ok(match sliding {
+                true => Counter::Sliding(Bucket::new(Rate::new(max, period)?, max)?),
+                false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
+            })
+        };
+        let own = counter(max)?;
+        let tiers = tiers.iter().map(|max| counter(*max)).collect::<Result<_, _>>()?;
+        let lifetime = if sliding { Lifetime::smooth(period)? } else { Lifetime::aligned(period)? };
+        let levels = Levels::new(Bytes(memory.0 / 4), &seed)?;
+        Ok(Distinct {
+            own,
+            tiers,
+            levels,
+            seen: SeenSet::with_memory(half, lifetime)?,
+            seed,
+            offset: 0,
+            longest_wait: 0,
+        })
+    }
+
+    /// The same with aligned periods that begin `offset` before whole multiples of their length on the axis of stamps, so that
+    /// they can follow the wall clock.
+    pub fn with_offset(self, offset: Duration) -> Distinct {
+        Distinct { offset: u64::try_from(offset.as_nanos()).unwrap_or(0), ..self }
+    }
+
+    /// The same for requests that may be charged so far ahead of now, because they wait.
+    pub fn with_longest_wait(self, nanos: u64) -> Distinct {
+        Distinct { longest_wait: nanos, ..self }
+    }
+
+    /// Whether a request of `key` with the value of `pair` would pass. `pair` is the hash of the parts of the key *and*
+    /// the value: equal values of two keys are two pairs. Changes nothing.
+    pub fn probe(&self, key: KeyHash, pair: KeyHash, now: Timestamp) -> Judgement {
+        self.probe_beside(0, key, pair, now, 0)
+    }
+
+    /// The same by the numbers of a tier, on top of `held` new values that others of the key may yet be charged.
+    pub fn probe_beside(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp, held: u32) -> Judgement {
+        let (counter, moment) = (self.counter(tier), self.moment(now));
+        let level = self.levels.estimate(key);
+        if self.seen.contains(pair, moment.effective) {
+            return passed(counter, level, moment);
+        }
+        let charged = counter.charge(level, moment.effective, Cost::ONE.saturating_add(held));
+        if counter.admits(charged, moment.effective) {
+            passed(counter, charged, moment)
+        } else {
+            // as if all that others hold back were charged now: sooner than that nobody can promise
+            let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.effective, held));
+            refused(counter, held, moment)
+        }
+    }
+
+    /// Lets the request pass and counts its value if that is new. Of two requests with one new value at the same
+    /// instant both may be counted.
+    ///
+    /// # Errors
+    /// The value is new and the quota of new values is spent.
+    pub fn admit(&self, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
+        self.admit_in(0, key, pair, now)
+    }
+
+    /// The same by the numbers of a tier.
+    ///
+    /// # Errors
+    /// As [`Distinct::admit`].
+    pub fn admit_in(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
+        let counter = self.counter(tier);
+        self.count(counter, key, pair, self.moment(now))
+    }
+
+    fn counter(&self, tier: u8) -> &Counter {
+        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).unwrap_or(&self.own)
+    }
+
+    /// Whether the value counts as seen: it passes, and costs nothing. Changes nothing.
+    pub fn is_repeat(&self, pair: KeyHash, now: Timestamp) -> bool {
+        self.seen.contains(pair, self.moment(now).effective)
+    }
+
+    /// Counts the value unless it is seen, even above the quota. For values that are charged only once the answer is known:
+    /// who admits only what fits beside all pending attempts stays within the quota.
+    pub fn confirm(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) {
+        let (counter, moment) = (self.counter(tier), self.moment(now).effective);
+        if !self.seen.contains(pair, moment) {
+            // what a tier admits can put a key over the numbers of another: twice the greatest quota is more than any
+            let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
+            self.levels.charge(counter, key, moment, Cost::ONE, counter.charge(0, moment, most));
+            // not remembered is harmless: the value will be counted again
+            let _ = self.seen.insert(pair, moment);
+        }
+    }
+
+    /// The greatest quota of any tier.
+    fn greatest(&self) -> u32 {
+        self.tiers.iter().map(Meter::quota).fold(self.own.quota(), u32::max)
+    }
+
+    /// Clears dead values. Made for a timer, every [`Distinct::sweep_nanos`]; no promise rests on it.
+    pub fn sweep(&self, now: Timestamp) {
+        self.seen.sweep(self.shifted(now));
+    }
+
+    /// Re-keys the counters when that is due. To be called about once a second.
+    pub fn maintain(&self, now: Timestamp) {
+        // a confirmed value may put the slowest tier's counter ahead by twice the greatest quota
+        let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
+        let ahead = |counter: &Counter| match counter {
+            Counter::Sliding(bucket) => bucket.charge(0, Timestamp::ZERO, most),
+            Counter::Aligned(window) => window.fade_nanos(),
+        };
+        let fade = self.tiers.iter().map(ahead).fold(ahead(&self.own), u64::max);
+        self.levels.maintain(self.moment(now).effective, fade.saturating_add(self.longest_wait));
+    }
+
+    /// The seed that keys and pairs are hashed under.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// The size of the counters and of the set of values with its marks: 1/256 more than was asked for.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.levels.memory().0 + self.seen.memory().0)
+    }
+
+    /// How full the set of values is, 0 to 1. See [`SeenSet::load`].
+    pub fn load(&self) -> f64 {
+        self.seen.load()
+    }
+
+    /// How many live values were forgotten for lack of room. See [`SeenSet::displaced`].
+    pub fn displaced(&self) -> u64 {
+        self.seen.displaced()
+    }
+
+    /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
+    /// is found in the set has been paid for in the period in which it is found.
+    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Judgement, Lost> {
+        if self.seen.contains(pair, moment.effective) {
+            return Ok(passed(counter, self.levels.estimate(key), moment));
+        }
+        let (level, contended) = match self.levels.admit(counter, key, moment.effective, Cost::ONE) {
+            Admission::Admitted { level } => {
+                // not remembered is harmless: the value will be counted again
+                let _ = self.seen.insert(pair, moment.effective);
+                return Ok(passed(counter, level, moment));
+            }
+            Admission::Refused { level } => (level, false),
+            Admission::Contended { level } => (level, true),
+        };
+        Err(Lost { judgement: refused(counter, level, moment), contended })
+    }
+
+    /// Everything inside goes by stamps that are this much later; what is told are spans, which stay the same.
+    fn shifted(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_nanos(now.nanos().saturating_add(self.offset))
+    }
+
+    fn moment(&self, now: Timestamp) -> Moment {
+        let now = self.shifted(now);
+        let effective = self.seen.moment(now);
+        Moment { effective, lag: effective.nanos() - now.nanos() }
+    }
+}
+
+fn passed(counter: &Counter, level: u64, moment: Moment) -> Judgement {
+    Judgement { admitted: true, retry_nanos: Some(0), ..refused(counter, level, moment) }
+}
+
+fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
+    let now = moment.effective;
+    let wait = |nanos: Option<u64>| nanos.map(|nanos| if nanos > 0 { nanos.saturating_add(moment.lag) } else { 0 });
+    Judgement {
+        admitted: false,
+        remaining: counter.remaining(level, now),
+        quota: counter.quota(),
+        retry_nanos: wait(counter.retry_nanos(level, now, Cost::ONE)),
+        reset_nanos: wait(counter.next_unit_nanos(level, now)),
+    }
+}
+
+/// When a request is judged, and how far that is ahead of its own stamp.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    effective: Timestamp,
+    lag: u64,
+}
+
+/// What counts the new values of a key.
+#[derive(Debug, Clone, Copy)]
+enum Counter {
+    Aligned(Window),
+    Sliding(Bucket),
+}
+
+impl Meter for Counter {
+    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.charge(level, now, cost),
+            Counter::Sliding(bucket) => bucket.charge(level, now, cost),
+        }
+    }
+
+    fn admits(&self, charged: u64, now: Timestamp) -> bool {
+        match self {
+            Counter::Aligned(window) => window.admits(charged, now),
+            Counter::Sliding(bucket) => bucket.admits(charged, now),
+        }
+    }
+
+    fn quota(&self) -> u32 {
+        match self {
+            Counter::Aligned(window) => window.quota(),
+            Counter::Sliding(bucket) => bucket.quota(),
+        }
+    }
+
+    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+        match self {
+            Counter::Aligned(window) => window.remaining(level, now),
+            Counter::Sliding(bucket) => bucket.remaining(level, now),
+        }
+    }
+
+    fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
+        match self {
+            Counter::Aligned(window) => window.retry_nanos(level, now, cost),
+            Counter::Sliding(bucket) => bucket.retry_nanos(level, now, cost),
+        }
+    }
+
+    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
+        match self {
+            Counter::Aligned(window) => window.next_unit_nanos(level, now),
+            Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
+        }
+    }
+
+    fn fade_nanos(&self) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.fade_nanos(),
+            Counter::Sliding(bucket) => bucket.fade_nanos(),
+        }
+    }
+}
