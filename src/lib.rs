@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | 1 | [`units`] | numbers that know what they mean |
 //! | 2 | [`request`] | all that the floors below the faces may see of a request |
-//! | 2 | [`sketch`] | published algorithms in fixed memory: keyed hash, meter, monotone table |
+//! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
 //! | 3 | [`client`] | who is asking |
 //! | 4 | [`limiter`] | one kind of limit per file |
 //! | 5 | [`policy`] | the rule book: immutable and already valid |
@@ -33,12 +33,15 @@
 //! 4. [`serve::gate`] is Pingora's phases. Its first step, [`serve::facts`], makes the head a [`request::Request`]; the time
 //!    and the dice are read here, once.
 //! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
-//!    each rule of that route whether it fits: four loads each, no write. A shadow rule is counted, never obeyed.
+//!    each rule of that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of
+//!    all comes `fair_share`, which counts what is offered.
 //! 6. A place at the origin is taken, or waited for ([`serve::origin`]), before anything is charged.
-//! 7. [`engine::Snapshot::admit`] charges every limit, or none: nobody pays for another limit's refusal.
-//! 8. Admitted: the gate forwards it, and holds its places to the last byte. Refused: [`answer`] has the words, and the only
-//!    table of statuses.
-//! 9. Fields, metrics and log line are read from that one [`engine::Decision`].
+//! 7. [`engine::Snapshot::admit`] charges every limit, or none: nobody pays for another limit's refusal. What can only be
+//!    charged by the answer is held back until then.
+//! 8. Admitted: the gate forwards it, after the wait that a limit may ask for, and holds its places to the last byte. Refused:
+//!    [`answer`] has the words, and the only table of statuses.
+//! 9. The answer's head settles what was held back, its bytes are charged where bytes are limited.
+//! 10. Fields, metrics and log line are read from that one [`engine::Decision`].
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(

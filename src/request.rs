@@ -31,4 +31,7 @@ pub struct Request<'a> {
     pub query: Option<&'a str>,
     /// All header fields.
     pub headers: &'a HeaderMap,
+    /// The name that the client asked for in its TLS handshake (RFC 6066 §3), in lower case; `None` on a plain connection
+    /// and where it asked for none.
+    pub tls_sni: Option<&'a str>,
 }

@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 
 use super::json;
-use super::refusal::{Meaning, Problem};
+use super::refusal::Meaning;
 use crate::engine::DecisionId;
 use crate::policy::BodyFormat;
 
@@ -116,7 +116,7 @@ impl Content<'_> {
             out.extend_from_slice(br#","instance":"#);
             json::text(&mut out, &id.text(), usize::MAX);
         }
-        if self.meaning.problem == Problem::QuotaExceeded {
+        if self.meaning.problem.is_of_a_limit() {
             out.extend_from_slice(br#","violated-policies":["#);
             for (at, name) in self.violated.iter().enumerate() {
                 if at > 0 {

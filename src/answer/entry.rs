@@ -2,7 +2,7 @@
 //!
 //! Everything about limits comes from the [`Decision`](crate::engine::Decision); a replay of the log can compare each
 //! verdict with its own. A line never holds a query string, a header or a peer's address; the caller decides whether
-//! `client` is a pseudonym. A stranger's text is escaped, cut at [`MAX_TEXT_BYTES`], and cannot end the line.
+//! `client` is a pseudonym, and with it a `prefix` that is the client's own. A stranger's text is escaped, cut at [`MAX_TEXT_BYTES`], and cannot end the line.
 
 mod read;
 #[cfg(test)]
@@ -14,8 +14,9 @@ use std::borrow::Cow;
 use arrayvec::ArrayVec;
 
 use super::json;
-use crate::engine::{DecisionId, Outcome, Refusal, Verdict};
-use crate::policy::{Mode, Route};
+use crate::client::KeySpec;
+use crate::engine::{DecisionId, Outcome, Verdict};
+use crate::policy::{Kind, Mode, Route, Rule};
 use crate::units::Timestamp;
 pub use read::Unreadable;
 
@@ -60,6 +61,8 @@ pub struct Entry<'a> {
     pub origin: Option<Cow<'a, str>>,
     /// Which of its addresses answered, or was tried last.
     pub origin_address: Option<Cow<'a, str>>,
+    /// How long the request was held back because limits with `action: delay` said so; a part of `duration_nanos`.
+    pub delay_nanos: u64,
     /// How often an origin was tried.
     pub attempts: u32,
     /// From the request's head to the last byte of the answer.
@@ -84,13 +87,33 @@ pub struct LimitEntry<'a> {
     pub name: Cow<'a, str>,
     /// Whether it decides.
     pub mode: Mode,
+    /// Which numbers applied: 0 the limit's own, `n` those of its n-th tier.
+    pub tier: u8,
     /// What it said.
     pub outcome: Outcome,
     /// How many more requests would have been admitted at once.
     pub remaining: u32,
     /// How long until this one fits; none when no wait helps.
     pub retry_nanos: Option<u64>,
+    /// Of `fair_share`, when it refused: which node, in the words of [`node_names`].
+    pub node: Option<Cow<'a, str>>,
+    /// The network of the client at that node, if the node counts by one; in the clear when it is wider than what a client
+    /// is counted by, since it then names nobody, otherwise in the form of `client`.
+    pub prefix: Option<Cow<'a, str>>,
 }
+
+/// The words for the nodes of a `fair_share` limit in log and metrics, by position: the key of each as in the policy,
+/// several parts with a comma between, and [`CAPACITY`] at the end. Empty for other kinds.
+pub fn node_names(rule: &Rule) -> Vec<String> {
+    if !matches!(rule.kind, Kind::FairShare { .. }) {
+        return Vec::new();
+    }
+    let name = |key: &KeySpec| key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    rule.nodes.iter().map(name).chain([CAPACITY.to_owned()]).collect()
+}
+
+/// The word for the whole of what `fair_share` shares out.
+pub const CAPACITY: &str = "capacity";
 
 impl Entry<'_> {
     /// Appends the line, with its line break, to `out`; allocates nothing else.
@@ -121,6 +144,7 @@ impl Entry<'_> {
         line.limits(&self.limits);
         line.optional_text("origin", &self.origin);
         line.optional_text("origin_address", &self.origin_address);
+        line.positive("delay_ns", self.delay_nanos);
         line.number("attempts", u64::from(self.attempts));
         line.number("duration_ns", self.duration_nanos);
         line.optional_number("origin_ns", self.origin_nanos);
@@ -133,16 +157,6 @@ impl Entry<'_> {
 
 const ADMITTED: &str = "admitted";
 const REFUSED: &str = "refused";
-
-/// All reasons, to find one by its word.
-const REFUSALS: [Refusal; 6] = [
-    Refusal::Limit,
-    Refusal::Inflight,
-    Refusal::KeyMissing,
-    Refusal::OriginFull,
-    Refusal::NoRoute,
-    Refusal::ClientUnresolved,
-];
 
 /// An object that is being written. What is absent is left out.
 struct Line<'a> {
@@ -173,6 +187,13 @@ impl Line<'_> {
         json::number(self.out, number);
     }
 
+    /// Zero goes without saying.
+    fn positive(&mut self, name: &str, number: u64) {
+        if number > 0 {
+            self.number(name, number);
+        }
+    }
+
     fn optional_number(&mut self, name: &str, number: Option<u64>) {
         if let Some(number) = number {
             self.number(name, number);
@@ -186,9 +207,12 @@ impl Line<'_> {
             self.out.extend_from_slice(if at > 0 { b",{\"name\":" } else { b"{\"name\":" });
             json::text(self.out, limit.name.as_bytes(), MAX_TEXT_BYTES);
             self.text("mode", limit.mode.word().as_bytes());
+            self.positive("tier", u64::from(limit.tier));
             self.text("outcome", limit.outcome.word().as_bytes());
             self.number("remaining", u64::from(limit.remaining));
             self.optional_number("retry_ns", limit.retry_nanos);
+            self.optional_text("node", &limit.node);
+            self.optional_text("prefix", &limit.prefix);
             self.out.push(b'}');
         }
         self.out.push(b']');

@@ -1,11 +1,17 @@
 //! What an answer tells about limits: `RateLimit`, `RateLimit-Policy`, their two older spellings, and `Retry-After`.
 //!
-//! Everything is read from the one [`Decision`]; no limiter is asked. Only enforced `rate` limits are told: a shadow
-//! rule must not show, and how full the gate or an origin is, is not the client's business. Numbers are in requests of
-//! the rule's cost. Quotas and remainders are rounded down, times up, so that they never promise more than there is.
+//! Everything is read from the one [`Decision`]; no limiter is asked. Only limits that are enforced for the request are
+//! told, and of these only promises to a key: a shadow rule must not show, and how full the gate or an origin is, is not
+//! the client's business. Quotas and remainders are rounded down, times up, so that they never promise more than there is.
+//!
+//! * `promise`: the numbers of each kind of limit.
+//! * `lines`: `RateLimit-Policy`, and who sees what of it.
 //!
 //! Sources: draft-ietf-httpapi-ratelimit-headers-10 (the fields), its revision 06 (the triple), RFC 9110 §10.2.3
 //! (`Retry-After`), the Fetch standard (`Access-Control-Expose-Headers`).
+
+mod lines;
+mod promise;
 
 use std::cmp::Reverse;
 
@@ -15,8 +21,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::structured::{List, Unwritable};
 use crate::engine::{Decision, Outcome, Reading, Refusal, Verdict};
-use crate::policy::{FieldStyle, Kind, Mode, Policy, Report, Responses, Route, Rule};
+use crate::policy::{FieldStyle, Kind, Mode, Policy, Report, Responses, Route};
 use crate::units::time::ceil_seconds;
+use lines::{APART, PolicyLines};
+use promise::{Promise, Unit};
 
 /// Fields to be added to an answer, each as a line of its own.
 pub type Fields = ArrayVec<(HeaderName, HeaderValue), 4>;
@@ -24,33 +32,20 @@ pub type Fields = ArrayVec<(HeaderName, HeaderValue), 4>;
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// What is the same on every answer of a route, made once when the policy is loaded.
+/// What answers of a route tell, as far as it can be written when the policy is loaded.
 #[derive(Debug, Clone)]
 pub struct RouteFields {
     style: FieldStyle,
-    /// `RateLimit-Policy`.
-    plain: Option<HeaderValue>,
-    /// The same under names that are set apart from the origin's.
-    apart: Option<HeaderValue>,
-    /// The names as they stand in a field, with their quotes, to recognise the origin's.
-    names: Vec<String>,
-    names_apart: Vec<String>,
+    policy: PolicyLines,
     expose: bool,
 }
 
 impl RouteFields {
     /// The fields of one of the policy's routes.
     pub fn new(policy: &Policy, route: &Route) -> RouteFields {
-        let rules = || {
-            let rules = route.rules.iter().filter_map(|rule| policy.rules.get(*rule));
-            rules.filter_map(|rule| Some((&**rule, quota(rule)?)))
-        };
         RouteFields {
             style: policy.responses.fields,
-            plain: policy_field("", rules()),
-            apart: policy_field(APART, rules()),
-            names: rules().map(|(rule, _)| format!("\"{}\"", rule.name)).collect(),
-            names_apart: rules().map(|(rule, _)| format!("\"{APART}{}\"", rule.name)).collect(),
+            policy: PolicyLines::new(policy, route),
             expose: policy.responses.expose,
         }
     }
@@ -81,7 +76,7 @@ impl RouteFields {
         if status.is_informational() {
             return Fields::new();
         }
-        let mut fields = self.tell(&readings, beside, wall_unix_nanos);
+        let mut fields = self.tell(&readings, decision, policy, beside, wall_unix_nanos);
         if self.expose && !fields.is_empty() {
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, exposed(self.style)));
         }
@@ -90,32 +85,40 @@ impl RouteFields {
 
     /// What our own answer to a refusal tells, whatever the decision said before.
     pub fn on_refusal(&self, refusal: Refusal, decision: &Decision, policy: &Policy, wall_unix_nanos: u64) -> Fields {
-        let mut fields = self.tell(&behind(refusal, decision, policy), &HeaderMap::new(), wall_unix_nanos);
+        let readings = behind(refusal, decision, policy);
+        let mut fields = self.tell(&readings, decision, policy, &HeaderMap::new(), wall_unix_nanos);
         if self.expose {
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, exposed(self.style)));
         }
         fields
     }
 
-    fn tell(&self, readings: &[Line<'_>], beside: &HeaderMap, wall_unix_nanos: u64) -> Fields {
+    fn tell(
+        &self,
+        readings: &[Line<'_>],
+        decision: &Decision,
+        policy: &Policy,
+        beside: &HeaderMap,
+        wall_unix_nanos: u64,
+    ) -> Fields {
         let mut fields = Fields::new();
         match self.style {
-            FieldStyle::Draft => self.draft(readings, beside, &mut fields),
+            FieldStyle::Draft => {
+                let apart = match self.clashes(beside) {
+                    None => false,
+                    Some(false) => true,
+                    Some(true) => return fields,
+                };
+                let policy = self.policy.line(decision, policy, apart);
+                fields.extend(policy.map(|policy| (RATELIMIT_POLICY.clone(), policy)));
+                let limits = limit_field(if apart { APART } else { "" }, readings);
+                fields.extend(limits.map(|limits| (RATELIMIT.clone(), limits)));
+            }
             FieldStyle::Triple => single(&TRIPLE, readings, beside, 0, &mut fields),
             FieldStyle::Legacy => single(&LEGACY, readings, beside, wall_unix_nanos, &mut fields),
             FieldStyle::Off => {}
         }
         fields
-    }
-
-    fn draft(&self, readings: &[Line<'_>], beside: &HeaderMap, fields: &mut Fields) {
-        let (prefix, policy) = match self.clashes(beside) {
-            None => ("", &self.plain),
-            Some(false) => (APART, &self.apart),
-            Some(true) => return,
-        };
-        fields.extend(policy.clone().map(|policy| (RATELIMIT_POLICY.clone(), policy)));
-        fields.extend(limit_field(prefix, readings).map(|limits| (RATELIMIT.clone(), limits)));
     }
 
     /// Whether the origin uses one of our names, and if so, whether also with the prefix.
@@ -124,29 +127,38 @@ impl RouteFields {
         lines().next()?;
         // a name inside a parameter's text counts too: one prefix too many does no harm
         let uses = |name: &String| lines().any(|line| contains(line.as_bytes(), name.as_bytes()));
-        self.names.iter().any(uses).then(|| self.names_apart.iter().any(uses))
+        self.policy.names.iter().any(uses).then(|| self.policy.names_apart.iter().any(uses))
     }
 }
-
-/// What is put before our names when the origin uses them itself.
-const APART: &str = "edge.";
 
 /// The wait that a refused client is told, in seconds, at least one; `None` when no wait helps, and for everything that
 /// is not a refusal for a limit or for want of room.
 ///
 /// For a limit it is the longest wait among those violated, stretched by the policy's jitter, so that it is never
 /// shorter than any `t` that is told beside it; a client that stays silent until then will be admitted. For want of
-/// room nothing can be promised, because others decide when there is some: 1 or 2 seconds at random (1 without jitter),
-/// which says "soon" and keeps the refused from coming back together.
+/// room, the client's own or ours, nothing can be promised, because other requests decide when there is some: 1 or 2
+/// seconds at random (1 without jitter), which says "soon" and keeps the refused from coming back together. Where
+/// `fair_share` knows when its cap lets one more pass, it is that.
 pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Policy) -> Option<u64> {
+    let responses = &policy.responses;
+    let stretched = |wait: u64| ceil_seconds(wait.saturating_add(jitter(wait, decision.dice, responses))).max(1);
     match refusal {
-        Refusal::Limit => {
+        Refusal::Limit | Refusal::Penalty | Refusal::Concurrency => {
             let lines = behind(refusal, decision, policy);
-            let longest = lines.first().map_or(Some(0), |line| line.reading.retry_nanos)?;
-            let stretched = longest.saturating_add(jitter(longest, decision.dice, &policy.responses));
-            Some(ceil_seconds(stretched).max(1))
+            match lines.first() {
+                Some(line) if line.promise.unit != Unit::Concurrent => line.reading.retry_nanos.map(stretched),
+                // only the client's own requests under way are in the way
+                _ => Some(soon_seconds(decision.dice, responses)),
+            }
         }
-        Refusal::Inflight | Refusal::OriginFull => Some(soon_seconds(decision.dice, &policy.responses)),
+        Refusal::FairShare => {
+            let shares = decision.violated().filter(|reading| {
+                policy.rules.get(reading.rule).is_some_and(|rule| matches!(rule.kind, Kind::FairShare { .. }))
+            });
+            let known = shares.filter_map(|reading| reading.retry_nanos).max();
+            Some(known.map_or_else(|| soon_seconds(decision.dice, responses), stretched))
+        }
+        Refusal::Inflight | Refusal::OriginFull => Some(soon_seconds(decision.dice, responses)),
         Refusal::KeyMissing | Refusal::NoRoute | Refusal::ClientUnresolved => None,
     }
 }
@@ -168,23 +180,37 @@ fn jitter(wait: u64, dice: u64, responses: &Responses) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Line<'a> {
     name: &'a str,
-    quota: u64,
+    promise: Promise,
     reading: &'a Reading,
+}
+
+impl Line<'_> {
+    fn remaining(&self) -> u64 {
+        self.promise.remaining(self.reading)
+    }
+
+    fn reset_nanos(&self) -> Option<u64> {
+        self.promise.reset_nanos(self.reading)
+    }
 }
 
 type Selected<'a> = ArrayVec<Line<'a>, { Route::MAX_RULES }>;
 
-/// Of an admitted request: the limits that it was counted by, the nearest to its end first, as many as the policy
-/// reports.
+/// Of an admitted request: the limits that it was counted by, and those that it is over and was only marked for, the
+/// nearest to its end first, as many as the policy reports.
 fn nearest<'a>(decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
-    let counted = |line: &Line<'_>| line.reading.outcome == Outcome::Admitted;
+    let counted =
+        |line: &Line<'_>| matches!(line.reading.outcome, Outcome::Admitted | Outcome::Delayed | Outcome::Tagged);
     let mut lines: Selected<'a> = enforced(decision, policy).filter(counted).collect();
-    lines.sort_unstable_by(|a, b| {
-        // r/q, multiplied out; both factors are 32 bits wide
-        let left = |line: &Line<'_>, other: &Line<'_>| u64::from(line.reading.remaining) * other.quota;
-        let longer = |line: &Line<'_>| Reverse(line.reading.reset_nanos);
-        left(a, b).cmp(&left(b, a)).then_with(|| longer(a).cmp(&longer(b)))
-    });
+    if lines.len() > 1 {
+        lines.sort_unstable_by(|a, b| {
+            // r/q, multiplied out
+            let left =
+                |line: &Line<'_>, other: &Line<'_>| u128::from(line.remaining()) * u128::from(other.promise.quota);
+            let longer = |line: &Line<'_>| Reverse(line.reset_nanos());
+            left(a, b).cmp(&left(b, a)).then_with(|| longer(a).cmp(&longer(b)))
+        });
+    }
     lines.truncate(match policy.responses.report {
         Report::Nearest => 1,
         Report::All => 4,
@@ -192,15 +218,18 @@ fn nearest<'a>(decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
     lines
 }
 
-/// Of a refused request: the limits that were violated, the longest wait first and an endless one before all; none when
-/// it was not refused for a limit.
+/// Of a refused request: the limits that were violated, the longest wait first and an endless one before all, but for the
+/// client's own requests under way, which come last; none when it was not refused for a limit.
 fn behind<'a>(refusal: Refusal, decision: &'a Decision, policy: &'a Policy) -> Selected<'a> {
-    if refusal != Refusal::Limit {
+    if !matches!(refusal, Refusal::Limit | Refusal::Penalty | Refusal::Concurrency) {
         return Selected::new();
     }
     let violated = |line: &Line<'_>| line.reading.outcome == Outcome::Refused;
     let mut lines: Selected<'a> = enforced(decision, policy).filter(violated).collect();
-    lines.sort_unstable_by_key(|line| Reverse(line.reading.retry_nanos.unwrap_or(u64::MAX)));
+    lines.sort_unstable_by_key(|line| {
+        let wait = line.reading.retry_nanos.unwrap_or(u64::MAX);
+        (line.promise.unit == Unit::Concurrent, Reverse(wait))
+    });
     lines
 }
 
@@ -214,47 +243,11 @@ pub fn violated_names<'a>(
 }
 
 fn enforced<'a>(decision: &'a Decision, policy: &'a Policy) -> impl Iterator<Item = Line<'a>> {
-    decision.readings.iter().filter_map(|reading| {
+    let told = decision.readings.iter().filter(|reading| reading.mode == Mode::Enforce);
+    told.filter_map(|reading| {
         let rule = policy.rules.get(reading.rule)?;
-        let quota = quota(rule)?;
-        (reading.mode == Mode::Enforce).then_some(Line { name: &rule.name, quota, reading })
+        Some(Line { name: &rule.name, promise: Promise::of(rule, reading.tier)?, reading })
     })
-}
-
-/// How many requests may come at once; `None` for rules that are not told.
-fn quota(rule: &Rule) -> Option<u64> {
-    match rule.kind {
-        _ if rule.mode == Mode::Shadow => None,
-        Kind::Inflight { .. } => None,
-        Kind::Rate { burst, .. } => Some(u64::from(burst / rule.cost.get())),
-    }
-}
-
-/// Seconds in which an empty budget is full again, rounded up; `None` below one, and for rules without a budget.
-fn window(rule: &Rule) -> Option<u64> {
-    let Kind::Rate { rate, burst, .. } = rule.kind else { return None };
-    // from the rate as it was written, because its interval is rounded
-    let span = u128::from(burst) * rate.period().as_nanos();
-    let second = u128::from(rate.events()) * 1_000_000_000;
-    (span >= second).then(|| u64::try_from(span.div_ceil(second)).unwrap_or(u64::MAX))
-}
-
-/// Seconds until there is more: until a request fits when it was refused, until the next part of the budget comes back
-/// when it was not; `None` when no wait helps or the budget is full.
-fn reset_nanos(reading: &Reading) -> Option<u64> {
-    if reading.outcome == Outcome::Refused { reading.retry_nanos } else { reading.reset_nanos }
-}
-
-/// `"login";q=5;w=60`
-fn policy_field<'a>(prefix: &str, mut rules: impl Iterator<Item = (&'a Rule, u64)>) -> Option<HeaderValue> {
-    let mut list = List::new();
-    let mut write = |(rule, quota): (&Rule, u64)| -> Result<(), Unwritable> {
-        list.string(prefix, &rule.name)?;
-        list.integer("q", quota)?;
-        window(rule).map_or(Ok(()), |seconds| list.integer("w", seconds))
-    };
-    rules.try_for_each(&mut write).ok()?;
-    list.finish()
 }
 
 /// `"login";r=0;t=12`
@@ -262,8 +255,8 @@ fn limit_field(prefix: &str, lines: &[Line<'_>]) -> Option<HeaderValue> {
     let mut list = List::new();
     let mut write = |line: &Line<'_>| -> Result<(), Unwritable> {
         list.string(prefix, line.name)?;
-        list.integer("r", u64::from(line.reading.remaining))?;
-        reset_nanos(line.reading).map_or(Ok(()), |nanos| list.integer("t", ceil_seconds(nanos)))
+        list.integer("r", line.remaining())?;
+        line.reset_nanos().map_or(Ok(()), |nanos| list.integer("t", ceil_seconds(nanos)))
     };
     lines.iter().try_for_each(&mut write).ok()?;
     list.finish()
@@ -284,15 +277,15 @@ static LEGACY: Names = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
-/// The older spellings, of the first limit only. The reset is counted in seconds from `epoch_nanos` ago: 0 gives the
+/// The older spellings, of the first limit only that is counted in requests, as they have no word for anything else. The reset is counted in seconds from `epoch_nanos` ago: 0 gives the
 /// wait, the wall clock gives a point in time.
 fn single(names: &Names, lines: &[Line<'_>], beside: &HeaderMap, epoch_nanos: u64, fields: &mut Fields) {
-    let Some(line) = lines.first() else { return };
+    let Some(line) = lines.iter().find(|line| line.promise.unit == Unit::Requests) else { return };
     if names.iter().any(|name| beside.contains_key(name)) {
         return;
     }
-    let reset = ceil_seconds(epoch_nanos.saturating_add(reset_nanos(line.reading).unwrap_or(0)));
-    let values = [line.quota, u64::from(line.reading.remaining), reset];
+    let reset = ceil_seconds(epoch_nanos.saturating_add(line.reset_nanos().unwrap_or(0)));
+    let values = [line.promise.quota, line.remaining(), reset];
     fields.extend(names.iter().cloned().zip(values.map(HeaderValue::from)));
 }
 

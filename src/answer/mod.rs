@@ -30,7 +30,7 @@ pub use refusal::Fault;
 use crate::engine::{Decision, Refusal};
 use crate::policy::Policy;
 use body::{Content, Media};
-use refusal::{Meaning, Problem, ProxyError};
+use refusal::{Meaning, ProxyError};
 
 /// An answer of ours, complete but for what belongs to the connection and the clock (`Connection`, `Date`).
 #[derive(Debug, Clone)]
@@ -64,8 +64,8 @@ pub fn refuse(refusal: Refusal, context: &Context<'_>) -> Answer {
     let meaning = refusal::meaning(refusal, &policy.responses);
     let wait = decision.and_then(|decision| headers::retry_after_seconds(refusal, decision, policy));
     let violated = decision.map(|decision| headers::violated_names(refusal, decision, policy)).unwrap_or_default();
-    let form =
-        if refusal == Refusal::Limit { context.form.with(policy.responses.limited_format) } else { context.form };
+    let limited = meaning.problem.is_of_a_limit();
+    let form = if limited { context.form.with(policy.responses.limited_format) } else { context.form };
     let mut answer = answer(&meaning, wait, &violated, Context { form, ..*context });
     if let (Some(fields), Some(decision)) = (context.fields, decision) {
         answer.headers.extend(fields.on_refusal(refusal, decision, policy, context.wall_unix_nanos));
@@ -138,7 +138,7 @@ fn detail(meaning: &Meaning, wait: Option<u64>) -> String {
     match (wait, meaning.problem) {
         (Some(1), _) => format!("{said} Try again in 1 second."),
         (Some(seconds), _) => format!("{said} Try again in {seconds} seconds."),
-        (None, Problem::QuotaExceeded) => format!("{said} Waiting does not help."),
+        (None, problem) if problem.is_of_a_limit() => format!("{said} Waiting does not help."),
         (None, _) => said.to_owned(),
     }
 }

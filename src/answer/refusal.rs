@@ -162,12 +162,16 @@ const UNREACHABLE: &str = "The server could not be reached.";
 /// What a refusal means to the client. Two of the statuses are the operator's.
 pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
     match refusal {
-        Refusal::Limit => Meaning {
-            problem: Problem::QuotaExceeded,
-            ..Meaning::client(responses.limited_status, Some(grpc::RESOURCE_EXHAUSTED), "Too many requests.")
+        Refusal::Limit => over_quota(responses, "Too many requests."),
+        Refusal::Concurrency => over_quota(responses, "Too many requests at once."),
+        // the client must learn that asking again is what keeps it out
+        Refusal::Penalty => Meaning {
+            problem: Problem::AbnormalUsage,
+            ..over_quota(responses, "Too many requests, and those that are refused count too.")
         },
-        // all exact counters are of the gate, a route or an origin, so they tell of capacity and not of the client
-        Refusal::Inflight => Meaning {
+        // all exact counters are of the gate, a route or an origin, so they tell of capacity and not of the client; and who
+        // is among the heaviest when there is too little for all has not broken any promise of its own
+        Refusal::Inflight | Refusal::FairShare => Meaning {
             problem: Problem::ReducedCapacity,
             ..Meaning::origin(responses.overloaded_status, "proxy_internal_response", BUSY)
         },
@@ -195,6 +199,14 @@ pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
 }
 
 const BUSY: &str = "The service is busy.";
+
+/// A limit of the client's own.
+fn over_quota(responses: &Responses, detail: &'static str) -> Meaning {
+    Meaning {
+        problem: Problem::QuotaExceeded,
+        ..Meaning::client(responses.limited_status, Some(grpc::RESOURCE_EXHAUSTED), detail)
+    }
+}
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,6 +248,7 @@ impl Meaning {
     pub fn title(&self) -> &'static str {
         match self.problem {
             Problem::QuotaExceeded => "Request cannot be satisfied as assigned quota has been exceeded",
+            Problem::AbnormalUsage => "Request not satisfied due to detection of abnormal request pattern",
             Problem::ReducedCapacity => "Request cannot be satisfied due to temporary server capacity constraints",
             Problem::Blank => self.phrase(),
         }
@@ -247,6 +260,8 @@ impl Meaning {
 pub enum Problem {
     /// The client is over a quota.
     QuotaExceeded,
+    /// The client goes on although it is refused.
+    AbnormalUsage,
     /// There is no room, whoever asks.
     ReducedCapacity,
     /// Nothing beyond the status.
@@ -254,10 +269,16 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Whether it lies with the client, so that the answer names the limits that were violated.
+    pub fn is_of_a_limit(self) -> bool {
+        matches!(self, Problem::QuotaExceeded | Problem::AbnormalUsage)
+    }
+
     /// Its URI.
     pub fn uri(self) -> &'static str {
         match self {
             Problem::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            Problem::AbnormalUsage => "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
             Problem::ReducedCapacity => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             Problem::Blank => "about:blank",
         }

@@ -8,30 +8,50 @@ use http::HeaderValue;
 use crate::client::ClientRules;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
-use crate::limiter::{Kind, Scope};
+use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 use crate::policy::origin::Timeouts;
 use crate::policy::{Action, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule};
-use crate::units::{Bytes, Cost, Rate, Timestamp};
+use crate::units::{Bytes, Rate, Timestamp};
 
 pub const SECOND: u64 = 1_000_000_000;
 
 /// An enforced limit of so many events per milliseconds.
 pub fn rate(name: &str, events: u32, millis: u64, burst: u32) -> Rule {
-    Rule {
-        name: name.to_owned(),
-        key: KeySpec::new([KeyPart::Global], None).unwrap(),
-        kind: Kind::Rate {
-            rate: Rate::new(events, Duration::from_millis(millis)).unwrap(),
-            burst,
-            memory: Bytes(1 << 20),
-        },
-        cost: Cost::ONE,
-        mode: Mode::Enforce,
-    }
+    let rate = Rate::new(events, Duration::from_millis(millis)).unwrap();
+    let key = KeySpec::new([KeyPart::Global], None).unwrap();
+    Rule::new(name, key, Kind::Rate { rate, burst, memory: Bytes(1 << 20) }, Mode::Enforce)
 }
 
 pub fn inflight(name: &str) -> Rule {
-    Rule { kind: Kind::Inflight { max: 7, scope: Scope::Global }, ..rate(name, 1, 1_000, 1) }
+    Rule { kind: Kind::Inflight { max: 7, upgraded: 7, scope: Scope::Global }, ..rate(name, 1, 1_000, 1) }
+}
+
+/// An enforced limit of another kind.
+pub fn of_kind(name: &str, kind: Kind) -> Rule {
+    Rule { kind, ..rate(name, 1, 1_000, 1) }
+}
+
+pub fn quota(name: &str, max: u32, window: Duration) -> Rule {
+    of_kind(name, Kind::Quota { max, window, sliding: false, memory: Bytes(1 << 20) })
+}
+
+pub fn distinct(name: &str, max: u32, window: Duration) -> Rule {
+    of_kind(name, Kind::Distinct { max, window, sliding: false, memory: Bytes(1 << 20) })
+}
+
+pub fn recent_average(name: &str, events: u32, millis: u64, half_life: Duration) -> Rule {
+    let rate = Rate::new(events, Duration::from_millis(millis)).unwrap();
+    let refused = RefusedCount::All { max_penalty: half_life * 6 };
+    of_kind(name, Kind::RecentAverage { rate, half_life, refused, memory: Bytes(1 << 20) })
+}
+
+pub fn inflight_per_key(name: &str, max: u32) -> Rule {
+    of_kind(name, Kind::Inflight { max, upgraded: 1, scope: Scope::Key { memory: Bytes(1 << 20) } })
+}
+
+pub fn fair_share(name: &str) -> Rule {
+    let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
+    of_kind(name, Kind::FairShare { capacity, multipliers: vec![1], charge_parents: false, memory: Bytes(1 << 20) })
 }
 
 pub fn shadow(rule: Rule) -> Rule {
@@ -40,10 +60,16 @@ pub fn shadow(rule: Rule) -> Rule {
 
 /// A policy with one route that has all these rules.
 pub fn policy(rules: Vec<Rule>, responses: Responses) -> Policy {
+    let on_route = (0..rules.len()).collect();
+    policy_with(rules, on_route, responses)
+}
+
+/// A policy with one route that has some of these rules, by position.
+pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses) -> Policy {
     let route = Route {
         name: "shop".into(),
         matches: Vec::new(),
-        rules: (0..rules.len()).collect(),
+        rules: on_route,
         action: Action::Forward(0),
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
@@ -65,6 +91,8 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
     let reading = |(rule, (outcome, remaining, nanos)): (usize, &(Outcome, u32, Option<u64>))| Reading {
         rule,
         mode: policy.rules[rule].mode,
+        tier: 0,
+        node: None,
         outcome: *outcome,
         remaining: *remaining,
         retry_nanos: if *outcome == Outcome::Refused { *nanos } else { Some(0) },
@@ -77,6 +105,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         client: None,
         route: Some(0),
         readings: readings.iter().enumerate().map(reading).collect(),
+        delay_nanos: 0,
         verdict,
     }
 }

@@ -81,6 +81,15 @@ impl List {
         self.push(token.as_bytes())
     }
 
+    /// A parameter of the last member, a String.
+    ///
+    /// # Errors
+    /// No member yet, a faulty key, something outside 0x20 to 0x7E, or no room.
+    pub fn text(&mut self, key: &str, text: &str) -> Result<(), Unwritable> {
+        self.key(key)?;
+        self.quoted(&[text])
+    }
+
     /// A parameter of the last member, a Byte Sequence.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! Claims about whole answers.
 
+use std::time::Duration;
+
 use http::{HeaderName, Method};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sfv::{Parser, SerializeValue};
 
-use super::sample::{SECOND, decision, inflight, lines, policy, rate};
+use super::sample::{SECOND, decision, fair_share, inflight, inflight_per_key, lines, policy, rate, recent_average};
 use super::*;
 use crate::engine::{Outcome, Verdict};
 use crate::policy::{BodyFormat, FieldStyle, Responses};
@@ -95,14 +97,19 @@ fn a_client_over_its_limit_learns_why_and_for_how_long() {
 fn every_refusal_has_its_row_in_the_table() {
     let quota = "https://iana.org/assignments/http-problem-types#quota-exceeded";
     let capacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+    let abnormal = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
     let table = [
         (Refusal::Limit, 429, quota, "http_request_error;status-code=429", Some("12"), 8),
+        (Refusal::Penalty, 429, abnormal, "http_request_error;status-code=429", Some("12"), 8),
+        (Refusal::Concurrency, 429, quota, "http_request_error;status-code=429", Some("12"), 8),
         (Refusal::Inflight, 503, capacity, "proxy_internal_response", Some("1"), 14),
-        (Refusal::OriginFull, 503, capacity, "connection_limit_reached", Some("1"), 14),
+        (Refusal::FairShare, 503, capacity, "proxy_internal_response", Some("1"), 14),
         (Refusal::KeyMissing, 400, "about:blank", "http_request_error;status-code=400", None, 3),
+        (Refusal::OriginFull, 503, capacity, "connection_limit_reached", Some("1"), 14),
         (Refusal::NoRoute, 404, "about:blank", "http_request_error;status-code=404", None, 12),
         (Refusal::ClientUnresolved, 400, "about:blank", "http_request_error;status-code=400", None, 3),
     ];
+    assert_eq!(table.map(|(refusal, ..)| refusal), Refusal::ALL);
     let gate = Gate::new(named());
     for (refusal, status, problem_type, error, wait, grpc) in table {
         let answer = gate.refuse(refusal);
@@ -113,11 +120,50 @@ fn every_refusal_has_its_row_in_the_table() {
         assert_eq!(field(&answer, "retry-after"), wait, "{refusal:?}");
         assert_eq!(field(&answer, "cache-control"), Some("no-store"));
         assert_eq!(refusal::meaning(refusal, &named()).grpc, Some(grpc), "{refusal:?}");
-        assert_eq!(field(&answer, "ratelimit").is_some(), refusal == Refusal::Limit, "{refusal:?}");
+        assert_eq!(field(&answer, "ratelimit").is_some(), status == 429, "{refusal:?}");
+        assert_eq!(problem(&answer).get("violated-policies").is_some(), status == 429, "{refusal:?}");
         if problem_type == "about:blank" {
             assert_eq!(problem(&answer)["title"], answer.status.canonical_reason().unwrap());
         }
     }
+}
+
+#[test]
+fn each_refusal_says_what_to_do_about_it() {
+    let say = |rules, refusal, reading| {
+        let policy = policy(rules, Responses::default());
+        let decision = decision(&policy, Verdict::Refused(refusal), &[reading]);
+        let fields = RouteFields::new(&policy, policy.routes.route(0).unwrap());
+        let context = Context {
+            policy: &policy,
+            decision: Some(&decision),
+            fields: Some(&fields),
+            form: Form::UNKNOWN,
+            wall_unix_nanos: 0,
+        };
+        let answer = refuse(refusal, &context);
+        let detail = problem(&answer)["detail"].as_str().unwrap().to_owned();
+        let limits = field(&answer, "ratelimit").unwrap_or_default().to_owned();
+        (detail, problem(&answer)["title"].as_str().unwrap().to_owned(), limits)
+    };
+    let minute = Some(60 * SECOND);
+    let (detail, title, limits) = say(
+        vec![recent_average("a", 1, 1_000, Duration::from_secs(10))],
+        Refusal::Penalty,
+        (Outcome::Refused, 0, minute),
+    );
+    assert_eq!(detail, "Too many requests, and those that are refused count too. Try again in 60 seconds.");
+    assert_eq!(title, "Request not satisfied due to detection of abnormal request pattern");
+    assert_eq!(limits, "\"a\";r=0;t=60");
+    let (detail, title, limits) =
+        say(vec![inflight_per_key("a", 8)], Refusal::Concurrency, (Outcome::Refused, 0, None));
+    assert_eq!(detail, "Too many requests at once. Try again in 1 second.");
+    assert_eq!(title, "Request cannot be satisfied as assigned quota has been exceeded");
+    assert_eq!(limits, "\"a\";r=0");
+    let (detail, title, limits) = say(vec![fair_share("a")], Refusal::FairShare, (Outcome::Refused, 0, None));
+    assert_eq!(detail, "The service is busy. Try again in 1 second.");
+    assert_eq!(title, "Request cannot be satisfied due to temporary server capacity constraints");
+    assert_eq!(limits, "");
 }
 
 #[test]
@@ -163,7 +209,11 @@ fn the_operator_chooses_two_statuses() {
     let limited = gate.refuse(Refusal::Limit);
     assert_eq!((limited.status.as_u16(), &problem(&limited)["status"]), (420, &json!(420)));
     assert!(field(&limited, "proxy-status").unwrap().ends_with("status-code=420"));
+    for refusal in [Refusal::Penalty, Refusal::Concurrency] {
+        assert_eq!(gate.refuse(refusal).status, 420, "{refusal:?}");
+    }
     assert_eq!(gate.refuse(Refusal::Inflight).status, 529);
+    assert_eq!(gate.refuse(Refusal::FairShare).status, 529);
     assert_eq!(gate.refuse(Refusal::OriginFull).status, 529);
 }
 
@@ -219,7 +269,10 @@ fn people_get_a_page() {
 #[test]
 fn the_operators_format_is_for_limited_clients() {
     let gate = Gate::new(Responses { limited_format: BodyFormat::Html, ..Responses::default() });
-    assert_eq!(field(&gate.refuse(Refusal::Limit), "content-type"), Some("text/html; charset=utf-8"));
+    for refusal in [Refusal::Limit, Refusal::Penalty, Refusal::Concurrency] {
+        assert_eq!(field(&gate.refuse(refusal), "content-type"), Some("text/html; charset=utf-8"), "{refusal:?}");
+    }
+    assert_eq!(field(&gate.refuse(Refusal::FairShare), "content-type"), Some("application/problem+json"));
     assert_eq!(field(&gate.refuse(Refusal::NoRoute), "content-type"), Some("application/problem+json"));
 }
 

@@ -9,11 +9,12 @@ use clap::{Args, ValueEnum};
 use super::{Global, environment, exit, print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
-use crate::config::{self, Config, Loaded};
-use crate::limiter::Kind;
+use crate::config::{self, Config, Loaded, Tree};
+use crate::limiter::{Kind, Scope};
 use crate::policy::Rule;
 use crate::serve::metrics::Metrics;
 use crate::sketch::MonotoneTable;
+use crate::units::Bytes;
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -101,7 +102,7 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
 /// What `-v` adds: for every limit its memory and the error that it buys, and the number of metric series.
 fn details(config: &Config, series: usize) -> String {
     let mut rows = vec![["limit", "promise", "key", "memory", "columns", "wrongly refused*"].map(str::to_owned)];
-    rows.extend(config.policy.rules.iter().map(|rule| row(rule)));
+    rows.extend(config.policy.rules.iter().map(|rule| row(rule, config)));
     let mut widths = [0; 6];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -115,6 +116,9 @@ fn details(config: &Config, series: usize) -> String {
         text.push('\n');
     }
     text.push_str("* probability for a client below its limit while 1,000 others are at theirs\n");
+    if config.policy.rules.iter().any(|rule| matches!(rule.kind, Kind::Distinct { .. })) {
+        text.push_str("  (seen): probability that a new value is taken for one that was seen\n");
+    }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
     text.push_str(&format!("metric series: at most {series}{page}\n"));
     text
@@ -125,19 +129,65 @@ fn series(config: &Config) -> usize {
     Metrics::series_bound(&config.policy, &config.settings)
 }
 
-fn row(rule: &Rule) -> [String; 6] {
-    let parts: Vec<String> = rule.key.parts().iter().map(ToString::to_string).collect();
-    let key = parts.join(" + ");
-    match rule.kind {
-        Kind::Rate { rate, burst, memory } => {
-            let table = MonotoneTable::with_memory(memory);
-            let columns = table.as_ref().map_or_else(|_| "-".into(), |table| table.columns().to_string());
-            let error = table.map_or_else(|_| "-".into(), |table| format!("{:.1e}", table.false_refusal(1_000)));
-            [rule.name.clone(), format!("{rate} burst {burst}"), key, memory.to_string(), columns, error]
+/// Name, promise, key, memory, columns and error of a limit. The texts are those of the effective configuration.
+fn row(rule: &Rule, config: &Config) -> [String; 6] {
+    let limit = config.effective.field("limits").and_then(|limits| limits.field(&rule.name));
+    let text = |word: &str| limit.and_then(|limit| limit.field(word)).map_or_else(String::new, joined);
+    let sketch = |memory: Bytes| {
+        let table = MonotoneTable::with_memory(memory);
+        let columns = table.as_ref().map_or_else(|_| "-".into(), |table| table.columns().to_string());
+        let error = table.map_or_else(|_| "-".into(), |table| format!("{:.1e}", table.false_refusal(BUSY)));
+        [memory.to_string(), columns, error]
+    };
+    let none = || "-".to_owned();
+    let (promise, [memory, columns, error]) = match &rule.kind {
+        Kind::Rate { memory, .. } => (format!("{} burst {}", text("rate"), text("burst")), sketch(*memory)),
+        Kind::Quota { sliding, memory, .. } => {
+            let sliding = if *sliding { ", sliding" } else { "" };
+            (format!("{} per {}{sliding}", text("max"), text("window")), sketch(*memory))
         }
-        Kind::Inflight { max, .. } => {
-            [rule.name.clone(), format!("{max} at once"), key, "-".into(), "-".into(), "0 (exact)".into()]
+        Kind::RecentAverage { memory, .. } => {
+            (format!("{} by half-life {}", text("rate"), text("half_life")), sketch(*memory))
         }
+        Kind::Distinct { memory, .. } => {
+            let promise = format!("{} of {} per {}", text("max"), text("of"), text("window"));
+            (promise, [memory.to_string(), none(), format!("{FALSELY_SEEN:.1e} (seen)")])
+        }
+        Kind::FairShare { memory, .. } => {
+            (format!("{} in all", text("capacity")), [memory.to_string(), none(), none()])
+        }
+        Kind::Inflight { scope: Scope::Key { memory }, .. } => {
+            let columns = memory.0 / (SUMMING_ROWS * 4);
+            let error = crowded(columns).powi(SUMMING_ROWS as i32);
+            (format!("{} at once", text("max")), [memory.to_string(), columns.to_string(), format!("{error:.1e}")])
+        }
+        Kind::Inflight { .. } => (format!("{} at once", text("max")), [none(), none(), "0 (exact)".into()]),
+    };
+    let key = match &rule.kind {
+        Kind::FairShare { multipliers, .. } => format!("{} nodes", multipliers.len()),
+        _ => text("key"),
+    };
+    [rule.name.clone(), promise, key, memory, columns, error]
+}
+
+/// So many keys are taken to be at their limit.
+const BUSY: u64 = 1_000;
+/// What two fingerprints of distinct values share by chance, whatever the size of the set.
+const FALSELY_SEEN: f64 = 1.2e-7;
+/// The rows of the sketch of places, of four bytes per cell.
+const SUMMING_ROWS: u64 = 8;
+
+/// The probability that a key shares its cell of one row with one of the busy ones.
+fn crowded(columns: u64) -> f64 {
+    -(-(BUSY as f64) / columns as f64).exp_m1()
+}
+
+/// A text, or those of a list.
+fn joined(tree: &Tree) -> String {
+    match tree {
+        Tree::Text(text) => text.clone(),
+        Tree::List(items) => items.iter().map(joined).collect::<Vec<_>>().join(" + "),
+        Tree::Map(_) => String::new(),
     }
 }
 

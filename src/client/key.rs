@@ -9,10 +9,11 @@
 //! * **`cookie:NAME`**, **`query:NAME`**: the first of that exact name, by its bytes as sent: no unquoting, no percent-
 //!   or plus-decoding. So a client may write one value in several ways and be several keys; whoever cannot accept that
 //!   counts by `client_ip` too.
+//! * **`tls_sni`**: the name in the TLS handshake, as it stands in the [`Request`]; missing on plain connections.
 //! * **`host`**, **`path`**, **`method`**, **`route`**: as they stand in the [`Request`]; `method_class` is `read` for
 //!   the safe methods of RFC 9110 §9.2.1 and `write` for all others; **`global`** is one key for all.
 //!
-//! A header, cookie or parameter is whatever a stranger wrote: only `client_ip` says something about who is asking.
+//! A header, cookie, parameter or `tls_sni` is whatever a stranger wrote: only `client_ip` says something about who is asking.
 
 use arrayvec::ArrayVec;
 use http::header::COOKIE;
@@ -54,6 +55,8 @@ pub enum KeyPart {
     MethodClass,
     /// The name of the route.
     Route,
+    /// The name asked for in the TLS handshake; missing on plain connections.
+    TlsSni,
     /// Nothing: all requests are one.
     Global,
 }
@@ -64,7 +67,7 @@ impl KeyPart {
 
     /// Whether a request may come without it.
     pub fn can_be_missing(&self) -> bool {
-        matches!(self, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+        matches!(self, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::TlsSni)
     }
 }
 
@@ -131,26 +134,40 @@ impl KeySpec {
         seed: &Seed,
     ) -> Result<KeyHash, KeyMissing<'_>> {
         let mut hasher = KeyHasher::new(seed);
+        self.add_to(&mut hasher, request, client, route)?;
+        Ok(hasher.finish())
+    }
+
+    /// Adds the key of a request to a hash in the making, for hashes over several keys.
+    ///
+    /// # Errors
+    /// The first part that the request lacks.
+    pub fn add_to(
+        &self,
+        hasher: &mut KeyHasher,
+        request: &Request<'_>,
+        client: &Client,
+        route: &str,
+    ) -> Result<(), KeyMissing<'_>> {
         for part in &self.parts {
             let present = match part {
                 KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => {
-                    add_client(&mut hasher, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
+                    add_client(hasher, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
                 }
-                KeyPart::Header(name) => add_header(&mut hasher, request.headers, name),
-                KeyPart::Cookie(name) => add(&mut hasher, kind::COOKIE, cookie(request.headers, name)),
-                KeyPart::Query(name) => {
-                    add(&mut hasher, kind::QUERY, parameter(request.query.unwrap_or_default(), name))
-                }
-                KeyPart::Host => add(&mut hasher, kind::HOST, Some(request.host.as_bytes())),
-                KeyPart::Path => add(&mut hasher, kind::PATH, Some(request.path.as_bytes())),
-                KeyPart::Method => add(&mut hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
-                KeyPart::MethodClass => add(&mut hasher, kind::METHOD_CLASS, Some(method_class(request.method))),
-                KeyPart::Route => add(&mut hasher, kind::ROUTE, Some(route.as_bytes())),
-                KeyPart::Global => add(&mut hasher, kind::GLOBAL, Some(&[])),
+                KeyPart::Header(name) => add_header(hasher, request.headers, name),
+                KeyPart::Cookie(name) => add(hasher, kind::COOKIE, cookie(request.headers, name)),
+                KeyPart::Query(name) => add(hasher, kind::QUERY, parameter(request.query.unwrap_or_default(), name)),
+                KeyPart::Host => add(hasher, kind::HOST, Some(request.host.as_bytes())),
+                KeyPart::Path => add(hasher, kind::PATH, Some(request.path.as_bytes())),
+                KeyPart::Method => add(hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
+                KeyPart::MethodClass => add(hasher, kind::METHOD_CLASS, Some(method_class(request.method))),
+                KeyPart::Route => add(hasher, kind::ROUTE, Some(route.as_bytes())),
+                KeyPart::TlsSni => add(hasher, kind::TLS_SNI, request.tls_sni.map(str::as_bytes)),
+                KeyPart::Global => add(hasher, kind::GLOBAL, Some(&[])),
             };
             present.ok_or(KeyMissing { part, then: self.missing })?;
         }
-        Ok(hasher.finish())
+        Ok(())
     }
 }
 
@@ -176,6 +193,7 @@ mod kind {
     pub const METHOD_CLASS: u8 = 9;
     pub const ROUTE: u8 = 10;
     pub const GLOBAL: u8 = 11;
+    pub const TLS_SNI: u8 = 12;
 }
 
 /// Adds a part that may be missing.

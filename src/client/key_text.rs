@@ -1,6 +1,6 @@
 //! [`KeyPart`] as operators write it, and what is wrong with a part or a list of parts.
 //!
-//! Words for what does not work yet (`asn`, `country`, `tls_sni`) are faults like any other unknown word: a limit that
+//! Words for what does not work yet (`asn`, `country`) are faults like any other unknown word: a limit that
 //! loads must count by what it says.
 
 use std::fmt;
@@ -40,6 +40,7 @@ impl FromStr for KeyPart {
             ("method", None) => Ok(KeyPart::Method),
             ("method_class", None) => Ok(KeyPart::MethodClass),
             ("route", None) => Ok(KeyPart::Route),
+            ("tls_sni", None) => Ok(KeyPart::TlsSni),
             ("global", None) => Ok(KeyPart::Global),
             _ => Err(fault(FORMS)),
         }
@@ -68,6 +69,7 @@ impl fmt::Display for KeyPart {
             KeyPart::Method => f.write_str("method"),
             KeyPart::MethodClass => f.write_str("method_class"),
             KeyPart::Route => f.write_str("route"),
+            KeyPart::TlsSni => f.write_str("tls_sni"),
             KeyPart::Global => f.write_str("global"),
         }
     }
@@ -75,7 +77,7 @@ impl fmt::Display for KeyPart {
 
 /// The forms of a part, for errors, completion and the nearest-word search.
 pub const FORMS: &str =
-    "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, global";
+    "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, tls_sni, global";
 
 const LENGTHS: &str = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or both, with 1 to 32 and 1 to 128";
 

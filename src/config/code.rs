@@ -82,11 +82,11 @@ codes! {
     DUPLICATE_NAME = "E0304", "the same name twice";
     ADDRESS_CLASH = "E0305", "two sockets that want the same address";
     UNREACHABLE_ROUTE = "E0306", "a route that an earlier one hides entirely";
-    TOO_MANY_LIMITS = "E0307", "more than 8 limits on one route";
+    TOO_MANY_LIMITS = "E0307", "more than 8 limits on one route, or more than one `fair_share`";
     NO_ACTION = "E0308", "a route that says neither `origin` nor `respond`, or both";
-    BURST_BELOW_COST = "E0309", "a burst that not even one request fits in";
+    BURST_BELOW_COST = "E0309", "a burst, quota or average that not even one request fits in";
     NO_MISSING_RULE = "E0310", "a key that may be absent, without saying what happens then";
-    KEY_NOT_AVAILABLE = "E0311", "a key that this type of limit cannot count by";
+    KEY_NOT_AVAILABLE = "E0311", "a key that cannot be counted by here";
     NOTHING_SERVED = "E0312", "no listener or no routes";
     BAD_SECRET = "E0313", "a secret that is missing, empty or readable by others";
     BAD_VERSION = "E0314", "a schema version that this program does not know";
@@ -105,6 +105,8 @@ codes! {
     KEYLESS_REFUSED = "W0411", "an inline limit that refuses requests without its key";
     NO_FILES = "W0412", "an `include:` pattern that matches no file";
     MANY_SERIES = "W0413", "more than 5000 metric series";
+    SHARED_NODE = "W0414", "a node of a fair share that honest clients share with a flood";
+    FORGEABLE = "W0415", "an exemption that rests on a header alone";
 }
 
 #[cfg(test)]

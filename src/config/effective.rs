@@ -3,6 +3,8 @@
 //! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over its part that
 //! makes the [`Policy`], so equal policies have equal fingerprints.
 
+mod limit;
+
 use sha2::{Digest, Sha256};
 
 use super::compile::{WrittenClients, WrittenRoute};
@@ -12,9 +14,9 @@ use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
 use crate::client::trust::{ClientRules, Trust};
-use crate::limiter::{Kind, Scope};
 use crate::policy::route::Action;
-use crate::policy::{Balance, Mode, Origin, Policy, Responses, Route, Rule, Timeouts};
+use crate::policy::{Balance, Origin, Policy, Responses, Route, Timeouts};
+use limit::limit;
 
 /// What only the text still tells.
 pub struct Written {
@@ -41,7 +43,7 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("trusted_proxies", trusted_proxies(&policy.clients, &written.clients));
     add("client_ip", client_ip(&policy.clients, &written.clients));
     add("origins", Tree::map(policy.origins.iter().map(|origin| (origin.name.clone(), self::origin(origin)))));
-    add("limits", Tree::map(policy.rules.iter().map(|rule| (rule.name.clone(), limit(rule)))));
+    add("limits", Tree::map(policy.rules.iter().map(|rule| (rule.name.clone(), limit(rule, policy)))));
     let routes = policy.routes.iter().zip(&written.routes).map(|(route, written)| self::route(route, written, policy));
     add("routes", Tree::List(routes.collect()));
     add("responses", responses(&policy.responses));
@@ -146,32 +148,6 @@ fn origin(origin: &Origin) -> Tree {
     }
     tree.push(("timeouts", timeouts(&origin.timeouts)));
     tree.push(("retries", Tree::map([("max", Tree::text(origin.retries)), ("on", Tree::texts(["connect_error"]))])));
-    Tree::map(tree)
-}
-
-fn limit(rule: &Rule) -> Tree {
-    let kind = match rule.kind {
-        Kind::Rate { .. } => "rate",
-        Kind::Inflight { .. } => "inflight",
-    };
-    let key = match rule.kind {
-        Kind::Inflight { scope: Scope::Origin, .. } => Tree::texts(["origin"]),
-        _ => key(&rule.key),
-    };
-    let mut tree = vec![("type", Tree::text(kind)), ("key", key)];
-    if rule.key.parts().iter().any(|part| part.can_be_missing()) {
-        tree.push(("missing", word(&rule.key.missing())));
-    }
-    match rule.kind {
-        Kind::Rate { rate, burst, memory } => {
-            tree.push(("rate", Tree::text(rate)));
-            tree.push(("burst", Tree::text(burst)));
-            tree.push(("memory", Tree::text(memory)));
-            tree.push(("cost", Tree::text(rule.cost.get())));
-        }
-        Kind::Inflight { max, .. } => tree.push(("max", Tree::text(max))),
-    }
-    tree.push(("mode", word::<Mode>(&rule.mode)));
     Tree::map(tree)
 }
 

@@ -15,11 +15,22 @@ impl Scalar for KeyPart {
     const CODE: Code = Code::BAD_KEY;
 
     fn parse(text: &str) -> Result<KeyPart, Wrong> {
-        const WORDS: [&str; 10] =
-            ["client_ip", "header", "cookie", "query", "host", "path", "method", "method_class", "route", "global"];
+        const WORDS: [&str; 11] = [
+            "client_ip",
+            "header",
+            "cookie",
+            "query",
+            "host",
+            "path",
+            "method",
+            "method_class",
+            "route",
+            "tls_sni",
+            "global",
+        ];
         text.parse().map_err(|fault: crate::client::key::PartFault| {
             let wrong = Wrong::new(fault.allowed);
-            if matches!(text, "asn" | "country" | "tls_sni") {
+            if matches!(text, "asn" | "country") {
                 return wrong.help("not available in this version");
             }
             let (word, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
@@ -32,12 +43,12 @@ impl Scalar for KeyPart {
 
     fn schema() -> Schema {
         pattern(
-            "^(client_ip(:ipv[46]_prefix=[0-9]+(,ipv[46]_prefix=[0-9]+)?)?|(header|cookie|query):.+|host|path|method|method_class|route|global)$",
+            "^(client_ip(:ipv[46]_prefix=[0-9]+(,ipv[46]_prefix=[0-9]+)?)?|(header|cookie|query):.+|host|path|method|method_class|route|tls_sni|global)$",
         )
     }
 }
 
-/// What a limit of `limits` counts by: a key, or `origin`, which only limits of type `inflight` know.
+/// What a limit of `limits` counts by: a key, or `origin`, which is no part of a key as the route fixes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitKey {
     /// A part of a key.

@@ -5,7 +5,7 @@
 //! 1. `source`, `include`: which files; their texts. `parse`, `variable`: a tree of [`node`](self)s, each with its place,
 //!    with aliases unfolded and variables replaced.
 //! 2. `schema`: every word that exists, declared once; `read`, `shape`, `section`, and the values of `scalar`, `text`,
-//!    `pattern`, `word`, `limit_text`: the tree becomes typed sections, and the same declarations become the JSON Schema.
+//!    `pattern`, `word`, `limit_text`, `limit_value`: the tree becomes typed sections, and the same declarations become the JSON Schema.
 //! 3. `compile`: sections become a [`Policy`] and [`Settings`]; names are resolved, ranges and clashes checked. `preset` and
 //!    `secret` read what the file refers to.
 //! 4. `effective`, `tree`: what is in force, as a policy file again.
@@ -22,6 +22,7 @@ mod effective;
 pub mod fault;
 mod include;
 mod limit_text;
+mod limit_value;
 mod node;
 mod parse;
 mod pattern;

@@ -165,7 +165,7 @@ impl Scalar for Rate {
             // 10r/s is nginx's spelling, 10 / s a human's
             let bare = events.trim().trim_end_matches(['r', 'R']);
             return Err(if events.contains("iB") || events.ends_with('B') {
-                Wrong::new("rates of bytes are not available in this version")
+                Wrong::new("a rate of bytes is only possible as the `rate` of a limit of type `rate`")
             } else if digits(bare).is_some() && right_unit(period.trim()).is_some() {
                 let unit = right_unit(period.trim()).unwrap_or("s");
                 Wrong::new("a whole number must stand before the `/`").meant(format!("{bare}/{unit}"), "")
@@ -173,13 +173,7 @@ impl Scalar for Rate {
                 Wrong::new("a whole number must stand before the `/`")
             });
         };
-        let Some(span) = period_of(period) else {
-            let wrong = Wrong::new("unit must be s, m, h or d, or a duration such as 10s");
-            return Err(match right_unit(period.trim()) {
-                Some(unit) => wrong.meant(format!("{number}/{unit}"), ""),
-                None => wrong,
-            });
-        };
+        let span = self::period(&number.to_string(), period)?;
         let out = |_| Wrong::new("must be 1/d to 10000000/s").code(Code::OUT_OF_RANGE);
         let events = u32::try_from(number).map_err(|_| out(()))?;
         Rate::new(events, span).map_err(|_| out(()))
@@ -193,14 +187,23 @@ impl Scalar for Rate {
 /// What a [`Rate`] looks like, for the schema and for what begins with one.
 pub const RATE_PATTERN: &str = "^[0-9]+(_[0-9]+)*/([smhd]|([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
 
-/// What stands behind the `/` of a rate.
-fn period_of(text: &str) -> Option<Duration> {
+/// What stands behind the `/` of a rate that begins with `amount`.
+///
+/// # Errors
+/// Neither a letter nor a duration.
+pub fn period(amount: &str, text: &str) -> Result<Duration, Wrong> {
     match text {
-        "s" => Some(Duration::from_secs(1)),
-        "m" => Some(Duration::from_secs(60)),
-        "h" => Some(Duration::from_secs(3_600)),
-        "d" => Some(Duration::from_secs(86_400)),
-        text => Duration::parse(text).ok(),
+        "s" => Ok(Duration::from_secs(1)),
+        "m" => Ok(Duration::from_secs(60)),
+        "h" => Ok(Duration::from_secs(3_600)),
+        "d" => Ok(Duration::from_secs(86_400)),
+        text => Duration::parse(text).map_err(|_| {
+            let wrong = Wrong::new("unit must be s, m, h or d, or a duration such as 10s");
+            match right_unit(text.trim()) {
+                Some(unit) => wrong.meant(format!("{amount}/{unit}"), ""),
+                None => wrong,
+            }
+        }),
     }
 }
 

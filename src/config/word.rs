@@ -33,7 +33,8 @@ macro_rules! words {
                             Err(if LATER.contains(&text) {
                                 wrong.help("not available in this version")
                             } else {
-                                wrong.nearest(nearest(text, WORDS.iter().copied()))
+                                let known = synonym(text).filter(|word| WORDS.contains(word));
+                                wrong.nearest(known.or_else(|| nearest(text, WORDS.iter().copied())))
                             })
                         }
                     }
@@ -53,6 +54,22 @@ macro_rules! words {
     };
 }
 
+/// What other programs and papers call a thing that has another word here.
+fn synonym(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "smooth" | "ewma" | "cewma" => "recent_average",
+        "window" | "fixed_window" | "sliding_window" => "quota",
+        "bucket" | "token_bucket" | "leaky_bucket" | "gcra" => "rate",
+        "concurrency" | "connections" => "inflight",
+        "unique" => "distinct",
+        "refuse" | "deny" | "block" => "reject",
+        "drop" => "close",
+        "throttle" | "queue" | "nodelay" => "delay",
+        "mark" => "tag",
+        _ => return None,
+    })
+}
+
 /// A value that is written as one fixed word.
 pub trait Word {
     /// The word.
@@ -70,8 +87,14 @@ words! {
         "peer" => OnInvalid::Peer, "reject" => OnInvalid::Reject,
     } later: []
     Mapped = "treatment of mapped addresses" { "unwrap" => Mapped::Unwrap, } later: []
-    LimitType = "type of limit" { "rate" => LimitType::Rate, "inflight" => LimitType::Inflight, }
-        later: ["quota", "smooth", "recent_average", "distinct", "fair_share"]
+    LimitType = "type of limit" {
+        "rate" => LimitType::Rate, "quota" => LimitType::Quota, "recent_average" => LimitType::RecentAverage,
+        "distinct" => LimitType::Distinct, "fair_share" => LimitType::FairShare, "inflight" => LimitType::Inflight,
+    } later: []
+    ActionWord = "action" {
+        "reject" => ActionWord::Reject, "close" => ActionWord::Close,
+        "delay" => ActionWord::Delay, "tag" => ActionWord::Tag,
+    } later: []
     OnFull = "answer when full" { "shed" => OnFull::Shed, } later: []
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
@@ -118,8 +141,29 @@ pub enum Mapped {
 pub enum LimitType {
     /// So many per period, with a burst.
     Rate,
+    /// So many per window of the clock.
+    Quota,
+    /// An average that forgets.
+    RecentAverage,
+    /// So many different values.
+    Distinct,
+    /// The heaviest give way first.
+    FairShare,
     /// So many at once.
     Inflight,
+}
+
+/// What follows when a request does not fit, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActionWord {
+    /// It is refused.
+    Reject,
+    /// It is refused, and its connection closed.
+    Close,
+    /// It waits.
+    Delay,
+    /// It passes, marked.
+    Tag,
 }
 
 /// What happens to a request that finds no place.

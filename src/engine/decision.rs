@@ -29,6 +29,9 @@ pub struct Decision {
     pub route: Option<usize>,
     /// What each limit of the route said; empty when none was asked.
     pub readings: Readings,
+    /// How long the request must wait before it goes on, in nanoseconds, because limits with `action: delay` said so. They
+    /// are charged as of then, all others when it is over.
+    pub delay_nanos: u64,
     /// The outcome.
     pub verdict: Verdict,
 }
@@ -54,8 +57,14 @@ pub enum Verdict {
 pub enum Refusal {
     /// At least one enforced limit per key is over its budget.
     Limit,
-    /// An enforced `inflight` limit has no free place.
+    /// A `recent_average` limit keeps the client out because it went on while it was refused.
+    Penalty,
+    /// The client has as many requests under way as an enforced `inflight` limit per key allows.
+    Concurrency,
+    /// An enforced `inflight` limit has no free place, whoever asks.
     Inflight,
+    /// `fair_share` is over its capacity and this is among the heaviest traffic.
+    FairShare,
     /// A limit's key is missing from the request and the limit says `missing: deny`.
     KeyMissing,
     /// The origin's in-flight cap is reached and its queue, if any, gave no place in time.
@@ -67,11 +76,27 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// All of them, for tables and tests.
+    pub const ALL: [Refusal; 9] = [
+        Refusal::Limit,
+        Refusal::Penalty,
+        Refusal::Concurrency,
+        Refusal::Inflight,
+        Refusal::FairShare,
+        Refusal::KeyMissing,
+        Refusal::OriginFull,
+        Refusal::NoRoute,
+        Refusal::ClientUnresolved,
+    ];
+
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {
         match self {
             Refusal::Limit => "limit",
+            Refusal::Penalty => "penalty",
+            Refusal::Concurrency => "concurrency",
             Refusal::Inflight => "inflight",
+            Refusal::FairShare => "fair_share",
             Refusal::KeyMissing => "key_missing",
             Refusal::OriginFull => "origin_full",
             Refusal::NoRoute => "no_route",
@@ -85,8 +110,13 @@ impl Refusal {
 pub struct Reading {
     /// Position of the limit in the policy.
     pub rule: usize,
-    /// Copied from the rule, so that readers need not look it up.
+    /// Whether its refusal is obeyed for this key: the rule's mode, or `shadow` for the keys that `enforce: N%` leaves out.
     pub mode: Mode,
+    /// Which numbers applied: 0 the limit's own, `n` those of its n-th tier.
+    pub tier: u8,
+    /// Of `fair_share`, when it refused: position of the node in [`crate::policy::Rule::nodes`], or their number for the whole
+    /// capacity.
+    pub node: Option<u8>,
     /// Yes, no, or not asked.
     pub outcome: Outcome,
     /// How many more requests of the same cost would be admitted at once, after this one.
@@ -102,17 +132,28 @@ pub struct Reading {
 pub enum Outcome {
     /// The request fitted. It was charged only if the whole decision is [`Verdict::Admitted`].
     Admitted,
+    /// It fits after a wait, which the limit's `action: delay` allows. Charged like one that fitted, as of then.
+    Delayed,
+    /// It did not fit and passes all the same, marked and uncharged, as the limit's `action: tag` says.
+    Tagged,
     /// It did not fit.
     Refused,
-    /// The key is missing and the limit says `missing: allow`: nothing was counted.
+    /// The limit was not asked: the request is exempt, or lacks the key and the limit says `missing: allow`, or another
+    /// limit refused it before `fair_share` had to choose. Nothing was counted.
     Exempt,
 }
 
 impl Outcome {
+    /// All of them, for tables and tests.
+    pub const ALL: [Outcome; 5] =
+        [Outcome::Admitted, Outcome::Delayed, Outcome::Tagged, Outcome::Refused, Outcome::Exempt];
+
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Admitted => "allowed",
+            Outcome::Delayed => "delayed",
+            Outcome::Tagged => "tagged",
             Outcome::Refused => "limited",
             Outcome::Exempt => "exempt",
         }

@@ -1,17 +1,14 @@
-//! The verdict: every limit of the route is read, and only when all enforced ones agree is anything charged.
-//!
-//! Two steps, because a face may have to wait for a place at the origin in between: [`Snapshot::judge`] reads and changes
-//! nothing, [`Snapshot::admit`] charges. A request that is refused in between, or that finds its budget gone when it is
-//! charged, has cost nobody anything that can be given back; what a lost race leaves in a sketch fades by itself.
+//! Asks every limit, and charges none: [`charge`](super::charge) does that once all have agreed.
 
 use arrayvec::ArrayVec;
 
+use super::ask::{Ask, Read};
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+use super::share::Shared;
 use super::snapshot::Snapshot;
-use crate::client::key::Missing;
 use crate::client::{self, Client};
-use crate::limiter::{Judgement, Limiter, Permit, Place};
-use crate::policy::{Action, Mode, Route, Rule};
+use crate::limiter::{Hold, Judgement};
+use crate::policy::{Mode, Route};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
@@ -32,14 +29,36 @@ pub struct Arrival {
 pub struct Judged {
     /// The record so far. Its verdict says whether [`Snapshot::admit`] is worth asking.
     pub decision: Decision,
-    places: ArrayVec<Option<Place>, { Route::MAX_RULES }>,
+    pub(super) asks: ArrayVec<Option<Ask>, { Route::MAX_RULES }>,
+    /// What the route's `fair_share` was offered.
+    pub(super) shared: Option<Shared>,
+    /// The readings that have been charged before the wait, a bit each.
+    pub(super) charged: u8,
+    /// Bytes of bodies that have passed so far, for limits that count them.
+    pub(super) carried: u64,
 }
 
-/// What an admitted request holds until its last byte.
-pub type Permits = ArrayVec<Permit, { Route::MAX_RULES }>;
+impl Judged {
+    /// The hash of the key that the limit of the reading at this position was asked by; `None` if it was not asked by one.
+    pub fn key(&self, slot: usize) -> Option<KeyHash> {
+        self.asks.get(slot)?.as_ref().map(|ask| ask.place.key)
+    }
+}
+
+/// Something that an admitted request holds, and for which limit.
+#[derive(Debug)]
+pub struct Held {
+    /// Position of the reading in [`Decision::readings`].
+    pub(super) slot: usize,
+    pub(super) hold: Hold,
+}
+
+/// What an admitted request holds until its answer or its last byte.
+pub type Holds = ArrayVec<Held, { Route::MAX_RULES }>;
 
 impl Snapshot {
-    /// Finds the client and the route, and reads every limit of it. Charges nothing.
+    /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
+    /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
         let Arrival { id, at, dice } = arrival;
         let blank = Decision {
@@ -49,9 +68,10 @@ impl Snapshot {
             client: None,
             route: None,
             readings: Readings::new(),
+            delay_nanos: 0,
             verdict: Verdict::Refused(Refusal::NoRoute),
         };
-        let mut judged = Judged { decision: blank, places: ArrayVec::new() };
+        let mut judged = Judged { decision: blank, asks: ArrayVec::new(), shared: None, charged: 0, carried: 0 };
         let found = self.policy().routes.find(request);
         judged.decision.route = found.map(|(index, _)| index);
         let Ok(client) = client::resolve(&self.policy().clients, request.peer, request.headers) else {
@@ -65,55 +85,14 @@ impl Snapshot {
         judged
     }
 
-    /// Charges every limit that the request fits, shadow ones among them, if its verdict is still [`Verdict::Admitted`].
-    ///
-    /// Exact places are taken first, as they can be given back, then budgets, the one nearest to its end first. If an
-    /// enforced limit has been spent by others since it was read, the verdict turns into a refusal and the places return.
-    /// The second value is the position in [`Decision::readings`] of a limit that refused only because a race for
-    /// one key could not be settled.
-    pub fn admit(&self, judged: &mut Judged) -> (Permits, Option<usize>) {
-        let mut permits = Permits::new();
-        let mut contended = None;
-        if judged.decision.verdict != Verdict::Admitted {
-            return (permits, contended);
-        }
-        let at = judged.decision.at;
-        for slot in charging_order(self, &judged.decision.readings) {
-            let Some(reading) = judged.decision.readings.get_mut(slot) else { continue };
-            let Some((rule, limiter)) = self.rule(reading.rule) else { continue };
-            let Some(Some(place)) = judged.places.get(slot) else { continue };
-            if reading.outcome != Outcome::Admitted {
-                continue;
-            }
-            match limiter.admit(*place, at, rule.cost) {
-                Ok((judgement, permit)) => {
-                    fill(reading, &judgement);
-                    // there are as many places for permits as readings, so none is ever dropped here
-                    permits.extend(permit);
-                }
-                Err(lost) => {
-                    fill(reading, &lost.judgement);
-                    contended = contended.or(lost.contended.then_some(slot));
-                    if rule.mode == Mode::Enforce {
-                        judged.decision.verdict = Verdict::Refused(refusal_of(limiter));
-                        permits.clear();
-                        break;
-                    }
-                }
-            }
-        }
-        (permits, contended)
-    }
-
-    /// Both steps at once, for requests that need no place at an origin.
-    pub fn decide(&self, request: &Request, arrival: Arrival) -> (Decision, Permits) {
+    /// All steps at once, for requests that need no place at an origin and whose wait passes in no time: what waits for
+    /// its end is charged as of then.
+    pub fn decide(&self, request: &Request, arrival: Arrival) -> (Decision, Holds) {
         let mut judged = self.judge(request, arrival);
-        let (permits, _) = self.admit(&mut judged);
-        (judged.decision, permits)
-    }
-
-    fn rule(&self, index: usize) -> Option<(&Rule, &Limiter)> {
-        Some((self.policy().rules.get(index)?, self.limiter(index)?))
+        self.reserve(&mut judged);
+        let goes_on = judged.decision.goes_on();
+        let (holds, _) = self.admit(&mut judged, goes_on);
+        (judged.decision, holds)
     }
 
     fn read_limits(
@@ -124,31 +103,29 @@ impl Snapshot {
         index: usize,
         route: &Route,
     ) -> Verdict {
+        let about = Read { request, client, route, index, at: judged.decision.at };
         let mut worst = None;
         for &rule_index in &route.rules {
-            let Some((rule, limiter)) = self.rule(rule_index) else { continue };
-            let (reading, place, refusal) = match key_of(rule, limiter, request, client, &route.name) {
-                Ok(key) => {
-                    let origin = if let Action::Forward(origin) = route.action { Some(origin) } else { None };
-                    let place = Place { key, route: index, origin };
-                    let judgement = limiter.probe(place, judged.decision.at, rule.cost);
-                    let mut reading = blank_reading(rule_index, rule.mode);
-                    fill(&mut reading, &judgement);
-                    (reading, Some(place), refusal_of(limiter))
-                }
-                Err(missing) => {
-                    let mut reading = blank_reading(rule_index, rule.mode);
-                    reading.outcome = if missing == Missing::Deny { Outcome::Refused } else { Outcome::Exempt };
-                    (reading, None, Refusal::KeyMissing)
-                }
+            let Some((reading, ask, refusal)) = self.ask(rule_index, &about, &judged.decision.readings) else {
+                continue;
             };
-            if reading.outcome == Outcome::Refused && rule.mode == Mode::Enforce {
+            if let Some(refusal) = refusal {
                 worst = strictest(worst, refusal);
             }
+            if reading.outcome == Outcome::Delayed && reading.mode == Mode::Enforce {
+                let wait = reading.retry_nanos.unwrap_or(0);
+                judged.decision.delay_nanos = judged.decision.delay_nanos.max(wait);
+            }
             // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
-            if judged.decision.readings.try_push(reading).is_err() || judged.places.try_push(place).is_err() {
+            if judged.decision.readings.try_push(reading).is_err() || judged.asks.try_push(ask).is_err() {
                 break;
             }
+        }
+        if worst.is_none() {
+            worst = self.ask_share(judged, &about);
+        }
+        if worst.is_some() {
+            judged.decision.delay_nanos = 0;
         }
         worst.map_or(Verdict::Admitted, Verdict::Refused)
     }
@@ -158,47 +135,18 @@ impl Snapshot {
 fn strictest(a: Option<Refusal>, b: Refusal) -> Option<Refusal> {
     let rank = |refusal: Refusal| match refusal {
         Refusal::KeyMissing => 0,
-        Refusal::Limit => 1,
-        _ => 2,
+        Refusal::Penalty => 1,
+        Refusal::Limit => 2,
+        Refusal::Concurrency => 3,
+        _ => 4,
     };
     Some(a.map_or(b, |a| if rank(b) < rank(a) { b } else { a }))
 }
 
-fn key_of(rule: &Rule, limiter: &Limiter, request: &Request, client: &Client, route: &str) -> Result<KeyHash, Missing> {
-    match limiter.seed() {
-        Some(seed) => rule.key.hash(request, client, route, seed).map_err(|_| rule.key.missing()),
-        None => Ok(KeyHash::default()),
-    }
-}
-
-fn refusal_of(limiter: &Limiter) -> Refusal {
-    match limiter {
-        Limiter::Rate(_) => Refusal::Limit,
-        Limiter::Inflight(_) => Refusal::Inflight,
-    }
-}
-
-fn blank_reading(rule: usize, mode: Mode) -> Reading {
-    Reading { rule, mode, outcome: Outcome::Exempt, remaining: 0, retry_nanos: None, reset_nanos: None }
-}
-
-fn fill(reading: &mut Reading, judgement: &Judgement) {
+/// Copies what a limit said into its reading.
+pub(super) fn fill(reading: &mut Reading, judgement: &Judgement) {
     reading.outcome = if judgement.admitted { Outcome::Admitted } else { Outcome::Refused };
     reading.remaining = judgement.remaining;
     reading.retry_nanos = judgement.retry_nanos;
     reading.reset_nanos = judgement.reset_nanos;
-}
-
-/// Positions of the readings in the order of charging: what can be given back first, then by what is left of it.
-fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<usize, { Route::MAX_RULES }> {
-    let nearness = |slot: &usize| {
-        let reading = readings.get(*slot)?;
-        let gives_back = matches!(snapshot.limiter(reading.rule)?, Limiter::Inflight(_));
-        Some((!gives_back, reading.remaining))
-    };
-    let mut order: ArrayVec<usize, { Route::MAX_RULES }> = (0..readings.len()).collect();
-    if order.len() > 1 {
-        order.sort_unstable_by_key(nearness);
-    }
-    order
 }

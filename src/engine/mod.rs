@@ -4,10 +4,14 @@
 //! [`Snapshot::judge`] finds the client, the route and what every limit says; [`Snapshot::admit`] charges. Both write into one
 //! [`Decision`], which the answer, the log and the metrics read.
 
+mod ask;
+mod charge;
 pub mod decision;
 mod judge;
+mod settle;
+mod share;
 mod snapshot;
 
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
-pub use judge::{Arrival, Judged, Permits};
+pub use judge::{Arrival, Held, Holds, Judged};
 pub use snapshot::Snapshot;

@@ -15,12 +15,20 @@ use crate::units::Bytes;
 pub struct Slots {
     held: AtomicU32,
     max: u32,
+    /// Where a place moves when its connection is switched to another protocol.
+    upgraded: Option<Arc<Slots>>,
 }
 
 impl Slots {
     /// `max` free places.
     pub fn new(max: u32) -> Arc<Slots> {
-        Arc::new(Slots { held: AtomicU32::new(0), max })
+        Arc::new(Slots { held: AtomicU32::new(0), max, upgraded: None })
+    }
+
+    /// `max` free places, and `upgraded` more for connections that are switched to another protocol: those live for hours, and
+    /// would use up the places of ordinary requests.
+    pub fn with_upgraded(max: u32, upgraded: u32) -> Arc<Slots> {
+        Arc::new(Slots { held: AtomicU32::new(0), max, upgraded: Some(Slots::new(upgraded)) })
     }
 
     /// Takes one place if one is free. On failure nothing was changed.
@@ -42,6 +50,11 @@ impl Slots {
     pub fn max(&self) -> u32 {
         self.max
     }
+
+    /// How many connections hold a place of the class for switched ones.
+    pub fn upgraded(&self) -> u32 {
+        self.upgraded.as_ref().map_or(0, |upgraded| upgraded.held())
+    }
 }
 
 /// One taken place; dropping it gives the place back.
@@ -55,6 +68,19 @@ impl Permit {
     /// Whose place it is.
     pub fn slots(&self) -> &Arc<Slots> {
         &self.slots
+    }
+
+    /// Exchanges the place for one of the class for switched connections, if that has room; says whether it did. Where there
+    /// is no such class, the place stays what it is.
+    pub fn upgrade(&mut self) -> bool {
+        let Some(upgraded) = &self.slots.upgraded else { return true };
+        match upgraded.take() {
+            Some(moved) => {
+                *self = moved;
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -73,15 +99,17 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// `max` places for everything that the scope tells apart.
-    pub fn new(max: u32, scope: Scope, routes: usize, origins: usize) -> Inflight {
+    /// `max` places, and `upgraded` for switched connections, for everything that the scope tells apart.
+    pub fn new(max: u32, upgraded: u32, scope: Scope, routes: usize, origins: usize) -> Inflight {
         let count = match scope {
             Scope::Global => 1,
             Scope::Route => routes,
             // the last one stands for routes without an origin
             Scope::Origin => origins + 1,
+            // counted by a sketch elsewhere; one place for all is the strict reading of a mistake
+            Scope::Key { .. } => 1,
         };
-        Inflight { scope, slots: (0..count).map(|_| Slots::new(max)).collect() }
+        Inflight { scope, slots: (0..count).map(|_| Slots::with_upgraded(max, upgraded)).collect() }
     }
 
     /// Whether a place is free now.
@@ -105,19 +133,24 @@ impl Inflight {
         }
     }
 
-    /// All counters, for gauges.
-    pub fn slots(&self) -> &[Arc<Slots>] {
-        &self.slots
+    /// How many places are taken, of everything together.
+    pub fn held(&self) -> u64 {
+        self.slots.iter().map(|slots| u64::from(slots.held())).sum()
+    }
+
+    /// How many connections hold a place of the class for switched ones.
+    pub fn upgraded(&self) -> u64 {
+        self.slots.iter().map(|slots| u64::from(slots.upgraded())).sum()
     }
 
     /// What the counters take.
     pub fn memory(&self) -> Bytes {
-        Bytes((self.slots.len() * size_of::<Slots>()) as u64)
+        Bytes((2 * self.slots.len() * size_of::<Slots>()) as u64)
     }
 
     fn slots_of(&self, place: Place) -> Option<&Arc<Slots>> {
         match self.scope {
-            Scope::Global => self.slots.first(),
+            Scope::Global | Scope::Key { .. } => self.slots.first(),
             Scope::Route => self.slots.get(place.route),
             Scope::Origin => place.origin.map_or(self.slots.last(), |origin| self.slots.get(origin)),
         }
@@ -148,12 +181,12 @@ mod tests {
     use crate::sketch::{KeyHasher, Seed};
 
     fn place(route: usize, origin: Option<usize>) -> Place {
-        Place { key: KeyHasher::new(&Seed::from_bytes([0; 16])).finish(), route, origin }
+        Place { key: KeyHasher::new(&Seed::from_bytes([0; 16])).finish(), route, origin, ..Place::default() }
     }
 
     #[test]
     fn the_cap_holds_and_a_dropped_permit_is_a_free_place() {
-        let limit = Inflight::new(2, Scope::Global, 1, 1);
+        let limit = Inflight::new(2, 1, Scope::Global, 1, 1);
         let (first, a) = limit.admit(place(0, None)).unwrap();
         let (second, b) = limit.admit(place(0, None)).unwrap();
         assert_eq!((first.remaining, second.remaining), (1, 0));
@@ -162,21 +195,35 @@ mod tests {
         drop(a);
         assert!(limit.admit(place(0, None)).is_ok());
         drop(b);
-        assert_eq!(limit.slots()[0].held(), 0);
+        assert_eq!(limit.held(), 0);
     }
 
     #[test]
     fn scopes_keep_routes_and_origins_apart() {
-        let by_route = Inflight::new(1, Scope::Route, 2, 0);
+        let by_route = Inflight::new(1, 1, Scope::Route, 2, 0);
         let _held = by_route.admit(place(0, None)).unwrap();
         assert!(!by_route.probe(place(0, None)).admitted);
         assert!(by_route.probe(place(1, None)).admitted);
-        let by_origin = Inflight::new(1, Scope::Origin, 1, 2);
+        let by_origin = Inflight::new(1, 1, Scope::Origin, 1, 2);
         let _held = by_origin.admit(place(0, Some(1))).unwrap();
         assert!(!by_origin.probe(place(0, Some(1))).admitted);
         assert!(by_origin.probe(place(0, Some(0))).admitted);
         assert!(by_origin.probe(place(0, None)).admitted);
         assert!(!by_origin.probe(place(0, Some(7))).admitted, "an origin that does not exist has no places");
+    }
+
+    #[test]
+    fn a_switched_connection_leaves_its_place_to_others() {
+        let limit = Inflight::new(1, 1, Scope::Global, 1, 1);
+        let (_, mut stream) = limit.admit(place(0, None)).unwrap();
+        assert!(limit.admit(place(0, None)).is_err());
+        assert!(stream.upgrade());
+        assert_eq!((limit.held(), limit.upgraded()), (0, 1));
+        let (_, mut second) = limit.admit(place(0, None)).unwrap();
+        assert!(!second.upgrade(), "the class has its own bound");
+        assert_eq!((limit.held(), limit.upgraded()), (1, 1));
+        drop((stream, second));
+        assert_eq!((limit.held(), limit.upgraded()), (0, 0));
     }
 
     #[test]

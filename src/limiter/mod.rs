@@ -3,154 +3,433 @@
 //! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
 
+mod attempt;
 pub mod distinct;
 pub mod fair_share;
+mod follows;
+mod gauges;
+mod hold;
 pub mod inflight;
 pub mod inflight_by_key;
+pub mod judgement;
+pub mod kind;
+mod leveled;
 pub mod pending;
-pub mod rate;
+mod quota;
+mod rate;
+mod recent_average;
+mod sliding_quota;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::sketch::{KeyHash, Seed};
-use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+pub use attempt::Attempt;
 pub use distinct::Distinct;
 pub use fair_share::{FairShare, Offered};
+use follows::Follows;
+pub use gauges::Gauges;
+pub use hold::Hold;
 pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
+pub use judgement::{Judgement, Lost, Place, Refuses};
+pub use kind::{Capacity, Kind, RefusedCount, Scope};
+pub use leveled::Leveled;
 pub use pending::Pending;
-pub use rate::RateLimiter;
+use quota::QuotaLimiter;
+use rate::RateLimiter;
+use recent_average::RecentAverageLimiter;
+use sliding_quota::SlidingQuota;
 
-/// The kinds of limit and their numbers, as the policy file gives them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
-    /// At most `burst + rate·τ` in every interval of length τ, per key.
-    Rate {
-        /// How fast the budget comes back.
-        rate: Rate,
-        /// How much may be spent at once: at least the rule's cost.
-        burst: u32,
-        /// Size of the sketch, fixed for the process's life.
-        memory: Bytes,
-    },
-    /// At most `max` requests at once, counted exactly.
-    Inflight {
-        /// How many, at least one.
-        max: u32,
-        /// What is counted together.
-        scope: Scope,
-    },
-}
-
-/// What an `inflight` limit counts together: things whose number the policy file fixes, so every count is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// All requests under the limit.
-    Global,
-    /// The requests of each route.
-    Route,
-    /// The requests to each origin; a route that answers by itself counts as an origin of its own.
-    Origin,
-}
-
-/// Where a request is counted.
+/// What a limiter is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// The hash of the limit's key for this request. An `inflight` limit has no use for it.
-    pub key: KeyHash,
-    /// Position of the route in the policy.
-    pub route: usize,
-    /// Position of the origin in the policy, if the route has one.
-    pub origin: Option<usize>,
+pub struct Spec<'a> {
+    /// Separates its tables from those of other limits.
+    pub name: &'a str,
+    /// The promise of tier 0, then those of the tiers: all of one kind, of one window and one size of memory. A tier that
+    /// exempts is never asked; it stands here as a copy of the first.
+    pub kinds: &'a [Kind],
+    /// Whether the charge is only known at the answer, so that attempts are held as pending.
+    pub deferred: bool,
+    /// Whether keys may be charged without being asked for: for answers, or for bytes.
+    pub indebts: bool,
+    /// How many nanoseconds ahead of now a request may be charged, because `action: delay` makes it wait.
+    pub longest_wait: u64,
+    /// How many routes the policy has.
+    pub routes: usize,
+    /// The in-flight caps of the policy's origins, in their order; `None` for one without.
+    pub origin_caps: &'a [Option<u32>],
+    /// Nanoseconds since 1970 at the origin of all stamps: where aligned windows begin.
+    pub unix_nanos_at_origin: u64,
 }
 
-/// What a limit says about a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Judgement {
-    /// Whether it fits, or has been charged.
-    pub admitted: bool,
-    /// How many more of the same cost would fit at once, after this one.
-    pub remaining: u32,
-    /// Of how many in all; `remaining` over it says how near the limit is to its end.
-    pub quota: u32,
-    /// Nanoseconds until it would fit: `Some(0)` if it did, `None` if no wait helps or none can be promised.
-    pub retry_nanos: Option<u64>,
-    /// Nanoseconds until more budget appears; `None` when full or when that is up to others.
-    pub reset_nanos: Option<u64>,
-}
-
-/// Why [`Limiter::admit`] said no although [`Limiter::probe`] had said yes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lost {
-    /// What the limit says now.
-    pub judgement: Judgement,
-    /// True when the race could not be settled in a bounded number of tries: counted, as it refuses without need.
-    pub contended: bool,
-}
+/// Kinds that do not belong together, or none: a mistake of the caller.
+const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" };
 
 /// The state of one limit.
 #[derive(Debug)]
-pub enum Limiter {
-    /// See [`RateLimiter`].
+pub struct Limiter {
+    state: State,
+    /// Of limits whose charge waits for the answer: what is on its way.
+    pending: Option<Arc<Pending>>,
+}
+
+/// One state per kind: the only list of them, at which the compiler points when a kind is added.
+#[derive(Debug)]
+enum State {
     Rate(RateLimiter),
-    /// See [`Inflight`].
+    Quota(QuotaLimiter),
+    SlidingQuota(SlidingQuota),
+    RecentAverage(RecentAverageLimiter),
+    Distinct(Distinct),
+    FairShare {
+        share: FairShare,
+        follows: Option<Follows>,
+        seed: Seed,
+    },
     Inflight(Inflight),
+    InflightByKey {
+        places: Arc<InflightByKey>,
+        upgraded: Arc<InflightByKey>,
+        max: Box<[u32]>,
+        most_upgraded: Box<[u32]>,
+    },
 }
 
 impl Limiter {
-    /// An empty limiter. `name` separates its table from those of other limits; `routes` and `origins` are how many the policy has.
+    /// An empty limiter.
     ///
     /// # Errors
-    /// A burst or memory outside what [`RateLimiter::new`] takes; `config` has asked before, so that the operator hears of it.
-    pub fn new(kind: &Kind, name: &str, seed: &Seed, routes: usize, origins: usize) -> Result<Limiter, OutOfRange> {
-        match *kind {
-            Kind::Rate { rate, burst, memory } => {
-                RateLimiter::new(rate, burst, memory, seed.derive(name)).map(Limiter::Rate)
+    /// Numbers that the kind does not take; `config` has asked before, so that the operator hears of it.
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Limiter, OutOfRange> {
+        let seed = seed.derive(spec.name);
+        let own = seed.derive("levels");
+        let kinds = spec.kinds;
+        let state = match kinds.first().ok_or(MIXED)? {
+            Kind::Rate { memory, .. } => {
+                let limiter = rate::rate(kinds, *memory, own, spec.indebts)?;
+                State::Rate(limiter.with_longest_wait(spec.longest_wait))
             }
-            Kind::Inflight { max, scope } => Ok(Limiter::Inflight(Inflight::new(max, scope, routes, origins))),
-        }
+            Kind::Quota { sliding: false, memory, .. } => {
+                let limiter = quota::quota(kinds, spec.unix_nanos_at_origin, *memory, own, spec.indebts)?;
+                State::Quota(limiter.with_longest_wait(spec.longest_wait))
+            }
+            Kind::Quota { sliding: true, .. } => {
+                State::SlidingQuota(SlidingQuota::new(kinds, spec.unix_nanos_at_origin, own)?)
+            }
+            Kind::RecentAverage { memory, .. } => {
+                let limiter = RecentAverageLimiter::new(kinds, *memory, own, spec.indebts)?;
+                State::RecentAverage(limiter.with_longest_wait(spec.longest_wait))
+            }
+            Kind::Distinct { max, window, sliding, memory } => {
+                let tiers = kinds.iter().skip(1).map(most).collect::<Result<Vec<_>, _>>()?;
+                let limiter = Distinct::with_tiers(*max, &tiers, *window, *sliding, *memory, own)?;
+                let phase = quota::phase(*window, spec.unix_nanos_at_origin);
+                State::Distinct(limiter.with_offset(phase).with_longest_wait(spec.longest_wait))
+            }
+            Kind::FairShare { capacity, multipliers, charge_parents, memory } => State::FairShare {
+                share: FairShare::new(&share_spec(*capacity, multipliers, *charge_parents, *memory), &own)?,
+                follows: Follows::new(*capacity, spec.origin_caps),
+                seed: own,
+            },
+            Kind::Inflight { scope: Scope::Key { memory }, .. } => State::InflightByKey {
+                places: Arc::new(InflightByKey::new(u32::MAX, *memory, own)?),
+                upgraded: Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?),
+                max: kinds.iter().map(most).collect::<Result<_, _>>()?,
+                most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
+            },
+            Kind::Inflight { max, upgraded, scope } => {
+                State::Inflight(Inflight::new(*max, *upgraded, *scope, spec.routes, spec.origin_caps.len()))
+            }
+        };
+        let pending = match spec.deferred {
+            true => Some(Arc::new(Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending"))?)),
+            false => None,
+        };
+        Ok(Limiter { state, pending })
     }
 
-    /// Whether the request would fit. Changes nothing.
-    pub fn probe(&self, place: Place, now: Timestamp, cost: Cost) -> Judgement {
-        match self {
-            Limiter::Rate(rate) => rate.probe(place.key, now, cost),
-            Limiter::Inflight(inflight) => inflight.probe(place),
-        }
+    /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
+    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
+        self.probe_beside(place, now, cost, self.held_back(place))
     }
 
-    /// Charges the request, or says that it no longer fits and leaves the limit as it was.
+    /// Charges the request, or says that it no longer fits and leaves the limit as it was. A limit whose charge waits for
+    /// the answer holds the attempt instead.
     ///
     /// # Errors
     /// Another request took the last of the budget since the probe.
-    pub fn admit(&self, place: Place, now: Timestamp, cost: Cost) -> Result<(Judgement, Option<Permit>), Lost> {
-        match self {
-            Limiter::Rate(rate) => rate.admit(place.key, now, cost).map(|judgement| (judgement, None)),
-            Limiter::Inflight(inflight) => inflight.admit(place).map(|(judgement, permit)| (judgement, Some(permit))),
+    pub fn admit(
+        self: &Arc<Self>,
+        place: &Place,
+        now: Timestamp,
+        cost: Cost,
+    ) -> Result<(Judgement, Option<Hold>), Lost> {
+        if let Some(pending) = &self.pending {
+            return self.hold_back(pending, place, now, cost);
+        }
+        match &self.state {
+            State::Rate(limiter) => limiter.admit(place, now, cost).map(charged),
+            State::Quota(limiter) => limiter.admit(place, now, cost).map(charged),
+            State::SlidingQuota(limiter) => limiter.admit(place, now, cost).map(charged),
+            State::RecentAverage(limiter) => limiter.leveled().admit(place, now, cost).map(charged),
+            State::Distinct(limiter) => limiter.admit_in(place.tier, place.key, place.value, now).map(charged),
+            // charged by `take`, which knows what was offered
+            State::FairShare { .. } => Err(Lost { judgement: UNASKED, contended: false }),
+            State::Inflight(limiter) => {
+                limiter.admit(*place).map(|(judgement, permit)| (judgement, Some(Hold::Slot(permit))))
+            }
+            State::InflightByKey { places, upgraded, max, most_upgraded } => {
+                let (judgement, permit) = places.admit(place.key, cost, most_of(max, place.tier))?;
+                let most_upgraded = most_of(most_upgraded, place.tier);
+                Ok((judgement, Some(Hold::Key { permit, upgraded: Arc::clone(upgraded), most_upgraded })))
+            }
         }
     }
 
-    /// The seed that the limit's keys are hashed under.
+    /// Of `fair_share`: counts a request as offered and judges it; charges nothing. The keys are those of the rule's nodes.
+    pub fn offer(&self, keys: &[Option<KeyHash>], now: Timestamp, dice: u64) -> Option<Offered> {
+        match &self.state {
+            State::FairShare { share, .. } => Some(share.offer(keys, now, dice)),
+            _ => None,
+        }
+    }
+
+    /// Of `fair_share`: charges what was offered.
+    ///
+    /// # Errors
+    /// Others took the last of the capacity since.
+    pub fn take(&self, keys: &[Option<KeyHash>], offered: &Offered, now: Timestamp) -> Result<Judgement, Lost> {
+        match &self.state {
+            State::FairShare { share, .. } => share.admit(keys, offered, now),
+            _ => Err(Lost { judgement: UNASKED, contended: false }),
+        }
+    }
+
+    /// Counts a request that this limit has refused, if it counts those, and says what it says after that; the second value
+    /// tells whether the key is as far over as it can get.
+    pub fn count_refusal(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+        match &self.state {
+            State::RecentAverage(limiter) => limiter.count_refusal(place, now, cost),
+            _ => None,
+        }
+    }
+
+    /// Charges the key, whether that fits or not.
+    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
+        match &self.state {
+            State::Rate(limiter) => limiter.charge(place, now, cost),
+            State::Quota(limiter) => limiter.charge(place, now, cost),
+            State::RecentAverage(limiter) => limiter.leveled().charge(place, now, cost),
+            State::Distinct(limiter) => limiter.confirm(place.tier, place.key, place.value, now),
+            // what they count is given back or estimated, or `config` does not let it wait for an answer
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => {}
+        }
+    }
+
+    /// Nanoseconds until the key is within its budget again, after charges that did not ask.
+    pub fn ahead_nanos(&self, place: &Place, now: Timestamp) -> u64 {
+        self.probe_beside(place, now, Cost::ONE, 0).retry_nanos.unwrap_or(0)
+    }
+
+    /// The origin at this position took so long to answer.
+    pub fn completed(&self, origin: usize, took: Duration) {
+        if let State::FairShare { share, follows: Some(follows), .. } = &self.state
+            && let Some(capacity) = follows.completed(origin, took)
+        {
+            share.set_capacity(capacity);
+        }
+    }
+
+    /// Housekeeping; see [`crate::engine::Snapshot::maintain`].
+    pub fn maintain(&self, now: Timestamp) {
+        match &self.state {
+            State::Rate(limiter) => limiter.maintain(now),
+            State::Quota(limiter) => limiter.maintain(now),
+            State::RecentAverage(limiter) => limiter.leveled().maintain(now),
+            State::Distinct(limiter) => {
+                limiter.sweep(now);
+                limiter.maintain(now);
+            }
+            State::FairShare { share, .. } => share.maintain(now),
+            State::SlidingQuota(limiter) => limiter.maintain(now),
+            State::Inflight(_) | State::InflightByKey { .. } => {}
+        }
+    }
+
+    /// What its refusal means.
+    pub fn refusal(&self) -> Refuses {
+        match &self.state {
+            State::Rate(_)
+            | State::Quota(_)
+            | State::SlidingQuota(_)
+            | State::RecentAverage(_)
+            | State::Distinct(_) => Refuses::Quota,
+            State::InflightByKey { .. } => Refuses::Concurrency,
+            State::Inflight(_) => Refuses::Room,
+            State::FairShare { .. } => Refuses::Share,
+        }
+    }
+
+    /// Whether what a request takes comes back at its end, so that charging it first risks nothing.
+    pub fn gives_back(&self) -> bool {
+        self.pending.is_some() || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
+    }
+
+    /// The seed that the limit's keys are hashed under; `None` when it has no use for a key.
     pub fn seed(&self) -> Option<&Seed> {
-        match self {
-            Limiter::Rate(rate) => Some(rate.seed()),
-            Limiter::Inflight(_) => None,
+        match &self.state {
+            State::Rate(limiter) => Some(limiter.seed()),
+            State::Quota(limiter) => Some(limiter.seed()),
+            State::SlidingQuota(limiter) => Some(limiter.seed()),
+            State::RecentAverage(limiter) => Some(limiter.leveled().seed()),
+            State::Distinct(limiter) => Some(limiter.seed()),
+            State::FairShare { seed, .. } => Some(seed),
+            State::InflightByKey { places, .. } => Some(places.seed()),
+            State::Inflight(_) => None,
         }
     }
 
     /// The memory it holds, the same from its first request to its last.
     pub fn memory(&self) -> Bytes {
-        match self {
-            Limiter::Rate(rate) => rate.memory(),
-            Limiter::Inflight(inflight) => inflight.memory(),
+        let own = match &self.state {
+            State::Rate(limiter) => limiter.levels().memory(),
+            State::Quota(limiter) => limiter.levels().memory(),
+            State::SlidingQuota(limiter) => limiter.memory(),
+            State::RecentAverage(limiter) => limiter.leveled().levels().memory(),
+            State::Distinct(limiter) => limiter.memory(),
+            State::FairShare { share, .. } => share.memory(),
+            State::Inflight(limiter) => limiter.memory(),
+            State::InflightByKey { places, upgraded, .. } => Bytes(places.memory().0 + upgraded.memory().0),
+        };
+        Bytes(own.0 + self.pending.as_ref().map_or(0, |pending| pending.memory().0))
+    }
+
+    /// What it can say of its state.
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            memory: self.memory().0,
+            pending: self.pending.as_ref().map(|pending| pending.total()),
+            ..Gauges::default()
+        };
+        match &self.state {
+            State::Rate(limiter) => gauges.exact_keys = Some(limiter.levels().exact_entries()),
+            State::Quota(limiter) => gauges.exact_keys = Some(limiter.levels().exact_entries()),
+            State::RecentAverage(limiter) => gauges.exact_keys = Some(limiter.leveled().levels().exact_entries()),
+            State::SlidingQuota(_) => {}
+            State::Distinct(limiter) => {
+                gauges.load = Some(limiter.load());
+                gauges.displaced = Some(limiter.displaced());
+            }
+            State::FairShare { share, .. } => {
+                gauges.share = Some(share.alpha());
+                gauges.capacity = share.capacity();
+                gauges.offered = Some(share.offered_rate());
+            }
+            State::Inflight(limiter) => {
+                gauges.inflight = Some(limiter.held());
+                gauges.upgraded = Some(limiter.upgraded());
+            }
+            State::InflightByKey { places, upgraded, .. } => {
+                gauges.inflight = Some(places.held_total());
+                gauges.upgraded = Some(upgraded.held_total());
+            }
+        }
+        gauges
+    }
+
+    /// What attempts of the key that are on their way hold back.
+    fn held_back(&self, place: &Place) -> u32 {
+        self.pending.as_ref().map_or(0, |pending| pending.estimate(place.key))
+    }
+
+    /// The question with so many units more in front of the request's own.
+    fn probe_beside(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
+        match &self.state {
+            State::Rate(limiter) => limiter.probe(place, now, cost, held),
+            State::Quota(limiter) => limiter.probe(place, now, cost, held),
+            State::SlidingQuota(limiter) => limiter.probe(place, now, cost),
+            State::RecentAverage(limiter) => limiter.leveled().probe(place, now, cost, held),
+            State::Distinct(limiter) => limiter.probe_beside(place.tier, place.key, place.value, now, held),
+            State::FairShare { .. } => UNASKED,
+            State::Inflight(limiter) => limiter.probe(*place),
+            State::InflightByKey { places, max, .. } => places.probe(place.key, cost, most_of(max, place.tier)),
         }
     }
 
-    /// The counters of an `inflight` limit, for gauges.
-    pub fn slots(&self) -> &[Arc<Slots>] {
-        match self {
-            Limiter::Rate(_) => &[],
-            Limiter::Inflight(inflight) => inflight.slots(),
+    /// Holds an attempt back until its answer, if it fits on top of what is charged and of all that is held back already.
+    fn hold_back(
+        self: &Arc<Self>,
+        pending: &Arc<Pending>,
+        place: &Place,
+        now: Timestamp,
+        cost: Cost,
+    ) -> Result<(Judgement, Option<Hold>), Lost> {
+        if self.is_repeat(place, now) {
+            return Ok((self.probe_beside(place, now, cost, 0), None));
+        }
+        let mut judgement = UNASKED;
+        let fits = |sum: u32| {
+            judgement = self.probe_beside(place, now, cost, sum.saturating_sub(cost.get()));
+            judgement.admitted
+        };
+        match pending.attempt(place.key, cost, fits) {
+            Ok((_, held)) => {
+                let attempt = Attempt::new(Arc::clone(self), held, *place, cost, now);
+                Ok((judgement, Some(Hold::Attempt(attempt))))
+            }
+            Err(_) => Err(Lost { judgement, contended: false }),
         }
     }
+
+    /// Of `distinct`: whether the value was seen before, so that it costs nothing whatever the answer.
+    fn is_repeat(&self, place: &Place, now: Timestamp) -> bool {
+        matches!(&self.state, State::Distinct(limiter) if limiter.is_repeat(place.value, now))
+    }
 }
+
+fn charged(judgement: Judgement) -> (Judgement, Option<Hold>) {
+    (judgement, None)
+}
+
+/// Each node is a level of its own, which makes a chain of them.
+fn share_spec(
+    capacity: Capacity,
+    multipliers: &[u32],
+    charge_parents: bool,
+    memory: Bytes,
+) -> fair_share::FairShareSpec {
+    let capacity = match capacity {
+        Capacity::Rate(rate) => fair_share::Capacity::Rate(rate),
+        Capacity::Origin(_) => fair_share::Capacity::Follows,
+    };
+    let node = |(level, multiplier): (u8, &u32)| fair_share::NodeSpec { level, multiplier: f64::from(*multiplier) };
+    fair_share::FairShareSpec {
+        nodes: (0_u8..).zip(multipliers).map(node).collect(),
+        memory,
+        parents: if charge_parents { fair_share::Parents::Charged } else { fair_share::Parents::Apart },
+        ..fair_share::FairShareSpec::new(capacity)
+    }
+}
+
+fn most(kind: &Kind) -> Result<u32, OutOfRange> {
+    match kind {
+        Kind::Inflight { max, .. } | Kind::Distinct { max, .. } => Ok(*max),
+        _ => Err(MIXED),
+    }
+}
+
+fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
+    match kind {
+        Kind::Inflight { upgraded, .. } => Ok(*upgraded),
+        _ => Err(MIXED),
+    }
+}
+
+fn most_of(max: &[u32], tier: u8) -> u32 {
+    max.get(usize::from(tier)).or(max.first()).copied().unwrap_or(0)
+}
+
+/// The answer to a question that does not belong to the kind: refuses, so that a mistake opens nothing.
+const UNASKED: Judgement = Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None };

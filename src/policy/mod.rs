@@ -3,11 +3,13 @@
 //! `config` makes it from text; `engine` adds the limiters' state to it. Nothing here reads a file or a clock, and nothing
 //! in it can be half-right: a [`Policy`] exists only when every fault of the file it came from has been mended.
 
+pub mod condition;
 pub mod edit;
 pub mod origin;
 pub mod response;
 pub mod route;
 pub mod rule;
+pub mod statuses;
 
 use std::sync::Arc;
 
@@ -16,12 +18,14 @@ use http::{HeaderName, header};
 use crate::client::ClientRules;
 use crate::client::key::KeyPart;
 use crate::client::trust::X_FORWARDED_FOR;
-pub use crate::limiter::{Kind, Scope};
+pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
+pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
 pub use origin::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, Route, RouteTable};
-pub use rule::{Mode, Rule};
+pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
+pub use statuses::StatusSet;
 
 /// Everything the operator decided, compiled.
 #[derive(Debug)]
@@ -50,13 +54,17 @@ impl Policy {
             Balance::Hash(key) => Some(key),
             Balance::RoundRobin | Balance::LeastInflight => None,
         });
-        for part in self.rules.iter().map(|rule| &rule.key).chain(hashed).flat_map(|key| key.parts()) {
+        let keys = self.rules.iter().flat_map(|rule| std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes));
+        for part in keys.chain(hashed).flat_map(|key| key.parts()) {
             match part {
                 KeyPart::Header(name) => names.push(name.clone()),
                 KeyPart::Cookie(_) => names.push(header::COOKIE),
                 _ => {}
             }
         }
+        let conditions =
+            self.rules.iter().flat_map(|rule| rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when)));
+        names.extend(conditions.flat_map(|condition| &condition.headers).map(|(name, _)| name.clone()));
         let matches = self.routes.iter().flat_map(|route| &route.matches);
         names.extend(matches.flat_map(|matched| &matched.headers).map(|(name, _)| name.clone()));
         names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));

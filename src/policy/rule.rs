@@ -1,8 +1,14 @@
-//! One limit: what is counted, how much of it is allowed, and whether the verdict is obeyed.
+//! What a limit is: a key, a promise, what is counted, and what follows when it does not fit.
 
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+
+use super::condition::Condition;
+use super::statuses::StatusSet;
 use crate::client::key::KeySpec;
 use crate::limiter::Kind;
-use crate::units::Cost;
+use crate::units::{Cost, Share};
 
 /// A limit of the policy file, named or written inline in a route.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,12 +17,156 @@ pub struct Rule {
     pub name: String,
     /// What requests are counted by.
     pub key: KeySpec,
+    /// Whether each origin is counted apart, as a further part of the key. The route fixes the origin, not the request, so it
+    /// is none of the key's own parts; a route that answers by itself counts as an origin of its own.
+    pub by_origin: bool,
+    /// The position in [`super::Policy::rules`] of the limit that takes a request without the key (`missing: { use: NAME }`).
+    /// That one never hands on in its turn.
+    pub instead: Option<usize>,
+    /// Of `distinct`: the thing whose values are counted. Its own answer to a missing value is that of `key`.
+    pub of: Option<KeySpec>,
+    /// Of `fair_share`: the key of every node, the most specific first, in the order of the kind's multipliers.
+    pub nodes: Vec<KeySpec>,
     /// What is promised.
     pub kind: Kind,
     /// What one request takes out of the quota.
-    pub cost: Cost,
+    pub cost: CostRule,
+    /// Which requests are charged.
+    pub counted: Counted,
     /// Whether a refusal is obeyed or only counted.
     pub mode: Mode,
+    /// For which part of all keys `mode: enforce` holds; the others are counted as in `shadow`. Always the same ones.
+    pub enforced: Share,
+    /// Requests that the limit does not apply to: those under any of these.
+    pub exempt: Vec<Condition>,
+    /// Other numbers for some requests; the first whose condition holds.
+    pub tiers: Vec<Tier>,
+    /// What follows when the request does not fit.
+    pub action: OnLimit,
+}
+
+impl Rule {
+    /// The most tiers that one limit may have; a decision's record names one of them in a byte.
+    pub const MAX_TIERS: usize = 16;
+
+    /// A limit that counts every request as one, refuses what does not fit, and makes no exceptions.
+    pub fn new(name: impl Into<String>, key: KeySpec, kind: Kind, mode: Mode) -> Rule {
+        Rule {
+            name: name.into(),
+            key,
+            by_origin: false,
+            instead: None,
+            of: None,
+            nodes: Vec::new(),
+            kind,
+            cost: CostRule::Fixed(Cost::ONE),
+            counted: Counted::Requests,
+            mode,
+            enforced: Share::ALL,
+            exempt: Vec::new(),
+            tiers: Vec::new(),
+            action: OnLimit::Reject,
+        }
+    }
+
+    /// The promise to requests of a tier: 0 is the limit's own, `n` that of the n-th tier.
+    pub fn kind_of(&self, tier: u8) -> &Kind {
+        let tier = usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index));
+        tier.and_then(|tier| tier.kind.as_ref()).unwrap_or(&self.kind)
+    }
+}
+
+/// Other numbers under a condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tier {
+    /// When it applies.
+    pub when: Condition,
+    /// The numbers, of the same kind, window and memory as the limit's own; `None` exempts.
+    pub kind: Option<Kind>,
+}
+
+/// What one request takes out of the quota.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CostRule {
+    /// The same for every request.
+    Fixed(Cost),
+    /// By method, and for all others.
+    ByMethod {
+        /// Methods with a cost of their own.
+        methods: Vec<(Method, Cost)>,
+        /// The cost of any other.
+        other: Cost,
+    },
+    /// What the origin's answer says in this field, charged when the answer comes. Until then `estimate` is held back.
+    Response {
+        /// The field, whose value is a whole number.
+        header: HeaderName,
+        /// Held back meanwhile; charged when the answer says nothing, or nothing that is a number.
+        estimate: Cost,
+    },
+    /// The bytes of request and answer bodies, in units of so many bytes, charged as they pass.
+    Bytes {
+        /// Bytes per unit of the quota: the rate is kept in these, so that a fast one keeps its precision.
+        unit: u32,
+    },
+}
+
+impl CostRule {
+    /// What a request must find free on entry.
+    pub fn on_entry(&self, method: &Method) -> Cost {
+        match self {
+            CostRule::Fixed(cost) => *cost,
+            CostRule::ByMethod { methods, other } => {
+                methods.iter().find(|(named, _)| named == method).map_or(*other, |(_, cost)| *cost)
+            }
+            CostRule::Response { estimate, .. } => *estimate,
+            CostRule::Bytes { .. } => Cost::ONE,
+        }
+    }
+
+    /// The least that any request costs; the fields of an answer tell the quota in requests of this cost.
+    pub fn least(&self) -> Cost {
+        match self {
+            CostRule::Fixed(cost) => *cost,
+            CostRule::ByMethod { methods, other } => methods.iter().map(|(_, cost)| *cost).fold(*other, Cost::min),
+            CostRule::Response { estimate, .. } => *estimate,
+            CostRule::Bytes { .. } => Cost::ONE,
+        }
+    }
+
+    /// Whether the charge is only known when the answer comes.
+    pub fn is_deferred(&self) -> bool {
+        matches!(self, CostRule::Response { .. })
+    }
+}
+
+/// Which requests are charged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counted {
+    /// All that are admitted (`recent_average` counts refused ones besides, if its kind says so).
+    Requests,
+    /// Those whose answer has one of these statuses. Until it comes, the attempt is held as pending.
+    Responses(StatusSet),
+}
+
+/// What follows when a request does not fit an enforced limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OnLimit {
+    /// It is refused.
+    Reject,
+    /// It is refused, and its connection closed.
+    Close,
+    /// It waits until it fits, if that is at most `max` away; otherwise it is refused.
+    Delay {
+        /// The longest wait.
+        max: Duration,
+    },
+    /// It passes, uncharged, with the limit's name in this field towards the origin. A client's own field of that name is
+    /// always removed.
+    Tag {
+        /// The field.
+        header: HeaderName,
+    },
 }
 
 /// Whether a limit decides.

@@ -101,8 +101,9 @@ pub trait EdgeEvents: Send + Sync + 'static {
 pub enum Early {
     /// The proxy serves it. It finds what is already known in its session's user context.
     Pass(Option<Box<dyn Any + Send + Sync>>),
-    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection may stay.
-    Answer(Bytes),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It never
+    /// stays where it may not.
+    Answer { bytes: Bytes, stay: bool },
 }
 
 /// What all connections share.
@@ -146,10 +147,10 @@ where
             let stay = head.keep_alive && answered_early + 1 < limits.requests && !*shutdown.borrow();
             match edge.events.early(&head, wire.inbox(), peer, stay) {
                 Early::Pass(found) => known = found,
-                Early::Answer(bytes) => {
+                Early::Answer { bytes, stay: wanted } => {
                     wire.begin(&head);
                     wire.put(&bytes);
-                    if !stay {
+                    if !(stay && wanted) {
                         return linger(wire, limits).await;
                     }
                     if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {

@@ -38,7 +38,7 @@ pub fn look(
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
     let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
-    let request = Request { peer, method: &method, host: &host, path, query, headers: &headers };
+    let request = Request { peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: None };
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
     let judged = exchange.installed.snapshot().judge(&request, arrival);
     let verdict = judged.decision.verdict;
@@ -46,8 +46,10 @@ pub fn look(
     match verdict {
         Verdict::Admitted => Early::Pass(Some(Box::new(exchange))),
         Verdict::Refused(refusal) => {
-            let bytes = refuse(shared, &exchange, refusal, &request, head, bytes, stay && !shared.draining());
-            Early::Answer(bytes)
+            exchange.note_refusal();
+            let stay = stay && !shared.draining() && !exchange.closes();
+            let bytes = refuse(shared, &exchange, refusal, &request, head, bytes, stay);
+            Early::Answer { bytes, stay }
         }
     }
 }

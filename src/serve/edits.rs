@@ -61,10 +61,53 @@ pub fn towards_origin(
         put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
         put(upstream, "Forwarded", onward.forwarded)?;
     }
-    match exchange.route() {
-        Some(route) if !route.request_headers.is_empty() => apply(&route.request_headers, exchange, upstream),
-        _ => Ok(()),
+    let tags = exchange.installed.tag_fields();
+    if !tags.is_empty() {
+        remove_look_alikes(tags, upstream);
     }
+    if let Some(route) = exchange.route()
+        && !route.request_headers.is_empty()
+    {
+        apply(&route.request_headers, exchange, upstream)?;
+    }
+    if tags.is_empty() { Ok(()) } else { put_tags(upstream, exchange) }
+}
+
+/// Takes out a client's own fields of these names, and those that CGI and its descendants would take for them.
+fn remove_look_alikes(names: &[HeaderName], upstream: &mut RequestHeader) {
+    let is_one = |field: &HeaderName| names.iter().any(|name| is_read_as(field.as_str(), name.as_str()));
+    let theirs: Vec<HeaderName> = upstream.headers.keys().filter(|field| is_one(field)).cloned().collect();
+    for field in theirs {
+        upstream.remove_header(&field);
+    }
+}
+
+/// Whether the two names, in lower case, are one where `-` and `_` are.
+fn is_read_as(field: &str, name: &str) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    field.len() == name.len() && field.bytes().map(folded).eq(name.bytes().map(folded))
+}
+
+/// Tells the origin which limits the request is over: one line per field, their names separated by commas. No edit can
+/// forge them, as they come last.
+fn put_tags(upstream: &mut RequestHeader, exchange: &Exchange) -> pingora::Result<()> {
+    let Some(decision) = exchange.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
+    let snapshot = exchange.installed.snapshot();
+    for field in exchange.installed.tag_fields() {
+        let mut value = String::new();
+        for (_, limit) in snapshot.tags(decision).filter(|(name, _)| *name == field) {
+            if !value.is_empty() {
+                value.push_str(", ");
+            }
+            value.push_str(limit);
+        }
+        if !value.is_empty() {
+            let value = HeaderValue::from_str(&value)
+                .map_err(|_| Error::explain(ErrorType::InternalError, "a limit's name that no field can hold"))?;
+            upstream.insert_header(field.clone(), value)?;
+        }
+    }
+    Ok(())
 }
 
 /// The answer as the client gets it: the operator's edits, then the rate-limit fields, which no edit can forge.

@@ -2,14 +2,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::{HeaderMap, StatusCode};
+
+use super::clock::Clock;
 use super::installed::Installed;
 use super::origin::{Attempt, OriginPlace, OriginState};
 use crate::answer::Fault;
-use crate::engine::{Judged, Permits};
+use crate::engine::{Holds, Judged, Outcome, Verdict};
 use crate::policy::{Action, Route};
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
+
+/// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
+/// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
+/// how long the client itself may stall ([`ConnectionLimits`](super::connection::ConnectionLimits)).
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that must be remembered between Pingora's phases. Whatever it holds is given back when it is dropped, so
 /// that neither an abort nor a panic nor a forced stop leaks a place.
@@ -22,8 +31,8 @@ pub struct Exchange {
     pub listener: usize,
     /// The decision record; `None` if the request never got that far.
     pub judged: Option<Judged>,
-    /// Places of `inflight` limits.
-    pub permits: Permits,
+    /// Places of `inflight` limits, and attempts whose charge waits for the answer.
+    pub holds: Holds,
     /// The place at the origin.
     pub place: Option<OriginPlace>,
     /// The attempt under way.
@@ -34,8 +43,14 @@ pub struct Exchange {
     pub attempts: u32,
     /// The key of `balance: hash`.
     pub balance_key: KeyHash,
-    /// Bytes of the request's body seen so far.
+    /// Bytes of the request's body seen so far in this attempt.
     pub body_bytes: u64,
+    /// Whether a limit of the request counts the bytes of bodies.
+    pub counts_bytes: bool,
+    /// Bytes of the request's body that limits have been charged for, so that what is sent again is not charged again.
+    charged_bytes: u64,
+    /// A limit had no room for the protocol that the origin has switched to.
+    pub switch_refused: bool,
     /// What went wrong on our way to the origin and back, for the answer and the log.
     pub fault: Option<Fault>,
     /// When the request was handed to the origin.
@@ -52,13 +67,16 @@ impl Exchange {
             started,
             listener: 0,
             judged: None,
-            permits: Permits::new(),
+            holds: Holds::new(),
             place: None,
             attempt: None,
             address: None,
             attempts: 0,
             balance_key: KeyHash::default(),
             body_bytes: 0,
+            counts_bytes: false,
+            charged_bytes: 0,
+            switch_refused: false,
             fault: None,
             forwarded: None,
             answered: None,
@@ -84,11 +102,78 @@ impl Exchange {
         self.installed.origin(self.origin_index()?)
     }
 
+    /// Whether its refusal is to close the connection.
+    pub fn closes(&self) -> bool {
+        self.judged.as_ref().is_some_and(|judged| self.installed.snapshot().closes(&judged.decision))
+    }
+
+    /// Counts its refusal for those who ask whom the limits refuse most.
+    pub fn note_refusal(&self) {
+        if let Some(judged) = &self.judged {
+            self.installed.refused().note(self.installed.snapshot(), judged);
+        }
+    }
+
+    /// The request is being handed to the origin, which may act on it from now on.
+    pub fn sent(&mut self) {
+        self.installed.snapshot().sent(&mut self.holds);
+    }
+
+    /// The origin gave no answer, and that is not the client's doing.
+    pub fn origin_failed(&mut self) {
+        self.installed.snapshot().failed(&mut self.holds);
+    }
+
+    /// The head of the answer is known, the origin's or the route's own, as it was before our edits. Charges what waited for
+    /// it; to be called before the client can read it, who may come again at once.
+    pub fn settle(&mut self, status: StatusCode, headers: &HeaderMap, clock: &Clock) {
+        if let Some(judged) = &self.judged
+            && !self.holds.is_empty()
+        {
+            self.installed.snapshot().answered(judged, &mut self.holds, status, headers, clock.now());
+        }
+    }
+
+    /// The request's body has come so far in this attempt. How long it should pause.
+    pub fn uploaded(&mut self, clock: &Clock) -> Option<Duration> {
+        let fresh = self.body_bytes.saturating_sub(self.charged_bytes);
+        self.charged_bytes += fresh;
+        self.carried(fresh, clock)
+    }
+
+    /// So many bytes of a body, or of a protocol that was switched to, pass. How long they should pause.
+    pub fn carried(&mut self, bytes: u64, clock: &Clock) -> Option<Duration> {
+        if !self.counts_bytes || bytes == 0 {
+            return None;
+        }
+        let pause = self.installed.snapshot().carried(self.judged.as_mut()?, bytes, clock.now());
+        (pause > 0).then(|| Duration::from_nanos(pause).min(LONGEST_PAUSE))
+    }
+
+    /// The origin switches to another protocol: the places that the request holds become places of such connections. Says
+    /// whether there was room for it; if not, the verdict is a refusal now.
+    pub fn switch(&mut self) -> bool {
+        let snapshot = self.installed.snapshot();
+        let Some(judged) = &mut self.judged else { return true };
+        let Err(rule) = snapshot.upgraded(judged, &mut self.holds) else { return true };
+        let decision = &mut judged.decision;
+        for reading in decision.readings.iter_mut().filter(|reading| reading.rule == rule) {
+            reading.outcome = Outcome::Refused;
+            // a place comes back when another connection ends, which nobody can promise
+            reading.retry_nanos = None;
+        }
+        if let Some(limiter) = snapshot.limiter(rule) {
+            decision.verdict = Verdict::Refused(limiter.refusal().into());
+        }
+        self.switch_refused = true;
+        false
+    }
+
     /// Gives everything back. Pingora keeps the context for a while after the request's end, reading what is left of a
     /// body; places must not wait for that.
     pub fn release(&mut self) {
         self.attempt = None;
         self.place = None;
-        self.permits.clear();
+        self.holds.clear();
     }
 }

@@ -31,6 +31,7 @@ impl<'a> Facts<'a> {
             path: self.head.uri.path(),
             query: self.head.uri.query(),
             headers: &self.head.headers,
+            tls_sni: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pingora's phases, a few lines each: facts → judge → place → forward → answer.
+//! Pingora's phases, a few lines each: facts → judge → admission → forward → answer.
 //!
 //! The order of a request, as Pingora calls it: [`Gate::new_ctx`], [`Gate::request_filter`] (decides; refusals and fixed answers
 //! end here), [`Gate::upstream_peer`] once per attempt, [`Gate::upstream_request_filter`] (what the origin sees),
@@ -17,12 +17,12 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorSource, ErrorType};
 
+use super::admission::{self, Admission};
+use super::blame::{counts_as_an_attempt, fault_of};
 use super::clock::roll;
-use super::due::LateAnswer;
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
-use super::fault::BodyFault;
 use super::observe::{self, Ended};
 use super::origin::affinity_seed;
 use super::reply;
@@ -30,7 +30,7 @@ use super::shared::Shared;
 use super::stream::EdgeStream;
 use super::transport::Tcp;
 use crate::answer::Fault;
-use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
+use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
 use crate::request::Peer;
 use crate::units::Timestamp;
@@ -52,7 +52,7 @@ impl Gate {
 
     /// Finds the verdict, unless that was done before, and charges if it is yes. What is still to do is said by the return
     /// value.
-    async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> Next {
+    async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> pingora::Result<Next> {
         let installed = Arc::clone(&exchange.installed);
         let snapshot = installed.snapshot();
         let mut judged = match exchange.judged.take() {
@@ -76,40 +76,50 @@ impl Gate {
             let facts = Facts::read(peer_of(session), session.req_header());
             exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
-        if judged.decision.verdict == Verdict::Admitted
-            && let Some(origin) = origin
-        {
-            // before anything is charged: a request that finds no place has cost its client nothing
-            match origin.place().await {
-                Ok(place) => exchange.place = Some(place),
-                Err(reason) => {
-                    if let Some(Action::Forward(index)) = route.map(|route| &route.action) {
-                        installed.metrics().origin_shed(*index, reason.word());
-                    }
-                    judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
-                }
-            }
-        }
-        let (permits, contended) = snapshot.admit(&mut judged);
-        exchange.permits = permits;
+        let Admission { contended, gone } = admission::admit(&self.shared, session, exchange, &mut judged).await;
         installed.metrics().decision(&judged.decision, contended);
+        exchange.counts_bytes = snapshot.counts_bytes(&judged);
         let verdict = judged.decision.verdict;
         exchange.judged = Some(judged);
-        match (verdict, route) {
-            (Verdict::Admitted, Some(route)) => {
-                if over_limit(session.req_header(), route) {
-                    return Next::Fault(Fault::BodyTooLarge);
-                }
-                match &route.action {
-                    Action::Forward(_) => Next::Forward,
-                    Action::Respond(_) => Next::Respond,
-                }
-            }
-            _ => {
-                exchange.place = None;
-                Next::Refuse
-            }
+        if let Some(gone) = gone {
+            return Err(gone);
         }
+        Ok(match (verdict, route) {
+            (Verdict::Admitted, Some(route)) if over_limit(session.req_header(), route) => {
+                Next::Fault(Fault::BodyTooLarge)
+            }
+            (Verdict::Admitted, Some(Route { action: Action::Forward(_), .. })) => Next::Forward,
+            (Verdict::Admitted, Some(Route { action: Action::Respond(_), .. })) => Next::Respond,
+            _ => Next::Refuse,
+        })
+    }
+}
+
+impl Gate {
+    /// The time, if anybody wants to know how long the origin takes.
+    fn stamp(&self, exchange: &Exchange) -> Option<Timestamp> {
+        let needed = || exchange.installed.times_origins().then(|| self.shared.clock.now());
+        self.shared.now_if_watched().or_else(needed)
+    }
+
+    /// Tells the limits that share out an origin's capacity how long it took to answer.
+    fn tell_duration(&self, exchange: &Exchange) {
+        // an origin that says nothing in time has taken at least that long; one that never answers would otherwise keep the
+        // capacity of its better days
+        let silent = exchange.fault == Some(Fault::OriginTimeout);
+        let until = exchange.answered.or_else(|| silent.then(|| self.shared.clock.now()));
+        if exchange.installed.times_origins()
+            && let (Some(origin), Some(from), Some(to)) = (exchange.origin_index(), exchange.forwarded, until)
+        {
+            exchange.installed.snapshot().completed(origin, to.since(from));
+        }
+    }
+}
+
+/// Holds a piece of a body back.
+async fn pause(time: Option<Duration>) {
+    if let Some(time) = time {
+        tokio::time::sleep(time).await;
     }
 }
 
@@ -151,7 +161,7 @@ impl ProxyHttp for Gate {
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
         let exchange = slot.exchange(self);
-        let next = self.decide(session, exchange).await;
+        let next = self.decide(session, exchange).await?;
         if self.shared.draining() {
             session.set_keepalive(None);
         }
@@ -165,8 +175,12 @@ impl ProxyHttp for Gate {
                 }
                 return Ok(false);
             }
-            Next::Respond => reply::fixed(session, exchange).await?,
+            Next::Respond => reply::fixed(session, exchange, &self.shared.clock).await?,
             Next::Refuse => {
+                exchange.note_refusal();
+                if exchange.closes() {
+                    session.set_keepalive(None);
+                }
                 if let Some(stream) = edge_stream(session) {
                     stream.note_refusal();
                 }
@@ -195,8 +209,10 @@ impl ProxyHttp for Gate {
         exchange.attempt = Some(attempt);
         exchange.address = Some(address);
         exchange.attempts += 1;
+        // what came of the body is sent again, as far as it came
+        exchange.body_bytes = 0;
         if exchange.forwarded.is_none() {
-            exchange.forwarded = self.shared.now_if_watched();
+            exchange.forwarded = self.stamp(exchange);
         }
         let mut peer = HttpPeer::new(address, false, String::new());
         peer.options.connection_timeout = Some(timeouts.connect);
@@ -261,6 +277,8 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
     ) -> pingora::Result<()> {
         let exchange = slot.exchange(self);
+        // from here on the origin may act on it, whatever we hear from it; before, it cannot have
+        exchange.sent();
         edits::towards_origin(peer_of(session), &session.req_header().headers, upstream, exchange)
     }
 
@@ -272,15 +290,19 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
     ) -> pingora::Result<()> {
         let exchange = slot.exchange(self);
+        let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
         if session.was_upgraded() {
+            // no body, but bytes all the same
+            pause(exchange.carried(length, &self.shared.clock)).await;
             return Ok(());
         }
-        exchange.body_bytes += body.as_ref().map_or(0, |piece| piece.len() as u64);
+        exchange.body_bytes += length;
         let limit = exchange.route().and_then(|route| route.body_limit);
         if limit.is_some_and(|limit| exchange.body_bytes > limit.0) {
             exchange.fault = Some(Fault::BodyTooLarge);
             return Err(Error::explain(ErrorType::HTTPStatus(413), "the body is over the route's limit").into_down());
         }
+        pause(exchange.uploaded(&self.shared.clock)).await;
         Ok(())
     }
 
@@ -295,10 +317,19 @@ impl ProxyHttp for Gate {
             // what follows it would be passed on as something that nobody asked for
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
         }
-        if upstream.status.is_informational() {
+        let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
+        if upstream.status.is_informational() && !switches {
             return Ok(());
         }
-        exchange.answered = self.shared.now_if_watched();
+        exchange.answered = self.stamp(exchange);
+        exchange.settle(upstream.status, &upstream.headers, &self.shared.clock);
+        if switches {
+            if exchange.switch() {
+                return Ok(());
+            }
+            // `fail_to_proxy` answers; the connection to the origin speaks another protocol by now and is dropped
+            return Err(Error::explain(ErrorType::InternalError, "no room for another switched connection").into_in());
+        }
         // ours, whatever the origin speaks (RFC 9110 section 2.5)
         upstream.set_version(Version::HTTP_11);
         edits::drop_hop_by_hop(upstream);
@@ -311,14 +342,36 @@ impl ProxyHttp for Gate {
         edits::towards_client(upstream, exchange)
     }
 
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        slot: &mut Slot,
+    ) -> pingora::Result<Option<Duration>> {
+        let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
+        Ok(slot.exchange(self).carried(length, &self.shared.clock))
+    }
+
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, slot: &mut Slot) -> FailToProxy {
         let exchange = slot.exchange(self);
+        if exchange.switch_refused {
+            exchange.note_refusal();
+            exchange.release();
+            session.set_keepalive(None);
+            let _ = reply::refusal(session, exchange).await;
+            let status = session.response_written().map_or(499, |head| head.status.as_u16());
+            return FailToProxy { error_code: status, can_reuse_downstream: false };
+        }
         let mut fault = exchange.fault.unwrap_or_else(|| fault_of(e));
         if fault == Fault::OriginTimeout && !session.as_downstream_mut().is_body_done() {
             // the origin waits for what the client does not send
             fault = Fault::ClientTimeout;
         }
         exchange.fault = Some(fault);
+        if !counts_as_an_attempt(fault) {
+            exchange.origin_failed();
+        }
         // the attempt is over; whoever reads our answer and asks again at once must find the place free
         exchange.release();
         let begun = session.response_written().is_some_and(|head| !head.status.is_informational());
@@ -362,38 +415,8 @@ impl ProxyHttp for Gate {
     async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
         let exchange = slot.exchange(self);
         exchange.release();
+        self.tell_duration(exchange);
         observe::done(&self.shared, exchange, &Ended::of(session));
-    }
-}
-
-/// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
-fn fault_of(e: &Error) -> Fault {
-    use ErrorType as Is;
-    if let Some(fault) = BodyFault::of(e) {
-        return match fault.status() {
-            Some(408) => Fault::ClientTimeout,
-            Some(_) => Fault::BadRequest,
-            None => Fault::ClientGone,
-        };
-    }
-    if LateAnswer::caused(e) {
-        return Fault::OriginTimeout;
-    }
-    match (e.esource(), e.etype()) {
-        (ErrorSource::Upstream, Is::ConnectTimedout) => Fault::OriginConnectTimeout,
-        (ErrorSource::Upstream, Is::ReadTimedout | Is::WriteTimedout) => Fault::OriginTimeout,
-        (ErrorSource::Upstream, Is::ConnectRefused) => Fault::OriginRefused,
-        (ErrorSource::Upstream, Is::ConnectNoRoute | Is::ConnectError | Is::SocketError | Is::BindError) => {
-            Fault::OriginUnreachable
-        }
-        (ErrorSource::Upstream, Is::ReadError | Is::WriteError | Is::ConnectionClosed) => Fault::OriginClosed,
-        (ErrorSource::Upstream, _) => Fault::OriginGarbled,
-        (ErrorSource::Downstream, Is::ReadTimedout) => Fault::ClientTimeout,
-        (ErrorSource::Downstream, Is::ReadError | Is::WriteError | Is::WriteTimedout | Is::ConnectionClosed) => {
-            Fault::ClientGone
-        }
-        (ErrorSource::Downstream, _) => Fault::BadRequest,
-        (ErrorSource::Internal | ErrorSource::Unset, _) => Fault::Internal,
     }
 }
 
@@ -420,3 +443,6 @@ fn listener_of(session: &Session) -> usize {
 fn edge_stream(session: &Session) -> Option<&EdgeStream<Tcp>> {
     session.stream()?.as_any().downcast_ref()
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ use super::fault::{BodyFault, HeadFault};
 use super::log;
 use crate::client::{Client, Mark, Source};
 use crate::config::settings::Settings;
-use crate::engine::{Decision, Refusal, Verdict};
+use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
@@ -123,9 +123,15 @@ impl Metrics {
             self.refused.add(refusal);
         }
         let Some(route) = decision.route.and_then(|route| self.routes.get(route)) else { return };
+        if decision.delay_nanos > 0 && decision.verdict == Verdict::Admitted {
+            route.delayed(decision.delay_nanos);
+        }
         for (slot, reading) in decision.readings.iter().enumerate() {
             if let Some(limit) = route.limit(slot, reading.rule) {
                 limit.verdict(reading.outcome).inc();
+                if let (Outcome::Refused, Some(node)) = (reading.outcome, reading.node) {
+                    limit.refused_at(node);
+                }
                 if contended == Some(slot) {
                     limit.contended.inc();
                 }
@@ -240,8 +246,9 @@ impl Metrics {
     }
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
-    /// route that uses them, N limits, O origins:
-    /// (17 + 6·L)·(R + 1) + 3·S + 32·O + 3·N + 5·L + 64, where each 17 is a histogram's.
+    /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
+    /// of each being one), O origins:
+    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 32·O + 11·N + F + 5·L + 67, where each 17 is a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }
@@ -295,9 +302,12 @@ const ORIGIN_ERRORS: [(OriginError, &str); 6] = [
     (OriginError::Other, "other"),
 ];
 /// Most frequent first: a flood of refusals is found at once.
-const REFUSALS: [Refusal; 6] = [
+const REFUSALS: [Refusal; 9] = [
     Refusal::Limit,
+    Refusal::FairShare,
+    Refusal::Penalty,
     Refusal::OriginFull,
+    Refusal::Concurrency,
     Refusal::Inflight,
     Refusal::NoRoute,
     Refusal::KeyMissing,

@@ -9,11 +9,13 @@ use pingora::{Error, ErrorType};
 
 use super::clock::wall_nanos;
 use super::exchange::Exchange;
+use super::flood::{Shown, shown_client, shown_network};
 use super::metrics::OriginError;
 use super::shared::Shared;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::config::settings::ClientInLog;
-use crate::engine::{Decision, DecisionId, Outcome};
+use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
+use crate::policy::Route;
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {
@@ -64,6 +66,9 @@ impl<'a> Ended<'a> {
 
 /// The request has ended, one way or another.
 pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
+    if let Some(judged) = &exchange.judged {
+        warn_of_flood(shared, exchange, &judged.decision);
+    }
     let Some(ended) = shared.now_if_watched() else { return };
     let metrics = exchange.installed.metrics();
     let duration = ended.since(exchange.started);
@@ -81,26 +86,26 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
     }
     let policy = exchange.installed.snapshot().policy();
     let client = decision.and_then(|decision| decision.client);
-    let mut shown = ArrayString::<64>::new();
-    if let Some(client) = client {
-        // the longest address has 45 characters, a pseudonym 22
-        let _ = match client_in_log {
-            ClientInLog::Pseudonym => write!(shown, "{}", shared.pseudonyms.of(&client)),
-            ClientInLog::Address => write!(shown, "{}", client.address),
-        };
-    }
+    // the longest address has 45 characters, a pseudonym 22
+    let shown = client.map(|client| shown_client(&client, *client_in_log, &shared.pseudonyms));
     let mut address = ArrayString::<64>::new();
     let _ = exchange.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
-    let limits: ArrayVec<_, _> = decision
+    let readings = decision.map(|decision| decision.readings.as_slice()).unwrap_or_default();
+    let networks: ArrayVec<Option<Shown>, { Route::MAX_RULES }> =
+        readings.iter().map(|reading| network_at(shared, exchange, decision?, reading)).collect();
+    let limits: ArrayVec<_, _> = readings
         .iter()
-        .flat_map(|decision| &decision.readings)
-        .filter_map(|reading| {
+        .zip(&networks)
+        .filter_map(|(reading, network)| {
             Some(LimitEntry {
                 name: Cow::Borrowed(policy.rules.get(reading.rule)?.name.as_str()),
                 mode: reading.mode,
+                tier: reading.tier,
                 outcome: reading.outcome,
                 remaining: reading.remaining,
                 retry_nanos: reading.retry_nanos,
+                node: node_at(exchange, reading).map(Cow::Borrowed),
+                prefix: network.as_ref().map(|network| Cow::Borrowed(network.as_str())),
             })
         })
         .collect();
@@ -109,7 +114,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
         at: exchange.started,
         id: decision.map_or(DecisionId(0), |decision| decision.id),
         listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
-        client: client.map(|_| Cow::Borrowed(shown.as_str())),
+        client: shown.as_ref().map(|shown| Cow::Borrowed(shown.as_str())),
         client_source: client.map(|client| Cow::Borrowed(client.source.as_str())),
         client_mark: client.map(|client| Cow::Borrowed(client.mark.as_str())),
         method: Cow::Borrowed(end.method),
@@ -124,6 +129,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
             .filter(|_| exchange.attempts > 0)
             .map(|origin| Cow::Borrowed(origin.spec().name.as_str())),
         origin_address: exchange.address.map(|_| Cow::Borrowed(address.as_str())),
+        delay_nanos: decision.map_or(0, delay_nanos),
         attempts: exchange.attempts,
         duration_nanos: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
         origin_nanos: exchange
@@ -137,9 +143,39 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
     log.line(|line| entry.write(line));
 }
 
-/// Whether a limit refused the request or, in shadow, would have.
+/// Whether the request did not fit a limit, obeyed or not.
 fn is_limited(decision: &Decision) -> bool {
-    decision.readings.iter().any(|reading| reading.outcome == Outcome::Refused)
+    decision.readings.iter().any(|reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged))
+}
+
+/// What a request was held back for; one that was refused after all went at once.
+fn delay_nanos(decision: &Decision) -> u64 {
+    if decision.verdict == Verdict::Admitted { decision.delay_nanos } else { 0 }
+}
+
+/// The word for the node at which `fair_share` refused.
+fn node_at<'a>(exchange: &'a Exchange, reading: &Reading) -> Option<&'a str> {
+    exchange.installed.flood(reading.rule)?.node(reading.node?)
+}
+
+/// The client's network at that node.
+fn network_at(shared: &Shared, exchange: &Exchange, decision: &Decision, reading: &Reading) -> Option<Shown> {
+    let node = usize::from(reading.node?);
+    let rule = exchange.installed.snapshot().policy().rules.get(reading.rule)?;
+    let as_what = shared.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, as_what)| *as_what);
+    shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &shared.pseudonyms)
+}
+
+/// Says in the process's log where refusals of `fair_share` come from, now and then.
+fn warn_of_flood(shared: &Shared, exchange: &Exchange, decision: &Decision) {
+    for reading in decision.violated() {
+        let Some((flood, node)) = exchange.installed.flood(reading.rule).zip(reading.node) else { continue };
+        let Some(refused) = flood.refused(node, decision.at) else { continue };
+        let rules = &exchange.installed.snapshot().policy().rules;
+        let limit = rules.get(reading.rule).map_or("", |rule| rule.name.as_str());
+        let network = network_at(shared, exchange, decision, reading);
+        flood.tell(limit, node, network.as_ref().map(Shown::as_str), refused);
+    }
 }
 
 fn origin_error(error: &Error) -> OriginError {

@@ -1,11 +1,13 @@
 //! Answers that the gate gives itself, on Pingora's session.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-use super::clock::wall_nanos;
+use super::clock::{Clock, wall_nanos};
 use super::exchange::Exchange;
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::engine::Verdict;
@@ -40,8 +42,11 @@ pub async fn fault(session: &mut Session, exchange: &Exchange, fault: Fault) -> 
 ///
 /// # Errors
 /// The client is gone.
-pub async fn fixed(session: &mut Session, exchange: &Exchange) -> pingora::Result<()> {
-    let Some(Action::Respond(fixed)) = exchange.route().map(|route| &route.action) else { return Ok(()) };
+pub async fn fixed(session: &mut Session, exchange: &mut Exchange, clock: &Clock) -> pingora::Result<()> {
+    let installed = Arc::clone(&exchange.installed);
+    let route = exchange.judged.as_ref().and_then(|judged| judged.decision.route);
+    let route = route.and_then(|index| installed.snapshot().policy().routes.route(index));
+    let Some(Action::Respond(fixed)) = route.map(|route| &route.action) else { return Ok(()) };
     let bodiless = matches!(fixed.status.as_u16(), 204 | 304);
     let mut head = ResponseHeader::build(fixed.status, Some(fixed.headers.len() + 4))?;
     for (name, value) in &fixed.headers {
@@ -53,6 +58,10 @@ pub async fn fixed(session: &mut Session, exchange: &Exchange) -> pingora::Resul
     super::edits::towards_client(&mut head, exchange)?;
     let body =
         if bodiless || session.req_header().method == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
+    exchange.settle(fixed.status, &fixed.headers, clock);
+    if let Some(pause) = exchange.carried(body.len() as u64, clock) {
+        tokio::time::sleep(pause).await;
+    }
     write(session, head, body).await
 }
 

@@ -8,6 +8,7 @@
 //! | path | answer |
 //! |---|---|
 //! | the configured one | the metrics, in the text format 0.0.4 |
+//! | `/most_refused` | whom the limits refuse most, as JSON; see [`refused`](super::refused) |
 //! | `/healthz` | 200 while the process can answer at all |
 //! | `/readyz` | 200 when requests are welcome, 503 before that and while draining |
 
@@ -30,7 +31,7 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// Connections beyond these wait in the kernel's queue.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// Makes the metrics page.
+/// Makes a page.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Serves until `shutdown` is true or its sender is gone; answers under way are finished within [`DEADLINE`].
@@ -39,14 +40,12 @@ pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 /// The socket cannot be given to this runtime. Later faults concern single connections and are not errors.
 pub async fn serve(
     listener: std::net::TcpListener,
-    path: String,
-    render: Render,
-    ready: Arc<AtomicBool>,
+    pages: Pages,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    let pages = Arc::new(Pages { path, render, ready });
+    let pages = Arc::new(pages);
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
@@ -124,13 +123,21 @@ fn parse(head: &[u8]) -> Option<Asked<'_>> {
     }
 }
 
-struct Pages {
+/// What is to be had.
+pub struct Pages {
     path: String,
-    render: Render,
+    metrics: Render,
+    most_refused: Render,
     ready: Arc<AtomicBool>,
 }
 
 impl Pages {
+    /// The metrics under `path`, and the others under their own, unless that one is the metrics'. `ready` says whether
+    /// requests are welcome.
+    pub fn new(path: String, metrics: Render, most_refused: Render, ready: Arc<AtomicBool>) -> Pages {
+        Pages { path, metrics, most_refused, ready }
+    }
+
     fn answer(&self, asked: Asked<'_>) -> Answer {
         let Asked::For { method, target } = asked else {
             return Answer::plain("400 Bad Request", "not an HTTP/1.1 request\n");
@@ -143,8 +150,11 @@ impl Pages {
         let found = match path {
             _ if path == self.path => Answer {
                 content_type: "text/plain; version=0.0.4; charset=utf-8",
-                ..Answer::plain("200 OK", (self.render)())
+                ..Answer::plain("200 OK", (self.metrics)())
             },
+            "/most_refused" => {
+                Answer { content_type: "application/json", ..Answer::plain("200 OK", (self.most_refused)()) }
+            }
             "/healthz" => Answer::plain("200 OK", "ok\n"),
             // Relaxed: nothing else is published by it
             "/readyz" if self.ready.load(Ordering::Relaxed) => Answer::plain("200 OK", "ready\n"),
@@ -201,7 +211,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let ready = Arc::new(AtomicBool::new(false));
         let (shutdown, down) = watch::channel(false);
-        let task = tokio::spawn(serve(listener, "/metrics".to_owned(), render, ready.clone(), down));
+        let refused = Arc::new(|| "{}\n".to_owned());
+        let pages = Pages::new("/metrics".to_owned(), render, refused, ready.clone());
+        let task = tokio::spawn(serve(listener, pages, down));
         Server { address, ready, shutdown, task }
     }
 
@@ -245,6 +257,8 @@ mod tests {
     #[tokio::test]
     async fn alive_and_ready_are_two_questions() {
         let server = start(page());
+        let refused = server.get("/most_refused").await;
+        assert!(refused.contains("Content-Type: application/json\r\n") && refused.ends_with("{}\n"), "{refused}");
         assert!(server.get("/healthz").await.starts_with("HTTP/1.1 200 "));
         assert!(server.get("/readyz").await.starts_with("HTTP/1.1 503 "));
         server.ready.store(true, Ordering::Relaxed);

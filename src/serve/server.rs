@@ -20,15 +20,18 @@ use super::clock::{self, Clock};
 use super::connection::{ConnectionLimits, Edge};
 use super::events::Events;
 use super::gate::Gate;
+use super::housekeeping::Housekeeping;
 use super::installed::Installed;
 use super::lifecycle::{self, Signals};
 use super::listen::{self, BindError, Bound, Connections};
 use super::metrics::Metrics;
 use super::pseudonym::Pseudonyms;
+use super::refused::MostRefused;
 use super::shared::Shared;
+use super::waits::{MOST_WAITING, Waits};
 use super::{log, resolve, scrape};
 use crate::config::Config;
-use crate::config::settings::{Listener, Settings};
+use crate::config::settings::{ClientInLog, Listener, Settings};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::sketch::Seed;
@@ -73,16 +76,20 @@ pub fn run(config: Config) -> Result<(), StartError> {
     log::hook_panics();
     let bound = settings.listeners.iter().map(listen::bind).collect::<Result<Vec<_>, _>>().map_err(StartError::Bind)?;
     let metrics_page = settings.metrics.as_ref().map(bind_metrics).transpose().map_err(StartError::Bind)?;
-    let (shared, writer) = build(policy, settings)?;
-    let threads =
-        shared.settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let (stop, stopping) = watch::channel(false);
+    let (shared, writer) = build(policy, settings, stopping)?;
+    let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("gate")
         .enable_all()
         .build()
         .map_err(|error| StartError::System("no runtime", error.to_string()))?;
-    let served = runtime.block_on(serve(&shared, bound, metrics_page, threads));
+    let kept = Arc::clone(&shared);
+    let housekeeping = Housekeeping::start(move || kept.installed().snapshot().maintain(kept.clock.now()))
+        .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
+    let served = runtime.block_on(serve(&shared, bound, metrics_page, threads, stop));
+    drop(housekeeping);
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
     if let Some(writer) = writer
@@ -93,6 +100,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
     served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
 }
 
+fn threads(settings: &Settings) -> usize {
+    settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, String), BindError> {
     let bound = listen::bind(&Listener { name: "metrics".to_owned(), address: page.address })?;
     eprintln!("metrics on http://{}{}", bound.address, page.path);
@@ -100,7 +111,11 @@ fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, S
 }
 
 /// Everything that requests share, and the owner of the access log's thread.
-fn build(policy: Policy, settings: Settings) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
+fn build(
+    policy: Policy,
+    settings: Settings,
+    stopping: watch::Receiver<bool>,
+) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
     let seed = Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?);
     let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
@@ -116,10 +131,14 @@ fn build(policy: Policy, settings: Settings) -> Result<(Arc<Shared>, Option<Acce
     if let Some((log, _)) = &access_log {
         metrics.register_access_log(log);
     }
-    let snapshot = Snapshot::new(policy, &seed)
+    let started = Clock::start();
+    let origin_of_stamps = clock::wall_nanos().saturating_sub(started.now().nanos());
+    let snapshot = Snapshot::new(policy, &seed, origin_of_stamps)
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
-    let installed = Arc::new(Installed::new(snapshot, metrics));
-    Ok((Arc::new(Shared::new(Clock::start(), access_log, pseudonyms, settings, installed)), writer))
+    let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
+    let installed = Arc::new(Installed::new(snapshot, metrics, refused));
+    let waits = Waits::new(MOST_WAITING, stopping);
+    Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
 }
 
 async fn serve(
@@ -127,19 +146,19 @@ async fn serve(
     bound: Vec<Bound>,
     metrics_page: Option<(Bound, String)>,
     threads: usize,
+    stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let signals = Signals::catch()?;
     // said only now: who reads it may send a signal at once
     for listener in &bound {
         eprintln!("listening on {} ({})", listener.address, listener.name);
     }
-    let (stop, stopping) = watch::channel(false);
+    let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
     if let Some((bound, path)) = metrics_page {
-        let page = Arc::clone(shared);
-        let render = Arc::new(move || page.installed().metrics().render());
-        tokio::spawn(scrape::serve(bound.socket, path, render, Arc::clone(&ready), stopping.clone()));
+        let pages = scrape::Pages::new(path, metrics_of(shared), most_refused_of(shared), Arc::clone(&ready));
+        tokio::spawn(scrape::serve(bound.socket, pages, stopping.clone()));
     }
     let installed = shared.installed();
     let first_lookup = async {
@@ -165,8 +184,24 @@ async fn serve(
     Ok(())
 }
 
+fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
+    let shared = Arc::clone(shared);
+    Arc::new(move || shared.installed().metrics().render())
+}
+
+/// Clients appear as in the access log; as pseudonyms if there is none.
+fn most_refused_of(shared: &Arc<Shared>) -> scrape::Render {
+    let shared = Arc::clone(shared);
+    let clients = shared.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients);
+    Arc::new(move || {
+        let installed = shared.installed();
+        let rules = &installed.snapshot().policy().rules;
+        installed.refused().page(shared.clock.now(), rules, clients, &shared.pseudonyms)
+    })
+}
+
 /// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
-fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate> {
+pub(super) fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate> {
     let conf = ServerConf {
         threads,
         upstream_keepalive_pool_size: POOL,

@@ -9,6 +9,7 @@ use super::access_log::AccessLog;
 use super::clock::Clock;
 use super::installed::Installed;
 use super::pseudonym::Pseudonyms;
+use super::waits::Waits;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::units::Timestamp;
 
@@ -22,6 +23,8 @@ pub struct Shared {
     pub pseudonyms: Pseudonyms,
     /// What the process was started with.
     pub settings: Settings,
+    /// The requests that limits delay.
+    pub waits: Waits,
     watched: bool,
     installed: ArcSwap<Installed>,
     draining: AtomicBool,
@@ -34,6 +37,7 @@ impl Shared {
         access_log: Option<(AccessLog, ClientInLog)>,
         pseudonyms: Pseudonyms,
         settings: Settings,
+        waits: Waits,
         installed: Arc<Installed>,
     ) -> Shared {
         let watched = settings.metrics.is_some() || access_log.is_some();
@@ -43,6 +47,7 @@ impl Shared {
             pseudonyms,
             watched,
             settings,
+            waits,
             installed: ArcSwap::new(installed),
             draining: AtomicBool::new(false),
         }

@@ -1,94 +1,8 @@
 //! The numbered vectors for `Forwarded`, one row each, and what the grammar of RFC 7239 says beyond them.
 
 use crate::support::{Row, check, row};
+use crate::vectors::FORWARDED;
 use tidegate::client::ForwardHeader;
-
-const ROWS: &[Row] = &[
-    row("F1", "hops 1", "10.0.0.1", &["for=192.0.2.43"], "192.0.2.43", "plain"),
-    row(
-        "F2",
-        "hops 1",
-        "10.0.0.1",
-        &["For=\"[2001:db8:cafe::17]:4711\""],
-        "2001:db8:cafe::/64",
-        "quoted v6 with port, case-insensitive name",
-    ),
-    row("F3", "hops 1", "10.0.0.1", &["for=192.0.2.60;proto=http;by=203.0.113.43"], "192.0.2.60", "pairs"),
-    row("F4", "hops 2", "10.0.0.1", &["for=192.0.2.43, for=198.51.100.17"], "192.0.2.43", "two elements"),
-    row("F5", "hops 1", "10.0.0.1", &["for=192.0.2.43", "for=198.51.100.17"], "198.51.100.17", "two lines"),
-    row("F6", "hops 1", "10.0.0.1", &["for=6.6.6.6, for=unknown"], "10.0.0.1 (degraded)", "unknown"),
-    row("F7", "hops 1", "10.0.0.1", &["for=6.6.6.6, for=_hidden"], "10.0.0.1 (degraded)", "obfuscated"),
-    row(
-        "F8",
-        "hops 1",
-        "10.0.0.1",
-        &["for=6.6.6.6, for=\"_SEVKISEK:_port\""],
-        "10.0.0.1 (degraded)",
-        "obfuscated with port",
-    ),
-    row("F9", "hops 1", "10.0.0.1", &["for=6.6.6.6, for=\"192.0.2.1:8080\""], "192.0.2.1", "quoted v4 with port"),
-    row(
-        "F10",
-        "hops 1",
-        "10.0.0.1",
-        &["for=6.6.6.6, for=192.0.2.1:8080"],
-        "192.0.2.1",
-        "unquoted v4 with port (not grammatical, unambiguous)",
-    ),
-    row(
-        "F11",
-        "hops 1",
-        "10.0.0.1",
-        &["for=6.6.6.6, for=[2001:db8::1]"],
-        "2001:db8::/64",
-        "unquoted brackets (not grammatical, unambiguous)",
-    ),
-    row(
-        "F12",
-        "hops 1",
-        "10.0.0.1",
-        &["for=\"6.6.6.6, for=203.0.113.9"],
-        "10.0.0.1 (degraded)",
-        "client sent an unterminated quote, proxy appended",
-    ),
-    row(
-        "F13",
-        "hops 1",
-        "10.0.0.1",
-        &["for=\"6.6.6.6, for=\"203.0.113.9\""],
-        "10.0.0.1 (degraded)",
-        "quote that re-pairs across the boundary",
-    ),
-    row(
-        "F14",
-        "hops 1",
-        "10.0.0.1",
-        &["host=\"a,for=6.6.6.6\";for=198.51.100.17"],
-        "198.51.100.17",
-        "comma inside a quoted host",
-    ),
-    row("F15", "hops 1", "10.0.0.1", &["for=198.51.100.17;for=6.6.6.6"], "10.0.0.1 (degraded)", "duplicate for"),
-    row("F16", "hops 1", "10.0.0.1", &["proto=https;by=203.0.113.43"], "10.0.0.1 (degraded)", "element without for"),
-    row("F17", "hops 1", "10.0.0.1", &["for=198.51.100.17; proto=https"], "198.51.100.17", "space after semicolon"),
-    row("F18", "hops 1", "10.0.0.1", &["for = 198.51.100.17"], "10.0.0.1 (degraded)", "spaces round the equals sign"),
-    row("F19", "hops 1", "10.0.0.1", &["for=\"198\\.51.100.17\""], "198.51.100.17", "quoted-pair"),
-    row(
-        "F20",
-        "proxies 10.0.0.0/8",
-        "10.0.0.1",
-        &["for=6.6.6.6, for=\"[2001:db8:1::9]\", for=10.0.0.4"],
-        "2001:db8:1::/64",
-        "cidr walk",
-    ),
-    row(
-        "F21",
-        "proxies 10.0.0.0/8",
-        "10.0.0.1",
-        &["for=6.6.6.6, for=_secret, for=10.0.0.4"],
-        "10.0.0.4 (degraded)",
-        "obfuscated hop stops the walk",
-    ),
-];
 
 /// Examples of RFC 7239 itself, and the corners of its grammar.
 const BEYOND: &[Row] = &[
@@ -216,7 +130,7 @@ const BEYOND: &[Row] = &[
 
 #[test]
 fn every_row_resolves_to_its_key_and_mark() {
-    check(ROWS, ForwardHeader::Forwarded);
+    check(FORWARDED, ForwardHeader::Forwarded);
 }
 
 #[test]
@@ -226,7 +140,7 @@ fn the_grammar_is_strict_in_lists_and_tolerant_in_nodes() {
 
 #[test]
 fn rows_f1_to_f21_are_all_there() {
-    let numbers: Vec<&str> = ROWS.iter().map(|row| row.number).collect();
+    let numbers: Vec<&str> = FORWARDED.iter().map(|row| row.number).collect();
     let expected: Vec<String> = (1..=21).map(|number: u32| format!("F{number}")).collect();
     assert_eq!(numbers, expected);
 }

@@ -46,7 +46,7 @@ impl Asked {
 
     fn try_hash<'k>(&self, key: &'k KeySpec) -> Result<KeyHash, KeyMissing<'k>> {
         let Asked { client, method, host, path, query, route, headers } = self;
-        let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers };
+        let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni: None };
         key.hash(&request, client, route, &SEED)
     }
 
@@ -233,7 +233,7 @@ fn a_missing_part_is_named_and_the_policy_answers() {
 fn another_seed_is_another_key() {
     let asked = Asked::from("203.0.113.9");
     let Asked { client, method, host, path, query, route, headers } = &asked;
-    let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers };
+    let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni: None };
     let other = key(&["client_ip"]).hash(&request, client, route, &Seed::from_bytes([9; 16])).unwrap();
     assert_ne!(other, asked.hash(&key(&["client_ip"])));
 }
@@ -252,6 +252,21 @@ fn values_of_any_length_are_hashed_whole() {
 }
 
 #[test]
+fn a_name_in_the_handshake_is_a_key_and_may_be_missing() {
+    let key = KeySpec::new([KeyPart::TlsSni], Some(Missing::Deny)).unwrap();
+    let asked = Asked::from("203.0.113.9");
+    let hash = |tls_sni| {
+        let Asked { client, method, host, path, query, route, headers } = &asked;
+        let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni };
+        key.hash(&request, client, route, &SEED).map_err(|missing| missing.then)
+    };
+    assert_eq!(hash(Some("a.example")), hash(Some("a.example")));
+    assert_ne!(hash(Some("a.example")), hash(Some("b.example")));
+    assert_eq!(hash(None), Err(Missing::Deny));
+    assert!(KeySpec::new([KeyPart::TlsSni], None).is_err());
+}
+
+#[test]
 fn parts_print_as_they_are_written() {
     for text in [
         "client_ip",
@@ -267,6 +282,7 @@ fn parts_print_as_they_are_written() {
         "method",
         "method_class",
         "route",
+        "tls_sni",
         "global",
     ] {
         assert_eq!(text.parse::<KeyPart>().unwrap().to_string(), text);
@@ -276,8 +292,7 @@ fn parts_print_as_they_are_written() {
 
 #[test]
 fn bad_parts_are_faults_that_say_what_to_write() {
-    let forms =
-        "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, global";
+    let forms = "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, tls_sni, global";
     let lengths = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or both, with 1 to 32 and 1 to 128";
     let header = "allowed header:NAME, such as header:x-api-key";
     let cookie = "allowed cookie:NAME, such as cookie:sid";
@@ -290,7 +305,6 @@ fn bad_parts_are_faults_that_say_what_to_write() {
         ("Client_IP", forms),
         ("asn", forms),
         ("country", forms),
-        ("tls_sni", forms),
         ("host:example.com", forms),
         ("global:", forms),
         ("client_ip:", lengths),

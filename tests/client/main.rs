@@ -7,4 +7,5 @@ mod properties;
 mod resolving;
 mod support;
 mod trust_entries;
+mod vectors;
 mod x_forwarded_for;

@@ -7,12 +7,12 @@ use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
 use tidegate::client::{ClientRules, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};
-use tidegate::engine::{Arrival, Decision, DecisionId, Permits, Snapshot};
-use tidegate::limiter::{Kind, Scope};
+use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Snapshot};
+use tidegate::limiter::{Capacity, Kind, Scope};
 use tidegate::policy::{Action, FixedAnswer, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule, Timeouts};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
-use tidegate::units::{Bytes, Cost, Prefix, Rate, Timestamp};
+use tidegate::units::{Bytes, Prefix, Rate, Timestamp};
 
 /// `events` per second with `burst`, by client.
 pub fn rate(name: &str, events: u32, burst: u32, mode: Mode) -> Rule {
@@ -20,13 +20,45 @@ pub fn rate(name: &str, events: u32, burst: u32, mode: Mode) -> Rule {
     let kind = Kind::Rate { rate, burst, memory: Bytes(1 << 20) };
     let client_ip = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
     let key = KeySpec::new([client_ip], None).unwrap();
-    Rule { name: name.into(), key, kind, cost: Cost::ONE, mode }
+    Rule::new(name, key, kind, mode)
+}
+
+/// A limit of this kind by client.
+pub fn by_client(name: &str, kind: Kind) -> Rule {
+    Rule::new(name, KeySpec::new([KeyPart::CLIENT_IP], None).unwrap(), kind, Mode::Enforce)
+}
+
+/// At most `max` different values of the header `x-name` per client and window.
+pub fn distinct(max: u32, window: Duration, sliding: bool) -> Rule {
+    let kind = Kind::Distinct { max, window, sliding, memory: Bytes(1 << 20) };
+    let of = KeySpec::new([KeyPart::Header("x-name".parse().unwrap())], Some(Missing::Allow)).unwrap();
+    Rule { of: Some(of), ..by_client("distinct", kind) }
+}
+
+/// Client, then the networks around it, sharing so many requests per second.
+pub fn fair_share(per_second: u32) -> Rule {
+    let prefixes = |ipv4, ipv6| KeyPart::ClientIp { ipv4_prefix: Some(ipv4), ipv6_prefix: Some(ipv6) };
+    let nodes = [KeyPart::CLIENT_IP, prefixes(24, 48), prefixes(16, 32)];
+    let kind = Kind::FairShare {
+        capacity: Capacity::Rate(Rate::new(per_second, Duration::from_secs(1)).unwrap()),
+        multipliers: vec![1, 16, 64],
+        charge_parents: false,
+        memory: Bytes(1 << 20),
+    };
+    let key = KeySpec::new([KeyPart::Global], None).unwrap();
+    let nodes = nodes.into_iter().map(|part| KeySpec::new([part], None).unwrap()).collect();
+    Rule { nodes, ..Rule::new("share", key, kind, Mode::Enforce) }
+}
+
+/// At most `max` at once per client.
+pub fn inflight_by_client(max: u32) -> Rule {
+    by_client("concurrency", Kind::Inflight { max, upgraded: max, scope: Scope::Key { memory: Bytes(1 << 20) } })
 }
 
 /// At most `max` at once.
 pub fn inflight(name: &str, max: u32, mode: Mode) -> Rule {
     let key = KeySpec::new([KeyPart::Global], None).unwrap();
-    Rule { name: name.into(), key, kind: Kind::Inflight { max, scope: Scope::Global }, cost: Cost::ONE, mode }
+    Rule::new(name, key, Kind::Inflight { max, upgraded: max, scope: Scope::Global }, mode)
 }
 
 /// The same limit, counted by a header.
@@ -65,7 +97,7 @@ pub fn book(rules: Vec<Rule>) -> Snapshot {
         responses: Responses::default(),
         fingerprint: String::new(),
     };
-    Snapshot::new(policy, &Seed::from_bytes([3; 16])).unwrap()
+    Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap()
 }
 
 /// The head of a request of `client`, as a trusted proxy passes it on.
@@ -76,14 +108,22 @@ pub fn head(client: &str) -> HeaderMap {
 }
 
 /// One request with this head at `nanos`.
-pub fn ask(snapshot: &Snapshot, headers: &HeaderMap, nanos: u64) -> (Decision, Permits) {
+pub fn ask(snapshot: &Snapshot, headers: &HeaderMap, nanos: u64) -> (Decision, Holds) {
     snapshot.decide(&request(headers), arrival(nanos))
 }
 
 /// A plain GET with these fields.
 pub fn request(headers: &HeaderMap) -> Request<'_> {
     let peer = Peer::Ip("127.0.0.1".parse().unwrap());
-    Request { peer, method: &Method::GET, host: "shop.example.com", path: "/a/b", query: Some("c=d"), headers }
+    Request {
+        peer,
+        method: &Method::GET,
+        host: "shop.example.com",
+        path: "/a/b",
+        query: Some("c=d"),
+        headers,
+        tls_sni: None,
+    }
 }
 
 /// A request's stamp and dice.

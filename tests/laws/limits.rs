@@ -82,9 +82,9 @@ fn a_permit_always_returns() {
         assert_eq!((first.verdict, second.verdict), (Verdict::Admitted, Verdict::Admitted));
         assert_eq!(third.verdict, Verdict::Refused(Refusal::Inflight));
         assert_eq!((one.len(), two.len(), none.len()), (1, 1, 0));
-        assert_eq!(snapshot.limiters()[0].slots()[0].held(), 2);
+        assert_eq!(snapshot.limiters()[0].gauges().inflight, Some(2));
         drop((one, two, none));
-        assert_eq!(snapshot.limiters()[0].slots()[0].held(), 0);
+        assert_eq!(snapshot.limiters()[0].gauges().inflight, Some(0));
     }
 }
 

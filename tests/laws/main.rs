@@ -2,5 +2,8 @@
 
 mod allocation;
 mod book;
+mod corners;
+mod kinds;
+mod later;
 mod limits;
 mod together;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate::engine::{Outcome, Refusal, Verdict};
 use tidegate::policy::Mode;
+use tidegate::units::Timestamp;
 
 use crate::book::{arrival, ask, book, head, inflight, rate, request};
 
@@ -61,11 +62,11 @@ fn gives_back_the_place_when_the_budget_is_gone_after_all() {
     // both are judged before either is charged, as two workers might
     let (mut a, mut b) = (snapshot.judge(&request, arrival(START)), snapshot.judge(&request, arrival(START)));
     assert_eq!((a.decision.verdict, b.decision.verdict), (Verdict::Admitted, Verdict::Admitted));
-    let (held, _) = snapshot.admit(&mut a);
-    let (none, contended) = snapshot.admit(&mut b);
+    let (held, _) = snapshot.admit(&mut a, Timestamp::from_nanos(START));
+    let (none, contended) = snapshot.admit(&mut b, Timestamp::from_nanos(START));
     assert_eq!((a.decision.verdict, b.decision.verdict), (Verdict::Admitted, Verdict::Refused(Refusal::Limit)));
     assert_eq!((held.len(), none.len(), contended), (1, 0, None));
-    assert_eq!(snapshot.limiters()[0].slots()[0].held(), 1);
+    assert_eq!(snapshot.limiters()[0].gauges().inflight, Some(1));
 }
 
 #[test]
@@ -89,5 +90,5 @@ fn never_over_admits_under_contention() {
     });
     let admitted = admitted.into_inner();
     assert_eq!(admitted, BURST, "the whole budget is used, and nothing beyond it");
-    assert_eq!(snapshot.limiters()[1].slots()[0].held(), 0);
+    assert_eq!(snapshot.limiters()[1].gauges().inflight, Some(0));
 }

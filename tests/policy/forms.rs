@@ -1,5 +1,9 @@
 //! Every short form has exactly one long form: both give the same policy.
 
+use tidegate::client::key::Missing;
+use tidegate::policy::{CostRule, Kind, Mode, Scope};
+use tidegate::units::Bytes;
+
 use crate::{codes, good};
 
 const ROUTES: &str = "routes:\n  - origin: 127.0.0.1:3000\n";
@@ -40,7 +44,7 @@ fn an_inline_limit_is_an_unnamed_limit() {
     same(
         "routes:\n  - { origin: \"127.0.0.1:3000\", limit: 50/s burst 100 by header:x-api-key missing allow shadow }\n",
         "limits:\n  route_0_limit: { type: rate, key: [header:x-api-key], missing: allow, rate: 50/s, burst: 100, memory: 4MiB, \
-         cost: 1, mode: shadow }\nroutes:\n  - { origin: \"127.0.0.1:3000\", limits: [route_0_limit] }\n",
+         cost: 1, mode: shadow, action: reject }\nroutes:\n  - { origin: \"127.0.0.1:3000\", limits: [route_0_limit] }\n",
     );
     same(
         "routes:\n  - { origin: \"127.0.0.1:3000\", limit: 5/m }\n",
@@ -163,4 +167,108 @@ fn timeouts_go_from_the_general_to_the_particular() {
     assert_eq!(at("routes.0.timeouts"), expected);
     assert_eq!(at("routes.1.timeouts.read"), "10s\n");
     assert_eq!(at("origins.a.timeouts.write"), "20s\n");
+}
+
+/// The effective long form of one limit of type and words, beside an origin with a cap and a limit to hand on to.
+fn with_limit(limit: &str) -> String {
+    format!(
+        "listen: \":8080\"\norigins: {{ shop: {{ addresses: \"127.0.0.1:3000\", inflight: 10 }} }}\n\
+         limits:\n  other: {{ rate: 1/s }}\n  a: {limit}\nroutes: [{{ origin: shop, limits: [a, other] }}]\n"
+    )
+}
+
+#[test]
+fn every_type_of_limit_has_a_long_form() {
+    for (short, long) in [
+        (
+            "{ type: quota, rate: 5_000/h }",
+            "{ type: quota, key: [client_ip], max: 5000, window: 1h, sliding: false, memory: 4MiB, cost: 1 }",
+        ),
+        ("{ type: quota, rate: 100000/31d }", "{ type: quota, max: 100000, window: 744h, enforce: 100% }"),
+        ("{ type: quota, max: 7, window: 90s, sliding: true }", "{ type: quota, rate: 7/1m30s, sliding: true }"),
+        (
+            "{ type: recent_average, rate: 10/s, half_life: 30s }",
+            "{ type: recent_average, rate: 10/s, half_life: 30s, count: all, max_penalty: 3m, memory: 4MiB, cost: 1 }",
+        ),
+        (
+            "{ type: distinct, of: path, max: 20, window: 10m }",
+            "{ type: distinct, key: client_ip, of: [path], max: 20, window: 10m, sliding: false, memory: 4MiB }",
+        ),
+        (
+            "{ type: fair_share, capacity: origin:shop }",
+            "{ type: fair_share, capacity: origin:shop, memory: 4MiB, charge_parents: false, nodes: [{ key: [client_ip, route] }, \
+             { key: client_ip, multiplier: 1 }, { key: \"client_ip:ipv4_prefix=24,ipv6_prefix=48\", multiplier: 16 }, \
+             { key: \"client_ip:ipv4_prefix=16,ipv6_prefix=32\", multiplier: 64 }] }",
+        ),
+        (
+            "{ type: inflight, key: [origin, client_ip], max: 5 }",
+            "{ type: inflight, key: [client_ip, origin], max: 5, upgraded: 5, memory: 2MiB, mode: enforce }",
+        ),
+        ("{ rate: 20MiB/s }", "{ type: rate, rate: 20480KiB/s, burst: 20MiB }"),
+        ("{ rate: 512KiB/m, burst: 1GiB }", "{ rate: 524288B/m, burst: 1024MiB }"),
+        ("{ rate: 5/s, cost: { other: 2 } }", "{ rate: 5/s, burst: 5, cost: 2 }"),
+        ("{ rate: 5/s, cost: { POST: 2 } }", "{ rate: 5/s, cost: { POST: 2, other: 1 } }"),
+        ("{ rate: 5/s, cost: response:X-Cost }", "{ rate: 5/s, cost: response:x-cost, cost_estimate: 1 }"),
+        ("{ rate: 5/s, count: not 2xx }", "{ rate: 5/s, count: \"responses 3xx,4xx,5xx\" }"),
+        ("{ rate: 5/s, action: delay }", "{ rate: 5/s, action: { delay: { max: 1s } } }"),
+        ("{ rate: 5/s, action: tag }", "{ rate: 5/s, action: { tag: { header: X-Tidegate-Limited } } }"),
+        ("{ rate: 5/s, exempt: [10.0.0.0/8] }", "{ rate: 5/s, exempt: [{ cidr: [10.0.0.0/8] }] }"),
+        ("{ rate: 5/s, key: origin }", "{ rate: 5/s, key: [global, origin] }"),
+        (
+            "{ rate: 5/s, tiers: [{ when: { cidr: 10.0.0.0/8 }, rate: 20/s }] }",
+            "{ rate: 5/s, tiers: [{ when: { cidr: [10.0.0.0/8] }, rate: 20/s, burst: 20 }] }",
+        ),
+    ] {
+        same(&with_limit(short), &with_limit(long));
+    }
+}
+
+#[test]
+fn a_rate_of_bytes_is_kept_in_units_and_shown_in_bytes() {
+    let config =
+        good(&with_limit("{ rate: 20MiB/s, burst: 64MiB, tiers: [{ when: { cidr: 10.0.0.0/8 }, rate: 1MiB/s }] }"));
+    let rule = &config.policy.rules[1];
+    assert_eq!(rule.cost, CostRule::Bytes { unit: 32 });
+    let Kind::Rate { rate, burst, .. } = &rule.kind else { panic!("{rule:?}") };
+    assert_eq!((rate.events(), *burst), (655_360, 2 << 20));
+    let Some(Kind::Rate { rate, burst, .. }) = &rule.tiers[0].kind else { panic!("{rule:?}") };
+    assert_eq!((rate.events(), *burst), (32_768, 32_768));
+    let shown = config.effective.at("limits.a").unwrap().to_yaml();
+    assert!(shown.contains("rate: 20MiB/s\nburst: 64MiB\n") && shown.contains("rate: 1MiB/s\n"), "{shown}");
+}
+
+#[test]
+fn a_request_without_the_key_is_handed_to_another_limit() {
+    let config = good(&with_limit("{ key: header:x-api-key, missing: { use: other }, rate: 5/s }"));
+    let rule = &config.policy.rules[1];
+    assert_eq!((rule.instead, rule.key.missing()), (Some(0), Missing::Allow));
+    // handed on to is used
+    assert_eq!(
+        codes(&with_limit("{ key: header:x-api-key, missing: { use: other }, rate: 5/s }").replace(", other]", "]")),
+        [""; 0]
+    );
+}
+
+#[test]
+fn places_are_counted_exactly_or_by_key() {
+    let scope = |key: &str| {
+        let config = good(&with_limit(&format!("{{ type: inflight, key: {key}, max: 5 }}")));
+        let Kind::Inflight { scope, .. } = config.policy.rules[1].kind else { panic!() };
+        (scope, config.policy.rules[1].by_origin)
+    };
+    let by_key = Scope::Key { memory: Bytes(2 << 20) };
+    assert_eq!(scope("global"), (Scope::Global, false));
+    assert_eq!(scope("[route]"), (Scope::Route, false));
+    assert_eq!(scope("origin"), (Scope::Origin, false));
+    assert_eq!(scope("client_ip"), (by_key, false));
+    assert_eq!(scope("[client_ip, route]"), (by_key, false));
+    assert_eq!(scope("[origin, global]"), (by_key, true));
+}
+
+#[test]
+fn a_share_of_the_keys_is_enforced_whatever_the_default() {
+    let config = good(&format!("defaults: {{ mode: shadow }}\n{}", with_limit("{ rate: 5/s, enforce: 0% }")));
+    let rule = &config.policy.rules[1];
+    assert_eq!((rule.mode, rule.enforced.get()), (Mode::Enforce, 0.0));
+    assert_eq!(config.policy.rules[0].mode, Mode::Shadow);
 }

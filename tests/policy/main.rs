@@ -7,6 +7,7 @@
 )]
 
 mod bounds;
+mod decided;
 mod examples;
 mod faults;
 mod forms;

@@ -87,11 +87,20 @@ limits:
   a: { key: ["client_ip:ipv4_prefix=24,ipv6_prefix=48", query:q], missing: allow, rate: 5/250ms, memory: 4KiB, mode: shadow }
   b: { type: inflight, max: 4294967295 }
   c: { type: inflight, key: origin, max: 1 }
+  d: { key: [tls_sni, origin], missing: deny, rate: 1000001B/s, exempt: [10.0.0.0/8, { header: { X-A: "{b}" } }] }
+  e: { type: quota, key: cookie:c, missing: { use: a }, rate: 5/2d, cost: { GET: 2, PROPFIND: 5 }, action: close,
+       tiers: [{ when: { cidr: ["2001:db8::/32"], header: { x-b: "yes" } }, exempt: true }, { when: { cidr: 10.1.2.3 }, max: 9 }] }
+  f: { type: recent_average, rate: 5/250ms, half_life: 1s, count: admitted, cost: response:x-c, cost_estimate: 3, enforce: 0.5% }
+  g: { type: distinct, key: [origin], of: ["query:q", path], missing: allow, max: 4294967294, window: 744h, action: tag }
+  h: { type: fair_share, capacity: 9/m, nodes: [{ key: ["header:x-a", client_ip], multiplier: 1_000_000 }], charge_parents: true }
+  i: { type: inflight, key: [origin, global], max: 3, upgraded: 0, tiers: [{ when: { cidr: 10.0.0.0/8 }, max: 7 }] }
+  j: { rate: 5/s, count: "responses 401,5xx", action: reject, enforce: 0% }
 routes:
   - match: [{ host: "*.Example.com.", path: { regex: "(?x) /a # b" } }, { method: [GET, PROPFIND] }]
-    limits: [a, b, c]
+    limits: [a, b, c, d, e, f, g]
     origin: a
     body_limit: none
+  - { match: { path: /h }, limits: [h, i, j], origin: a }
   - match: { path: / , headers: { x-a: { exact: "" } } }
     respond: { status: 503, headers: { a-b: e, x-b: [c, d] } }
 responses: { ratelimit_headers: off, report: all, expose: true, retry_after: { jitter: 0.07% }, proxy_name: edge }

@@ -77,6 +77,22 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
     );
     assert!(out(&detailed).contains("metric series: at most "));
 
+    let complete = path("conf/complete.yaml");
+    let detailed = tidegate(&["check", complete.to_str().unwrap(), "-v"]);
+    let squeezed: Vec<String> =
+        out(&detailed).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for row in [
+        "egress 20MiB/s burst 64MiB client_ip 4MiB 131072 3.3e-9",
+        "monthly 100000 per 744h header:x-api-key 4MiB 131072 3.3e-9",
+        "crawlers 10/s by half-life 30s client_ip 4MiB 131072 3.3e-9",
+        "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB - 1.2e-7 (seen)",
+        "fair origin:shop in all 4 nodes 4MiB - -",
+        "uploads 20 at once route - - 0 (exact)",
+        "tenants 50 at once header:x-tenant + origin 2MiB 65536 2.8e-15",
+    ] {
+        assert!(squeezed.iter().any(|line| line == row), "{row}\n{}", out(&detailed));
+    }
+
     let warned = std::env::temp_dir().join(format!("tidegate-warned-{}.yaml", std::process::id()));
     let text = fs::read_to_string(minimal).unwrap() + "limits: { spare: { rate: 1/s } }\n";
     fs::write(&warned, text).unwrap();
@@ -93,10 +109,14 @@ fn show_prints_the_whole_or_a_part_as_yaml_or_json() {
     let complete = complete.to_str().unwrap();
     let login = tidegate(&["show", "-c", complete, "limits.login"]);
     assert_eq!(login.status.code(), Some(0));
-    let expected = "type: rate\nkey:\n  - client_ip\nrate: 5/m\nburst: 5\nmemory: 4MiB\ncost: 1\nmode: enforce\n";
+    let expected = "type: rate\nkey:\n  - client_ip\nrate: 5/m\nburst: 5\nmemory: 4MiB\ncost: 1\n\
+                    count: \"responses 401,403\"\nmode: enforce\nenforce: 100%\naction: close\n";
     assert_eq!(out(&login), expected);
     let json = tidegate(&["show", "-c", complete, "routes.shop.limits", "--format", "json"]);
-    assert_eq!(serde_json::from_str::<Value>(&out(&json)).unwrap(), serde_json::json!(["per_client"]));
+    assert_eq!(
+        serde_json::from_str::<Value>(&out(&json)).unwrap(),
+        serde_json::json!(["per_client", "crawlers", "fair"])
+    );
     let unknown = tidegate(&["show", "-c", complete, "limits.logn"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(err(&unknown).contains("did you mean `limits.login`?"), "{}", err(&unknown));

@@ -6,8 +6,8 @@ use std::fmt;
 use arrayvec::ArrayVec;
 use serde::Deserialize;
 
-use super::{ADMITTED, Entry, LimitEntry, REFUSALS, REFUSED, SCHEMA, time};
-use crate::engine::{DecisionId, Outcome, Verdict};
+use super::{ADMITTED, Entry, LimitEntry, REFUSED, SCHEMA, time};
+use crate::engine::{DecisionId, Outcome, Refusal, Verdict};
 use crate::policy::{Mode, Route};
 use crate::units::Timestamp;
 
@@ -78,6 +78,7 @@ impl Entry<'static> {
             limits,
             origin: raw.origin.map(Cow::Owned),
             origin_address: raw.origin_address.map(Cow::Owned),
+            delay_nanos: raw.delay_ns,
             attempts: raw.attempts,
             duration_nanos: raw.duration_ns,
             origin_nanos: raw.origin_ns,
@@ -114,6 +115,8 @@ struct Raw {
     limits: Vec<RawLimit>,
     origin: Option<String>,
     origin_address: Option<String>,
+    #[serde(default)]
+    delay_ns: u64,
     attempts: u32,
     duration_ns: u64,
     origin_ns: Option<u64>,
@@ -126,23 +129,29 @@ struct Raw {
 struct RawLimit {
     name: String,
     mode: String,
+    #[serde(default)]
+    tier: u8,
     outcome: String,
     remaining: u32,
     retry_ns: Option<u64>,
+    node: Option<String>,
+    prefix: Option<String>,
 }
 
 impl RawLimit {
     fn entry(self) -> Result<LimitEntry<'static>, Unreadable> {
         const MODES: [Mode; 2] = [Mode::Enforce, Mode::Shadow];
-        const OUTCOMES: [Outcome; 3] = [Outcome::Admitted, Outcome::Refused, Outcome::Exempt];
         Ok(LimitEntry {
             name: self.name.into(),
             mode: known_word("mode", self.mode, |word| MODES.into_iter().find(|mode| mode.word() == word))?,
+            tier: self.tier,
             outcome: known_word("outcome", self.outcome, |word| {
-                OUTCOMES.into_iter().find(|outcome| outcome.word() == word)
+                Outcome::ALL.into_iter().find(|outcome| outcome.word() == word)
             })?,
             remaining: self.remaining,
             retry_nanos: self.retry_ns,
+            node: self.node.map(Cow::Owned),
+            prefix: self.prefix.map(Cow::Owned),
         })
     }
 }
@@ -153,7 +162,7 @@ fn verdict(verdict: Option<String>, reason: Option<String>) -> Result<Option<Ver
         (Some(ADMITTED), _) => Ok(Some(Verdict::Admitted)),
         (Some(REFUSED), reason) => {
             let refusal = known_word("reason", reason.unwrap_or_default(), |word| {
-                REFUSALS.into_iter().find(|refusal| refusal.word() == word)
+                Refusal::ALL.into_iter().find(|refusal| refusal.word() == word)
             })?;
             Ok(Some(Verdict::Refused(refusal)))
         }

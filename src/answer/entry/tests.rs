@@ -1,9 +1,14 @@
 //! Claims about the access log's line.
 
+use crate::engine::Refusal;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::super::sample::rate;
 use super::*;
+use crate::client::KeyPart;
+use crate::policy::Capacity;
+use crate::units::Bytes;
 
 fn entry() -> Entry<'static> {
     Entry {
@@ -23,14 +28,18 @@ fn entry() -> Entry<'static> {
         limits: [LimitEntry {
             name: "login".into(),
             mode: Mode::Enforce,
+            tier: 0,
             outcome: Outcome::Refused,
             remaining: 0,
             retry_nanos: Some(11_400_000_000),
+            node: None,
+            prefix: None,
         }]
         .into_iter()
         .collect(),
         origin: None,
         origin_address: None,
+        delay_nanos: 0,
         attempts: 0,
         duration_nanos: 81_000,
         origin_nanos: None,
@@ -59,6 +68,46 @@ fn a_line_is_one_flat_object_without_what_is_absent() {
             "\n"
         )
     );
+}
+
+#[test]
+fn a_line_says_who_was_held_back_and_which_network_gave_way() {
+    let mut flooded = entry();
+    flooded.verdict = Some(Verdict::Refused(Refusal::FairShare));
+    flooded.delay_nanos = 250_000_000;
+    flooded.limits = [LimitEntry {
+        name: "fair".into(),
+        mode: Mode::Enforce,
+        tier: 2,
+        outcome: Outcome::Refused,
+        remaining: 0,
+        retry_nanos: None,
+        node: Some("client_ip:ipv4_prefix=24,ipv6_prefix=48".into()),
+        prefix: Some("192.0.2.0/24".into()),
+    }]
+    .into_iter()
+    .collect();
+    let text = String::from_utf8(line(&flooded)).unwrap();
+    let limit = concat!(
+        r#""reason":"fair_share","limits":[{"name":"fair","mode":"enforce","tier":2,"outcome":"limited","remaining":0,"#,
+        r#""node":"client_ip:ipv4_prefix=24,ipv6_prefix=48","prefix":"192.0.2.0/24"}],"delay_ns":250000000,"attempts":0"#,
+    );
+    assert!(text.contains(limit), "{text}");
+    assert_eq!(Entry::read(text.as_bytes()).unwrap(), flooded);
+}
+
+#[test]
+fn nodes_are_named_by_their_keys_and_the_whole_by_a_word_of_its_own() {
+    let key = |parts: &[&str]| KeySpec::new(parts.iter().map(|part| part.parse::<KeyPart>().unwrap()), None).unwrap();
+    let plain = Rule {
+        nodes: vec![key(&["client_ip", "route"]), key(&["client_ip:ipv4_prefix=24,ipv6_prefix=48"])],
+        ..rate("fair", 1, 1_000, 1)
+    };
+    assert!(node_names(&plain).is_empty());
+    let capacity = Capacity::Origin(0);
+    let kind = Kind::FairShare { capacity, multipliers: vec![1, 16], charge_parents: false, memory: Bytes(1 << 20) };
+    let names = node_names(&Rule { kind, ..plain });
+    assert_eq!(names, ["client_ip, route", "client_ip:ipv4_prefix=24,ipv6_prefix=48", "capacity"]);
 }
 
 #[test]
@@ -94,7 +143,7 @@ fn a_line_of_another_kind_is_named() {
         ("\"limit\"", "\"whim\"", "reason"),
         (",\"reason\":\"limit\"", "", "reason"),
         ("enforce", "pretend", "mode"),
-        ("limited", "delayed", "outcome"),
+        ("limited", "postponed", "outcome"),
     ] {
         assert!(matches!(replaced(from, to), Err(Unreadable::Word(found, _)) if found == name), "{name}");
     }
@@ -107,13 +156,16 @@ fn every_reason_is_read_back() {
     // a new reason fails to compile here, until it is in the list
     let listed = |refusal| match refusal {
         Refusal::Limit => 0,
-        Refusal::Inflight => 1,
-        Refusal::KeyMissing => 2,
-        Refusal::OriginFull => 3,
-        Refusal::NoRoute => 4,
-        Refusal::ClientUnresolved => 5,
+        Refusal::Penalty => 1,
+        Refusal::Concurrency => 2,
+        Refusal::Inflight => 3,
+        Refusal::FairShare => 4,
+        Refusal::KeyMissing => 5,
+        Refusal::OriginFull => 6,
+        Refusal::NoRoute => 7,
+        Refusal::ClientUnresolved => 8,
     };
-    for (at, refusal) in REFUSALS.into_iter().enumerate() {
+    for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
         assert_eq!(listed(refusal), at);
         let written = Entry { verdict: Some(Verdict::Refused(refusal)), ..entry() };
         assert_eq!(Entry::read(&line(&written)).unwrap(), written);
@@ -130,24 +182,37 @@ fn stranger() -> impl Strategy<Value = Text<'static>> {
 
 fn limit() -> impl Strategy<Value = LimitEntry<'static>> {
     let mode = select(&[Mode::Enforce, Mode::Shadow][..]);
-    let outcome = select(&[Outcome::Admitted, Outcome::Refused, Outcome::Exempt][..]);
-    (word(), mode, outcome, any::<u32>(), any::<Option<u64>>()).prop_map(
-        |(name, mode, outcome, remaining, retry_nanos)| LimitEntry { name, mode, outcome, remaining, retry_nanos },
+    let outcome = select(&Outcome::ALL[..]);
+    let option = || prop::option::of(word());
+    (word(), mode, outcome, any::<(u8, u32)>(), any::<Option<u64>>(), option(), option()).prop_map(
+        |(name, mode, outcome, (tier, remaining), retry_nanos, node, prefix)| LimitEntry {
+            name,
+            mode,
+            tier,
+            outcome,
+            remaining,
+            retry_nanos,
+            node,
+            prefix,
+        },
     )
 }
 
 fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let option = || prop::option::of(word());
     let verdict =
-        prop::option::of(prop_oneof![Just(Verdict::Admitted), select(&REFUSALS[..]).prop_map(Verdict::Refused),]);
+        prop::option::of(prop_oneof![Just(Verdict::Admitted), select(&Refusal::ALL[..]).prop_map(Verdict::Refused),]);
     let names = (word(), option(), option(), option(), word(), option(), option(), option(), option());
-    let numbers = (any::<[u64; 5]>(), any::<(u16, u32)>(), any::<Option<u64>>());
+    let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<Option<u64>>());
     let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
     (names, numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
         |(names, numbers, host, path, verdict, limits, id)| {
             let (listener, client, client_source, client_mark, method, route, origin, origin_address, error) = names;
-            let ([time_unix_nanos, at, duration_nanos, bytes_in, bytes_out], (status, attempts), origin_nanos) =
-                numbers;
+            let (
+                [time_unix_nanos, at, duration_nanos, bytes_in, bytes_out, delay_nanos],
+                (status, attempts),
+                origin_nanos,
+            ) = numbers;
             Entry {
                 time_unix_nanos,
                 at: Timestamp::from_nanos(at),
@@ -165,6 +230,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
                 limits: limits.into_iter().collect(),
                 origin,
                 origin_address,
+                delay_nanos,
                 attempts,
                 duration_nanos,
                 origin_nanos,

@@ -1,12 +1,20 @@
 //! Claims about the limit fields. Every field goes through an independent reader of structured fields.
 
-use proptest::prelude::*;
-use sfv::{ListEntry, Parser, SerializeValue};
+mod kinds;
 
-use super::super::sample::{SECOND, decision, inflight, lines, policy, rate, shadow};
+use crate::limiter::Scope;
+use crate::policy::{CostRule, Rule};
+use proptest::prelude::*;
+use sfv::{BareItem, ListEntry, Parser, SerializeValue};
+
+use super::super::sample::{
+    SECOND, decision, distinct, fair_share, inflight, inflight_per_key, lines, policy, quota, rate, recent_average,
+    shadow,
+};
 use super::*;
 use crate::units::{Cost, Share};
-use Outcome::{Admitted, Exempt, Refused};
+use Outcome::{Admitted, Delayed, Exempt, Refused, Tagged};
+use std::time::Duration;
 
 fn responses() -> Responses {
     Responses::default()
@@ -56,7 +64,7 @@ fn windows_are_rounded_up_and_left_out_below_a_second() {
 
 #[test]
 fn a_quota_is_counted_in_requests_of_the_rules_cost() {
-    let rule = Rule { cost: Cost::new(30).unwrap(), ..rate("upload", 100, 60_000, 100) };
+    let rule = Rule { cost: CostRule::Fixed(Cost::new(30).unwrap()), ..rate("upload", 100, 60_000, 100) };
     let policy = policy(vec![rule], responses());
     let admitted = decision(&policy, Verdict::Admitted, &[(Admitted, 2, Some(1))]);
     let expected = ["ratelimit-policy: \"upload\";q=3;w=60", "ratelimit: \"upload\";r=2;t=1"];
@@ -129,7 +137,7 @@ fn a_refusal_for_want_of_room_tells_no_remainder() {
     let fields = RouteFields::new(&policy, policy.routes.route(0).unwrap());
     // the origin's cap is met after the decision has admitted
     let decided = decision(&policy, Verdict::Admitted, &readings);
-    for refusal in [Refusal::OriginFull, Refusal::Inflight, Refusal::KeyMissing] {
+    for refusal in [Refusal::OriginFull, Refusal::Inflight, Refusal::FairShare, Refusal::KeyMissing] {
         assert_eq!(lines(&fields.on_refusal(refusal, &decided, &policy, 0)), ["ratelimit-policy: \"a\";q=9;w=9"]);
     }
 }
@@ -238,7 +246,7 @@ fn a_limit_that_no_wait_satisfies_leaves_no_promise() {
 #[test]
 fn want_of_room_promises_nothing_but_soon() {
     let policy = policy(Vec::new(), responses());
-    for refusal in [Refusal::Inflight, Refusal::OriginFull] {
+    for refusal in [Refusal::Inflight, Refusal::OriginFull, Refusal::Concurrency, Refusal::FairShare] {
         let wait = |dice| {
             let refused = Decision { dice, ..decision(&policy, Verdict::Refused(refusal), &[]) };
             retry_after_seconds(refusal, &refused, &policy)
@@ -267,15 +275,24 @@ fn fields_cost_one_allocation_on_an_admitted_answer() {
 
 fn any_reading() -> impl Strategy<Value = (Outcome, u32, Option<u64>)> {
     let nanos = prop::option::of(prop_oneof![any::<u64>(), 0..100 * SECOND]);
-    (prop_oneof![Just(Admitted), Just(Refused), Just(Exempt)], any::<u32>(), nanos)
+    (proptest::sample::select(&Outcome::ALL[..]), any::<u32>(), nanos)
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    ("[A-Za-z0-9_.-]{1,64}", 1..1_000_u32, 100..100_000_u64, 1..u32::MAX, 0..4).prop_map(
-        |(name, events, millis, burst, kind)| match kind {
-            0 => shadow(rate(&name, events, millis, burst)),
-            1 => inflight(&name),
-            _ => rate(&name, events, millis, burst),
+    ("[A-Za-z0-9_.-]{1,64}", 1..1_000_u32, 100..100_000_u64, 1..u32::MAX, 0..10, any::<u32>()).prop_map(
+        |(name, events, millis, most, kind, unit)| {
+            let span = Duration::from_millis(millis);
+            match kind {
+                0 => shadow(rate(&name, events, millis, most)),
+                1 => inflight(&name),
+                2 => fair_share(&name),
+                3 => quota(&name, most, span),
+                4 => distinct(&name, most, span),
+                5 => recent_average(&name, events, millis, span),
+                6 => inflight_per_key(&name, most),
+                7 => Rule { cost: CostRule::Bytes { unit }, ..rate(&name, events, millis, most) },
+                _ => rate(&name, events, millis, most),
+            }
         },
     )
 }
@@ -293,16 +310,25 @@ fn any_decided() -> impl Strategy<Value = (Policy, Decision)> {
     })
 }
 
-/// The members of a field: name, and its parameters as numbers.
-fn members(value: &str) -> Vec<(String, Vec<(String, i64)>)> {
+/// A member of a field: name, and its parameters, texts as they stand.
+type Member = (String, Vec<(String, Result<i64, String>)>);
+
+/// The members of a field.
+fn members(value: &str) -> Vec<Member> {
     let list = Parser::parse_list(value.as_bytes()).unwrap();
     assert_eq!(list.serialize_value().unwrap(), value);
     let member = |entry: &ListEntry| {
         let ListEntry::Item(item) = entry else { panic!("{value} holds an inner list") };
-        let numbers = item.params.iter().map(|(key, value)| (key.clone(), value.as_int().unwrap()));
-        (item.bare_item.as_str().unwrap().to_owned(), numbers.collect())
+        let parameter = |value: &BareItem| value.as_int().ok_or_else(|| value.as_str().unwrap().to_owned());
+        let parameters = item.params.iter().map(|(key, value)| (key.clone(), parameter(value)));
+        (item.bare_item.as_str().unwrap().to_owned(), parameters.collect())
     };
     list.iter().map(member).collect()
+}
+
+fn is_told(rule: &Rule) -> bool {
+    let full = matches!(rule.kind, Kind::FairShare { .. } | Kind::Inflight { scope: Scope::Global, .. });
+    rule.mode == Mode::Enforce && !full
 }
 
 proptest! {
@@ -310,23 +336,23 @@ proptest! {
 
     #[test]
     fn every_field_is_well_formed_and_says_what_the_draft_allows((policy, decided) in any_decided()) {
-        let enforced = |name: &str| {
-            policy.rules.iter().any(|rule| {
-                rule.name == name && rule.mode == Mode::Enforce && matches!(rule.kind, Kind::Rate { .. })
-            })
-        };
         for line in told_plainly(&policy, &decided) {
             let (field, value) = line.split_once(": ").unwrap();
             let allowed: &[&[&str]] = match field {
-                "ratelimit-policy" => &[&["q"], &["q", "w"]],
+                "ratelimit-policy" => &[&["q"], &["q", "w"], &["q", "qu"], &["q", "qu", "w"]],
                 "ratelimit" => &[&["r"], &["r", "t"]],
                 other => panic!("{other} was not asked for"),
             };
-            for (name, numbers) in members(value) {
-                prop_assert!(enforced(&name), "{name} is told");
-                let keys: Vec<&str> = numbers.iter().map(|(key, _)| key.as_str()).collect();
+            for (name, parameters) in members(value) {
+                prop_assert!(policy.rules.iter().any(|rule| rule.name == name && is_told(rule)), "{name} is told");
+                let keys: Vec<&str> = parameters.iter().map(|(key, _)| key.as_str()).collect();
                 prop_assert!(allowed.contains(&keys.as_slice()), "{line}");
-                prop_assert!(numbers.iter().all(|(key, number)| *number >= i64::from(key == "w")), "{line}");
+                for (key, value) in parameters {
+                    match value {
+                        Ok(number) => prop_assert!(key != "qu" && number >= i64::from(key == "w"), "{line}"),
+                        Err(text) => prop_assert!(["content-bytes", "concurrent-requests"].contains(&text.as_str())),
+                    }
+                }
             }
         }
     }
@@ -334,14 +360,14 @@ proptest! {
     #[test]
     fn a_wait_is_never_shorter_than_what_is_told_and_hardly_longer((policy, decided) in any_decided()) {
         let decided = Decision { verdict: LIMITED, ..decided };
-        let waits: Vec<_> = decided
-            .violated()
-            .filter(|reading| matches!(policy.rules[reading.rule].kind, Kind::Rate { .. }))
-            .map(|reading| reading.retry_nanos)
-            .collect();
+        let is_budget = |rule: &Rule| is_told(rule) && !matches!(rule.kind, Kind::Inflight { .. });
+        let violated = decided.violated().filter(|reading| is_budget(&policy.rules[reading.rule]));
+        let waits: Vec<_> = violated.map(|reading| reading.retry_nanos).collect();
         let wait = retry_after_seconds(Refusal::Limit, &decided, &policy);
         prop_assert_eq!(wait.is_none(), waits.contains(&None));
-        if let Some(wait) = wait {
+        if waits.is_empty() {
+            prop_assert!(matches!(wait, Some(1 | 2)));
+        } else if let Some(wait) = wait {
             let longest = waits.into_iter().flatten().max().unwrap_or(0);
             let share = policy.responses.retry_jitter.get();
             // the share is a float; a millionth of a wait is allowed for its rounding
@@ -350,9 +376,9 @@ proptest! {
             prop_assert!(wait <= ceil_seconds(longest).max(1) + 5 && wait as f64 <= most);
             for line in told(&policy, &decided, 429, &HeaderMap::new()) {
                 let Some(limits) = line.strip_prefix("ratelimit: ") else { continue };
-                for (_, numbers) in members(limits) {
-                    let reset = numbers.iter().find(|(key, _)| key == "t").map_or(0, |(_, reset)| *reset);
-                    prop_assert!(reset as u64 <= wait);
+                for (_, parameters) in members(limits) {
+                    let reset = parameters.iter().find(|(key, _)| key == "t").map_or(&Ok(0), |(_, reset)| reset);
+                    prop_assert!(*reset.as_ref().unwrap() as u64 <= wait);
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::client::address::Translation;
 use crate::client::trust::{
     ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
 };
-use crate::config::fault::{Code, Diagnostic};
+use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::preset::{self, Entries};
 use crate::config::read::{At, Field};
 use crate::config::schema::{ClientIp, File, TrustSource, TrustedProxies};
@@ -67,7 +67,7 @@ fn prefixes(client_ip: &ClientIp, rules: &mut ClientRules, context: &mut Context
     rules.ipv6_prefix = bits(&client_ip.ipv6_prefix, 128, 64, context);
     let mut written = Vec::new();
     for entry in client_ip.translation.value().iter().flat_map(|list| &list.items) {
-        let Some(prefix) = network(entry, false, context) else { continue };
+        let Some(prefix) = network(entry, false, context.faults) else { continue };
         match Translation::new(prefix) {
             Ok(translation) => {
                 rules.translation.push(translation);
@@ -138,7 +138,7 @@ fn peers(
                 trusted.add(preset::preset(&entry.with(text.clone()), context));
             }
             Either::Short(text) => {
-                trusted.networks.extend(network(&entry.with(text.clone()), everyone, context));
+                trusted.networks.extend(network(&entry.with(text.clone()), everyone, context.faults));
             }
             Either::Long(source) => match (&source.preset, &source.file) {
                 (Field::Set { at, .. }, Field::Absent) => trusted.add(preset::preset(at, context)),
@@ -167,19 +167,19 @@ fn peers(
 }
 
 /// One network written in the policy file.
-fn network(entry: &At<String>, everyone: bool, context: &mut Context<'_>) -> Option<Prefix> {
+pub fn network(entry: &At<String>, everyone: bool, faults: &mut Faults) -> Option<Prefix> {
     let read = if everyone { parse_cidr_or_everyone(&entry.value) } else { parse_cidr(&entry.value) };
     match read {
         Ok((prefix, host_bits)) => {
             if host_bits == HostBits::Masked {
                 let shown = if entry.masked { String::new() } else { format!("; it stands for {prefix}") };
-                context.faults.push(
+                faults.push(
                     Diagnostic::new(Code::HOST_BITS, entry.span, format!("{} has host bits", entry.shown))
                         .label(format!("bits behind the length do not count{shown}")),
                 );
             }
             if prefix.length() == 0 {
-                context.faults.push(
+                faults.push(
                     Diagnostic::new(Code::TRUST_EVERYBODY, entry.span, format!("{} trusts everybody", entry.shown))
                         .label("anyone who reaches a listener can name any client"),
                 );
@@ -190,7 +190,7 @@ fn network(entry: &At<String>, everyone: bool, context: &mut Context<'_>) -> Opt
             let told = Diagnostic::error(Code::BAD_CIDR, entry.span, format!("invalid network {}", entry.shown))
                 .label(fault.allowed());
             let way_out = fault.way_out().filter(|_| !entry.masked);
-            context.faults.push(match way_out {
+            faults.push(match way_out {
                 Some(way_out) => told.help(way_out),
                 None => told,
             });

@@ -4,6 +4,7 @@
 //! was found decides at the end. What a fault would only repeat is not said twice.
 
 mod clients;
+mod limit;
 mod limits;
 mod matches;
 mod origins;
@@ -59,8 +60,8 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let defaults = defaults(file, context.faults);
     let (clients, written_clients) = clients::clients(file, context);
     let responses = responses::responses(&file.responses, context.faults);
-    let mut limits = limits::Limits::named(&file.limits, defaults.mode, context.faults);
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
+    let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, context.faults);
     let routes = routes::routes(file, &defaults, &mut limits, &mut origins, context);
     let settings = settings::settings(file, context);
     limits.warn_of_unused(context.faults);

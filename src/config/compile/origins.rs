@@ -109,6 +109,36 @@ impl Origins {
         }
     }
 
+    /// The origin whose in-flight cap a limit follows, which says `origin:NAME`; `None` when there is none or it has faults,
+    /// which have been told.
+    pub fn capped(&mut self, name: &At<String>, faults: &mut Faults) -> Option<usize> {
+        let Some(named) = self.named.iter().find(|named| named.name == name.value) else {
+            let near = nearest(&name.value, self.named.iter().map(|named| named.name.as_str()));
+            let near = near.filter(|_| !name.masked).map(|near| format!("origin:{near}"));
+            faults.push(
+                Diagnostic::error(
+                    Code::UNKNOWN_ORIGIN,
+                    name.span,
+                    format!("limit refers to an unknown origin {}", name.shown),
+                )
+                .label("no origin has this name")
+                .nearest(near.as_deref()),
+            );
+            return None;
+        };
+        let at = named.origin?;
+        if self.list.get(at)?.inflight.is_none() {
+            faults.push(
+                Diagnostic::error(Code::CONFLICT, name.span, format!("the origin `{}` has no `inflight`", name.value))
+                    .label("what it can take is not known")
+                    .related(named.at, "defined here")
+                    .help("give the origin an `inflight`, or the limit a rate such as 2000/s"),
+            );
+            return None;
+        }
+        Some(at)
+    }
+
     fn unknown(&mut self, name: &At<String>, faults: &mut Faults) {
         let near = nearest(&name.value, self.named.iter().map(|named| named.name.as_str())).filter(|_| !name.masked);
         let fault = Diagnostic::error(

@@ -115,7 +115,7 @@ fn rules(route: &str, written: &schema::Route, limits: &mut Limits, faults: &mut
                 }
             }
         } else {
-            limits.find(item, faults)
+            limits.find("route", item, faults)
         };
         let Some(rule) = rule else { continue };
         if let Some((_, first)) = rules.iter().find(|(known, _)| *known == rule) {
@@ -133,6 +133,14 @@ fn rules(route: &str, written: &schema::Route, limits: &mut Limits, faults: &mut
         faults.push(
             Diagnostic::error(Code::TOO_MANY_LIMITS, *at, format!("{} limits on one route", rules.len()))
                 .label(format!("allowed are {}", Route::MAX_RULES)),
+        );
+    }
+    let mut shares = rules.iter().filter(|(rule, _)| limits.is_fair_share(*rule));
+    if let (Some((_, first)), Some((_, second))) = (shares.next(), shares.next()) {
+        faults.push(
+            Diagnostic::error(Code::TOO_MANY_LIMITS, *second, "two limits of type `fair_share` on one route")
+                .label("allowed is one")
+                .related(*first, "the other"),
         );
     }
     rules.into_iter().map(|(rule, _)| rule).collect()
@@ -283,8 +291,17 @@ fn twice(name: &HeaderName, at: Span) -> Diagnostic {
         .label("header names have no case")
 }
 
-/// Header fields that say where a message ends or how a connection goes on are the gate's own.
 fn framing(name: &HeaderName, at: Span, faults: &mut Faults) {
+    if is_of_the_connection(name) {
+        faults.push(
+            Diagnostic::error(Code::BAD_HEADER, at, format!("the header `{name}` belongs to the connection"))
+                .label("cannot be edited"),
+        );
+    }
+}
+
+/// Whether the field says where a message ends or how a connection goes on: those are the gate's own.
+pub fn is_of_the_connection(name: &HeaderName) -> bool {
     const OWN: [&str; 9] = [
         "connection",
         "content-length",
@@ -296,12 +313,7 @@ fn framing(name: &HeaderName, at: Span, faults: &mut Faults) {
         "upgrade",
         "http2-settings",
     ];
-    if OWN.contains(&name.as_str()) {
-        faults.push(
-            Diagnostic::error(Code::BAD_HEADER, at, format!("the header `{name}` belongs to the connection"))
-                .label("cannot be edited"),
-        );
-    }
+    OWN.contains(&name.as_str())
 }
 
 /// Checks that the names that are made up here are names.

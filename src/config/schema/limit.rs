@@ -1,43 +1,186 @@
 //! `limits`.
 
+use std::time::Duration;
+
+use http::HeaderName;
+
 use crate::client::key::Missing;
 use crate::config::limit_text::LimitKey;
+use crate::config::limit_value::{Burst, CapacityText, CostMethod, CostText, CountText, LimitRate};
 use crate::config::scalar::Count;
 use crate::config::section::section;
-use crate::config::shape::OneOrMany;
-use crate::config::word::LimitType;
+use crate::config::shape::{Either, Keyed, List, OneOrMany};
+use crate::config::text::Name;
+use crate::config::word::{ActionWord, LimitType};
 use crate::policy::Mode;
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Share};
 
 section! {
     /// One limit.
-    Limit ("a map with `rate` or `max`") {
-        /// What is promised. `rate` (default): at most `burst` + `rate`·t requests in any time t, per key. `inflight`: at
-        /// most `max` at once.
+    Limit ("a map with `rate`, `max` or `capacity`") {
+        /// What is promised. `rate` (default): at most `burst` + `rate`·t requests in any time t, per key. `quota`: at most
+        /// `max` per window of the clock, per key. `recent_average`: at most `rate` as an average that forgets by
+        /// `half_life`, per key; who goes on beyond it stays out. `distinct`: at most `max` different values of `of` per key
+        /// and `window`. `fair_share`: at most `capacity` in all; above it the heaviest give way first. `inflight`: at most
+        /// `max` at once.
         optional r#type: LimitType,
         /// What requests are counted by: `client_ip` (default), `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`,
-        /// `method`, `method_class`, `route`, `global`, or a list of up to 4 of them. For `inflight`: `global` (default),
-        /// `route` or `origin`, each counted exactly.
+        /// `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
+        /// listener lacks it), `global`, or a list of up to 4 of them. For `inflight`, `global` (default), `route` or
+        /// `origin` alone are counted exactly, anything else in a sketch. Not for `fair_share`, which has `nodes`.
         optional key: OneOrMany<LimitKey>,
-        /// What happens to a request without the header, cookie or parameter of the key: `allow` (not counted) or `deny`
-        /// (refused). Must be said when the key has one of these.
-        optional missing: Missing,
-        /// How fast the budget comes back: `10/s`, `5/m`, `1000/h`, `100/10s`. For `rate`; must be given.
-        optional rate: Rate,
-        /// How much may be spent at once. Default: one second's worth, at least 1 and at least `cost`. For `rate`.
-        optional burst: Count,
-        /// The size of the sketch that counts, for any number of keys. Default `4MiB`; `tidegate check -v` prints the
-        /// error that it buys. For `rate`.
+        /// What happens to a request without the header, cookie, parameter or `tls_sni` of `key` or `of`: `allow` (not
+        /// counted), `deny` (refused), or `{ use: LIMIT }` (that other limit is asked instead). Must be said when they have
+        /// one of these.
+        optional missing: Either<Missing, OtherLimit>,
+        /// The thing whose different values are counted: any key or list of keys, such as `header:x-login-name-hash` or
+        /// `path`. For `distinct`; must be given.
+        optional of: OneOrMany<LimitKey>,
+        /// How fast: `10/s`, `5/m`, `1000/h`, `100/10s`. For `rate` and `recent_average`; must be given. For `rate` it may be
+        /// of bytes (`20MiB/s`, `512KiB/m`): then the bodies of requests and answers are charged as they pass. For `quota`,
+        /// `5000/h` and up to `100000/31d` are short for `max` and `window`.
+        optional rate: LimitRate,
+        /// How much may be spent at once: a number, or a size such as `64MiB` for a rate of bytes. Default: one second's
+        /// worth, at least 1 and at least `cost`. For `rate`.
+        optional burst: Burst,
+        /// How many. For `quota` per window, for `distinct` different values per window, for `inflight` at once; must be given
+        /// (for `quota`, or a `rate`).
+        optional max: Count,
+        /// In what time: `1s` to `744h`. For `quota` beside `max`, and for `distinct`, where it must be given. Windows follow
+        /// the clock: those of a whole fraction of a day begin at midnight UTC.
+        optional window: Duration,
+        /// Whether windows move along instead of following the clock (default `false`). For `quota` the window before then
+        /// counts in part; for `distinct`, with windows of up to a day, used-up values come back one by one.
+        optional sliding: bool,
+        /// After this long without a request the average has halved: `1s` to `24h`. For `recent_average`; must be given. It
+        /// holds rate · half-life / ln 2 requests at once.
+        optional half_life: Duration,
+        /// How long a key stays out at most after its last request, when refused requests count: `1s` to `744h`. Default: six
+        /// half-lives. For `recent_average` with `count: all`.
+        optional max_penalty: Duration,
+        /// What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at
+        /// its present speed. For `fair_share`; must be given.
+        optional capacity: CapacityText,
+        /// What requests are grouped by, the most specific first, at most 10. Default: `[client_ip, route]` and `client_ip`
+        /// once a client's share, its /24 (IPv6: /48) 16 times and its /16 (/32) 64 times that. For `fair_share`.
+        optional nodes: List<ShareNode>,
+        /// Whether traffic that one node limits still counts in the wider ones. Default `false`, so that a limited client is
+        /// not held against its network. For `fair_share`.
+        optional charge_parents: bool,
+        /// How many connections that were switched to another protocol (WebSocket) at once; these do not count in `max`.
+        /// Default: `max`. For `inflight`.
+        optional upgraded: Count,
+        /// The size of the sketch that counts, for any number of keys: a power of two from `4KiB` to `512MiB`. Default
+        /// `4MiB`, of `inflight` `2MiB`; `tidegate check -v` prints the error that it buys. Not for `inflight`
+        /// that is counted exactly.
         optional memory: Bytes,
-        /// What one request takes out of the budget. Default 1. For `rate`.
-        optional cost: Count,
+        /// What one request takes: a number (default 1), a map by method (`{ GET: 1, POST: 5, other: 1 }`), or
+        /// `response:HEADER`, which is charged when the answer comes. For `rate`, `quota` and `recent_average`.
+        optional cost: Either<CostText, Keyed<CostMethod, Count>>,
+        /// What is held back until the answer says the cost, and charged if it does not say. Default 1. With
+        /// `cost: response:HEADER`.
+        optional cost_estimate: Count,
+        /// Which requests use up the limit. For `rate`, `quota` and `distinct`: those whose answer has one of some statuses,
+        /// `responses 401,403`, `responses 4xx,503`, `not 2xx`; until the answer comes, an attempt is held back. For
+        /// `recent_average`: `all` (default; refused ones too, so that who goes on stays out) or `admitted`.
+        optional count: CountText,
         /// Whether the limit is obeyed (`enforce`) or only counted and logged (`shadow`). Default: that of `defaults`.
         optional mode: Mode,
-        /// How many at once. For `inflight`; must be given.
-        optional max: Count,
+        /// For which share of all keys the limit is obeyed, such as `25%`; the others are counted as in `shadow`. Always the
+        /// same ones. Default `100%`. Implies `mode: enforce`.
+        optional enforce: Share,
+        /// Requests that the limit does not apply to: networks of clients, or maps with `cidr` and `header`. A header alone is
+        /// something that anybody can send, unless a proxy in front removes it.
+        optional exempt: List<Either<String, Condition>>,
+        /// Other numbers for some requests; the first whose `when` holds, at most 16. Not for `fair_share`, nor for `inflight`
+        /// that is counted exactly.
+        optional tiers: List<Tier>,
+        /// What follows when a request does not fit: `reject` (default), `close` (rejected, and the connection closed), `delay`
+        /// (it waits for up to 1s; not for `inflight`, `fair_share` and what is charged at the answer), `tag` (it passes with
+        /// the limit's name in `x-tidegate-limited` towards the origin), or a map with `delay` or `tag`.
+        optional action: Either<ActionWord, LimitAction>,
     }
-    later: [
-        "action", "count", "cost_estimate", "tiers", "store", "on_store_error", "enforce", "exempt", "of", "window",
-        "half_life", "tree", "weights", "renamed_from", "since", "queue"
-    ]
+    later: ["store", "on_store_error", "tree", "weights", "renamed_from", "since", "queue"]
+}
+
+section! {
+    /// Another limit, by its name.
+    OtherLimit ("a map with `use`") {
+        /// The name of the limit that is asked instead. It must not hand on itself.
+        required r#use: Name,
+    }
+    later: []
+}
+
+section! {
+    /// One way to group requests.
+    ShareNode ("a map with `key`") {
+        /// What they are grouped by. A request without its header, cookie or parameter is not counted here. A node without
+        /// `client_ip` is shared by honest clients and floods alike: try it in `shadow` first.
+        required key: OneOrMany<LimitKey>,
+        /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
+        /// Default 1.
+        optional multiplier: Count,
+    }
+    later: []
+}
+
+section! {
+    /// Other numbers under a condition. What is not given is that of the limit.
+    Tier ("a map with `when`") {
+        /// When the tier applies.
+        required when: Condition,
+        /// How fast, for `rate` and `recent_average`, in requests or bytes like the limit's own.
+        optional rate: LimitRate,
+        /// How much at once, for `rate`. Default: with a `rate` of its own one second's worth of it.
+        optional burst: Burst,
+        /// How many, for `quota`, `distinct` and `inflight`.
+        optional max: Count,
+        /// `true`: the limit does not apply.
+        optional exempt: bool,
+    }
+    later: []
+}
+
+section! {
+    /// Which requests: every part that is there must hold.
+    Condition ("a map with `cidr` or `header`") {
+        /// The client's address lies in one of these networks. Never true for a client whose forwarding header was
+        /// unreadable.
+        optional cidr: OneOrMany<String>,
+        /// Header fields by name, each with exactly this value. Anybody can send a header, so use it only beside `cidr` or
+        /// where a proxy in front removes what clients send.
+        optional header: Keyed<HeaderName, String>,
+    }
+    later: []
+}
+
+section! {
+    /// What follows when a request does not fit: `delay` or `tag`.
+    LimitAction ("a map with `delay` or `tag`") {
+        /// It waits until it fits.
+        optional delay: DelayAction,
+        /// It passes with a header towards the origin.
+        optional tag: TagAction,
+    }
+    later: ["reject", "close"]
+}
+
+section! {
+    /// How a request waits.
+    DelayAction ("a map with `max`") {
+        /// The longest wait, `1ms` to `30s`; what would wait longer is rejected. Default `1s`.
+        optional max: Duration,
+    }
+    later: []
+}
+
+section! {
+    /// How a request is marked.
+    TagAction ("a map with `header`") {
+        /// The header towards the origin, which has the limit's name as its value; a client's own of that name is always
+        /// removed. Default `x-tidegate-limited`.
+        optional header: HeaderName,
+    }
+    later: []
 }

@@ -67,6 +67,7 @@ impl Asked {
             path: &self.path,
             query: self.query.as_deref(),
             headers: &self.headers,
+            tls_sni: None,
         }
     }
 

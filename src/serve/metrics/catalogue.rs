@@ -46,12 +46,18 @@ impl Kind {
 pub enum Kept {
     /// Here; requests add to it.
     Here,
+    /// Here, in fractions, which cost more to add to.
+    Fractions,
     /// Elsewhere; it is read when the page is made.
     Elsewhere,
 }
 
 const fn held(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Family {
     Family { name, kind, kept: Kept::Here, labels, help }
+}
+
+const fn fractions(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, kind, kept: Kept::Fractions, labels, help }
 }
 
 const fn read(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Family {
@@ -82,11 +88,33 @@ catalogue! {
         "How clients' addresses were found: from the connection or a forwarding header, and how sure that is.");
     // limits
     DECISIONS = held("tidegate_limit_decisions_total", Counter, &["route", "limit", "mode", "verdict"],
-        "What each limit said: allowed, limited or exempt. A shadow limit's `limited` was not obeyed.");
+        "What each limit said: allowed, delayed, tagged, limited or exempt. A shadow limit's `limited` was not obeyed.");
+    DELAYS = held("tidegate_delays_total", Counter, &["route"],
+        "Admitted requests that were held back first, because a limit with `action: delay` said so.");
+    DELAY_SECONDS = fractions("tidegate_delay_seconds_total", Counter, &["route"],
+        "Time that admitted requests were held back for; over `tidegate_delays_total`, the mean wait of those that waited.");
+    FAIR_SHARE_REFUSED = held("tidegate_fair_share_refused_total", Counter, &["limit", "node"],
+        "Requests that a fair_share limit refused, or would have in shadow, by the node that was too heavy; `capacity` when the whole was spent.");
     LIMIT_INFLIGHT = read("tidegate_limit_inflight_requests", Gauge, &["limit"],
         "Requests that hold a place of an in-flight limit now.");
+    LIMIT_UPGRADED = read("tidegate_limit_upgraded_connections", Gauge, &["limit"],
+        "Connections under an in-flight limit that were switched to another protocol and are open now.");
     LIMIT_MEMORY = read("tidegate_limit_memory_bytes", Gauge, &["limit"],
         "Memory of a limit's table, fixed whatever the number of clients.");
+    LIMIT_EXACT_KEYS = read("tidegate_limit_exact_keys", Gauge, &["limit"],
+        "Keys near their quota that are counted exactly now, where collisions cannot hurt them.");
+    LIMIT_LOAD = read("tidegate_limit_load_ratio", Gauge, &["limit"],
+        "How full a distinct limit's set of seen values is, 0 to 1; near 1 it needs more memory.");
+    LIMIT_DISPLACED = read("tidegate_limit_displaced_total", Counter, &["limit"],
+        "Values that a distinct limit forgot before their time to make room; each may be counted once more.");
+    LIMIT_PENDING = read("tidegate_limit_pending_units", Gauge, &["limit"],
+        "Units of a limit's quota that are held back for attempts whose answer has not come.");
+    LIMIT_SHARE = read("tidegate_limit_share_requests_per_second", Gauge, &["limit"],
+        "What a fair_share limit leaves to one client now, before the multipliers of wider nodes.");
+    LIMIT_CAPACITY = read("tidegate_limit_capacity_requests_per_second", Gauge, &["limit"],
+        "What a fair_share limit shares out now.");
+    LIMIT_OFFERED = read("tidegate_limit_offered_requests_per_second", Gauge, &["limit"],
+        "What a fair_share limit would admit now if the capacity did not cap it; above the capacity there is pressure.");
     LIMIT_CONTENDED = held("tidegate_limit_contended_total", Counter, &["limit"],
         "Requests refused because a race between requests of one client could not be settled in time.");
     // origins

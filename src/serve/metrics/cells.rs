@@ -1,6 +1,8 @@
 //! Resolved counters, found by position or by comparing with a short list.
 
-use prometheus::{Histogram, IntCounter, IntGauge};
+use std::time::Duration;
+
+use prometheus::{Counter, Histogram, IntCounter, IntGauge};
 
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
@@ -51,10 +53,18 @@ impl CodeCells {
 
 pub(super) struct RouteCells {
     pub duration: Histogram,
+    delays: IntCounter,
+    delay_seconds: Counter,
     limits: Vec<LimitCells>,
 }
 
 impl RouteCells {
+    /// Counts an admitted request that waited so long.
+    pub fn delayed(&self, nanos: u64) {
+        self.delays.inc();
+        self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
+    }
+
     /// Readings come in the route's order, so the first guess is right unless the engine left some out.
     pub fn limit(&self, slot: usize, rule: usize) -> Option<&LimitCells> {
         let guess = self.limits.get(slot).filter(|limit| limit.rule == rule);
@@ -65,15 +75,28 @@ impl RouteCells {
 pub(super) struct LimitCells {
     rule: usize,
     allowed: IntCounter,
+    delayed: IntCounter,
+    tagged: IntCounter,
     limited: IntCounter,
     exempt: IntCounter,
     pub contended: IntCounter,
+    /// Of `fair_share`: refusals by node, the whole capacity last.
+    nodes: Vec<IntCounter>,
 }
 
 impl LimitCells {
+    /// Counts a refusal at a node of `fair_share`.
+    pub fn refused_at(&self, node: u8) {
+        if let Some(counter) = self.nodes.get(usize::from(node)) {
+            counter.inc();
+        }
+    }
+
     pub fn verdict(&self, outcome: Outcome) -> &IntCounter {
         match outcome {
             Outcome::Admitted => &self.allowed,
+            Outcome::Delayed => &self.delayed,
+            Outcome::Tagged => &self.tagged,
             Outcome::Refused => &self.limited,
             Outcome::Exempt => &self.exempt,
         }
@@ -148,6 +171,8 @@ impl<'f> Resolver<'f> {
         RouteCells {
             limits: used.map(|(rule, limit)| self.limit(&route.name, rule, limit)).collect(),
             duration: self.histogram(&all::REQUEST_DURATION, &[&route.name]),
+            delays: self.counter(&all::DELAYS, &[&route.name]),
+            delay_seconds: self.families.fractions(&mut self.series, &all::DELAY_SECONDS, &[&route.name]),
         }
     }
 
@@ -157,9 +182,16 @@ impl<'f> Resolver<'f> {
         LimitCells {
             rule,
             allowed: verdict(Outcome::Admitted),
+            delayed: verdict(Outcome::Delayed),
+            tagged: verdict(Outcome::Tagged),
             limited: verdict(Outcome::Refused),
             exempt: verdict(Outcome::Exempt),
             contended: self.counter(&all::LIMIT_CONTENDED, &[&limit.name]),
+            nodes: limit
+                .nodes
+                .iter()
+                .map(|node| self.counter(&all::FAIR_SHARE_REFUSED, &[&limit.name, node]))
+                .collect(),
         }
     }
 

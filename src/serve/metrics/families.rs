@@ -11,7 +11,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Counter, CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry,
 };
 
 use super::catalogue::{ALL, Family, Kept, Kind};
@@ -34,6 +35,7 @@ pub(super) struct Families {
 
 enum Held {
     Counter(IntCounterVec),
+    Fractions(CounterVec),
     Gauge(IntGaugeVec),
     Histogram(HistogramVec),
 }
@@ -47,7 +49,7 @@ impl Families {
     pub fn new() -> Families {
         let registry = Registry::new();
         let mut held = HashMap::new();
-        for family in ALL.iter().filter(|family| family.kept == Kept::Here) {
+        for family in ALL.iter().filter(|family| family.kept != Kept::Elsewhere) {
             let vector = Held::new(family).and_then(|vector| vector.register(&registry).map(|()| vector));
             held.insert(family.name, vector.unwrap_or_else(|error| panic!("{}: {error}", family.name)));
         }
@@ -65,6 +67,14 @@ impl Families {
         match self.noted(series, family, values) {
             Held::Counter(vector) => vector.with_label_values(values),
             _ => panic!("{} is no counter", family.name),
+        }
+    }
+
+    /// The counter of fractions with these label values; otherwise as [`Families::counter`].
+    pub fn fractions(&self, series: &mut Series, family: &'static Family, values: &[&str]) -> Counter {
+        match self.noted(series, family, values) {
+            Held::Fractions(vector) => vector.with_label_values(values),
+            _ => panic!("{} is no counter of fractions", family.name),
         }
     }
 
@@ -96,6 +106,7 @@ impl Families {
             // one that is gone already is what was asked for
             let _ = match self.held.get(name) {
                 Some(Held::Counter(vector)) => vector.remove_label_values(&values),
+                Some(Held::Fractions(vector)) => vector.remove_label_values(&values),
                 Some(Held::Gauge(vector)) => vector.remove_label_values(&values),
                 Some(Held::Histogram(vector)) => vector.remove_label_values(&values),
                 None => Ok(()),
@@ -116,6 +127,9 @@ impl Held {
     fn new(family: &Family) -> prometheus::Result<Held> {
         let Family { name, help, labels, .. } = *family;
         Ok(match family.kind {
+            Kind::Counter if family.kept == Kept::Fractions => {
+                Held::Fractions(CounterVec::new(Opts::new(name, help), labels)?)
+            }
             Kind::Counter => Held::Counter(IntCounterVec::new(Opts::new(name, help), labels)?),
             Kind::Gauge => Held::Gauge(IntGaugeVec::new(Opts::new(name, help), labels)?),
             Kind::Histogram => {
@@ -127,6 +141,7 @@ impl Held {
     fn register(&self, registry: &Registry) -> prometheus::Result<()> {
         match self {
             Held::Counter(vector) => registry.register(Box::new(vector.clone())),
+            Held::Fractions(vector) => registry.register(Box::new(vector.clone())),
             Held::Gauge(vector) => registry.register(Box::new(vector.clone())),
             Held::Histogram(vector) => registry.register(Box::new(vector.clone())),
         }

@@ -11,6 +11,7 @@ use prometheus::proto::{self, MetricFamily, MetricType};
 
 use super::catalogue::{self, ALL, Family, Kept, Kind};
 use super::process::Process;
+use crate::limiter::Gauges;
 use crate::serve::log::LogState;
 
 /// What an origin carries at one moment.
@@ -25,11 +26,11 @@ pub struct OriginLoad {
 }
 
 /// What a limit can say of itself; what does not apply to its kind is `None`, and then no series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LimitState {
-    /// Places taken, of an in-flight limit.
-    pub inflight: Option<u64>,
-    /// Size of its table.
+    /// What the limiter says.
+    pub gauges: Gauges,
+    /// Size of its table, if it has one.
     pub memory_bytes: Option<u64>,
 }
 
@@ -104,8 +105,7 @@ impl Collector for Live {
         }
         for (name, reader) in &readers.limits {
             let state = reader();
-            page.add(&catalogue::LIMIT_INFLIGHT, Some(name), state.inflight);
-            page.add(&catalogue::LIMIT_MEMORY, Some(name), state.memory_bytes);
+            page.limit(name, &state);
         }
         for (stream, reader) in &readers.logs {
             let state = reader();
@@ -132,6 +132,20 @@ impl Collector for Live {
 struct Page(BTreeMap<&'static str, MetricFamily>);
 
 impl Page {
+    fn limit(&mut self, name: &str, state: &LimitState) {
+        let LimitState { gauges, memory_bytes } = state;
+        self.add(&catalogue::LIMIT_INFLIGHT, Some(name), gauges.inflight);
+        self.add(&catalogue::LIMIT_UPGRADED, Some(name), gauges.upgraded);
+        self.add(&catalogue::LIMIT_MEMORY, Some(name), *memory_bytes);
+        self.add(&catalogue::LIMIT_EXACT_KEYS, Some(name), gauges.exact_keys);
+        self.add_fraction(&catalogue::LIMIT_LOAD, Some(name), gauges.load);
+        self.add(&catalogue::LIMIT_DISPLACED, Some(name), gauges.displaced);
+        self.add(&catalogue::LIMIT_PENDING, Some(name), gauges.pending);
+        self.add_fraction(&catalogue::LIMIT_SHARE, Some(name), gauges.share);
+        self.add_fraction(&catalogue::LIMIT_CAPACITY, Some(name), gauges.capacity);
+        self.add_fraction(&catalogue::LIMIT_OFFERED, Some(name), gauges.offered);
+    }
+
     /// Whole numbers are exact up to 2⁵³, which is the format's own limit.
     fn add(&mut self, family: &'static Family, label: Option<&str>, value: Option<u64>) {
         self.add_fraction(family, label, value.map(|value| value as f64));

@@ -1,9 +1,13 @@
 //! The label values that come from the operator, and how many series they make.
 
+use std::sync::Arc;
+
 use super::families::SERIES_PER_HISTOGRAM;
 use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, malformed_reasons};
+use crate::answer::entry::node_names;
 use crate::config::settings::Settings;
-use crate::policy::{Mode, Policy};
+use crate::engine::Outcome;
+use crate::policy::{Mode, Policy, Rule};
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
@@ -18,12 +22,15 @@ pub(super) struct Shape {
 pub(super) struct LimitLabels {
     pub name: String,
     pub mode: Mode,
+    /// Of `fair_share`: the words for its nodes.
+    pub nodes: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct RouteLabels {
     pub name: String,
-    /// Positions in [`Shape::limits`].
+    /// Positions in [`Shape::limits`]: the route's own limits, then those that may take the place of one
+    /// (`missing: { use: NAME }`).
     pub rules: Vec<usize>,
 }
 
@@ -35,10 +42,20 @@ impl Shape {
 
     /// The same listeners under another policy.
     pub fn with_policy(&self, policy: &Policy) -> Shape {
-        let route = |route: &crate::policy::Route| RouteLabels { name: route.name.clone(), rules: route.rules.clone() };
+        let route = |route: &crate::policy::Route| {
+            let mut rules = route.rules.clone();
+            for instead in route.rules.iter().filter_map(|rule| policy.rules.get(*rule)?.instead) {
+                if !rules.contains(&instead) {
+                    rules.push(instead);
+                }
+            }
+            RouteLabels { name: route.name.clone(), rules }
+        };
+        let limit =
+            |rule: &Arc<Rule>| LimitLabels { name: rule.name.clone(), mode: rule.mode, nodes: node_names(rule) };
         Shape {
             listeners: self.listeners.clone(),
-            limits: policy.rules.iter().map(|rule| LimitLabels { name: rule.name.clone(), mode: rule.mode }).collect(),
+            limits: policy.rules.iter().map(limit).collect(),
             routes: policy.routes.iter().map(route).collect(),
             origins: policy.origins.iter().map(|origin| origin.name.clone()).collect(),
         }
@@ -52,9 +69,11 @@ impl Shape {
     pub fn series_bound(&self) -> usize {
         // 1xx to 5xx and aborted
         const CODES: usize = 6;
-        const VERDICTS: usize = 3;
-        // contended; read: in flight, memory
-        const PER_LIMIT: usize = 3;
+        const VERDICTS: usize = Outcome::ALL.len();
+        // delays and their time
+        const PER_ROUTE: usize = 2;
+        // contended; read: in flight, upgraded, memory, exact keys, load, displaced, pending, share, capacity, offered
+        const PER_LIMIT: usize = 11;
         // shed, errors, connections new and reused, retries; read: in flight, its limit, queue
         const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 1 + 3;
         // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures
@@ -64,7 +83,9 @@ impl Shape {
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
         self.listeners.len() * (2 + CONNECTION_REASONS.len() + CODES * routes)
             + routes * SERIES_PER_HISTOGRAM
+            + self.routes.len() * PER_ROUTE
             + slots * VERDICTS
+            + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN
             + REFUSALS.len()

@@ -1,3 +1,5 @@
+mod limits;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
@@ -9,8 +11,8 @@ use super::*;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::{ClientRules, ProxySet, Trust};
 use crate::config::settings::{Drain, Listener, Log, LogFormat, LogLevel};
-use crate::engine::{Arrival, DecisionId, Outcome, Reading, Readings, Snapshot};
-use crate::limiter::{Kind, Scope};
+use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
+use crate::limiter::{Capacity, Gauges, Kind, Scope};
 use crate::policy::{
     Action, Balance, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable,
     Rule, Timeouts,
@@ -18,7 +20,7 @@ use crate::policy::{
 use crate::request::{Peer, Request};
 use crate::serve::log::LogState;
 use crate::sketch::Seed;
-use crate::units::{Bytes, Cost, Prefix, Rate, Timestamp};
+use crate::units::{Bytes, Prefix, Rate, Timestamp};
 
 fn settings() -> Settings {
     let listener = |name: &str| Listener { name: name.to_owned(), address: ([127, 0, 0, 1], 0).into() };
@@ -38,11 +40,11 @@ fn rule(name: &str, mode: Mode) -> Arc<Rule> {
     let rate = Rate::new(1, Duration::from_secs(1)).unwrap();
     let kind = Kind::Rate { rate, burst: 1, memory: Bytes(1 << 16) };
     let key = KeySpec::new([client], None).unwrap();
-    Arc::new(Rule { name: name.to_owned(), key, kind, cost: Cost::ONE, mode })
+    Arc::new(Rule::new(name, key, kind, mode))
 }
 
 fn inflight(name: &str) -> Arc<Rule> {
-    let kind = Kind::Inflight { max: 5, scope: Scope::Global };
+    let kind = Kind::Inflight { max: 5, upgraded: 5, scope: Scope::Global };
     let key = KeySpec::new([KeyPart::Global], None).unwrap();
     Arc::new(Rule { key, kind, ..(*rule(name, Mode::Enforce)).clone() })
 }
@@ -92,12 +94,51 @@ fn shop() -> Policy {
     )
 }
 
+/// A limit by two nodes.
+fn fair_share(name: &str) -> Arc<Rule> {
+    let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
+    let multipliers = vec![1, 16];
+    let kind = Kind::FairShare { capacity, multipliers, charge_parents: false, memory: Bytes(1 << 16) };
+    let node = |part: &str| KeySpec::new([part.parse().unwrap()], None).unwrap();
+    let nodes = vec![node("client_ip"), node("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
+    Arc::new(Rule { kind, nodes, ..(*rule(name, Mode::Enforce)).clone() })
+}
+
+/// [`shop`] with a limit more on each route.
+fn fair_shop() -> Policy {
+    let mut by_key = (*rule("by_key", Mode::Enforce)).clone();
+    by_key.instead = Some(0);
+    policy(
+        vec![rule("per_client", Mode::Enforce), rule("probe", Mode::Shadow), fair_share("fair"), Arc::new(by_key)],
+        vec![route("shop", vec![0, 1, 2]), route("api", vec![3])],
+        vec![origin("backend")],
+    )
+}
+
+/// Every number that a limit could have.
+fn all_gauges() -> Gauges {
+    Gauges {
+        inflight: Some(2),
+        upgraded: Some(3),
+        memory: 4_096,
+        exact_keys: Some(5),
+        load: Some(0.25),
+        displaced: Some(6),
+        pending: Some(7),
+        share: Some(3.75),
+        capacity: Some(1_000.0),
+        offered: Some(1_870.5),
+    }
+}
+
 /// With everything registered that the face registers.
 fn complete(policy: &Policy) -> Metrics {
     let metrics = Metrics::new(policy, &settings());
     metrics.register_origin("backend", Arc::new(|| OriginLoad { inflight: 3, limit: Some(10), queued: 1 }));
-    metrics.register_limit("per_client", Arc::new(|| LimitState { inflight: None, memory_bytes: Some(4096) }));
-    metrics.register_limit("at_once", Arc::new(|| LimitState { inflight: Some(2), memory_bytes: Some(8) }));
+    let state = LimitState { gauges: Gauges { memory: 4_096, ..Gauges::default() }, memory_bytes: Some(4_096) };
+    metrics.register_limit("per_client", Arc::new(move || state));
+    let state = LimitState { gauges: all_gauges(), memory_bytes: Some(8) };
+    metrics.register_limit("at_once", Arc::new(move || state));
     metrics.families.live.log("access", Arc::new(|| LogState { dropped: 5, errors: Some(1) }));
     metrics
 }
@@ -112,7 +153,7 @@ fn reading(rule: usize, mode: Mode, outcome: Outcome) -> Reading {
 
 /// A reading of the engine's own, for the fields that metrics do not look at.
 fn template() -> Reading {
-    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16])).unwrap();
+    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
     decide(&snapshot, "127.0.0.1", None, 0).readings[0]
 }
 
@@ -122,19 +163,21 @@ fn decide(snapshot: &Snapshot, peer: &str, forwarded: Option<&str>, number: u64)
         headers.insert("x-forwarded-for", HeaderValue::from_str(forwarded).unwrap());
     }
     let peer = Peer::Ip(peer.parse().unwrap());
-    let request = Request { peer, method: &Method::GET, host: "a", path: "/", query: None, headers: &headers };
+    let request =
+        Request { peer, method: &Method::GET, host: "a", path: "/", query: None, headers: &headers, tls_sni: None };
     let arrival = Arrival { id: DecisionId(number), at: Timestamp::from_nanos(number), dice: number };
     snapshot.decide(&request, arrival).0
 }
 
 fn decision(route: Option<usize>, verdict: Verdict, readings: &[Reading]) -> Decision {
     let readings: Readings = readings.iter().copied().collect();
-    Decision { id: DecisionId(0), at: Timestamp::ZERO, dice: 0, client: None, route, readings, verdict }
+    let at = Timestamp::ZERO;
+    Decision { id: DecisionId(0), at, dice: 0, client: None, route, readings, delay_nanos: 0, verdict }
 }
 
 #[test]
 fn the_page_shows_the_catalogue_and_nothing_else() {
-    let page = page(&complete(&shop()));
+    let page = page(&complete(&fair_shop()));
     let mut expected: Vec<&str> = all::ALL.iter().map(|family| family.name).collect();
     expected.sort_unstable();
     assert_eq!(page.families.keys().collect::<Vec<_>>(), expected);
@@ -164,7 +207,7 @@ fn the_document_and_the_catalogue_agree() {
 
 #[test]
 fn a_hundred_thousand_clients_do_not_move_the_number_of_series() {
-    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16])).unwrap();
+    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
     let metrics = complete(snapshot.policy());
     let before = page(&metrics).samples.len();
     let mut random = 7_u64;
@@ -182,15 +225,6 @@ fn a_hundred_thousand_clients_do_not_move_the_number_of_series() {
         ))
     });
     assert_eq!(verdicts.iter().sum::<f64>(), 100_000.0, "{verdicts:?}");
-}
-
-#[test]
-fn the_bound_on_series_is_what_a_full_page_has_at_most() {
-    let metrics = complete(&shop());
-    metrics.register_limit("probe", Arc::new(LimitState::default));
-    // a limit is in flight or has none to show, so each of the three leaves something out
-    let (shown, bound) = (page(&metrics).samples.len(), Metrics::series_bound(&shop(), &settings()));
-    assert_eq!(shown + 3, bound);
 }
 
 #[test]
@@ -236,15 +270,14 @@ fn every_refusal_has_its_own_word() {
         metrics.decision(&decision(None, Verdict::Refused(refusal), &[]), None);
     }
     let page = page(&metrics);
-    let words = ["limit", "inflight", "key_missing", "origin_full", "no_route", "client_unresolved"];
-    for word in words {
+    for word in Refusal::ALL.map(Refusal::word) {
         assert_eq!(page.value(&format!("tidegate_refused_requests_total{{reason=\"{word}\"}}")), 1.0, "{word}");
     }
 }
 
 #[test]
 fn clients_count_by_where_their_address_came_from() {
-    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16])).unwrap();
+    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
     let metrics = complete(snapshot.policy());
     let ask = |peer, forwarded| metrics.decision(&decide(&snapshot, peer, forwarded, 1), None);
     ask("192.0.2.1", None);
@@ -333,6 +366,19 @@ fn what_lives_elsewhere_is_read_when_the_page_is_made() {
     assert_eq!(page.value("tidegate_limit_inflight_requests{limit=\"at_once\"}"), 2.0);
     assert_eq!(page.value("tidegate_limit_memory_bytes{limit=\"per_client\"}"), 4096.0);
     assert!(!page.has("tidegate_limit_inflight_requests{limit=\"per_client\"}"));
+    for (series, value) in [
+        ("upgraded_connections", 3.0),
+        ("exact_keys", 5.0),
+        ("load_ratio", 0.25),
+        ("displaced_total", 6.0),
+        ("pending_units", 7.0),
+        ("share_requests_per_second", 3.75),
+        ("capacity_requests_per_second", 1_000.0),
+        ("offered_requests_per_second", 1_870.5),
+    ] {
+        assert_eq!(page.value(&format!("tidegate_limit_{series}{{limit=\"at_once\"}}")), value, "{series}");
+        assert!(!page.has(&format!("tidegate_limit_{series}{{limit=\"per_client\"}}")), "{series}");
+    }
     assert_eq!(page.value("tidegate_log_dropped_total{stream=\"access\"}"), 5.0);
 }
 

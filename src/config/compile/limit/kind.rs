@@ -1,0 +1,321 @@
+//! What a limit promises: the numbers of its type, checked against each other.
+
+use std::time::Duration;
+
+use super::cost::largest;
+use super::key::Node;
+use super::rate::{memory, rate_and_burst, requests, unit};
+use super::{Written, missing_field};
+use crate::config::compile::origins::Origins;
+use crate::config::compile::{checked32, number32, span};
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::limit_value::{CapacityText, CountText, LimitRate};
+use crate::config::read::{At, Field};
+use crate::config::scalar::{self, Count};
+use crate::config::source::Span;
+use crate::config::word::LimitType;
+use crate::limiter::Distinct;
+use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
+use crate::sketch::MonotoneTable;
+use crate::units::{Bytes, Cost, Rate};
+
+/// The sizes that a sketch can have; beyond that it must be a power of two.
+const MEMORY: std::ops::RangeInclusive<u64> = 4 << 10..=512 << 20;
+/// Of `distinct`, which halves its memory between two tables.
+const DISTINCT_MEMORY: std::ops::RangeInclusive<u64> = 16 << 10..=512 << 20;
+/// Holds a quarter of a million values at half its load.
+const DISTINCT_DEFAULT: Bytes = Distinct::DEFAULT_MEMORY;
+/// A table of offered rates and one of caps.
+const FAIR_SHARE_DEFAULT: Bytes = Bytes(4 << 20);
+/// 65,536 columns of eight rows: 10⁻¹⁴ for a thousand busy keys.
+const INFLIGHT_DEFAULT: Bytes = Bytes(2 << 20);
+/// What an aligned window counts in half of a level, with one number to spare.
+const MAX: u32 = u32::MAX - 1;
+/// Shorter windows are a rate; longer ones outlive the process that keeps them.
+const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
+/// What moves along is kept as a rate, whose period is a day at most.
+const SLIDING_WINDOW: Duration = Duration::from_secs(86_400);
+const HALF_LIFE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+/// After six half-lives an abuser that went silent at the cap has sunk to a sixty-fourth of it.
+const PENALTY_HALF_LIVES: u32 = 6;
+
+/// The promise, and for a rate of bytes what a request takes.
+pub struct Numbers {
+    /// The promise.
+    pub kind: Kind,
+    /// `CostRule::Bytes`, if the rate is one of bytes.
+    pub bytes: Option<CostRule>,
+}
+
+/// The numbers of a limit. `scope` is that of an `inflight` limit that is counted exactly.
+pub fn numbers(
+    written: &Written<'_>,
+    scope: Option<Scope>,
+    cost: Option<&CostRule>,
+    nodes: Option<&Vec<Node>>,
+    origins: &mut Origins,
+    faults: &mut Faults,
+) -> Option<Numbers> {
+    let cost = largest(cost);
+    let kind = match written.kind {
+        LimitType::Rate => return rate(written, cost, faults),
+        LimitType::Quota => quota(written, cost, faults),
+        LimitType::RecentAverage => recent_average(written, cost, faults),
+        LimitType::Distinct => distinct(written, faults),
+        LimitType::FairShare => fair_share(written, nodes, origins, faults),
+        LimitType::Inflight => inflight(written, scope, faults),
+    };
+    kind.map(|kind| Numbers { kind, bytes: None })
+}
+
+fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Numbers> {
+    let limit = written.limit;
+    if !limit.rate.is_present() && !limit.max.is_present() {
+        missing_field(written, "rate", faults);
+    }
+    let memory = memory(&limit.memory, MEMORY, MonotoneTable::DEFAULT_MEMORY, faults);
+    let rate = limit.rate.get()?;
+    let unit = unit(written, faults)?;
+    let (rate, burst) = rate_and_burst(rate, &limit.burst, cost, unit, faults)?;
+    Some(Numbers { kind: Kind::Rate { rate, burst, memory }, bytes: unit.map(|unit| CostRule::Bytes { unit }) })
+}
+
+fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
+    let limit = written.limit;
+    let memory = memory(&limit.memory, MEMORY, MonotoneTable::DEFAULT_MEMORY, faults);
+    let sliding = limit.sliding.value().copied().unwrap_or(false);
+    let (max, window, at) = match &limit.rate {
+        Field::Absent => {
+            for (field, present) in [("max", limit.max.is_present()), ("window", limit.window.is_present())] {
+                if !present {
+                    missing_field(written, field, faults);
+                }
+            }
+            let window = window(&limit.window, faults);
+            let max = checked32(&limit.max, 1..=MAX, faults)?;
+            (max, window?, limit.max.get()?.span)
+        }
+        Field::Bad { .. } => return None,
+        Field::Set { key, at } => {
+            if let Some((other, word)) =
+                limit.max.key().map(|at| (at, "max")).or_else(|| limit.window.key().map(|at| (at, "window")))
+            {
+                faults.push(
+                    Diagnostic::error(Code::CONFLICT, other, format!("`{word}` beside `rate`"))
+                        .label("a quota is either a `rate`, or `max` and `window`")
+                        .related(*key, "says both already"),
+                );
+            }
+            let (max, window) = per_window(at, faults)?;
+            (max, window, at.span)
+        }
+    };
+    holds_one(max, cost, at, faults)?;
+    Some(Kind::Quota { max, window, sliding, memory })
+}
+
+/// `5000/h` as a quota.
+fn per_window(at: &At<LimitRate>, faults: &mut Faults) -> Option<(u32, Duration)> {
+    let (max, window) = match at.value {
+        LimitRate::Requests(rate) => (rate.events(), rate.period()),
+        LimitRate::Long { max, window } => (max, window),
+        LimitRate::Bytes { .. } => {
+            requests(at, false, faults);
+            return None;
+        }
+    };
+    if WINDOW.contains(&window) && max <= MAX {
+        return Some((max, window));
+    }
+    faults.push(
+        Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("the quota {} is out of range", at.shown))
+            .label("must be up to 4294967294 in 1s to 31d"),
+    );
+    None
+}
+
+/// A window that must be there; the caller has told when it is not.
+fn window(field: &Field<Duration>, faults: &mut Faults) -> Option<Duration> {
+    let at = field.get()?;
+    span(field, WINDOW, Duration::ZERO, faults);
+    WINDOW.contains(&at.value).then_some(at.value)
+}
+
+/// Whether one request fits the quota at all.
+fn holds_one(max: u32, cost: Cost, at: Span, faults: &mut Faults) -> Option<()> {
+    if max >= cost.get() {
+        return Some(());
+    }
+    faults.push(
+        Diagnostic::error(
+            Code::BURST_BELOW_COST,
+            at,
+            format!("a quota of {max} cannot hold one request of cost {}", cost.get()),
+        )
+        .label(format!("must be {} or more", cost.get())),
+    );
+    None
+}
+
+fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
+    let limit = written.limit;
+    for (field, present) in [("rate", limit.rate.is_present()), ("half_life", limit.half_life.is_present())] {
+        if !present {
+            missing_field(written, field, faults);
+        }
+    }
+    let memory = memory(&limit.memory, MEMORY, MonotoneTable::DEFAULT_MEMORY, faults);
+    let half_life = span(&limit.half_life, HALF_LIFE, Duration::from_secs(60), faults);
+    let rate = limit.rate.get().and_then(|at| average(at, half_life, cost, limit.half_life.get().is_some(), faults));
+    let penalty = span(&limit.max_penalty, WINDOW, half_life.saturating_mul(PENALTY_HALF_LIVES), faults);
+    let refused = match limit.count.get() {
+        Some(count) if count.value == CountText::Admitted => {
+            if let Some(at) = limit.max_penalty.key() {
+                faults.push(
+                    Diagnostic::error(Code::CONFLICT, at, "`max_penalty` beside `count: admitted`")
+                        .label("belongs to `count: all`: without it, refused requests are not held against anybody")
+                        .related(count.span, "refused requests do not count"),
+                );
+            }
+            RefusedCount::Admitted
+        }
+        _ => RefusedCount::All { max_penalty: penalty },
+    };
+    limit.half_life.get()?;
+    Some(Kind::RecentAverage { rate: rate?, half_life, refused, memory })
+}
+
+/// The rate of an average, if its first request fits: alone, it makes an average of cost · ln 2 / half-life. `known`: the
+/// half-life is not a stand-in.
+pub fn average(at: &At<LimitRate>, half_life: Duration, cost: Cost, known: bool, faults: &mut Faults) -> Option<Rate> {
+    let rate = requests(at, false, faults)?;
+    let room = rate.per_second() * half_life.as_secs_f64() / std::f64::consts::LN_2;
+    if !known || room >= f64::from(cost.get()) {
+        return Some(rate);
+    }
+    let enough = f64::from(cost.get()) * std::f64::consts::LN_2 / rate.per_second();
+    let fault = Diagnostic::error(
+        Code::BURST_BELOW_COST,
+        at.span,
+        format!("an average of {rate} by a half-life of {} refuses its first request", scalar::duration(half_life)),
+    )
+    .label(format!("has room for {room:.2} at once, and a request takes {}", cost.get()));
+    // whole seconds are what people write
+    faults.push(if enough.ceil() <= HALF_LIFE.end().as_secs_f64() {
+        let enough = Duration::from_secs(enough.ceil().max(1.0) as u64);
+        fault.help(format!("a half-life of {} would do", scalar::duration(enough)))
+    } else {
+        fault.help("no half-life would do; `type: quota` counts so slow a rate")
+    });
+    None
+}
+
+fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
+    let limit = written.limit;
+    for (field, present) in [("max", limit.max.is_present()), ("window", limit.window.is_present())] {
+        if !present {
+            missing_field(written, field, faults);
+        }
+    }
+    let memory = memory(&limit.memory, DISTINCT_MEMORY, DISTINCT_DEFAULT, faults);
+    let sliding = limit.sliding.value().copied().unwrap_or(false);
+    let max = checked32(&limit.max, 1..=MAX, faults);
+    let window = window(&limit.window, faults);
+    if let (true, Some(at)) =
+        (sliding, limit.window.get().filter(|at| at.value > SLIDING_WINDOW && WINDOW.contains(&at.value)))
+    {
+        faults.push(
+            Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} is too long to slide", at.shown))
+                .label("must be 1s to 24h beside `sliding: true`"),
+        );
+        return None;
+    }
+    Some(Kind::Distinct {
+        max: sliding_max(max?, window?, sliding, &limit.max, faults)?,
+        window: window?,
+        sliding,
+        memory,
+    })
+}
+
+/// What slides is kept as a rate, which has a fastest.
+pub fn sliding_max(
+    max: u32,
+    window: Duration,
+    sliding: bool,
+    field: &Field<Count>,
+    faults: &mut Faults,
+) -> Option<u32> {
+    if !sliding || Rate::new(max, window).is_ok() {
+        return Some(max);
+    }
+    if let Some(at) = field.get() {
+        faults.push(
+            Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} is out of range", at.shown))
+                .label("must be at most 10000000 per second beside `sliding: true`"),
+        );
+    }
+    None
+}
+
+fn fair_share(
+    written: &Written<'_>,
+    nodes: Option<&Vec<Node>>,
+    origins: &mut Origins,
+    faults: &mut Faults,
+) -> Option<Kind> {
+    let limit = written.limit;
+    if !limit.capacity.is_present() {
+        missing_field(written, "capacity", faults);
+    }
+    let memory = memory(&limit.memory, MEMORY, FAIR_SHARE_DEFAULT, faults);
+    let charge_parents = limit.charge_parents.value().copied().unwrap_or(false);
+    let capacity = limit.capacity.get()?;
+    let capacity = match &capacity.value {
+        CapacityText::Rate(rate) => Capacity::Rate(*rate),
+        CapacityText::Origin(name) => Capacity::Origin(origins.capped(&capacity.with(name.clone()), faults)?),
+    };
+    let multipliers = nodes?.iter().map(|node| node.multiplier).collect();
+    Some(Kind::FairShare { capacity, multipliers, charge_parents, memory })
+}
+
+fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) -> Option<Kind> {
+    let limit = written.limit;
+    if !limit.max.is_present() {
+        missing_field(written, "max", faults);
+    }
+    let memory = memory(&limit.memory, MEMORY, INFLIGHT_DEFAULT, faults);
+    let max = checked32(&limit.max, 1..=u32::MAX, faults);
+    let upgraded = number32(&limit.upgraded, 0..=u32::MAX, max.unwrap_or_default(), faults);
+    Some(Kind::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) })
+}
+
+/// The kind of a tier that has a `max` of its own.
+pub fn with_max(
+    written: &Written<'_>,
+    base: &Kind,
+    field: &Field<Count>,
+    cost: Cost,
+    faults: &mut Faults,
+) -> Option<Kind> {
+    let mut kind = base.clone();
+    let most = if matches!(base, Kind::Inflight { .. }) { u32::MAX } else { MAX };
+    let own = checked32(field, 1..=most, faults)?;
+    match &mut kind {
+        Kind::Quota { max, .. } => {
+            holds_one(own, cost, field.get()?.span, faults)?;
+            *max = own;
+        }
+        Kind::Distinct { max, window, sliding, .. } => {
+            *max = sliding_max(own, *window, *sliding, field, faults)?;
+        }
+        Kind::Inflight { max, upgraded, .. } => {
+            *max = own;
+            if !written.limit.upgraded.is_present() {
+                *upgraded = own;
+            }
+        }
+        Kind::Rate { .. } | Kind::RecentAverage { .. } | Kind::FairShare { .. } => return None,
+    }
+    Some(kind)
+}

@@ -1,0 +1,97 @@
+//! One limit of `limits`: what belongs to its type, and its numbers checked against each other.
+//!
+//! `belongs` says which word belongs to which type; `key` what is counted by, `cost` what is counted, `kind` and `rate` what
+//! is promised, `exception` to whom something else is, `action` what follows. Names of other limits stay names: those may be
+//! defined later in the file, and `limits` looks them up when it has read them all.
+
+mod action;
+mod belongs;
+mod cost;
+mod exception;
+mod key;
+mod kind;
+pub mod rate;
+
+use super::origins::Origins;
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::read::{At, Field};
+use crate::config::schema::Limit;
+use crate::config::source::Span;
+use crate::config::text::Name;
+use crate::config::word::LimitType;
+use crate::policy::{Mode, Rule};
+
+/// A limit as it is written.
+#[derive(Clone, Copy)]
+struct Written<'a> {
+    name: &'a str,
+    /// Where its name stands.
+    at: Span,
+    limit: &'a Limit,
+    kind: LimitType,
+}
+
+/// A limit whose references to others are still names.
+pub struct Compiled {
+    /// All else.
+    pub rule: Rule,
+    /// The limit of `missing: { use: LIMIT }`.
+    pub instead: Option<At<Name>>,
+}
+
+/// The limit of this name. `None` when it has faults that leave nothing to go on with; all have been told.
+pub fn limit(
+    name: &str,
+    at: Span,
+    limit: &Limit,
+    mode: Mode,
+    origins: &mut Origins,
+    faults: &mut Faults,
+) -> Option<Compiled> {
+    let kind = match &limit.r#type {
+        Field::Absent => LimitType::Rate,
+        Field::Bad { .. } => return None,
+        Field::Set { at, .. } => at.value,
+    };
+    let written = Written { name, at, limit, kind };
+    belongs::check(&written, faults);
+    let key = key::key(&written, faults);
+    let exact = key.as_ref().is_some_and(|key| key.exact.is_some());
+    if exact {
+        belongs::check_exact(&written, faults);
+    }
+    let of = key::of(&written, faults);
+    let cost = cost::cost(&written, faults);
+    let counted = cost::counted(&written, faults);
+    let deferred = cost::is_deferred(&written);
+    belongs::check_sliding(&written, deferred, faults);
+    let nodes = key::nodes(&written, faults);
+    let scope = key.as_ref().and_then(|key| key.exact);
+    let numbers = kind::numbers(&written, scope, cost.as_ref(), nodes.as_ref(), origins, faults);
+    let exempt = exception::exempt(&limit.exempt, faults);
+    let tiers = exception::tiers(&written, numbers.as_ref(), cost.as_ref(), faults);
+    let (mode, enforced) = action::mode(&written, mode, faults);
+    let action = action::action(&written, deferred, faults);
+    let (key, numbers) = (key?, numbers?);
+    let rule = Rule {
+        by_origin: key.by_origin,
+        of: of?,
+        nodes: nodes?.into_iter().map(|node| node.key).collect(),
+        cost: numbers.bytes.map_or(cost, Some)?,
+        counted: counted?,
+        enforced,
+        exempt: exempt?,
+        tiers: tiers?,
+        action: action?,
+        ..Rule::new(name, key.spec, numbers.kind, mode)
+    };
+    Some(Compiled { rule, instead: key.instead })
+}
+
+/// Reports a field that the limit cannot do without.
+fn missing_field(written: &Written<'_>, field: &str, faults: &mut Faults) {
+    faults.push(
+        Diagnostic::error(Code::MISSING_FIELD, written.at, format!("limit `{}` has no `{field}`", written.name))
+            .label(format!("needs `{field}`")),
+    );
+}

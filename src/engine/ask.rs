@@ -1,0 +1,192 @@
+//! Puts one limit's question: who is exempt, which numbers apply, by what key, and what the limit says to that.
+
+use super::decision::{Outcome, Reading, Readings, Refusal};
+use super::judge::fill;
+use super::share::is_share;
+use super::snapshot::Snapshot;
+use crate::client::Client;
+use crate::client::key::Missing;
+use crate::limiter::{Limiter, Place, Refuses};
+use crate::policy::{Action, Mode, OnLimit, Policy, Route, Rule};
+use crate::request::Request;
+use crate::sketch::{KeyHasher, Seed};
+use crate::units::{Cost, Timestamp};
+
+/// What a limit was asked, to be charged by later.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// Where the request counts.
+    pub place: Place,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+/// The request that is read, on its route.
+#[derive(Debug, Clone, Copy)]
+pub struct Read<'a> {
+    pub request: &'a Request<'a>,
+    pub client: &'a Client,
+    pub route: &'a Route,
+    pub index: usize,
+    pub at: Timestamp,
+}
+
+impl Snapshot {
+    /// The reading of one rule, what to charge it by, and why it forbids the request if it does. `before` are the readings so
+    /// far: no limit is asked twice.
+    pub(super) fn ask(
+        &self,
+        rule_index: usize,
+        about: &Read<'_>,
+        before: &Readings,
+    ) -> Option<(Reading, Option<Ask>, Option<Refusal>)> {
+        let (rule, limiter) = self.rule(rule_index)?;
+        let mut reading = blank(rule_index, rule.mode);
+        if is_share(rule) {
+            // its turn comes when all others have spoken
+            return Some((reading, None, None));
+        }
+        let Some(tier) = tier_of(rule, about) else { return Some((reading, None, None)) };
+        reading.tier = tier;
+        let place = match place_of(self.policy(), rule, limiter, about, tier) {
+            Ok(place) => place,
+            Err(missing) => return self.without_key(rule, reading, missing, about, before),
+        };
+        reading.mode = self.mode_of(rule_index, rule, about);
+        let cost = rule.cost.on_entry(about.request.method);
+        fill(&mut reading, &limiter.probe(&place, about.at, cost));
+        let ask = Some(Ask { place, cost });
+        if reading.outcome == Outcome::Admitted {
+            return Some((reading, ask, None));
+        }
+        match (&rule.action, reading.mode, reading.retry_nanos) {
+            (OnLimit::Tag { .. }, Mode::Enforce, _) => {
+                reading.outcome = Outcome::Tagged;
+                return Some((reading, ask, None));
+            }
+            (OnLimit::Delay { max }, Mode::Enforce, Some(wait)) if u128::from(wait) <= max.as_nanos() => {
+                reading.outcome = Outcome::Delayed;
+                return Some((reading, ask, None));
+            }
+            _ => {}
+        }
+        let mut refusal = Refusal::from(limiter.refusal());
+        if let Some((judgement, penalised)) = limiter.count_refusal(&place, about.at, cost) {
+            fill(&mut reading, &judgement);
+            reading.outcome = Outcome::Refused;
+            if penalised {
+                refusal = Refusal::Penalty;
+            }
+        }
+        let refusal = (reading.mode == Mode::Enforce).then_some(refusal);
+        Some((reading, ask, refusal))
+    }
+
+    /// A request that lacks the rule's key.
+    fn without_key(
+        &self,
+        rule: &Rule,
+        mut reading: Reading,
+        missing: Missing,
+        about: &Read<'_>,
+        before: &Readings,
+    ) -> Option<(Reading, Option<Ask>, Option<Refusal>)> {
+        // one that the route has anyway is asked in its own place; one that hands on itself would go in circles
+        let stands_in = |other: &usize| {
+            let known = self.policy().rules.get(*other);
+            let asked = before.iter().any(|reading| reading.rule == *other);
+            !asked && !about.route.rules.contains(other) && known.is_some_and(|known| known.instead.is_none())
+        };
+        if let Some(other) = rule.instead.filter(stands_in) {
+            return self.ask(other, about, before);
+        }
+        if missing == Missing::Allow {
+            return Some((reading, None, None));
+        }
+        reading.outcome = Outcome::Refused;
+        if self.rollout(reading.rule).is_some() {
+            // no key, no share of keys: whoever comes without is refused only when the limit holds for all
+            reading.mode = Mode::Shadow;
+        }
+        let refusal = (reading.mode == Mode::Enforce).then_some(Refusal::KeyMissing);
+        Some((reading, None, refusal))
+    }
+
+    /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that
+    /// a client is never in it today and out of it after a restart.
+    pub(super) fn mode_of(&self, index: usize, rule: &Rule, about: &Read<'_>) -> Mode {
+        let Some(seed) = self.rollout(index) else { return rule.mode };
+        let Ok(hash) = key_of(self.policy(), rule, about, seed) else { return rule.mode };
+        // 53 bits are what a share's own number distinguishes
+        let point = (hash.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
+        if point < rule.enforced.get() { Mode::Enforce } else { Mode::Shadow }
+    }
+}
+
+/// The tier that the request belongs to, 0 for none; `None` when it is exempt.
+fn tier_of(rule: &Rule, about: &Read<'_>) -> Option<u8> {
+    if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
+        return None;
+    }
+    let found = rule.tiers.iter().zip(1_u8..).find(|(tier, _)| tier.when.holds(about.request, about.client));
+    match found {
+        None => Some(0),
+        Some((tier, number)) => tier.kind.is_some().then_some(number),
+    }
+}
+
+fn place_of(policy: &Policy, rule: &Rule, limiter: &Limiter, about: &Read<'_>, tier: u8) -> Result<Place, Missing> {
+    let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
+    let mut place = Place { route: about.index, origin, tier, ..Place::default() };
+    let Some(seed) = limiter.seed() else { return Ok(place) };
+    let mut hasher = key_of(policy, rule, about, seed)?;
+    place.key = hasher.clone().finish();
+    if let Some(of) = &rule.of {
+        // the key together with the value that is counted
+        of.add_to(&mut hasher, about.request, about.client, &about.route.name).map_err(|_| of.missing())?;
+        place.value = hasher.finish();
+    }
+    Ok(place)
+}
+
+/// The hash of the rule's key in the making.
+fn key_of(policy: &Policy, rule: &Rule, about: &Read<'_>, seed: &Seed) -> Result<KeyHasher, Missing> {
+    // kinds of part that the key itself has none of
+    const ORIGIN: u8 = 128;
+    const NO_ORIGIN: u8 = 129;
+    let Read { request, client, route, .. } = *about;
+    let mut hasher = KeyHasher::new(seed);
+    rule.key.add_to(&mut hasher, request, client, &route.name).map_err(|_| rule.key.missing())?;
+    if rule.by_origin {
+        let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
+        match origin {
+            Some(origin) => hasher.part(ORIGIN, origin.name.as_bytes()),
+            None => hasher.part(NO_ORIGIN, route.name.as_bytes()),
+        }
+    }
+    Ok(hasher)
+}
+
+fn blank(rule: usize, mode: Mode) -> Reading {
+    Reading {
+        rule,
+        mode,
+        tier: 0,
+        node: None,
+        outcome: Outcome::Exempt,
+        remaining: 0,
+        retry_nanos: None,
+        reset_nanos: None,
+    }
+}
+
+impl From<Refuses> for Refusal {
+    fn from(refuses: Refuses) -> Refusal {
+        match refuses {
+            Refuses::Quota => Refusal::Limit,
+            Refuses::Concurrency => Refusal::Concurrency,
+            Refuses::Room => Refusal::Inflight,
+            Refuses::Share => Refusal::FairShare,
+        }
+    }
+}

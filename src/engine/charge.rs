@@ -1,0 +1,195 @@
+//! Charges what has been judged: all limits, or none.
+//!
+//! Between asking and charging the face may wait for a place at the origin, and drop the request without anything having
+//! been charged. Charging asks again, atomically: what has been spent meanwhile by others is refused, so a promise
+//! holds under any interleaving. If one limit falls so, the places that were taken return. Budgets that were charged
+//! before stay charged: it takes two requests racing for the last unit, over-counts by one cost and fades by itself.
+//!
+//! A request that must wait is charged in two steps. Before the wait only by the limits that make it wait, as of its end:
+//! that is what keeps its moment free. All others follow after the wait, as of then. So whoever waits takes nothing from
+//! anybody else meanwhile, neither a place nor a budget.
+
+use arrayvec::ArrayVec;
+
+use super::ask::Ask;
+use super::decision::{Decision, Outcome, Reading, Readings, Verdict};
+use super::judge::{Held, Holds, Judged, fill};
+use super::snapshot::Snapshot;
+use crate::limiter::{Hold, Judgement, Lost};
+use crate::policy::{Mode, OnLimit, Route, Rule};
+use crate::units::Timestamp;
+
+impl Decision {
+    /// When the request may go on: at once, or after its wait.
+    pub fn goes_on(&self) -> Timestamp {
+        Timestamp::from_nanos(self.at.nanos().saturating_add(self.delay_nanos))
+    }
+}
+
+impl Snapshot {
+    /// Charges the limits that delay, as of the end of the wait that is then in the record. Another request may have come
+    /// first since they were read: then the wait grows, or, beyond what the limit allows, the verdict turns into a refusal.
+    ///
+    /// To be called before the wait; without a limit that delays it does nothing. Gives the position in
+    /// [`Decision::readings`] of a limit that refused only because a race for one key could not be settled.
+    pub fn reserve(&self, judged: &mut Judged) -> Option<usize> {
+        if judged.decision.verdict != Verdict::Admitted {
+            return None;
+        }
+        for slot in 0..judged.decision.readings.len() {
+            let Some(reading) = judged.decision.readings.get(slot).copied() else { continue };
+            let Some(most) = self.rule(reading.rule).and_then(|(rule, _)| longest_wait(rule, &reading)) else {
+                continue;
+            };
+            let Some(Some(ask)) = judged.asks.get(slot).copied() else { continue };
+            let lost = self.reserve_one(judged, &reading, &ask, most);
+            judged.charged |= 1 << slot;
+            let Some(reading) = judged.decision.readings.get_mut(slot) else { continue };
+            match lost {
+                Ok(judgement) => {
+                    fill(reading, &judgement);
+                    if judged.decision.delay_nanos > 0 {
+                        reading.outcome = Outcome::Delayed;
+                    }
+                }
+                Err(lost) => {
+                    let contended = lost.contended.then_some(slot);
+                    self.refuse_late(judged, slot, &lost, judged.decision.at);
+                    return contended;
+                }
+            }
+        }
+        None
+    }
+
+    /// Charges every other limit that the request fits, shadow ones among them, as of `now`, the end of its wait or the moment
+    /// its place at the origin was found; if its verdict is still [`Verdict::Admitted`].
+    ///
+    /// What comes back is taken first, then budgets, the one nearest to its end first. If an enforced limit has been spent by
+    /// others since it was read, the verdict turns into a refusal and the places return. The second value is as that of
+    /// [`Snapshot::reserve`].
+    pub fn admit(&self, judged: &mut Judged, now: Timestamp) -> (Holds, Option<usize>) {
+        let mut holds = Holds::new();
+        let mut contended = None;
+        if judged.decision.verdict != Verdict::Admitted {
+            return (holds, contended);
+        }
+        for slot in charging_order(self, &judged.decision.readings) {
+            let Some(reading) = judged.decision.readings.get(slot).copied() else { continue };
+            if reading.outcome != Outcome::Admitted || judged.charged >> slot & 1 == 1 {
+                continue;
+            }
+            match self.charge_one(judged, slot, &reading, now) {
+                None => {}
+                Some(Ok((judgement, hold))) => {
+                    if let Some(reading) = judged.decision.readings.get_mut(slot) {
+                        fill(reading, &judgement);
+                    }
+                    // there are as many places for holds as readings, so none is ever dropped here
+                    holds.extend(hold.map(|hold| Held { slot, hold }));
+                }
+                Some(Err(lost)) => {
+                    contended = contended.or(lost.contended.then_some(slot));
+                    self.refuse_late(judged, slot, &lost, now);
+                    if judged.decision.verdict != Verdict::Admitted {
+                        holds.clear();
+                        break;
+                    }
+                }
+            }
+        }
+        (holds, contended)
+    }
+
+    /// Charges a limit that delays at the first moment that is free, at most `most` away.
+    fn reserve_one(&self, judged: &mut Judged, reading: &Reading, ask: &Ask, most: u64) -> Result<Judgement, Lost> {
+        let Some(limiter) = self.limiters().get(reading.rule) else { return Err(GONE) };
+        let mut tries = 0;
+        loop {
+            let lost = match limiter.admit(&ask.place, judged.decision.goes_on(), ask.cost) {
+                // limits that delay are charged on entry, so there is nothing to hold
+                Ok((judgement, _)) => return Ok(judgement),
+                Err(lost) => lost,
+            };
+            tries += 1;
+            match lost.judgement.retry_nanos {
+                Some(more) if tries <= MAX_TRIES && judged.decision.delay_nanos.saturating_add(more) <= most => {
+                    judged.decision.delay_nanos += more;
+                }
+                _ => return Err(lost),
+            }
+        }
+    }
+
+    /// Charges one limit; `None` if it was not asked.
+    fn charge_one(
+        &self,
+        judged: &Judged,
+        slot: usize,
+        reading: &Reading,
+        now: Timestamp,
+    ) -> Option<Result<(Judgement, Option<Hold>), Lost>> {
+        let limiter = self.limiters().get(reading.rule)?;
+        if let Some(taken) = judged.shared.as_ref().and_then(|shared| shared.take(slot, limiter, now)) {
+            return Some(taken.map(|judgement| (judgement, None)));
+        }
+        let ask = (*judged.asks.get(slot)?)?;
+        Some(limiter.admit(&ask.place, now, ask.cost))
+    }
+
+    /// Others were faster: a refusal, unless the limit only watches or marks.
+    fn refuse_late(&self, judged: &mut Judged, slot: usize, lost: &Lost, now: Timestamp) {
+        let ask = judged.asks.get(slot).copied().flatten();
+        let Some(reading) = judged.decision.readings.get_mut(slot) else { return };
+        let Some((rule, limiter)) = self.rule(reading.rule) else { return };
+        fill(reading, &lost.judgement);
+        if reading.mode == Mode::Enforce && matches!(rule.action, OnLimit::Tag { .. }) {
+            reading.outcome = Outcome::Tagged;
+            return;
+        }
+        // a limit that counts its refusals counts this one too
+        if let Some((judgement, _)) = ask.and_then(|ask| limiter.count_refusal(&ask.place, now, ask.cost)) {
+            fill(reading, &judgement);
+            reading.outcome = Outcome::Refused;
+        }
+        if let Some(shared) = &judged.shared {
+            reading.node = reading.node.or(shared.late_node(slot, rule, lost));
+        }
+        if reading.mode == Mode::Enforce {
+            judged.decision.verdict = Verdict::Refused(limiter.refusal().into());
+            judged.decision.delay_nanos = 0;
+        }
+    }
+}
+
+/// How long the limit may make this request wait; `None` if it does not delay, or was not asked.
+fn longest_wait(rule: &Rule, reading: &Reading) -> Option<u64> {
+    match (&rule.action, reading.mode, reading.outcome) {
+        (OnLimit::Delay { max }, Mode::Enforce, Outcome::Admitted | Outcome::Delayed) => {
+            Some(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX))
+        }
+        _ => None,
+    }
+}
+
+/// How often a delayed request may find that another took the moment it was to go at.
+const MAX_TRIES: u32 = 8;
+
+/// A limit that is not there: cannot happen, and refuses if it does.
+const GONE: Lost = Lost {
+    judgement: Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None },
+    contended: false,
+};
+
+/// Positions of the readings in the order of charging: what can be given back first, then by what is left of it.
+fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<usize, { Route::MAX_RULES }> {
+    if readings.len() <= 1 {
+        return (0..readings.len()).collect();
+    }
+    // one that is not there comes first, and is passed over
+    let nearness = |reading: &Reading| Some((!snapshot.limiter(reading.rule)?.gives_back(), reading.remaining));
+    let mut order: ArrayVec<_, { Route::MAX_RULES }> = readings.iter().map(nearness).zip(0..).collect();
+    // by the number of the slot where all else is equal
+    order.sort_unstable();
+    order.into_iter().map(|(_, slot)| slot).collect()
+}

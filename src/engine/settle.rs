@@ -1,0 +1,154 @@
+//! What happens to an admitted request after its verdict, as far as limits are concerned.
+//!
+//! The face tells: the request went out, its answer came, so many bytes of a body passed, the connection was switched to
+//! another protocol. The engine charges what could only be charged then.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use super::decision::{Decision, Outcome};
+use super::judge::{Holds, Judged};
+use super::snapshot::Snapshot;
+use crate::limiter::Hold;
+use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
+use crate::units::{Cost, Timestamp};
+
+impl Snapshot {
+    /// The request is being sent to its origin. From here on an attempt that never gets an answer counts as one that
+    /// matched.
+    pub fn sent(&self, holds: &mut Holds) {
+        for held in holds {
+            if let Hold::Attempt(attempt) = &mut held.hold {
+                attempt.sent();
+            }
+        }
+    }
+
+    /// The origin failed to answer, which is not the client's doing: attempts that are still pending will be released.
+    pub fn failed(&self, holds: &mut Holds) {
+        for held in holds {
+            if let Hold::Attempt(attempt) = &mut held.hold {
+                attempt.failed();
+            }
+        }
+    }
+
+    /// The head of the origin's answer (or of the route's own) has come: charges the attempts that it decides.
+    pub fn answered(
+        &self,
+        judged: &Judged,
+        holds: &mut Holds,
+        status: StatusCode,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) {
+        let mut kept = Holds::new();
+        for held in holds.drain(..) {
+            let Hold::Attempt(attempt) = held.hold else {
+                kept.push(held);
+                continue;
+            };
+            let rule = judged.decision.readings.get(held.slot).and_then(|reading| self.rule(reading.rule));
+            let held_back = attempt.cost();
+            attempt.settle(now, rule.and_then(|(rule, _)| charge(rule, held_back, status, headers)));
+        }
+        *holds = kept;
+    }
+
+    /// So many bytes of the request's or the answer's body pass at `now`. Charges the limits that count bytes, and says for
+    /// how many nanoseconds the body should pause, because one of them delays.
+    pub fn carried(&self, judged: &mut Judged, bytes: u64, now: Timestamp) -> u64 {
+        let before = judged.carried;
+        judged.carried = before.saturating_add(bytes);
+        let mut pause = 0;
+        for (reading, ask) in judged.decision.readings.iter().zip(&judged.asks) {
+            let (Some((rule, limiter)), Some(ask)) = (self.rule(reading.rule), ask) else { continue };
+            let CostRule::Bytes { unit } = rule.cost else { continue };
+            if !matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed) {
+                continue;
+            }
+            // entry has paid for the first unit
+            let units = |bytes: u64| bytes.div_ceil(u64::from(unit.max(1))).max(1);
+            let more = units(judged.carried) - units(before);
+            if let Ok(cost) = Cost::new(u32::try_from(more).unwrap_or(u32::MAX)) {
+                limiter.charge(&ask.place, now, cost);
+            }
+            if let (OnLimit::Delay { max }, Mode::Enforce) = (&rule.action, reading.mode) {
+                let most = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
+                pause = pause.max(limiter.ahead_nanos(&ask.place, now).min(most));
+            }
+        }
+        pause
+    }
+
+    /// Whether any limit of the request counts bytes, so that [`Snapshot::carried`] is worth calling.
+    pub fn counts_bytes(&self, judged: &Judged) -> bool {
+        let mut rules = judged.decision.readings.iter().filter_map(|reading| self.rule(reading.rule));
+        rules.any(|(rule, _)| matches!(rule.cost, CostRule::Bytes { .. }))
+    }
+
+    /// The connection is being switched to another protocol: its places move to the class of their own, so that long-lived
+    /// streams never use up the places of ordinary requests.
+    ///
+    /// # Errors
+    /// A limit has no room in that class; gives its position among the rules. All places stay as they were or have moved.
+    pub fn upgraded(&self, judged: &Judged, holds: &mut Holds) -> Result<(), usize> {
+        for held in holds {
+            if !held.hold.upgrade() {
+                let reading = judged.decision.readings.get(held.slot);
+                if reading.is_none_or(|reading| reading.mode == Mode::Enforce) {
+                    return Err(reading.map_or(0, |reading| reading.rule));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The origin took so long to answer one request; limits that share out its capacity reckon with it.
+    pub fn completed(&self, origin: usize, took: Duration) {
+        for limiter in self.limiters() {
+            limiter.completed(origin, took);
+        }
+    }
+
+    /// Housekeeping that must not wait for requests nor cost one anything: re-keying tables, sweeping sets. To be called
+    /// about once a second; calling it late or more often does no harm.
+    pub fn maintain(&self, now: Timestamp) {
+        for limiter in self.limiters() {
+            limiter.maintain(now);
+        }
+    }
+
+    /// The fields that tell the origin which limits the request is over, for limits with `action: tag`.
+    pub fn tags<'a>(&'a self, decision: &'a Decision) -> impl Iterator<Item = (&'a HeaderName, &'a str)> {
+        decision.readings.iter().filter(|reading| reading.outcome == Outcome::Tagged).filter_map(|reading| {
+            let (rule, _) = self.rule(reading.rule)?;
+            let OnLimit::Tag { header } = &rule.action else { return None };
+            Some((header, rule.name.as_str()))
+        })
+    }
+
+    /// Whether the refusal is to close the connection, because a violated limit has `action: close`.
+    pub fn closes(&self, decision: &Decision) -> bool {
+        let mut violated = decision.violated().filter_map(|reading| self.rule(reading.rule));
+        violated.any(|(rule, _)| rule.action == OnLimit::Close)
+    }
+}
+
+/// What an answer costs under a rule.
+fn charge(rule: &Rule, held_back: Cost, status: StatusCode, headers: &HeaderMap) -> Option<Cost> {
+    if let Counted::Responses(statuses) = &rule.counted
+        && !statuses.contains(status)
+    {
+        return None;
+    }
+    let CostRule::Response { header, .. } = &rule.cost else { return Some(held_back) };
+    let told = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    match told {
+        // the origin says that this one is free
+        Some(0) => None,
+        Some(cost) => Cost::new(u32::try_from(cost).unwrap_or(u32::MAX)).ok(),
+        None => Some(held_back),
+    }
+}

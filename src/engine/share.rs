@@ -1,0 +1,89 @@
+//! `fair_share` among the other limits: asked last, because it counts what is offered and must not count what another limit
+//! refuses anyway.
+
+use arrayvec::ArrayVec;
+
+use super::ask::Read;
+use super::decision::{Outcome, Reading, Refusal};
+use super::judge::{Judged, fill};
+use super::snapshot::Snapshot;
+use crate::limiter::fair_share::{self, MAX_NODES};
+use crate::limiter::{Judgement, Kind, Limiter, Lost, Offered};
+use crate::policy::{Mode, OnLimit, Rule};
+use crate::sketch::{KeyHash, Seed};
+use crate::units::Timestamp;
+
+/// What was offered, to be charged by later.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// Position of the reading in the decision.
+    slot: usize,
+    keys: ArrayVec<Option<KeyHash>, MAX_NODES>,
+    offered: Offered,
+}
+
+impl Snapshot {
+    /// Asks the route's `fair_share`, if it has one, and fills in its reading; says why it forbids the request if it does.
+    pub(super) fn ask_share(&self, judged: &mut Judged, about: &Read<'_>) -> Option<Refusal> {
+        let is_open = |reading: &Reading| {
+            reading.outcome == Outcome::Exempt && self.rule(reading.rule).is_some_and(|(rule, _)| is_share(rule))
+        };
+        let slot = judged.decision.readings.iter().position(is_open)?;
+        let reading = judged.decision.readings.get_mut(slot)?;
+        let (rule, limiter) = self.rule(reading.rule)?;
+        if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
+            return None;
+        }
+        let keys = node_keys(rule, limiter.seed()?, about);
+        let offered = limiter.offer(&keys, about.at, judged.decision.dice)?;
+        reading.mode = self.mode_of(reading.rule, rule, about);
+        fill(reading, &offered.judgement());
+        judged.shared = Some(Shared { slot, keys, offered });
+        if offered.admitted() {
+            return None;
+        }
+        reading.node = node_of(rule, &offered);
+        match (reading.mode, &rule.action) {
+            (Mode::Shadow, _) => None,
+            (Mode::Enforce, OnLimit::Tag { .. }) => {
+                reading.outcome = Outcome::Tagged;
+                None
+            }
+            (Mode::Enforce, _) => Some(Refusal::FairShare),
+        }
+    }
+}
+
+impl Shared {
+    /// The node that a late refusal is due to: the cap of the one that limits the traffic, or the whole capacity, which alone
+    /// can tell a wait.
+    pub fn late_node(&self, slot: usize, rule: &Rule, lost: &Lost) -> Option<u8> {
+        let capped = self.offered.node.filter(|_| lost.judgement.retry_nanos.is_none());
+        (slot == self.slot).then(|| u8::try_from(capped.unwrap_or(rule.nodes.len())).ok())?
+    }
+
+    /// Charges what was offered, if it was this reading's.
+    pub fn take(&self, slot: usize, limiter: &Limiter, now: Timestamp) -> Option<Result<Judgement, Lost>> {
+        (slot == self.slot).then(|| limiter.take(&self.keys, &self.offered, now))
+    }
+}
+
+/// Whether the rule is of this kind.
+pub fn is_share(rule: &Rule) -> bool {
+    matches!(rule.kind, Kind::FairShare { .. })
+}
+
+/// The hash of every node's key; a node whose key the request lacks does not apply to it.
+fn node_keys(rule: &Rule, seed: &Seed, about: &Read<'_>) -> ArrayVec<Option<KeyHash>, MAX_NODES> {
+    let Read { request, client, route, .. } = *about;
+    rule.nodes.iter().take(MAX_NODES).map(|node| node.hash(request, client, &route.name, seed).ok()).collect()
+}
+
+/// The node that refused; one past the last stands for the whole capacity.
+fn node_of(rule: &Rule, offered: &Offered) -> Option<u8> {
+    let node = match offered.refusal? {
+        fair_share::Refusal::Total => rule.nodes.len(),
+        fair_share::Refusal::Thinned | fair_share::Refusal::Capped => offered.node?,
+    };
+    u8::try_from(node).ok()
+}

@@ -1,0 +1,73 @@
+//! An attempt whose charge is known only when its answer comes.
+//!
+//! A limit that counts failures, or whose cost the origin tells, holds every attempt as [`Pending`](super::Pending) from its
+//! entry to its answer, so that a thousand that come at once find no more room than a thousand that come in turn. At the
+//! answer the charge is made first and the pending part released after it: whoever looks in between counts it twice, never
+//! not at all.
+
+use std::sync::Arc;
+
+use super::{Limiter, Place, pending};
+use crate::units::{Cost, Timestamp};
+
+/// One attempt under way. Settled exactly once: by [`Attempt::settle`], or when it is dropped.
+///
+/// Dropped unsettled, it is charged as if its answer had matched if it had been [sent](Attempt::sent) on, since nobody can
+/// tell what the answer would have been; otherwise it is released as if it had never come.
+#[derive(Debug)]
+#[must_use = "an attempt that is dropped at once is pending for no time"]
+pub struct Attempt {
+    limiter: Arc<Limiter>,
+    held: Option<pending::Attempt>,
+    place: Place,
+    cost: Cost,
+    at: Timestamp,
+    sent: bool,
+}
+
+impl Attempt {
+    pub(super) fn new(
+        limiter: Arc<Limiter>,
+        held: pending::Attempt,
+        place: Place,
+        cost: Cost,
+        at: Timestamp,
+    ) -> Attempt {
+        Attempt { limiter, held: Some(held), place, cost, at, sent: false }
+    }
+
+    /// What is held back for it.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// The request has been passed on: what becomes of it is out of our hands.
+    pub fn sent(&mut self) {
+        self.sent = true;
+    }
+
+    /// The request was not served by its origin after all: nothing will be charged unless it is sent again.
+    pub fn failed(&mut self) {
+        self.sent = false;
+    }
+
+    /// The answer has come at `now`: `charge` is what it costs, `None` nothing.
+    pub fn settle(mut self, now: Timestamp, charge: Option<Cost>) {
+        self.finish(now, charge);
+    }
+
+    fn finish(&mut self, now: Timestamp, charge: Option<Cost>) {
+        let Some(held) = self.held.take() else { return };
+        match charge {
+            Some(cost) => held.answered(|| self.limiter.charge(&self.place, now, cost)),
+            None => drop(held),
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let charge = self.sent.then_some(self.cost);
+        self.finish(self.at, charge);
+    }
+}

@@ -1,0 +1,41 @@
+//! What an admitted request holds.
+
+use std::sync::Arc;
+
+use super::{Attempt, InflightByKey, KeyPermit, Permit};
+
+/// What an admitted request holds until its answer, or until its end. Gives back what it holds when it is dropped.
+#[derive(Debug)]
+pub enum Hold {
+    /// A place of an `inflight` limit that is counted exactly.
+    Slot(Permit),
+    /// A place of an `inflight` limit per key.
+    Key {
+        /// The place.
+        permit: KeyPermit,
+        /// The class of switched connections.
+        upgraded: Arc<InflightByKey>,
+        /// How many places of that class the key has.
+        most_upgraded: u32,
+    },
+    /// An attempt whose charge waits for its answer.
+    Attempt(Attempt),
+}
+
+impl Hold {
+    /// Moves a place to the class of connections that were switched to another protocol; says whether that had room. What
+    /// is no place stays as it is.
+    pub fn upgrade(&mut self) -> bool {
+        match self {
+            Hold::Slot(permit) => permit.upgrade(),
+            Hold::Key { permit, upgraded, most_upgraded } => match permit.moved_to(upgraded, *most_upgraded) {
+                Some(moved) => {
+                    *permit = moved;
+                    true
+                }
+                None => false,
+            },
+            Hold::Attempt(_) => true,
+        }
+    }
+}

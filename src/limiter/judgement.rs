@@ -1,0 +1,55 @@
+//! What a limit is asked, and what it says.
+
+use crate::sketch::KeyHash;
+
+/// Where a request is counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place {
+    /// The hash of the limit's key for this request, under [`Limiter::seed`]. An exact `inflight` limit has no use for it.
+    pub key: KeyHash,
+    /// Of `distinct`: the hash of the key together with the value, under the same seed.
+    pub value: KeyHash,
+    /// Position of the route in the policy.
+    pub route: usize,
+    /// Position of the origin in the policy, if the route has one.
+    pub origin: Option<usize>,
+    /// Which numbers apply: 0 the limit's own, `n` those of its n-th tier.
+    pub tier: u8,
+}
+
+/// What a limit says about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judgement {
+    /// Whether it fits, or has been charged.
+    pub admitted: bool,
+    /// How many more of the same cost would fit at once, after this one.
+    pub remaining: u32,
+    /// Of how many in all; `remaining` over it says how near the limit is to its end.
+    pub quota: u32,
+    /// Nanoseconds until it would fit: `Some(0)` if it did, `None` if no wait helps or none can be promised.
+    pub retry_nanos: Option<u64>,
+    /// Nanoseconds until more budget appears; `None` when full or when that is up to others.
+    pub reset_nanos: Option<u64>,
+}
+
+/// Why [`Limiter::admit`] said no although [`Limiter::probe`] had said yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// What the limit says now.
+    pub judgement: Judgement,
+    /// True when the race could not be settled in a bounded number of tries: counted, as it refuses without need.
+    pub contended: bool,
+}
+
+/// What a limit's refusal means, before anybody has put it into words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refuses {
+    /// The key's budget is spent.
+    Quota,
+    /// The key has too much under way.
+    Concurrency,
+    /// There is no room, whoever asks.
+    Room,
+    /// The traffic is among the heaviest of what asks for too much in all.
+    Share,
+}

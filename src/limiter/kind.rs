@@ -1,0 +1,124 @@
+//! The kinds of limit and their numbers, as the policy file gives them.
+
+use std::time::Duration;
+
+use crate::units::{Bytes, Rate};
+
+/// What a limit promises. The variants are named after the words in `type:`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// At most `burst + rate·τ` in every interval of length τ, per key.
+    Rate {
+        /// How fast the budget comes back, in units of cost.
+        rate: Rate,
+        /// How much may be spent at once: at least the rule's cost.
+        burst: u32,
+        /// Size of the sketch, fixed for the process's life.
+        memory: Bytes,
+    },
+    /// At most `max` per aligned window, per key.
+    Quota {
+        /// How much per window: at least the rule's cost.
+        max: u32,
+        /// The length of a window, 1 s to 31 days; windows of whole fractions of a day begin at midnight UTC.
+        window: Duration,
+        /// Whether the window before counts in part, which smooths the boundary.
+        sliding: bool,
+        /// Size of the sketch.
+        memory: Bytes,
+    },
+    /// At most `rate` as an average that forgets by `half_life`, per key.
+    RecentAverage {
+        /// The average.
+        rate: Rate,
+        /// After this long without a request, the average has halved.
+        half_life: Duration,
+        /// Whether a refused request counts as well.
+        refused: RefusedCount,
+        /// Size of the sketch.
+        memory: Bytes,
+    },
+    /// At most `max` different values of one thing per key and period.
+    Distinct {
+        /// How many different values.
+        max: u32,
+        /// In what time.
+        window: Duration,
+        /// Whether the period is aligned (`false`) or moves along.
+        sliding: bool,
+        /// Size of the set of values that were seen.
+        memory: Bytes,
+    },
+    /// At most `capacity` in all; above it the heaviest give way first.
+    FairShare {
+        /// What is shared.
+        capacity: Capacity,
+        /// How many times a client's share each node may take, in the order of the rule's nodes; at least 1.
+        multipliers: Vec<u32>,
+        /// Whether traffic that one node limited still counts in the wider ones.
+        charge_parents: bool,
+        /// Size of the table of offered rates.
+        memory: Bytes,
+    },
+    /// At most `max` requests at once.
+    Inflight {
+        /// How many, at least one.
+        max: u32,
+        /// How many connections that were switched to another protocol at once; these do not count in `max`.
+        upgraded: u32,
+        /// What is counted together.
+        scope: Scope,
+    },
+}
+
+impl Kind {
+    /// The word in `type:`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Kind::Rate { .. } => "rate",
+            Kind::Quota { .. } => "quota",
+            Kind::RecentAverage { .. } => "recent_average",
+            Kind::Distinct { .. } => "distinct",
+            Kind::FairShare { .. } => "fair_share",
+            Kind::Inflight { .. } => "inflight",
+        }
+    }
+}
+
+/// Whether requests that `recent_average` refuses count in the average.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RefusedCount {
+    /// They do (`count: all`): who goes on stays out. The lock-out lasts at most `max_penalty` beyond the last request.
+    All {
+        /// How long at most after the last request.
+        max_penalty: Duration,
+    },
+    /// They do not (`count: admitted`).
+    Admitted,
+}
+
+/// What `fair_share` shares out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Capacity {
+    /// So many requests per time.
+    Rate(Rate),
+    /// What the origin at this position in the policy can take: its in-flight cap over its mean time to answer (Little
+    /// 1961).
+    Origin(usize),
+}
+
+/// What an `inflight` limit counts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All requests under the limit, exactly.
+    Global,
+    /// The requests of each route, exactly.
+    Route,
+    /// The requests to each origin, exactly; a route that answers by itself counts as an origin of its own.
+    Origin,
+    /// The requests of each key, in a summing sketch, which may count too many and never too few.
+    Key {
+        /// Size of the sketch.
+        memory: Bytes,
+    },
+}

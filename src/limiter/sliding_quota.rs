@@ -1,0 +1,80 @@
+//! `type: quota` with `sliding: true`: the window before counts in part, as much of it as the present one has yet to come.
+//!
+//! **Promise.** At most `max` per aligned window, and across one boundary at most `max·(1 + v/W)`, where v is the time since
+//! it. So twice `max` can still be had, but only spread over a whole window.
+//!
+//! What is held of a key are two counts and not one level, so there is no exact table beside the sketch, no tiers, and no charge
+//! that waits for an answer.
+
+use super::quota::phase;
+use super::{Judgement, Kind, Lost, Place};
+use crate::sketch::{Seed, SlidingReading, SlidingWindows, Window};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+
+/// The state of one sliding `quota`.
+#[derive(Debug)]
+pub struct SlidingQuota {
+    windows: SlidingWindows,
+    max: u32,
+    seed: Seed,
+}
+
+impl SlidingQuota {
+    /// An empty limiter: every key has its whole quota.
+    ///
+    /// # Errors
+    /// Not exactly one kind, one that is not `quota`, or numbers that [`Window::new`] or the tables refuse.
+    pub fn new(kinds: &[Kind], unix_nanos_at_origin: u64, seed: Seed) -> Result<SlidingQuota, OutOfRange> {
+        let [Kind::Quota { max, window, memory, .. }] = kinds else {
+            return Err(OutOfRange { allowed: "no tiers when sliding" });
+        };
+        let windows = Window::new(*max, *window, phase(*window, unix_nanos_at_origin))?;
+        // both tables have a successor beside them, which takes as much again
+        let half = Bytes((memory.0 / 2).max(8 << 10));
+        let windows = SlidingWindows::with_memory(windows, half, &seed)?;
+        Ok(SlidingQuota { windows, max: *max, seed })
+    }
+
+    /// Whether a request of `cost` fits now.
+    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
+        let reading = self.windows.probe(place.key, now, cost);
+        // a reading tells what is free before the request
+        let own = if reading.admitted { cost.get() } else { 0 };
+        self.judgement(&reading, reading.remaining.saturating_sub(own), cost)
+    }
+
+    /// Charges `cost`.
+    ///
+    /// # Errors
+    /// It does not fit any more.
+    pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
+        let reading = self.windows.admit(place.key, now, cost);
+        let judgement = self.judgement(&reading, reading.remaining, cost);
+        if reading.admitted { Ok(judgement) } else { Err(Lost { judgement, contended: reading.contended }) }
+    }
+
+    /// The seed that keys are hashed under.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// Re-keys the tables when that is due.
+    pub fn maintain(&self, now: Timestamp) {
+        self.windows.maintain(now);
+    }
+
+    /// The size of all tables, those that take turns included: twice what was asked for.
+    pub fn memory(&self) -> Bytes {
+        self.windows.memory()
+    }
+
+    fn judgement(&self, reading: &SlidingReading, remaining: u32, cost: Cost) -> Judgement {
+        Judgement {
+            admitted: reading.admitted,
+            remaining: remaining / cost.get(),
+            quota: self.max / cost.get(),
+            retry_nanos: reading.retry_nanos,
+            reset_nanos: reading.reset_nanos,
+        }
+    }
+}

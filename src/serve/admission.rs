@@ -1,0 +1,140 @@
+//! From a verdict to a request that may go on: its wait, if a limit delays it, its place at the origin, and the charge.
+//!
+//! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that make a
+//! request wait are charged before the wait, as of its end, as it is that charge which keeps its moment free. Whoever
+//! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
+//! end of the wait, the answer is a refusal and that one charge stays.
+//!
+//! A wait ends early when the client leaves and when the process stops. The first is noticed as soon as the whole request has
+//! come; while a body is still to be read there is no looking past it, and who has left is noticed after the wait. The
+//! second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::Error;
+use pingora::proxy::Session;
+
+use super::exchange::Exchange;
+use super::shared::Shared;
+use super::waits::Waited;
+use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
+use crate::policy::{Action, Mode};
+use crate::units::Timestamp;
+
+/// What came of it, besides the verdict in the decision record.
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// The place, in the route's order, of a limit that refused only because a race could not be settled.
+    pub contended: Option<usize>,
+    /// The client has gone while it waited.
+    pub gone: Option<Box<Error>>,
+}
+
+/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the exchange.
+pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange, judged: &mut Judged) -> Admission {
+    let mut admission = Admission::default();
+    if judged.decision.verdict != Verdict::Admitted {
+        return admission;
+    }
+    let installed = Arc::clone(&exchange.installed);
+    let snapshot = installed.snapshot();
+    let mut waiting = None;
+    if judged.decision.delay_nanos > 0 {
+        waiting = shared.waits.join();
+        if waiting.is_none() {
+            refuse_wait(snapshot, &mut judged.decision, exchange.started);
+            return admission;
+        }
+    }
+    admission.contended = snapshot.reserve(judged);
+    if judged.decision.verdict != Verdict::Admitted {
+        return admission;
+    }
+    let waits = judged.decision.delay_nanos > 0;
+    if waits {
+        // others may have come first since the limits were read, so that it must wait although it was not to
+        let ended = match waiting.or_else(|| shared.waits.join()) {
+            Some(waiting) => waiting.wait(rest_of(&judged.decision, shared), gone(session)).await,
+            // one too many, which is refused like the others
+            None => Waited::Stopping,
+        };
+        match ended {
+            Waited::Over => {}
+            Waited::Stopping => {
+                refuse_wait(snapshot, &mut judged.decision, shared.clock.now());
+                return admission;
+            }
+            Waited::Gone(error) => {
+                admission.gone = Some(error);
+                return admission;
+            }
+        }
+    }
+    let Some(queued) = take_place(exchange, &mut judged.decision).await else { return admission };
+    // a stamp from before the wait would be judged behind everything that came meanwhile
+    let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
+    let (holds, contended) = snapshot.admit(judged, now);
+    exchange.holds = holds;
+    admission.contended = admission.contended.or(contended);
+    if judged.decision.verdict != Verdict::Admitted {
+        exchange.place = None;
+    }
+    admission
+}
+
+/// What is left of the wait.
+fn rest_of(decision: &Decision, shared: &Shared) -> Duration {
+    let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
+    until.since(shared.clock.now())
+}
+
+/// Takes a place at the origin, if the request has one and needs it; says whether it may have queued for it. `None` if there
+/// is none, which is then the verdict.
+async fn take_place(exchange: &mut Exchange, decision: &mut Decision) -> Option<bool> {
+    let installed = Arc::clone(&exchange.installed);
+    let route = decision.route.and_then(|route| installed.snapshot().policy().routes.route(route));
+    let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Some(false) };
+    let Some(origin) = installed.origin(*index) else { return Some(false) };
+    match origin.place().await {
+        Ok(place) => {
+            exchange.place = Some(place);
+            Some(origin.spec().inflight.is_some_and(|cap| cap.queue > 0))
+        }
+        Err(reason) => {
+            installed.metrics().origin_shed(*index, reason.word());
+            decision.verdict = Verdict::Refused(Refusal::OriginFull);
+            None
+        }
+    }
+}
+
+/// Turns a wait into the refusal that its limits would have given without `action: delay`.
+fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
+    let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
+    let rest = u64::try_from(until.since(now).as_nanos()).unwrap_or(u64::MAX);
+    let mut why = Refusal::Limit;
+    for reading in &mut decision.readings {
+        if reading.outcome == Outcome::Delayed && reading.mode == Mode::Enforce {
+            reading.outcome = Outcome::Refused;
+            reading.retry_nanos = Some(rest.max(1));
+            why = snapshot.limiter(reading.rule).map_or(why, |limiter| limiter.refusal().into());
+        }
+    }
+    decision.delay_nanos = 0;
+    decision.verdict = Verdict::Refused(why);
+}
+
+/// Ends when the client has gone. Never while a part of the request is still to be read, as nothing may be taken out of it.
+async fn gone(session: &mut Session) -> Box<Error> {
+    let downstream = session.as_downstream_mut();
+    if !downstream.is_body_done() {
+        return pending().await;
+    }
+    match downstream.read_body_or_idle(true).await {
+        Err(error) => error.into_down(),
+        // no bytes belong to this request any more; the connection layer hands none out
+        Ok(_) => pending().await,
+    }
+}

@@ -1,0 +1,63 @@
+//! Whose fault it is that a request has no answer of its origin.
+
+use pingora::{Error, ErrorSource, ErrorType};
+
+use super::due::LateAnswer;
+use super::fault::BodyFault;
+use crate::answer::Fault;
+
+/// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
+pub fn fault_of(e: &Error) -> Fault {
+    use ErrorType as Is;
+    if let Some(fault) = BodyFault::of(e) {
+        return match fault.status() {
+            Some(408) => Fault::ClientTimeout,
+            Some(_) => Fault::BadRequest,
+            None => Fault::ClientGone,
+        };
+    }
+    if LateAnswer::caused(e) {
+        return Fault::OriginTimeout;
+    }
+    match (e.esource(), e.etype()) {
+        (ErrorSource::Upstream, Is::ConnectTimedout) => Fault::OriginConnectTimeout,
+        (ErrorSource::Upstream, Is::ReadTimedout | Is::WriteTimedout) => Fault::OriginTimeout,
+        (ErrorSource::Upstream, Is::ConnectRefused) => Fault::OriginRefused,
+        (ErrorSource::Upstream, Is::ConnectNoRoute | Is::ConnectError | Is::SocketError | Is::BindError) => {
+            Fault::OriginUnreachable
+        }
+        (ErrorSource::Upstream, Is::ReadError | Is::WriteError | Is::ConnectionClosed) => Fault::OriginClosed,
+        (ErrorSource::Upstream, _) => Fault::OriginGarbled,
+        (ErrorSource::Downstream, Is::ReadTimedout) => Fault::ClientTimeout,
+        (ErrorSource::Downstream, Is::ReadError | Is::WriteError | Is::WriteTimedout | Is::ConnectionClosed) => {
+            Fault::ClientGone
+        }
+        (ErrorSource::Downstream, _) => Fault::BadRequest,
+        (ErrorSource::Internal | ErrorSource::Unset, _) => Fault::Internal,
+    }
+}
+
+/// Whether attempts that wait for an answer are charged although none came. They are when the client kept the request from
+/// one, or else leaving early would be the way not to be counted; and when the origin had the request and said nothing that
+/// could be used, as nobody knows what it made of it. They are not when it never reached the origin.
+pub fn counts_as_an_attempt(fault: Fault) -> bool {
+    match fault {
+        Fault::BadRequest
+        | Fault::MethodNotAllowed
+        | Fault::ClientTimeout
+        | Fault::BodyTooLarge
+        | Fault::TargetTooLong
+        | Fault::ExpectationFailed
+        | Fault::HeadTooLarge
+        | Fault::VersionUnsupported
+        | Fault::ClientGone
+        | Fault::OriginClosed
+        | Fault::OriginGarbled
+        | Fault::OriginTimeout => true,
+        Fault::Internal
+        | Fault::OriginRefused
+        | Fault::OriginUnreachable
+        | Fault::NoOriginAddress
+        | Fault::OriginConnectTimeout => false,
+    }
+}

@@ -1,0 +1,198 @@
+//! Which clients the limits refuse most, in fixed memory and with a stated error: what `GET /most_refused` tells.
+//!
+//! Every worker has a [summary](Heaviest) of its own; a reader copies one after the other and merges
+//! the copies. Nobody waits to be counted: a worker only tries for its summary, takes another's if a reader is just copying
+//! its own, and if it finds none at all counts the refusal as missed, which widens the error that is told.
+//!
+//! Entries are (limit, key) pairs; a key is shown by the client that was first refused under it. Where a limit has no key, as
+//! one for the whole gate, or has no use for it, as `fair_share`, each client counts as one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::pseudonym::Pseudonyms;
+use crate::client::{Client, ClientNetwork};
+use crate::config::settings::ClientInLog;
+use crate::engine::{Judged, Outcome, Snapshot};
+use crate::policy::{Mode, Rule};
+use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
+use crate::units::Timestamp;
+
+/// More summaries than this are not worth their memory, some 300 KiB each: workers beyond share them.
+const MOST_PARTS: usize = 16;
+
+/// The refusals under one policy.
+#[derive(Debug)]
+pub struct MostRefused {
+    /// One more than workers, so that one is free while another is being copied.
+    parts: Box<[Mutex<Heaviest<Client>>]>,
+    missed: AtomicU64,
+    seed: Seed,
+}
+
+impl MostRefused {
+    /// Of nobody yet, for so many workers. `seed` is secret, so that no client can choose where it is counted.
+    pub fn new(workers: usize, seed: Seed) -> MostRefused {
+        // all at once and at start, so that no refusal pays for it and memory does not grow with the first flood
+        let empty = || Mutex::new(Heaviest::with_capacity(Heaviest::<Client>::DEFAULT_CAPACITY));
+        let parts = (0..workers.saturating_add(1).min(MOST_PARTS)).map(|_| empty()).collect();
+        MostRefused { parts, missed: AtomicU64::new(0), seed }
+    }
+
+    /// Counts a refused request for each limit that it violated.
+    pub fn note(&self, snapshot: &Snapshot, judged: &Judged) {
+        let decision = &judged.decision;
+        let Some(client) = decision.client else { return };
+        for (slot, reading) in decision.readings.iter().enumerate() {
+            if reading.mode != Mode::Enforce || reading.outcome != Outcome::Refused {
+                continue;
+            }
+            let keyed = snapshot.limiter(reading.rule).is_some_and(|limiter| limiter.seed().is_some());
+            let key = judged.key(slot).filter(|_| keyed).unwrap_or_else(|| self.hash_of(&client));
+            self.offer(decision.at, u32::try_from(reading.rule).unwrap_or(u32::MAX), key, client);
+        }
+    }
+
+    fn offer(&self, now: Timestamp, rule: u32, key: KeyHash, client: Client) {
+        let own = own_number().checked_rem(self.parts.len()).unwrap_or(0);
+        let (before, from) = self.parts.split_at_checked(own).unwrap_or((&self.parts, &[]));
+        for part in from.iter().chain(before) {
+            if let Some(mut part) = part.try_lock() {
+                return part.offer(now, rule, key, client, 1);
+            }
+        }
+        // Relaxed: a number of its own
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything that was counted, as it weighs at `now`.
+    fn merged(&self, now: Timestamp) -> Heaviest<Client> {
+        // each is held for no longer than its copy takes, and never two at once
+        let copy = |part: &Mutex<Heaviest<Client>>| Heaviest::merge(now, &[&part.lock()]);
+        let copies: Vec<Heaviest<Client>> = self.parts.iter().map(copy).collect();
+        Heaviest::merge(now, &copies.iter().collect::<Vec<_>>())
+    }
+
+    /// The page, as JSON: the heaviest first.
+    pub fn page(&self, now: Timestamp, rules: &[Arc<Rule>], clients: ClientInLog, pseudonyms: &Pseudonyms) -> String {
+        let merged = self.merged(now);
+        let missed = self.missed.load(Ordering::Relaxed);
+        let entry = |entry: heaviest::Entry<Client>| Entry {
+            limit: rules.get(entry.rule as usize).map_or("", |rule| rule.name.as_str()),
+            client: match clients {
+                ClientInLog::Pseudonym => pseudonyms.of(&entry.payload).to_string(),
+                ClientInLog::Address => entry.payload.network.to_string(),
+            },
+            count: entry.count,
+            error: entry.error,
+            last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
+        };
+        let page = Page {
+            schema: "tidegate.most_refused/1",
+            entries: merged.entries().into_iter().map(entry).collect(),
+            total: merged.total().saturating_add(missed),
+            error_bound: merged.error_bound().saturating_add(missed),
+        };
+        // text and numbers only: nothing in it can fail
+        serde_json::to_string(&page).unwrap_or_default() + "\n"
+    }
+
+    fn hash_of(&self, client: &Client) -> KeyHash {
+        let mut hasher = KeyHasher::new(&self.seed);
+        hasher.part(0, client.mark.as_str().as_bytes());
+        match client.network {
+            ClientNetwork::Prefix(prefix) => {
+                let (bytes, used) = prefix.key_bytes();
+                hasher.part(1, bytes.get(..used).unwrap_or(&bytes));
+            }
+            ClientNetwork::Unix => hasher.part(2, &[]),
+        }
+        hasher.finish()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Page<'a> {
+    schema: &'static str,
+    entries: Vec<Entry<'a>>,
+    /// All refusals, as they weigh now: each counts half after the next turn of a minute.
+    total: u64,
+    error_bound: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry<'a> {
+    limit: &'a str,
+    client: String,
+    /// At least the key's weight; at most by `error` too high.
+    count: u64,
+    error: u64,
+    last_seen_seconds_ago: u64,
+}
+
+/// A number that no other thread has.
+fn own_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    OWN.with(|own| *own)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::client::{ClientRules, resolve};
+    use crate::request::Peer;
+
+    fn client(address: &str) -> Client {
+        resolve(&ClientRules::default(), Peer::Ip(address.parse().unwrap()), &HeaderMap::new()).unwrap()
+    }
+
+    fn refused() -> MostRefused {
+        MostRefused::new(2, Seed::from_bytes([5; 16]))
+    }
+
+    const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
+
+    #[test]
+    fn refusals_of_all_threads_are_listed_together() {
+        let refused = refused();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let refused = &refused;
+                scope.spawn(move || {
+                    for n in 0..100 {
+                        let other = client(&format!("198.51.100.{thread}"));
+                        for seen in [client("192.0.2.1"), other].into_iter().take(1 + n % 2) {
+                            refused.offer(NOW, 0, refused.hash_of(&seen), seen);
+                        }
+                    }
+                });
+            }
+        });
+        let missed = refused.missed.load(Ordering::Relaxed);
+        let merged = refused.merged(NOW);
+        assert_eq!(merged.total() + missed, 600);
+        let entries = merged.entries();
+        assert_eq!(entries.len(), 5);
+        assert_eq!(entries[0].payload, client("192.0.2.1"));
+        assert!(entries[0].count + missed >= 400, "{entries:?}");
+    }
+
+    #[test]
+    fn while_all_summaries_are_being_read_refusals_widen_the_error() {
+        let refused = refused();
+        let reading: Vec<_> = refused.parts.iter().map(Mutex::lock).collect();
+        let seen = client("192.0.2.1");
+        refused.offer(NOW, 0, refused.hash_of(&seen), seen);
+        drop(reading);
+        let page = refused.page(NOW, &[], ClientInLog::Address, &Pseudonyms::new(None, [7; 32]));
+        assert!(page.contains(r#""entries":[],"total":1,"error_bound":1"#), "{page}");
+    }
+}
