@@ -14,14 +14,19 @@
 
 mod harness;
 
+mod actions;
 mod answers;
 mod caps;
 mod edits;
 mod failing_origins;
+mod fair_floods;
 mod flood;
+mod guessing;
 mod identity;
 mod leaving_clients;
 mod malformed;
+mod memory;
+mod most_refused;
 mod observed;
 mod one_judgement;
 mod passing;
@@ -29,4 +34,7 @@ mod promise;
 mod real_logs;
 mod shutdown;
 mod startup;
+mod stubborn;
 mod switching;
+mod upgraded;
+mod waiting;

@@ -181,10 +181,19 @@ impl Gate {
 
     /// Resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
+        self.told_by_kernel("VmRSS:")
+    }
+
+    /// The most that it has been in KiB.
+    pub fn resident_peak_kib(&self) -> u64 {
+        self.told_by_kernel("VmHWM:")
+    }
+
+    fn told_by_kernel(&self, name: &str) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS is told");
-        line.trim().trim_end_matches("kB").trim().parse().expect("VmRSS is a number")
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells");
+        line.trim().trim_end_matches("kB").trim().parse().expect("a number of KiB")
     }
 
     /// The access log as text.

@@ -1,0 +1,257 @@
+//! What follows when a request does not fit: refused, delayed, marked, cut off; and costs that are not one.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Gate, Origin, Reply};
+
+#[test]
+fn a_delayed_request_waits_instead_of_being_refused() {
+    let origin = Origin::that(Reply::Ok);
+    let gate = Gate::start(&format!(
+        "limits:
+  smooth: {{ rate: 10/s, burst: 1, action: {{ delay: {{ max: 2s }} }} }}
+routes:
+  - {{ origin: \"{}\", limits: [smooth] }}
+",
+        origin.address()
+    ));
+    let start = Instant::now();
+    let mut connection = gate.connect();
+    for n in 0..6 {
+        assert_eq!(connection.ask("GET", "/", "", b"").status, 200, "request {n}");
+    }
+    // five intervals of a tenth of a second: a lower bound, which load can only lengthen
+    assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
+    gate.counts("tidegate_limit_decisions_total", &[("limit", "smooth"), ("verdict", "delayed")], 5.0);
+}
+
+#[test]
+fn a_wait_that_would_be_too_long_is_a_refusal() {
+    let gate = Gate::start(
+        "limits:
+  smooth: { rate: 1/m, burst: 1, action: { delay: { max: 1s } } }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [smooth] }
+",
+    );
+    assert_eq!(gate.fetch("/", "").status, 200);
+    let refused = gate.fetch("/", "");
+    assert_eq!(refused.status, 429);
+    assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() >= 55);
+}
+
+#[test]
+fn a_tagged_request_passes_with_the_limits_name_and_no_client_can_write_it() {
+    let origin = Origin::that(Reply::Ok);
+    let gate = Gate::start(&format!(
+        "limits:
+  suspicious: {{ rate: 1/h, burst: 1, action: {{ tag: {{ header: x-over-limit }} }} }}
+routes:
+  - {{ origin: \"{}\", limits: [suspicious] }}
+",
+        origin.address()
+    ));
+    let mut connection = gate.connect();
+    for _ in 0..3 {
+        assert_eq!(connection.ask("GET", "/", "X-Over-Limit: forged\r\n", b"").status, 200);
+    }
+    let tags: Vec<Vec<String>> = origin
+        .arrivals()
+        .iter()
+        .map(|arrival| arrival.lines("x-over-limit").iter().map(ToString::to_string).collect())
+        .collect();
+    assert_eq!(tags, [vec![], vec!["suspicious".to_owned()], vec!["suspicious".to_owned()]]);
+}
+
+#[test]
+fn a_limit_that_closes_ends_the_connection_with_its_refusal() {
+    let gate = Gate::start(
+        "limits:
+  strict: { rate: 1/h, burst: 1, action: close }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [strict] }
+",
+    );
+    let mut connection = gate.connect();
+    assert!(connection.ask("GET", "/", "", b"").keeps_connection());
+    let refused = connection.ask("GET", "/", "", b"");
+    assert_eq!(refused.status, 429);
+    assert!(!refused.keeps_connection());
+    assert_eq!(connection.rest().unwrap(), b"", "nothing follows");
+}
+
+#[test]
+fn the_origin_tells_what_a_request_has_cost() {
+    let origin = Origin::start(|arrival| match arrival.target.as_str() {
+        "/dear" => Reply::Bytes(b"HTTP/1.1 200 OK\r\nX-Query-Cost: 70\r\nContent-Length: 2\r\n\r\nok"),
+        "/free" => Reply::Bytes(b"HTTP/1.1 200 OK\r\nX-Query-Cost: 0\r\nContent-Length: 2\r\n\r\nok"),
+        _ => Reply::Ok,
+    });
+    let gate = Gate::start(&format!(
+        "limits:
+  graphql: {{ rate: 100/h, burst: 100, cost: 'response:x-query-cost', cost_estimate: 10 }}
+routes:
+  - {{ origin: \"{}\", limits: [graphql] }}
+",
+        origin.address()
+    ));
+    let mut connection = gate.connect();
+    let mut ask = |path: &str| connection.ask("GET", path, "", b"").status;
+    for _ in 0..20 {
+        assert_eq!(ask("/free"), 200, "what the origin calls free costs nothing");
+    }
+    assert_eq!(ask("/dear"), 200); // 70 of 100
+    assert_eq!(ask("/silent"), 200); // the estimate: 80
+    assert_eq!(ask("/silent"), 200); // 90
+    assert_eq!(ask("/silent"), 200); // 100
+    assert_eq!(ask("/free"), 429, "the estimate must fit beforehand");
+}
+
+#[test]
+fn methods_may_cost_differently() {
+    let gate = Gate::start(
+        "limits:
+  writes: { rate: 10/h, burst: 10, cost: { GET: 1, POST: 4, other: 2 } }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [writes] }
+",
+    );
+    let mut connection = gate.connect();
+    let mut ask = |method: &str| connection.ask(method, "/", "", b"").status;
+    assert_eq!([ask("POST"), ask("POST"), ask("GET"), ask("GET"), ask("GET")], [200, 200, 200, 200, 429]);
+}
+
+#[test]
+fn bytes_are_charged_in_both_directions() {
+    let origin = Origin::that(Reply::Echo);
+    let gate = Gate::start(&format!(
+        "limits:
+  egress: {{ rate: 1KiB/m, burst: 64KiB }}
+routes:
+  - {{ origin: \"{}\", limits: [egress] }}
+",
+        origin.address()
+    ));
+    let body = vec![b'x'; 16 << 10];
+    let mut connection = gate.connect();
+    // 16 KiB up and 16 KiB down: two of them fill 64 KiB
+    let statuses: Vec<u16> = (0..3).map(|_| connection.ask("POST", "/", "", &body).status).collect();
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
+#[test]
+fn a_delayed_byte_rate_paces_the_answer() {
+    const BODY: &[u8] = &[b'x'; 96 << 10];
+    let answer = [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", BODY.len()).as_bytes(), BODY].concat();
+    let origin = Origin::that(Reply::Bytes(Box::leak(answer.into_boxed_slice())));
+    let gate = Gate::start(&format!(
+        "limits:
+  egress: {{ rate: 64KiB/s, burst: 32KiB, action: {{ delay: {{ max: 5s }} }} }}
+routes:
+  - {{ origin: \"{}\", limits: [egress] }}
+",
+        origin.address()
+    ));
+    let start = Instant::now();
+    let answer = gate.fetch("/", "");
+    assert_eq!((answer.status, answer.body.len()), (200, BODY.len()));
+    // 96 KiB, 32 at once, and the last piece of at most 64 KiB need not be waited for
+    let second = gate.fetch("/", "");
+    assert_eq!(second.status, 200);
+    assert!(start.elapsed() >= Duration::from_secs(2), "192 KiB at 64 KiB/s with 32 at once: {:?}", start.elapsed());
+}
+
+#[test]
+fn keys_without_their_header_go_to_another_limit() {
+    let gate = Gate::start(
+        "limits:
+  anonymous: { rate: 1/h, burst: 1 }
+  by_key: { key: header:x-api-key, missing: { use: anonymous }, rate: 3/h, burst: 3 }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [by_key] }
+",
+    );
+    let statuses = |lines: &str| -> Vec<u16> { (0..4).map(|_| gate.fetch("/", lines).status).collect() };
+    assert_eq!(statuses("X-Api-Key: a\r\n"), [200, 200, 200, 429]);
+    assert_eq!(statuses(""), [200, 429, 429, 429]);
+}
+
+#[test]
+fn some_are_exempt_and_some_have_more() {
+    let gate = Gate::start(
+        "trusted_proxies: [127.0.0.0/8]
+limits:
+  api:
+    rate: 2/h
+    burst: 2
+    exempt: [192.0.2.0/24]
+    tiers:
+      - { when: { header: { x-plan: gold } }, rate: 4/h, burst: 4 }
+      - { when: { cidr: [198.51.100.0/24] }, exempt: true }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [api] }
+",
+    );
+    let passed = |lines: &str| (0..6).filter(|_| gate.fetch("/", lines).status == 200).count();
+    assert_eq!(passed("X-Forwarded-For: 203.0.113.1\r\n"), 2);
+    assert_eq!(passed("X-Forwarded-For: 203.0.113.2\r\nX-Plan: gold\r\n"), 4);
+    assert_eq!(passed("X-Forwarded-For: 192.0.2.9\r\n"), 6);
+    assert_eq!(passed("X-Forwarded-For: 198.51.100.9\r\n"), 6);
+    let gold = gate.fetch("/", "X-Forwarded-For: 203.0.113.3\r\nX-Plan: gold\r\n");
+    assert!(gold.field("ratelimit-policy").unwrap().contains("q=4"), "{gold:?}");
+}
+
+#[test]
+fn a_quarter_of_all_clients_is_the_same_quarter_every_time() {
+    let policy = "trusted_proxies: [127.0.0.0/8]
+limits:
+  trial: { rate: 1/h, burst: 1, enforce: 25% }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [trial] }
+";
+    let limited = |gate: &Gate| -> Vec<usize> {
+        let mut connection = gate.connect();
+        let mut ask =
+            |n: usize| connection.ask("GET", "/", &format!("X-Forwarded-For: 10.1.{}.{}\r\n", n / 250, n % 250), b"");
+        (0..400).filter(|n| (0..2).any(|_| ask(*n).status == 429)).collect()
+    };
+    let (first, second) = (limited(&Gate::start(policy)), limited(&Gate::start(policy)));
+    assert!((70..=130).contains(&first.len()), "{} of 400 is a quarter", first.len());
+    assert_eq!(first, second, "the same clients in another process");
+}
+
+#[test]
+fn one_client_has_only_so_much_under_way() {
+    let latch = crate::harness::Latch::default();
+    let held = latch.clone();
+    let origin = Origin::start(move |_| Reply::Held(held.clone()));
+    let mut gate = Gate::start(&format!(
+        "trusted_proxies: [127.0.0.0/8]
+limits:
+  concurrency: {{ type: inflight, key: client_ip, max: 3 }}
+routes:
+  - {{ origin: \"{}\", limits: [concurrency] }}
+",
+        origin.address()
+    ));
+    let ask = |address: &str| {
+        let mut connection = gate.connect();
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\r\n");
+        connection.send(request.as_bytes()).unwrap();
+        connection
+    };
+    let mut under_way: Vec<_> = (0..3).map(|_| ask("203.0.113.1")).collect();
+    origin.wait_for(3);
+    let refused = ask("203.0.113.1").answer_to("GET").unwrap();
+    assert_eq!(refused.status, 429);
+    assert!(refused.field("ratelimit-policy").unwrap().contains("concurrent-requests"), "{refused:?}");
+    under_way.push(ask("203.0.113.2"));
+    origin.wait_for(4);
+    latch.open();
+    for connection in &mut under_way {
+        assert_eq!(connection.answer_to("GET").unwrap().status, 200);
+    }
+    gate.comes_to_rest();
+    gate.counts("tidegate_limit_inflight_requests", &[("limit", "concurrency")], 0.0);
+    assert_eq!(gate.fetch("/", "X-Forwarded-For: 203.0.113.1\r\n").status, 200);
+}
