@@ -21,6 +21,7 @@
 //! | 6 | [`config`] | text to policy, or every fault in it |
 //! | 6 | [`engine`] | decides |
 //! | 7 | [`answer`] | a decision put into words |
+//! | 7 | [`picture`] | what happened over time, drawn |
 //! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs |
 //! | 9 | [`cli`] | one file per verb |
 //!
@@ -72,6 +73,7 @@ pub mod config;
 pub mod engine;
 
 pub mod answer;
+pub mod picture;
 
 pub mod serve;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The plan: module of the crate, its floor.
-const FLOORS: [(&str, u32); 13] = [
+const FLOORS: [(&str, u32); 14] = [
     ("units", 1),
     ("request", 2),
     ("sketch", 2),
@@ -15,6 +15,7 @@ const FLOORS: [(&str, u32); 13] = [
     ("config", 6),
     ("engine", 6),
     ("answer", 7),
+    ("picture", 7),
     ("serve", 8),
     ("replay", 8),
     ("cli", 9),

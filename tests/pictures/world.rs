@@ -1,0 +1,102 @@
+//! A policy, a virtual clock and seeded dice around the real engine.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use http::{HeaderMap, HeaderValue, Method};
+use tidegate::config::load_text;
+use tidegate::config::render::{Format, render};
+use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Refusal, Snapshot, Verdict};
+use tidegate::request::{Peer, Request};
+use tidegate::sketch::Seed;
+use tidegate::units::Timestamp;
+
+pub const SECOND: f64 = 1e9;
+
+/// Two hundred days after the origin, at a midnight, where every aligned window begins.
+const START: u64 = 200 * 86_400 * 1_000_000_000;
+
+/// Deterministic numbers: Steele, Lea and Flood's SplitMix64.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 to below 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// What one request was told.
+#[derive(Debug)]
+pub struct Told {
+    pub admitted: bool,
+    /// Seconds until it would fit, as exact as the limit knows it.
+    pub retry: Option<f64>,
+    /// Of `fair_share`: which node refused.
+    pub node: Option<u8>,
+    pub refusal: Option<Refusal>,
+    /// To be dropped at the answer's end.
+    pub holds: Holds,
+}
+
+/// The engine with one limit on one route.
+pub struct World {
+    snapshot: Snapshot,
+    dice: Dice,
+    asked: u64,
+}
+
+impl World {
+    /// A gate whose only route has this limit; `limit` is the inside of one, in YAML's flow style.
+    pub fn new(limit: &str) -> World {
+        let policy = format!(
+            "listen: \":8080\"\nlimits:\n  it: {{ {limit} }}\n\
+             routes:\n  - {{ name: all, limits: [it], origin: \"127.0.0.1:3000\" }}\n"
+        );
+        let loaded = load_text("picture.yaml", &policy, &|_: &str| None, Path::new("."));
+        let told = render(&loaded, Format::Short, false);
+        let config = loaded.outcome.unwrap_or_else(|_| panic!("{policy}\n{told}"));
+        let snapshot = Snapshot::new(config.policy, &Seed::from_bytes([3; 16]), 0).unwrap();
+        World { snapshot, dice: Dice(7), asked: 0 }
+    }
+
+    /// One request of a client, so many seconds after the start.
+    pub fn ask(&mut self, seconds: f64, client: Ipv4Addr, login: Option<&str>) -> Told {
+        let mut headers = HeaderMap::new();
+        if let Some(login) = login {
+            headers.insert("x-login-name", HeaderValue::from_str(login).unwrap());
+        }
+        let request = Request {
+            peer: Peer::Ip(IpAddr::V4(client)),
+            method: &Method::POST,
+            host: "shop.example.com",
+            path: "/login",
+            query: None,
+            headers: &headers,
+            tls_sni: None,
+        };
+        self.asked += 1;
+        let at = Timestamp::from_nanos(START + (seconds * SECOND) as u64);
+        let arrival = Arrival { id: DecisionId(self.asked), at, dice: self.dice.roll() };
+        let (decision, holds) = self.snapshot.decide(&request, arrival);
+        told(&decision, holds)
+    }
+}
+
+fn told(decision: &Decision, holds: Holds) -> Told {
+    let reading = decision.readings.first().unwrap();
+    let refusal = match decision.verdict {
+        Verdict::Admitted => None,
+        Verdict::Refused(refusal) => Some(refusal),
+    };
+    let retry = reading.retry_nanos.map(|nanos| nanos as f64 / SECOND);
+    Told { admitted: refusal.is_none(), retry, node: reading.node, refusal, holds }
+}
