@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicU64;
 
 use tidegate::sketch::monotone::admit;
-use tidegate::sketch::{Admission, Cell, KeyHash, Meter, MonotoneTable};
+use tidegate::sketch::{Admission, Cell, KeyHash, Levels, Meter, MonotoneTable, Seed};
 use tidegate::units::{Bytes, Cost, Timestamp};
 
 /// What the measurements need of a table.
@@ -27,6 +27,21 @@ impl Layout for MonotoneTable {
 
     fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
         MonotoneTable::admit(self, meter, key, now, cost)
+    }
+}
+
+/// What limits have: two such tables that take turns, and exact entries for heavy keys.
+impl Layout for Levels {
+    fn with_bytes(bytes: u64) -> Self {
+        Levels::new(Bytes(bytes), &Seed::from_bytes([8; 16])).unwrap()
+    }
+
+    fn estimate(&self, key: KeyHash) -> u64 {
+        Levels::estimate(self, key)
+    }
+
+    fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
+        Levels::admit(self, meter, key, now, cost)
     }
 }
 

@@ -4,9 +4,11 @@
 //! than absolutes, and least of all what a tilde marks: there, other work on the machine never left the threads alone.
 //! Every row also prints its bytes and the error that they buy: speed without the error beside it says nothing.
 //! `-- --quick` runs everything in a few seconds, to see that it runs; its numbers mean nothing.
+//! `-- --kinds` measures the kinds of limit through the engine and nothing else.
 
 mod allocations;
 mod innocents;
+mod kinds;
 mod layout;
 mod measure;
 mod post;
@@ -56,11 +58,14 @@ fn main() {
     };
     let began = Instant::now();
     let mut budgets = Budgets::default();
-    let table = decisions(&effort, &mut budgets);
-    layouts(&effort, &table, &mut budgets);
-    tails(&effort, &mut budgets);
-    contention();
-    post::print(effort.events);
+    if !std::env::args().any(|argument| argument == "--kinds") {
+        let table = decisions(&effort, &mut budgets);
+        layouts(&effort, &table, &mut budgets);
+        tails(&effort, &mut budgets);
+        contention();
+        post::print(effort.events);
+    }
+    kinds::print(&effort, &mut budgets);
     budgets.print();
     println!(
         "\n{:.0} s{}",
@@ -273,6 +278,12 @@ impl Budgets {
 
     fn at_most(&mut self, what: &'static str, measured: f64, must: f64, unit: &str) {
         self.0.push((what, format!("{measured:.1e}{unit}, must be at most {must:.0e}{unit}"), Some(measured <= must)));
+    }
+
+    fn nanos_at_most(&mut self, what: &'static str, measured: Figure, must: f64, ratio: f64) {
+        let met = (!measured.rough).then_some(measured.nanos <= must);
+        let text = format!("{measured} ns ({ratio:.1}× a single rate), must be at most {must} ns");
+        self.0.push((what, text, met));
     }
 
     fn print(&self) {

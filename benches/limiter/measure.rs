@@ -115,6 +115,45 @@ pub fn nanos_per_decision(
         .collect()
 }
 
+/// Decisions whose requests take longer to make than to decide on.
+pub trait Batches {
+    /// Makes the next batch; not measured.
+    fn prepare(&mut self, dice: &mut Dice);
+
+    /// Decides on all of it: how many there were, and how many were admitted.
+    fn ask(&mut self, at: Timestamp) -> (u64, u64);
+}
+
+/// As [`nanos_per_decision`], on one thread, with the making of the requests left out: what the clock says of the batches in
+/// a slice through which the thread kept its CPU.
+pub fn nanos_in_batches(mut batches: impl Batches, admits: bool, slices: u32, warm_up: u32, round: u64) -> Vec<Sample> {
+    let mut dice = Dice(round);
+    let (mut asked_ever, mut admitted_ever) = (0, 0);
+    let mut slice = |_| {
+        let (began, cpu_before) = (Instant::now(), cpu_nanos());
+        let (mut spent, mut asked) = (Duration::ZERO, 0);
+        while began.elapsed() < SLICE {
+            batches.prepare(&mut dice);
+            let batch = Instant::now();
+            let (decisions, admitted) = batches.ask(now());
+            spent += batch.elapsed();
+            asked += decisions;
+            admitted_ever += admitted;
+        }
+        asked_ever += asked;
+        let (cpu, wall) = (cpu_nanos() - cpu_before, began.elapsed().as_nanos() as u64);
+        // the account reads a little less than the wall even when nothing else ran
+        let together = cpu + 30_000 >= wall;
+        let share = if together { 1.0 } else { cpu as f64 / wall as f64 };
+        Sample { nanos: spent.as_nanos() as f64 * share / asked as f64, together }
+    };
+    let samples: Vec<Sample> = (0..slices).map(&mut slice).skip(warm_up as usize).collect();
+    let share = admitted_ever as f64 / asked_ever as f64;
+    let wanted = f64::from(u8::from(admits));
+    assert!((share - wanted).abs() < 0.005, "not what the row says: {share} admitted");
+    samples
+}
+
 /// Nanoseconds per decision in one slice, and whether all threads kept their CPUs through it.
 #[derive(Clone, Copy)]
 pub struct Sample {

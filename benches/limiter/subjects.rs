@@ -15,7 +15,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use pingora_limits::estimator::Estimator;
 use pingora_limits::inflight::Inflight;
 use pingora_limits::rate::Rate;
-use tidegate::sketch::{Admission, Bucket, KeyHash, KeyHasher, MonotoneTable, Seed};
+use tidegate::sketch::{Admission, Bucket, KeyHash, KeyHasher, Levels, MonotoneTable, Seed};
 use tidegate::units::{self, Cost, Timestamp};
 
 use super::layout::{Layout, TwoLines};
@@ -59,10 +59,12 @@ pub const RATE: &str = "Rate 4x1024";
 pub const BIG_RATE: &str = "Rate 4x65536";
 
 /// In the order of the table; ours first.
-pub const KINDS: [Kind; 18] = [
+pub const KINDS: [Kind; 19] = [
     Kind { name: OURS, build: |limit| sketch::<MonotoneTable>(4 << 20, limit) },
     Kind { name: SMALL, build: |limit| sketch::<MonotoneTable>(256 << 10, limit) },
     Kind { name: "tidegate 64 MiB", build: |limit| sketch::<MonotoneTable>(64 << 20, limit) },
+    // the tables above alone; a limit has two that take turns, and exact entries for heavy keys
+    Kind { name: "tidegate levels 2x4 MiB", build: |limit| sketch::<Levels>(4 << 20, limit) },
     Kind {
         name: "tidegate 4 MiB, own clock read",
         build: |limit| Box::new(WithClock(sketch::<MonotoneTable>(4 << 20, limit))),
