@@ -168,7 +168,7 @@ impl Distinct {
         self.tiers.iter().map(Meter::quota).fold(self.own.quota(), u32::max)
     }
 
-    /// Clears dead values. Made for a timer, every [`Distinct::sweep_nanos`]; no promise rests on it.
+    /// Clears dead values. Made for a timer; no promise rests on it.
     pub fn sweep(&self, now: Timestamp) {
         self.seen.sweep(self.shifted(now));
     }

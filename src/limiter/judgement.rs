@@ -5,7 +5,7 @@ use crate::sketch::KeyHash;
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
-    /// The hash of the limit's key for this request, under [`Limiter::seed`]. An exact `inflight` limit has no use for it.
+    /// The hash of the limit's key for this request, under [`Limiter::seed`](super::Limiter::seed). An exact `inflight` limit has no use for it.
     pub key: KeyHash,
     /// Of `distinct`: the hash of the key together with the value, under the same seed.
     pub value: KeyHash,
@@ -32,7 +32,7 @@ pub struct Judgement {
     pub reset_nanos: Option<u64>,
 }
 
-/// Why [`Limiter::admit`] said no although [`Limiter::probe`] had said yes.
+/// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
     /// What the limit says now.
