@@ -47,11 +47,10 @@ proptest! {
                         prop_assert!(level >= exact);
                         twin.insert(ask.key, exact);
                     }
-                    // at the far end of time an entry goes back to the sketch, which may judge more strictly
-                    Admission::Refused { level } if now < 1 << 60 => {
-                        prop_assert_eq!((level, levels.estimate(key(ask.key))), (before, before));
+                    // an entry may go back to the sketch meanwhile, which may judge more strictly and never less
+                    Admission::Refused { level } => {
+                        prop_assert!(level >= before && levels.estimate(key(ask.key)) >= before, "a refusal opened the key");
                     }
-                    Admission::Refused { level } => prop_assert!(level >= before),
                     Admission::Contended { .. } => prop_assert!(false, "contended without a contender"),
                 }
             }
