@@ -9,7 +9,8 @@
 //! (1) reads the key's cells, (2) *then* looks for an entry: an open one sends it back to the start, a pending one is killed,
 //! and it starts again; (3) judges; (4) if the key is heavy now, claims a slot; (5) raises the cells by exchanges from what
 //! it read, or frees the claim and starts again; (6) is admitted, and opens the entry at its level unless the claim was
-//! killed. Eviction lifts every cell of the key to the entry's level and then exchanges the word away.
+//! killed. Eviction lifts every cell of the key to the entry's level and then exchanges the word away; whoever evicts a key
+//! with which he shares his least cells thereby lifts his own, fails at (5), and may then be refused.
 //!
 //! *Why.* It must hold of any two admitted requests of one key that one was judged by a level which includes the other.
 //! Two by cells: the theorem of [`monotone`](super::monotone). Two by one entry: exchanges of one word that never comes back.
