@@ -29,14 +29,14 @@
 //!
 //! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
 //! 2. [`engine::Snapshot`] adds one limiter per rule. [`serve::installed`] makes it ready to serve.
-//! 3. [`serve::connection`] reads the request's head under its own deadline and size, and [`serve::head`] refuses every
+//! 3. [`serve::edge::connection`] reads the request's head under its own deadline and size, and [`serve::edge::head`] refuses every
 //!    head that has two readings. Only then does Pingora see it.
-//! 4. [`serve::gate`] is Pingora's phases. Its first step, [`serve::facts`], makes the head a [`request::Request`]; the time
+//! 4. [`serve::proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time
 //!    and the dice are read here, once.
 //! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
 //!    each rule of that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of
 //!    all comes `fair_share`, which counts what is offered.
-//! 6. A place at the origin is taken, or waited for ([`serve::origin`]), before anything is charged.
+//! 6. A place at the origin is taken, or waited for ([`serve::origins::origin`]), before anything is charged.
 //! 7. [`engine::Snapshot::admit`] charges every limit, or none: nobody pays for another limit's refusal. What can only be
 //!    charged by the answer is held back until then.
 //! 8. Admitted: the gate forwards it, after the wait that a limit may ask for, and holds its places to the last byte. Refused:

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pingora::server::Server;
 use pingora::server::configuration::{Opt, ServerConf};
 use tidegate::config::settings::LogLevel;
-use tidegate::serve::log::{self, LINES, PERIOD, Style};
+use tidegate::serve::telling::log::{self, LINES, PERIOD, Style};
 use tracing_subscriber::util::SubscriberInitExt;
 
 static SECONDS: AtomicU64 = AtomicU64::new(0);

@@ -12,7 +12,7 @@ use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
 use crate::limiter::{Kind, Scope};
 use crate::policy::Rule;
-use crate::serve::metrics::Metrics;
+use crate::serve::telling::metrics::Metrics;
 use crate::sketch::MonotoneTable;
 use crate::units::Bytes;
 

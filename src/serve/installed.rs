@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
-use super::flood::Flood;
-use super::metrics::{LimitState, Metrics, OriginLoad, Reader};
-use super::origin::OriginState;
-use super::refused::MostRefused;
 use crate::answer::RouteFields;
 use crate::engine::Snapshot;
 use crate::limiter::Limiter;
 use crate::policy::{Capacity, Kind, OnLimit, Policy, Rule};
+use crate::serve::origins::origin::OriginState;
+use crate::serve::telling::flood::Flood;
+use crate::serve::telling::metrics::{LimitState, Metrics, OriginLoad, Reader};
+use crate::serve::telling::refused::MostRefused;
 
 /// Everything that a request takes from the policy in force. Swapped as one.
 pub struct Installed {

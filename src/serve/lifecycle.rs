@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::listen::Connections;
 use super::shared::Shared;
 use crate::config::settings::Drain;
+use crate::serve::edge::listen::Connections;
 
 /// The exit code of a process that was told twice to stop: requests under way were cut off.
 const CUT_OFF: i32 = 1;

@@ -15,25 +15,26 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::access_log::AccessLogWriter;
 use super::clock::{self, Clock};
-use super::connection::{ConnectionLimits, Edge};
-use super::events::Events;
-use super::gate::Gate;
 use super::housekeeping::Housekeeping;
 use super::installed::Installed;
 use super::lifecycle::{self, Signals};
-use super::listen::{self, BindError, Bound, Connections};
-use super::metrics::Metrics;
-use super::pseudonym::Pseudonyms;
-use super::refused::MostRefused;
 use super::shared::Shared;
-use super::waits::{MOST_WAITING, Waits};
-use super::{log, resolve, scrape};
 use crate::config::Config;
 use crate::config::settings::{ClientInLog, Listener, Settings};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
+use crate::serve::edge::connection::{ConnectionLimits, Edge};
+use crate::serve::edge::events::Events;
+use crate::serve::edge::listen::{self, BindError, Bound, Connections};
+use crate::serve::origins::resolve;
+use crate::serve::proxy::gate::Gate;
+use crate::serve::proxy::waits::{MOST_WAITING, Waits};
+use crate::serve::telling::access_log::AccessLogWriter;
+use crate::serve::telling::metrics::Metrics;
+use crate::serve::telling::pseudonym::Pseudonyms;
+use crate::serve::telling::refused::MostRefused;
+use crate::serve::telling::{log, scrape};
 use crate::sketch::Seed;
 
 /// How long the first look-up of origins' names may hold up the start.

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::access_log::AccessLog;
 use super::clock::Clock;
 use super::installed::Installed;
-use super::pseudonym::Pseudonyms;
-use super::waits::Waits;
 use crate::config::settings::{ClientInLog, Settings};
+use crate::serve::proxy::waits::Waits;
+use crate::serve::telling::access_log::AccessLog;
+use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::units::Timestamp;
 
 /// The process's state, made once at start.

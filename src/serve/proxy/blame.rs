@@ -2,9 +2,9 @@
 
 use pingora::{Error, ErrorSource, ErrorType};
 
-use super::due::LateAnswer;
-use super::fault::BodyFault;
 use crate::answer::Fault;
+use crate::serve::edge::due::LateAnswer;
+use crate::serve::edge::fault::BodyFault;
 
 /// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
 pub fn fault_of(e: &Error) -> Fault {

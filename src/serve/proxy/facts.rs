@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use pingora::http::RequestHeader;
 
-use super::authority::canonical_host;
 use crate::request::{Peer, Request};
+use crate::serve::edge::authority::canonical_host;
 
 /// The parts of a head that are not already there in the form that decisions need. Owns only what had to be changed.
 #[derive(Debug)]

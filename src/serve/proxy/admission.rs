@@ -17,10 +17,10 @@ use pingora::Error;
 use pingora::proxy::Session;
 
 use super::exchange::Exchange;
-use super::shared::Shared;
 use super::waits::Waited;
 use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
 use crate::policy::{Action, Mode};
+use crate::serve::shared::Shared;
 use crate::units::Timestamp;
 
 /// What came of it, besides the verdict in the decision record.

@@ -10,16 +10,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::authority::canonical_host;
-use super::clock::{roll, wall_nanos};
 use super::connection::Early;
-use super::exchange::Exchange;
 use super::head::Head;
-use super::observe::{self, Ended};
-use super::shared::Shared;
 use super::written;
 use crate::answer::{self, Context, Form};
 use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
 use crate::request::{Peer, Request};
+use crate::serve::clock::{roll, wall_nanos};
+use crate::serve::proxy::exchange::Exchange;
+use crate::serve::proxy::observe::{self, Ended};
+use crate::serve::shared::Shared;
 use crate::units::prefix::fold;
 
 /// Judges the request whose head stands at the front of `bytes`.

@@ -12,7 +12,7 @@ use prometheus::proto::{self, MetricFamily, MetricType};
 use super::catalogue::{self, ALL, Family, Kept, Kind};
 use super::process::Process;
 use crate::limiter::Gauges;
-use crate::serve::log::LogState;
+use crate::serve::telling::log::LogState;
 
 /// What an origin carries at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use super::*;
 use crate::config::settings::Listener;
-use crate::serve::listen::{Connections, accept, bind};
+use crate::serve::edge::listen::{Connections, accept, bind};
 
 /// Answers by path; what it saw is kept for the tests.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use crate::policy::{
     Rule, Timeouts,
 };
 use crate::request::{Peer, Request};
-use crate::serve::log::LogState;
+use crate::serve::telling::log::LogState;
 use crate::sketch::Seed;
 use crate::units::{Bytes, Prefix, Rate, Timestamp};
 

@@ -4,7 +4,7 @@
 //! there is a cap on how many wait at once, whatever the limits' own `max`. Who would be one too many is refused as if the
 //! limit rejected.
 //!
-//! Not the queue in front of an origin, which [`OriginState`](super::origin::OriginState) keeps.
+//! Not the queue in front of an origin, which [`OriginState`](crate::serve::origins::origin::OriginState) keeps.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

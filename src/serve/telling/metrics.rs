@@ -27,12 +27,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prometheus::{Histogram, IntGauge};
 
 use super::access_log::AccessLog;
-use super::fault::{BodyFault, HeadFault};
 use super::log;
 use crate::client::{Client, Mark, Source};
 use crate::config::settings::Settings;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
+use crate::serve::edge::fault::{BodyFault, HeadFault};
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
 use shape::Shape;

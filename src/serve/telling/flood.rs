@@ -133,7 +133,7 @@ mod tests {
     use crate::config::settings::LogLevel;
     use crate::policy::{Capacity, Kind, Mode};
     use crate::request::Peer;
-    use crate::serve::log::{Style, subscriber};
+    use crate::serve::telling::log::{Style, subscriber};
     use crate::units::{Bytes, Rate};
 
     fn at(millis: u64) -> Timestamp {

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
-use super::clock::Clock;
-use super::installed::Installed;
-use super::origin::{Attempt, OriginPlace, OriginState};
 use crate::answer::Fault;
 use crate::engine::{Holds, Judged, Outcome, Verdict};
 use crate::policy::{Action, Route};
+use crate::serve::clock::Clock;
+use crate::serve::installed::Installed;
+use crate::serve::origins::origin::{Attempt, OriginPlace, OriginState};
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
 /// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
 /// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
-/// how long the client itself may stall ([`ConnectionLimits`](super::connection::ConnectionLimits)).
+/// how long the client itself may stall ([`ConnectionLimits`](crate::serve::edge::connection::ConnectionLimits)).
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that must be remembered between Pingora's phases. Whatever it holds is given back when it is dropped, so

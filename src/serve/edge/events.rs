@@ -9,9 +9,9 @@ use bytes::Bytes;
 use super::connection::{Early, EdgeEvents};
 use super::fault::{BodyFault, HeadFault};
 use super::head::Head;
-use super::shared::Shared;
 use super::{early, written};
 use crate::answer::{self, Context, Fault, Form};
+use crate::serve::shared::Shared;
 
 /// The events of one listener.
 pub struct Events {

@@ -19,20 +19,20 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::admission::{self, Admission};
 use super::blame::{counts_as_an_attempt, fault_of};
-use super::clock::roll;
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
 use super::observe::{self, Ended};
-use super::origin::affinity_seed;
 use super::reply;
-use super::shared::Shared;
-use super::stream::EdgeStream;
-use super::transport::Tcp;
 use crate::answer::Fault;
 use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
 use crate::request::Peer;
+use crate::serve::clock::roll;
+use crate::serve::edge::stream::EdgeStream;
+use crate::serve::edge::transport::Tcp;
+use crate::serve::origins::origin::affinity_seed;
+use crate::serve::shared::Shared;
 use crate::units::Timestamp;
 use crate::units::prefix::fold;
 

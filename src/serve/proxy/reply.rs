@@ -7,11 +7,11 @@ use http::{HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-use super::clock::{Clock, wall_nanos};
 use super::exchange::Exchange;
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::engine::Verdict;
 use crate::policy::{Action, FieldStyle};
+use crate::serve::clock::{Clock, wall_nanos};
 
 /// An unread body up to this size is read and thrown away, so that the client keeps its connection; behind a larger one
 /// the connection closes.

@@ -7,15 +7,15 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
-use super::clock::wall_nanos;
 use super::exchange::Exchange;
-use super::flood::{Shown, shown_client, shown_network};
-use super::metrics::OriginError;
-use super::shared::Shared;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::config::settings::ClientInLog;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::policy::Route;
+use crate::serve::clock::wall_nanos;
+use crate::serve::shared::Shared;
+use crate::serve::telling::flood::{Shown, shown_client, shown_network};
+use crate::serve::telling::metrics::OriginError;
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {

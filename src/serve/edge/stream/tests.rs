@@ -4,9 +4,9 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::serve::connection::{ConnectionLimits, EdgeEvents};
-use crate::serve::fault::HeadFault;
-use crate::serve::head::{HeadLimits, parse};
+use crate::serve::edge::connection::{ConnectionLimits, EdgeEvents};
+use crate::serve::edge::fault::HeadFault;
+use crate::serve::edge::head::{HeadLimits, parse};
 
 struct Silent;
 

@@ -22,15 +22,15 @@ use crate::policy::{
     Rule, Timeouts,
 };
 use crate::serve::clock::Clock;
-use crate::serve::connection::{ConnectionLimits, Edge};
-use crate::serve::events::Events;
+use crate::serve::edge::connection::{ConnectionLimits, Edge};
+use crate::serve::edge::events::Events;
+use crate::serve::edge::listen::{self, Connections};
 use crate::serve::installed::Installed;
-use crate::serve::listen::{self, Connections};
-use crate::serve::metrics::Metrics;
-use crate::serve::pseudonym::Pseudonyms;
-use crate::serve::refused::MostRefused;
+use crate::serve::proxy::waits::Waits;
 use crate::serve::server::proxy;
-use crate::serve::waits::Waits;
+use crate::serve::telling::metrics::Metrics;
+use crate::serve::telling::pseudonym::Pseudonyms;
+use crate::serve::telling::refused::MostRefused;
 use crate::sketch::Seed;
 use crate::units::{Prefix, Rate};
 
