@@ -10,7 +10,6 @@
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,6 +24,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::fault::{BodyFault, HeadFault};
 use super::head::{self, Body, EndScan, Head, HeadLimits};
+use super::link::Link;
 use super::pace::LeastRate;
 use super::stream::{EdgeStream, Wire};
 
@@ -90,7 +90,7 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn refused(&self, fault: HeadFault) -> Bytes;
     /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
     /// may serve another request after it.
-    fn early(&self, _head: &Head, _bytes: &[u8], _peer: Option<SocketAddr>, _stay: bool) -> Early {
+    fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {
         Early::Pass(None)
     }
     /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
@@ -117,14 +117,13 @@ pub struct Edge {
 }
 
 /// Serves a connection until it ends.
-pub async fn serve<A, S>(app: &Arc<A>, transport: S, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
+pub async fn serve<A, S>(app: &Arc<A>, transport: S, link: Arc<Link>, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
 where
     A: HttpServerApp + Send + Sync + 'static,
     S: IO + 'static,
 {
     let limits = &edge.limits;
-    let peer = peer_of(&transport);
-    let (stream, mut home) = EdgeStream::new(Wire::new(transport, edge.clone()));
+    let (stream, mut home) = EdgeStream::new(Wire::new(transport, Arc::clone(&link), edge.clone()));
     let mut stream = Box::new(stream);
     let mut patience = Patience::new(limits, shutdown);
     let mut settings = None;
@@ -145,7 +144,7 @@ where
         // a flood of refusals is answered here, for less than half of what a session of Pingora's costs
         if look_early && head.body == Body::None && !head.upgrade {
             let stay = head.keep_alive && answered_early + 1 < limits.requests && !*shutdown.borrow();
-            match edge.events.early(&head, wire.inbox(), peer, stay) {
+            match edge.events.early(&head, wire.inbox(), &link, stay) {
                 Early::Pass(found) => known = found,
                 Early::Answer { bytes, stay: wanted } => {
                     wire.begin(&head);
@@ -192,11 +191,6 @@ where
             }
         }
     }
-}
-
-/// The other end, if it has an address.
-fn peer_of(transport: &impl IO) -> Option<SocketAddr> {
-    transport.get_socket_digest()?.peer_addr()?.as_inet().copied()
 }
 
 /// What came of waiting for a request.

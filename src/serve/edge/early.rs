@@ -4,41 +4,32 @@
 //! consists of. What is admitted goes on to Pingora with its verdict, so that nothing is judged twice. Both ways decide from
 //! the same bytes by the same engine; here only those fields are taken out of the head that a decision may read.
 
-use std::net::SocketAddr;
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::authority::canonical_host;
 use super::connection::Early;
 use super::head::Head;
+use super::link::Link;
 use super::written;
 use crate::answer::{self, Context, Form};
 use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
-use crate::request::{Peer, Request};
+use crate::request::Request;
 use crate::serve::clock::{roll, wall_nanos};
 use crate::serve::proxy::exchange::Exchange;
 use crate::serve::proxy::observe::{self, Ended};
 use crate::serve::shared::Shared;
-use crate::units::prefix::fold;
 
 /// Judges the request whose head stands at the front of `bytes`.
-pub fn look(
-    shared: &Shared,
-    listener: usize,
-    head: &Head,
-    bytes: &[u8],
-    peer: Option<SocketAddr>,
-    stay: bool,
-) -> Early {
+pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool) -> Early {
     let Some((method, path, query)) = request_line(head, bytes) else { return Early::Pass(None) };
     let mut exchange = Exchange::new(shared.installed(), shared.clock.now());
-    exchange.listener = listener;
+    exchange.listener = link.listener;
     let headers = fields(head, bytes, exchange.installed.fields_read());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
-    let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
-    let request = Request { peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: None };
+    let request =
+        Request { peer: link.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: None };
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
     let judged = exchange.installed.snapshot().judge(&request, arrival);
     let verdict = judged.decision.verdict;

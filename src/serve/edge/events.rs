@@ -1,7 +1,6 @@
 //! What the connection layer reports, counted, and the answers to heads that never become a request.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use super::connection::{Early, EdgeEvents};
 use super::fault::{BodyFault, HeadFault};
 use super::head::Head;
+use super::link::Link;
 use super::{early, written};
 use crate::answer::{self, Context, Fault, Form};
 use crate::serve::shared::Shared;
@@ -52,8 +52,8 @@ impl EdgeEvents for Events {
         written::bytes(&answer::fault(meant(fault), &context), false)
     }
 
-    fn early(&self, head: &Head, bytes: &[u8], peer: Option<SocketAddr>, stay: bool) -> Early {
-        early::look(&self.shared, self.listener, head, bytes, peer, stay)
+    fn early(&self, head: &Head, bytes: &[u8], link: &Link, stay: bool) -> Early {
+        early::look(&self.shared, link, head, bytes, stay)
     }
 
     fn body_refused(&self, fault: BodyFault) {

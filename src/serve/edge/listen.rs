@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::connection::{Edge, serve};
-use super::transport::Tcp;
+use super::arrive::arrive;
+use super::connection::Edge;
 use crate::config::settings::Listener;
 
 /// How many connections the kernel may hold ready for us: what `net.core.somaxconn` allows since Linux 5.4, so that the
@@ -196,7 +196,7 @@ where
         let guard = connections.enter(&edge);
         tokio::spawn(async move {
             let _guard = guard;
-            serve(&app, Tcp::accepted(stream, peer), &edge, &watch).await;
+            arrive(&app, stream, peer, &edge, &watch).await;
         });
     };
     let stopping = async {

@@ -1,12 +1,14 @@
 //! The edge: client connections, below HTTP's meaning.
 //!
-//! * [`listen`] binds and accepts, [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
+//! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
+//! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
 //! * What went wrong is a [`fault`]; [`events`] is who hears of it.
 //! * [`early`] judges a request without a body before Pingora sees it, and answers a refusal with the bytes of [`written`].
 
 pub mod alarm;
+pub mod arrive;
 pub mod authority;
 pub mod chunk;
 pub mod connection;
@@ -15,6 +17,7 @@ pub mod early;
 pub mod events;
 pub mod fault;
 pub mod head;
+pub mod link;
 pub mod listen;
 pub mod pace;
 pub mod path;

@@ -30,6 +30,7 @@ use super::connection::Edge;
 use super::due::{Due, LateAnswer};
 use super::fault::BodyFault;
 use super::head::{Body, Head};
+use super::link::Link;
 use super::pace::Pace;
 
 mod delegate;
@@ -86,12 +87,13 @@ pub struct Wire<S> {
     hop_by_hop: bool,
     /// The present request was refused. Atomic for the reason that [`Due`] gives.
     refused: AtomicBool,
+    link: Arc<Link>,
     edge: Arc<Edge>,
 }
 
 impl<S: IO> Wire<S> {
     /// A new connection, nothing read yet.
-    pub fn new(transport: S, edge: Arc<Edge>) -> Wire<S> {
+    pub fn new(transport: S, link: Arc<Link>, edge: Arc<Edge>) -> Wire<S> {
         let rate = edge.limits.least_rate;
         Wire {
             transport,
@@ -107,6 +109,7 @@ impl<S: IO> Wire<S> {
             due: Due::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
+            link,
             edge,
         }
     }
@@ -422,9 +425,9 @@ impl<S: IO> EdgeStream<S> {
         (EdgeStream { wire: Some(wire), home: Some(home) }, arrivals)
     }
 
-    /// What its connection shares with those of the same listener.
-    pub fn edge(&self) -> Option<&Edge> {
-        self.wire.as_ref().map(|wire| &*wire.edge)
+    /// What is known of its connection.
+    pub fn link(&self) -> Option<&Arc<Link>> {
+        self.wire.as_ref().map(|wire| &wire.link)
     }
 
     /// Notes that the present request was refused.

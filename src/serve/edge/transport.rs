@@ -1,4 +1,4 @@
-//! An accepted TCP connection in the form that Pingora wants: the socket and whose it is, and nothing else. Pingora's own
+//! An accepted connection in the form that Pingora wants: the socket and whose it is, and nothing else. Pingora's own
 //! stream would buffer below our buffers and read the clock twice for every read.
 
 use std::io::{self, IoSlice};
@@ -17,31 +17,31 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A client's TCP connection.
+/// The bytes of a client's connection.
 #[derive(Debug)]
-pub struct Tcp {
+pub struct Transport {
     stream: TcpStream,
     digest: Arc<SocketDigest>,
 }
 
-impl Tcp {
+impl Transport {
     /// The connection that was accepted from `peer`.
-    pub fn accepted(stream: TcpStream, peer: SocketAddr) -> Tcp {
+    pub fn accepted(stream: TcpStream, peer: SocketAddr) -> Transport {
         let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
         let _ = digest.peer_addr.set(Some(l4::socket::SocketAddr::Inet(peer)));
         // without it the last segment of an answer waits for an acknowledgement; a failure means that the client has gone
         let _ = stream.set_nodelay(true);
-        Tcp { stream, digest: Arc::new(digest) }
+        Transport { stream, digest: Arc::new(digest) }
     }
 }
 
-impl AsyncRead for Tcp {
+impl AsyncRead for Transport {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Tcp {
+impl AsyncWrite for Transport {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, data)
     }
@@ -68,36 +68,36 @@ impl AsyncWrite for Tcp {
 }
 
 #[async_trait]
-impl Shutdown for Tcp {
+impl Shutdown for Transport {
     async fn shutdown(&mut self) {
         // a client that has gone cannot be told goodbye
         let _ = self.stream.shutdown().await;
     }
 }
 
-impl UniqueID for Tcp {
+impl UniqueID for Transport {
     fn id(&self) -> UniqueIDType {
         self.stream.as_raw_fd()
     }
 }
 
-impl Ssl for Tcp {}
+impl Ssl for Transport {}
 
-impl Peek for Tcp {}
+impl Peek for Transport {}
 
-impl GetTimingDigest for Tcp {
+impl GetTimingDigest for Transport {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }
 }
 
-impl GetProxyDigest for Tcp {
+impl GetProxyDigest for Transport {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         None
     }
 }
 
-impl GetSocketDigest for Tcp {
+impl GetSocketDigest for Transport {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         Some(Arc::clone(&self.digest))
     }

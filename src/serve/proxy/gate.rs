@@ -29,12 +29,12 @@ use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
 use crate::request::Peer;
 use crate::serve::clock::roll;
+use crate::serve::edge::link::Link;
 use crate::serve::edge::stream::EdgeStream;
-use crate::serve::edge::transport::Tcp;
+use crate::serve::edge::transport::Transport;
 use crate::serve::origins::origin::affinity_seed;
 use crate::serve::shared::Shared;
 use crate::units::Timestamp;
-use crate::units::prefix::fold;
 
 /// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ impl Gate {
             Some(judged) => judged,
             None => {
                 exchange.started = self.shared.clock.now();
-                exchange.listener = listener_of(session);
+                exchange.listener = link_of(session).map_or(0, |link| link.listener);
                 let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
                 snapshot.judge(&Facts::read(peer_of(session), session.req_header()).request(), arrival)
             }
@@ -426,21 +426,18 @@ fn over_limit(head: &RequestHeader, route: &Route) -> bool {
     matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
 }
 
-/// The other end of the connection, as the kernel says it.
+/// The other end of the connection.
 fn peer_of(session: &Session) -> Peer {
-    match session.client_addr().and_then(|address| address.as_inet()) {
-        Some(address) => Peer::Ip(fold(address.ip())),
-        None => Peer::Unix,
-    }
+    link_of(session).map_or(Peer::Unix, |link| link.peer)
 }
 
-/// Position in the settings of the listener that took the connection.
-fn listener_of(session: &Session) -> usize {
-    edge_stream(session).and_then(EdgeStream::edge).map_or(0, |edge| edge.listener)
+/// What is known of the connection.
+fn link_of(session: &Session) -> Option<&Link> {
+    edge_stream(session)?.link().map(AsRef::as_ref)
 }
 
 /// The client's connection below Pingora.
-fn edge_stream(session: &Session) -> Option<&EdgeStream<Tcp>> {
+fn edge_stream(session: &Session) -> Option<&EdgeStream<Transport>> {
     session.stream()?.as_any().downcast_ref()
 }
 

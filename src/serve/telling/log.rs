@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(json["listener"], "main");
         assert!(json["timestamp"].as_str().unwrap().ends_with('Z'), "{json}");
         let text = line(Style::TextWithoutTime);
-        assert_eq!(text, " INFO tidegate::serve::log::tests: listening on 127.0.0.1:8080 listener=\"main\"\n");
+        assert_eq!(text, " INFO tidegate::serve::telling::log::tests: listening on 127.0.0.1:8080 listener=\"main\"\n");
         let text = line(Style::Text { colours: false });
         assert!(text.starts_with("20") && text.contains("Z  INFO tidegate"), "{text}");
     }
