@@ -158,4 +158,6 @@ fn proxy_status(name: &str, meaning: &Meaning) -> Option<HeaderValue> {
 #[cfg(test)]
 mod sample;
 #[cfg(test)]
+mod sample_kinds;
+#[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sfv::{Parser, SerializeValue};
 
-use super::sample::{SECOND, decision, fair_share, inflight, inflight_per_key, lines, policy, rate, recent_average};
+use super::sample::{SECOND, decision, lines, policy, rate};
+use super::sample_kinds::{fair_share, inflight, inflight_per_key, recent_average};
 use super::*;
 use crate::engine::{Outcome, Verdict};
 use crate::policy::{BodyFormat, FieldStyle, Responses};

@@ -49,7 +49,7 @@ use self::root::{Full, Total};
 use super::{Judgement, Lost};
 use crate::sketch::offered::KeyRate;
 use crate::sketch::{Admission, KeyHash, OfferedRates, Seed};
-use crate::units::{Bytes, OutOfRange, Timestamp};
+use crate::units::{Bytes, Dice, OutOfRange, Timestamp};
 
 /// The state of one fair share.
 #[derive(Debug)]
@@ -358,9 +358,6 @@ fn node_share(share: f64, node: Option<&Node>) -> f64 {
 /// A number in 0 to 1, 1 excluded, for this node: each level draws anew.
 #[inline]
 fn uniform(dice: u64, node: usize) -> f64 {
-    // SplitMix64's finaliser (Steele, Lea and Flood 2014) makes independent numbers of one
-    let mut mixed = dice.wrapping_add((node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    // a stream of its own for every decision, of which each node takes another number
+    Dice(dice).skip(node as u64).unit()
 }

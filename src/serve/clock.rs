@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::units::Timestamp;
+use crate::units::{Dice, Timestamp};
 
 /// Time for limits: monotonic, and far enough from zero that a level of zero always means "long ago".
 #[derive(Debug, Clone, Copy)]
@@ -38,18 +38,16 @@ pub fn wall_nanos() -> u64 {
 
 /// A uniform random number, for identifiers, jitter and sampling; not for secrets.
 ///
-/// SplitMix64 (Steele, Lea, Flood 2014), one stream per thread, each started from the system's randomness.
+/// One stream of [`Dice`] per thread, each started from the system's randomness.
 pub fn roll() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(system_random());
     }
     STATE.with(|state| {
-        let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        state.set(next);
-        let mut mixed = next;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let mut dice = Dice(state.get());
+        let rolled = dice.roll();
+        state.set(dice.0);
+        rolled
     })
 }
 

@@ -4,10 +4,12 @@
 //! floors above never test for zero, overflow or a half-canonical address again.
 
 pub mod amount;
+pub mod dice;
 pub mod prefix;
 pub mod time;
 
 pub use amount::{Bytes, Cost, Rate, Share};
+pub use dice::Dice;
 pub use prefix::Prefix;
 pub use time::Timestamp;
 

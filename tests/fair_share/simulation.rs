@@ -9,8 +9,8 @@ use tidegate::limiter::fair_share::{Capacity, FairShare, FairShareSpec, NodeSpec
 use tidegate::sketch::KeyHash;
 use tidegate::units::{Prefix, Rate, Timestamp};
 
-pub use crate::dice::Dice;
 pub use crate::ground::*;
+pub use tidegate::units::Dice;
 
 pub const SECOND: u64 = 1_000_000_000;
 

@@ -2,7 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use crate::world::{Dice, World};
+use tidegate::units::Dice;
+
+use crate::world::World;
 
 /// Clients that behave alike.
 pub struct Crowd {

@@ -9,30 +9,12 @@ use tidegate::config::render::{Format, render};
 use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Refusal, Snapshot, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
-use tidegate::units::Timestamp;
+use tidegate::units::{Dice, Timestamp};
 
 pub const SECOND: f64 = 1e9;
 
 /// Two hundred days after the origin, at a midnight, where every aligned window begins.
 const START: u64 = 200 * 86_400 * 1_000_000_000;
-
-/// Deterministic numbers: Steele, Lea and Flood's SplitMix64.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 0 to below 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
 
 /// What one request was told.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use tidegate::sketch::{Admission, Bucket, Meter, MonotoneTable};
 use tidegate::units::time::ceil_seconds;
 
-use crate::{Dice, at, broken_interval, bucket, cost, key};
+use crate::{at, broken_interval, bucket, cost, key};
+use tidegate::units::Dice;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -2,8 +2,6 @@
 
 mod accuracy;
 mod curve;
-#[allow(dead_code, reason = "another folder rolls it in another way")]
-mod dice;
 mod distinct;
 mod interleavings;
 mod levels;
@@ -24,7 +22,6 @@ mod twin;
 mod values;
 mod window;
 
-use dice::Dice;
 use shorthand::{at, broken_interval, bucket, cost, key, key_under};
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 use proptest::prelude::*;
 use tidegate::sketch::{Admission, Meter, MonotoneTable};
 
-use crate::{Dice, at, cost, key};
+use crate::{at, cost, key};
+use tidegate::units::Dice;
 
 /// A number from anywhere in `u64`, the ends and the neighbourhood of `scale` being as likely as all the rest.
 pub fn anywhere(scale: u64) -> impl Strategy<Value = u64> + Clone {

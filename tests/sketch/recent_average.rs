@@ -8,7 +8,8 @@ use tidegate::sketch::{Meter, RecentAverage};
 use tidegate::units::Rate;
 
 use crate::meters::{agrees_with_its_twin, anywhere, keeps_order, retry_is_exact};
-use crate::{Dice, at, cost};
+use crate::{at, cost};
+use tidegate::units::Dice;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -9,7 +9,8 @@ use tidegate::sketch::seen::Shared;
 use tidegate::sketch::{Inserted, Lifetime, SeenSet};
 use tidegate::units::{Bytes, Timestamp};
 
-use crate::{Dice, at, key};
+use crate::{at, key};
+use tidegate::units::Dice;
 
 const SECOND: u64 = 1_000_000_000;
 

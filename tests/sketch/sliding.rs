@@ -14,7 +14,8 @@ use tidegate::units::Bytes;
 
 use crate::interleavings::quietly;
 use crate::meters::anywhere;
-use crate::{Dice, at, cost, key};
+use crate::{at, cost, key};
+use tidegate::units::Dice;
 
 const SECOND: u64 = 1_000_000_000;
 const SEED: Seed = Seed::from_bytes([6; 16]);

@@ -9,16 +9,12 @@ mod table;
 mod throttlekit;
 
 // the words in which other folders ask the same parts
-#[path = "../sketch/dice.rs"]
-mod dice;
 #[path = "../fair_share/ground.rs"]
 mod ground;
-#[allow(dead_code, reason = "its other samples serve the tests of the answers")]
 #[path = "../../src/answer/sample.rs"]
 mod sample;
 #[path = "../sketch/shorthand.rs"]
 mod shorthand;
-#[allow(dead_code, reason = "only tables of vectors are asked here")]
 #[path = "../client/support.rs"]
 mod support;
 #[path = "../sketch/values.rs"]

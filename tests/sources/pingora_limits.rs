@@ -11,8 +11,8 @@ use tidegate::limiter::InflightByKey;
 use tidegate::sketch::{Bucket, KeyHash, KeyHasher, Meter, Seed, SummingTable};
 use tidegate::units::{Bytes, Cost};
 
-use crate::dice::Dice;
 use crate::shorthand::{at, broken_interval, bucket, cost, key_under};
+use tidegate::units::Dice;
 
 const SEED: Seed = Seed::from_bytes([4; 16]);
 

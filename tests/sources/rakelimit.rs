@@ -13,9 +13,9 @@ use tidegate::limiter::fair_share::FairShareSpec;
 use tidegate::sketch::KeyHash;
 use tidegate::units::{Prefix, Timestamp};
 
-use crate::dice::Dice;
 use crate::ground::{CODE, Family, START, client, compatible, key, limiter, passes};
 use reference::Rakelimit;
+use tidegate::units::Dice;
 
 /// Levels of the six nodes: how many generalisations they are away from the tuple.
 const LEVELS: [u8; 6] = [0, 1, 1, 2, 2, 3];

@@ -24,11 +24,11 @@ use tidegate::policy::{FieldStyle, Policy, Responses};
 use tidegate::sketch::{Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
 use tidegate::units::{Bytes, Cost};
 
-use crate::dice::Dice;
 use crate::sample::{SECOND, decision, lines, policy, rate};
 use crate::shorthand::{at, cost, key};
 use crate::support::{check, client_of};
 use crate::vectors::{FORWARDED, X_FORWARDED_FOR};
+use tidegate::units::Dice;
 
 const SEED: Seed = Seed::from_bytes([1; 16]);
 

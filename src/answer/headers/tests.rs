@@ -7,10 +7,8 @@ use crate::policy::{CostRule, Rule};
 use proptest::prelude::*;
 use sfv::{BareItem, ListEntry, Parser, SerializeValue};
 
-use super::super::sample::{
-    SECOND, decision, distinct, fair_share, inflight, inflight_per_key, lines, policy, quota, rate, recent_average,
-    shadow,
-};
+use super::super::sample::{SECOND, decision, lines, policy, rate};
+use super::super::sample_kinds::{distinct, fair_share, inflight, inflight_per_key, quota, recent_average, shadow};
 use super::*;
 use crate::units::{Cost, Share};
 use Outcome::{Admitted, Delayed, Exempt, Refused, Tagged};

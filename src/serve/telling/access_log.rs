@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use super::log::LogState;
 use crate::config::settings;
 use crate::units::Share;
+use crate::units::dice::mixed;
 use target::{PAUSE, Target};
 
 /// How long lines are gathered before they are written: long enough for large writes, short enough to watch live.
@@ -294,11 +295,4 @@ impl Threshold {
             Threshold::Below(threshold) => mixed(dice) < threshold,
         }
     }
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection whose output bits all depend on all input bits.
-fn mixed(dice: u64) -> u64 {
-    let dice = (dice ^ (dice >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let dice = (dice ^ (dice >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    dice ^ (dice >> 31)
 }

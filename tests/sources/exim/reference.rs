@@ -3,7 +3,7 @@
 //! A Bloom filter per key of max(40, 2·limit) bytes with the bits `h1 + n·h2`, n = 0…7, and a smoothed rate per key. Exim cuts h1
 //! and h2 out of an MD5; here they are the halves of 64 mixed bits, which for values that nobody chooses is the same.
 
-use crate::dice::Dice;
+use tidegate::units::Dice;
 
 /// Eight hashes, whatever the size.
 const HASHES: u32 = 8;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tidegate::sketch::KeyHash;
 use tidegate::units::Timestamp;
 
-use crate::dice::Dice;
+use tidegate::units::Dice;
 
 /// Its window: 2²⁷ ns. It was 100 ms before, and 1 s in the paper.
 pub const WINDOW: u64 = 1 << 27;
