@@ -1,9 +1,7 @@
 //! The process's own log with the framework's lines in it. One test, because there is one log per process.
 
-use std::io;
 use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pingora::server::Server;
@@ -12,32 +10,15 @@ use tidegate::config::settings::LogLevel;
 use tidegate::serve::telling::log::{self, LINES, PERIOD, Style};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use captured::Captured;
+
+#[path = "../src/serve/telling/captured.rs"]
+mod captured;
+
 static SECONDS: AtomicU64 = AtomicU64::new(0);
 
 fn now() -> Duration {
     Duration::from_secs(SECONDS.load(Ordering::Relaxed))
-}
-
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Written {
-    /// The lines since the last call.
-    fn take(&self) -> Vec<serde_json::Value> {
-        let bytes = std::mem::take(&mut *self.0.lock().unwrap());
-        String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
 }
 
 /// Makes the framework write one warning, through the `log` crate.
@@ -48,24 +29,24 @@ fn warn() {
 
 #[test]
 fn the_framework_is_heard_within_its_budget_and_panics_are_counted() {
-    let written = Written::default();
+    let written = Captured::default();
     let writer = written.clone();
     log::subscriber(LogLevel::Info, Style::Json, move || writer.clone(), now).try_init().unwrap();
 
     for _ in 0..LINES + 7 {
         warn();
     }
-    let lines = written.take();
+    let lines = written.lines();
     assert_eq!(lines.len() as u64, LINES, "{lines:?}");
     assert!(lines.iter().all(|line| line["level"] == "WARN" && line["target"] == "pingora_core::server"), "{lines:?}");
     assert_eq!(log::state().dropped, 7);
 
     tracing::info!(target: "tidegate::serve", "ours are written all the same");
-    assert_eq!(written.take().len(), 1);
+    assert_eq!(written.lines().len(), 1);
 
     SECONDS.store(PERIOD.as_secs(), Ordering::Relaxed);
     warn();
-    let lines = written.take();
+    let lines = written.lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!((&lines[0]["target"], &lines[0]["source"]), (&"tidegate::log".into(), &"pingora".into()));
     assert_eq!(lines[0]["left_out"], 7);
@@ -77,7 +58,7 @@ fn the_framework_is_heard_within_its_budget_and_panics_are_counted() {
     let _ = panic::take_hook();
     assert!(panicked.is_err());
     assert_eq!(log::panics(), 1);
-    let lines = written.take();
+    let lines = written.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0]["message"], "panic: on purpose, number 1");
     assert!(lines[0]["location"].as_str().unwrap().starts_with("tests/process_log.rs:"), "{lines:?}");

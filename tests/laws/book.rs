@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
-use tidegate::client::{ClientRules, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};
+use tidegate::client::{ClientRules, ProxySet, Trust};
 use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Snapshot};
 use tidegate::limiter::{Capacity, Kind, Scope};
 use tidegate::policy::{Action, FixedAnswer, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule, Timeouts};
@@ -82,15 +82,7 @@ pub fn book(rules: Vec<Rule>) -> Snapshot {
     };
     let loopback = Prefix::new("127.0.0.0".parse().unwrap(), 8).unwrap();
     let policy = Policy {
-        clients: ClientRules {
-            trust: Trust::Proxies(ProxySet::new([loopback], false)),
-            header: ForwardHeader::XForwardedFor,
-            short: OnShort::Peer,
-            degraded: OnDegraded::Hop,
-            ipv4_prefix: 32,
-            ipv6_prefix: 64,
-            translation: Vec::new(),
-        },
+        clients: ClientRules { trust: Trust::Proxies(ProxySet::new([loopback], false)), ..ClientRules::default() },
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
         routes: RouteTable::new(vec![route]),

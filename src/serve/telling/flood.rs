@@ -122,8 +122,7 @@ pub fn shown_network(client: &Client, node: &KeySpec, as_what: ClientInLog, pseu
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use std::time::Duration;
 
     use http::HeaderMap;
@@ -133,6 +132,7 @@ mod tests {
     use crate::config::settings::LogLevel;
     use crate::policy::{Capacity, Kind, Mode};
     use crate::request::Peer;
+    use crate::serve::telling::captured::Captured;
     use crate::serve::telling::log::{Style, subscriber};
     use crate::units::{Bytes, Rate};
 
@@ -175,32 +175,17 @@ mod tests {
         assert_eq!((flood.node(0), flood.node(2), flood.node(3)), (Some("client_ip"), Some("capacity"), None));
     }
 
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_line_names_limit_node_network_and_number() {
-        let (written, flood) = (Written::default(), flood());
+        let (written, flood) = (Captured::default(), flood());
         let writer = written.clone();
         let subscriber = subscriber(LogLevel::Warn, Style::Json, move || writer.clone(), || Duration::ZERO);
         tracing::subscriber::with_default(subscriber, || {
             flood.tell("fair", 1, Some("203.0.113.0/24"), 1_002);
             flood.tell("fair", 2, None, 7);
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let [network, whole] = lines.as_slice() else { panic!("{text}") };
+        let lines = written.lines();
+        let [network, whole] = lines.as_slice() else { panic!("{lines:?}") };
         assert_eq!((&network["limit"], &network["refused"]), (&"fair".into(), &1_002.into()));
         assert_eq!(network["node"], "client_ip:ipv4_prefix=24,ipv6_prefix=48");
         assert_eq!((&network["prefix"], &network["level"]), (&"203.0.113.0/24".into(), &"WARN".into()));

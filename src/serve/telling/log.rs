@@ -275,9 +275,8 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use super::*;
+    use crate::serve::telling::captured::Captured;
 
     fn quiet(level: LogLevel) -> Quiet {
         Quiet::new(level, || Duration::ZERO)
@@ -336,28 +335,14 @@ mod tests {
 
     /// What is written of one event in a style.
     fn line(style: Style) -> String {
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let writer = Capture(written.clone());
+        let written = Captured::default();
+        let writer = written.clone();
         let subscriber = subscriber(LogLevel::Info, style, move || writer.clone(), || Duration::ZERO);
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(listener = "main", "listening on 127.0.0.1:8080");
             tracing::debug!("not at this level");
         });
-        String::from_utf8(written.lock().unwrap().clone()).unwrap()
-    }
-
-    #[derive(Clone)]
-    struct Capture(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Capture {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+        written.take()
     }
 
     #[test]

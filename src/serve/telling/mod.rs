@@ -4,6 +4,8 @@
 //! [`log`], the process's own words, where [`flood`] tells of the heaviest; [`refused`], the clients refused most.
 
 pub mod access_log;
+#[cfg(test)]
+mod captured;
 pub mod flood;
 pub mod log;
 pub mod metrics;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::client::key::{KeyPart, KeySpec};
-use crate::client::{ClientRules, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};
+use crate::client::{ClientRules, ProxySet, Trust};
 use crate::config::settings::{Drain, Listener, Log, LogFormat, LogLevel, Settings};
 use crate::engine::Snapshot;
 use crate::policy::{
@@ -92,15 +92,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
     };
     let nobody = Prefix::new("192.0.2.1".parse().unwrap(), 32).unwrap();
     Policy {
-        clients: ClientRules {
-            trust: Trust::Proxies(ProxySet::new([nobody], false)),
-            header: ForwardHeader::XForwardedFor,
-            short: OnShort::Peer,
-            degraded: OnDegraded::Hop,
-            ipv4_prefix: 32,
-            ipv6_prefix: 64,
-            translation: Vec::new(),
-        },
+        clients: ClientRules { trust: Trust::Proxies(ProxySet::new([nobody], false)), ..ClientRules::default() },
         rules: rules.into_iter().map(Arc::new).collect(),
         origins,
         routes: RouteTable::new(vec![route]),
