@@ -19,6 +19,7 @@ mod actions;
 mod answers;
 mod caps;
 mod connection_caps;
+mod connection_words;
 mod edits;
 mod failing_origins;
 mod fair_floods;

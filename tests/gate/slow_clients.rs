@@ -83,6 +83,8 @@ impl Slow {
 /// A kind of attack.
 struct Attack {
     name: &'static str,
+    /// Where it goes.
+    listener: &'static str,
     /// Sent at once.
     first: &'static [u8],
     /// Then this, byte by byte.
@@ -97,7 +99,9 @@ fn gate(honest: &Origin, silent: SocketAddr) -> Gate {
     // more than any kernel buffers for a client that takes nothing
     let large = "x".repeat(1 << 20);
     Gate::start(&format!(
-        "listeners:
+        "trusted_proxies: [{ATTACKER}]
+listeners:
+  named: {{ address: \"127.0.0.1:0\", proxy_protocol: required, request_head: {{ timeout: 3s }} }}
   main:
     address: \"127.0.0.1:0\"
     connections: {{ max: 10_000, per_client: none, idle: 3s, linger: 500ms }}
@@ -152,8 +156,9 @@ fn withstands(attack: &Attack) {
             });
         }
         let receive = (!attack.reads).then_some(4096);
+        let attacked = gate.address(attack.listener);
         for _ in 0..count {
-            slow.push(Slow::open(address, attack.first, receive));
+            slow.push(Slow::open(attacked, attack.first, receive));
         }
         let start = Instant::now();
         while slow.iter().any(|client| client.closed.is_none()) && start.elapsed() < DEADLINE + ROOM {
@@ -195,6 +200,7 @@ fn withstands(attack: &Attack) {
 fn two_thousand_heads_that_never_end() {
     withstands(&Attack {
         name: "slow head",
+        listener: "main",
         first: b"GET / HTTP/1.1\r\nHost: a\r\nX: ",
         drip: Some(b'a'),
         reads: true,
@@ -203,21 +209,28 @@ fn two_thousand_heads_that_never_end() {
 }
 
 #[test]
+fn two_thousand_proxy_headers_that_never_end() {
+    let first = b"PROXY UNKNOWN ";
+    withstands(&Attack { name: "slow PROXY", listener: "named", first, drip: Some(b'a'), reads: true, most_kib: 16 });
+}
+
+#[test]
 fn two_thousand_bodies_that_hardly_come() {
     let first = b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
-    withstands(&Attack { name: "slow body", first, drip: Some(b'a'), reads: true, most_kib: 160 });
+    withstands(&Attack { name: "slow body", listener: "main", first, drip: Some(b'a'), reads: true, most_kib: 160 });
 }
 
 #[test]
 fn two_thousand_answers_that_nobody_takes() {
     let first = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
-    withstands(&Attack { name: "slow read", first, drip: None, reads: false, most_kib: 48 });
+    withstands(&Attack { name: "slow read", listener: "main", first, drip: None, reads: false, most_kib: 48 });
 }
 
 #[test]
 fn two_thousand_connections_that_ask_once_and_stay() {
     withstands(&Attack {
         name: "idle",
+        listener: "main",
         first: b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         drip: None,
         reads: true,
@@ -227,7 +240,7 @@ fn two_thousand_connections_that_ask_once_and_stay() {
 
 #[test]
 fn two_thousand_connections_that_say_nothing() {
-    withstands(&Attack { name: "silent", first: b"", drip: None, reads: true, most_kib: 24 });
+    withstands(&Attack { name: "silent", listener: "main", first: b"", drip: None, reads: true, most_kib: 24 });
 }
 
 #[test]
