@@ -11,6 +11,7 @@
 //! * [`identity`]: the result.
 //! * [`mod@onward`]: what the origin is told, so that it cannot be fooled by what was ignored here.
 //! * [`key`]: what a limit counts by, and its hash.
+//! * [`proxy_protocol`]: whose connection a proxy below HTTP passes on.
 //!
 //! This is not authentication: an address says where a request came from, not who sent it.
 //!
@@ -24,6 +25,7 @@ pub mod identity;
 pub mod key;
 mod key_text;
 pub mod onward;
+pub mod proxy_protocol;
 pub mod trust;
 mod x_forwarded_for;
 

@@ -4,6 +4,7 @@
 //! makes the [`Policy`], so equal policies have equal fingerprints.
 
 mod limit;
+mod listener;
 
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,9 @@ use crate::client::key::KeySpec;
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::Action;
 use crate::policy::{Balance, Origin, Policy, Responses, Route, Timeouts};
+use crate::units::Prefix;
 use limit::limit;
+use listener::listener;
 
 /// What only the text still tells.
 pub struct Written {
@@ -33,7 +36,10 @@ const OF_SETTINGS: [&str; 5] = ["version", "listeners", "secrets", "telemetry", 
 
 /// The effective configuration.
 pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
-    let mut tree = vec![("version".to_owned(), Tree::text(1)), ("listeners".to_owned(), listeners(settings))];
+    let mut tree = vec![
+        ("version".to_owned(), Tree::text(1)),
+        ("listeners".to_owned(), Tree::map(settings.listeners.iter().map(listener))),
+    ];
     let mut add = |name: &str, section: Tree| {
         if !section.is_empty() {
             tree.push((name.to_owned(), section));
@@ -60,15 +66,6 @@ pub fn fingerprint(effective: &Tree) -> String {
     Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn listeners(settings: &Settings) -> Tree {
-    Tree::map(
-        settings
-            .listeners
-            .iter()
-            .map(|listener| (listener.name.clone(), Tree::map([("address", Tree::text(listener.address))]))),
-    )
-}
-
 fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
     let (on, hops) = match &rules.trust {
         Trust::Off => (false, None),
@@ -78,19 +75,24 @@ fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
     if !on {
         return Tree::Map(Vec::new());
     }
-    let unix = trusted.unix.then(|| Tree::text("unix"));
-    let from = unix.into_iter().chain(trusted.networks.iter().map(|prefix| match prefix.length() {
-        // a bare `0.0.0.0` would be one address
-        0 => Tree::text(format!("{}/0", prefix.address())),
-        _ => Tree::text(prefix),
-    }));
-    let mut tree = vec![("header", Tree::text(rules.header.name())), ("from", Tree::List(from.collect()))];
+    let from = networks(&trusted.networks, trusted.unix);
+    let mut tree = vec![("header", Tree::text(rules.header.name())), ("from", from)];
     if let Some(hops) = hops {
         tree.push(("hops", Tree::text(hops)));
         tree.push(("short", word(&rules.short)));
     }
     tree.push(("degraded", word(&rules.degraded)));
     Tree::map(tree)
+}
+
+fn networks(networks: &[Prefix], unix: bool) -> Tree {
+    let unix = unix.then(|| Tree::text("unix"));
+    let networks = networks.iter().map(|prefix| match prefix.length() {
+        // a bare `0.0.0.0` would be one address
+        0 => Tree::text(format!("{}/0", prefix.address())),
+        _ => Tree::text(prefix),
+    });
+    Tree::List(unix.into_iter().chain(networks).collect())
 }
 
 fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {

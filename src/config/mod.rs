@@ -18,6 +18,7 @@
 
 pub mod code;
 mod compile;
+mod connection_value;
 mod effective;
 pub mod fault;
 mod include;

@@ -12,7 +12,7 @@ use super::read::{Scalar, Wrong};
 use crate::units::{Bytes, Rate, Share};
 
 /// A whole number, 0 to 2⁶⁴ − 1; `_` may stand between digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub struct Count(pub u64);
 
 impl Scalar for Count {

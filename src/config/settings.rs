@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use crate::units::Share;
 
+mod connections;
+
+pub use connections::{AtAccept, Connections, HeadSize, Pace, ProxyProtocol, RefusedNetworks, UnderscoreTwins};
+
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -26,12 +30,21 @@ pub struct Settings {
 }
 
 /// A socket to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
     /// The operator's name, `main` for the short form.
     pub name: String,
     /// Where. `:8080` in the file is `[::]:8080` here, dual stack.
     pub address: SocketAddr,
+    /// Whose connections it takes, how many, and what each may take.
+    pub connections: Connections,
+}
+
+impl Listener {
+    /// A listener with the default of everything else.
+    pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
+        Listener { name: name.into(), address, connections: Connections::default() }
+    }
 }
 
 /// How the process stops on SIGTERM.

@@ -7,7 +7,7 @@ use schemars::{Schema, json_schema};
 use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
-use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
+use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
@@ -107,6 +107,12 @@ words! {
     Report = "report" { "nearest" => Report::Nearest, "all" => Report::All, } later: []
     BodyFormat = "body format" {
         "auto" => BodyFormat::Auto, "json" => BodyFormat::Json, "html" => BodyFormat::Html,
+    } later: []
+    ProxyProtocol = "use of the PROXY protocol" {
+        "off" => ProxyProtocol::Off, "optional" => ProxyProtocol::Optional, "required" => ProxyProtocol::Required,
+    } later: []
+    UnderscoreTwins = "treatment of underscore twins" {
+        "refuse" => UnderscoreTwins::Refuse, "allow" => UnderscoreTwins::Allow,
     } later: []
     ClientInLog = "form of clients in the log" {
         "pseudonym" => ClientInLog::Pseudonym, "address" => ClientInLog::Address,

@@ -4,6 +4,7 @@
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
 
 mod attempt;
+pub mod connections;
 pub mod distinct;
 pub mod fair_share;
 mod follows;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use crate::sketch::{KeyHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use attempt::Attempt;
+pub use connections::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
 pub use distinct::Distinct;
 pub use fair_share::{FairShare, Offered};
 use follows::Follows;

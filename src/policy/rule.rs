@@ -6,8 +6,8 @@ use http::{HeaderName, Method};
 
 use super::condition::Condition;
 use super::statuses::StatusSet;
-use crate::client::key::KeySpec;
-use crate::limiter::Kind;
+use crate::client::key::{KeyPart, KeySpec};
+use crate::limiter::{Kind, RefusedCount};
 use crate::units::{Cost, Share};
 
 /// A limit of the policy file, named or written inline in a route.
@@ -73,6 +73,16 @@ impl Rule {
     pub fn kind_of(&self, tier: u8) -> &Kind {
         let tier = usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index));
         tier.and_then(|tier| tier.kind.as_ref()).unwrap_or(&self.kind)
+    }
+
+    /// Whether it refuses every request of a client alike, and for long: then its word is good before there is a request. Of type
+    /// `recent_average` that counts refused requests too, by `client_ip` alone, enforced for all, and without exceptions.
+    pub fn keeps_out(&self) -> bool {
+        let penalises = matches!(self.kind, Kind::RecentAverage { refused: RefusedCount::All { .. }, .. });
+        let by_client = matches!(self.key.parts(), [KeyPart::ClientIp { .. }]) && !self.by_origin;
+        let same_for_all = self.tiers.is_empty() && self.exempt.is_empty() && self.enforced.get() >= 1.0;
+        let refuses = matches!(self.action, OnLimit::Reject | OnLimit::Close) && self.mode == Mode::Enforce;
+        penalises && by_client && same_for_all && refuses
     }
 }
 

@@ -25,6 +25,7 @@ use crate::config::settings::{ClientInLog, Listener, Settings};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
+use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, BindError, Bound, Connections};
 use crate::serve::origins::resolve;
@@ -87,9 +88,17 @@ pub fn run(config: Config) -> Result<(), StartError> {
         .build()
         .map_err(|error| StartError::System("no runtime", error.to_string()))?;
     let kept = Arc::clone(&shared);
-    let housekeeping = Housekeeping::start(move || kept.installed().snapshot().maintain(kept.clock.now()))
+    let doors = doors(&shared)?;
+    let kept_doors = doors.clone();
+    let round = move || {
+        let now = kept.clock.now();
+        kept.installed().snapshot().maintain(now);
+        kept_doors.iter().for_each(|door| door.maintain(now));
+        kept.tell_noise();
+    };
+    let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
-    let served = runtime.block_on(serve(&shared, bound, metrics_page, threads, stop));
+    let served = runtime.block_on(serve(&shared, bound, &doors, metrics_page, threads, stop));
     drop(housekeeping);
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -106,7 +115,7 @@ fn threads(settings: &Settings) -> usize {
 }
 
 fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, String), BindError> {
-    let bound = listen::bind(&Listener { name: "metrics".to_owned(), address: page.address })?;
+    let bound = listen::bind(&Listener::new("metrics", page.address))?;
     eprintln!("metrics on http://{}{}", bound.address, page.path);
     Ok((bound, page.path.clone()))
 }
@@ -142,9 +151,21 @@ fn build(
     Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
 }
 
+/// One for each listener, in the order of the settings, each with a seed of its own.
+fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
+    let door = |listener| {
+        let seed = clock::secret().map(Seed::from_bytes);
+        let seed = seed.map_err(|error| StartError::System("no randomness for connections", error.to_string()))?;
+        let door = Door::new(Arc::clone(shared), listener, &seed);
+        door.map(Arc::new).map_err(|fault| StartError::System("connections cannot be counted", fault.to_string()))
+    };
+    (0..shared.settings.listeners.len()).map(door).collect()
+}
+
 async fn serve(
     shared: &Arc<Shared>,
     bound: Vec<Bound>,
+    doors: &[Arc<Door>],
     metrics_page: Option<(Bound, String)>,
     threads: usize,
     stop: watch::Sender<bool>,
@@ -176,8 +197,13 @@ async fn serve(
     let proxy = Arc::new(proxy(shared, threads));
     let mut accepting = JoinSet::new();
     for (listener, bound) in bound.into_iter().enumerate() {
-        let events = Box::new(Events::new(Arc::clone(shared), listener));
-        let edge = Arc::new(Edge { listener, limits: ConnectionLimits::default(), events });
+        let mut events = Events::new(Arc::clone(shared), listener);
+        if let Some(door) = doors.get(listener) {
+            events = events.with_door(Arc::clone(door));
+        }
+        let words = shared.settings.listeners.get(listener).map(|listener| &listener.connections);
+        let limits = words.map_or_else(ConnectionLimits::default, ConnectionLimits::of);
+        let edge = Arc::new(Edge { listener, limits, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use super::installed::Installed;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
+use crate::serve::telling::noise::{Noise, Saying};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::units::Timestamp;
 
@@ -25,6 +26,10 @@ pub struct Shared {
     pub settings: Settings,
     /// The requests that limits delay.
     pub waits: Waits,
+    /// By listener, in the order of the settings.
+    noise: Box<[Noise]>,
+    /// For listeners that are none of the settings', of which there are none.
+    no_noise: Noise,
     watched: bool,
     installed: ArcSwap<Installed>,
     draining: AtomicBool,
@@ -45,6 +50,8 @@ impl Shared {
             clock,
             access_log,
             pseudonyms,
+            noise: settings.listeners.iter().map(|_| Noise::new()).collect(),
+            no_noise: Noise::new(),
             watched,
             settings,
             waits,
@@ -56,6 +63,24 @@ impl Shared {
     /// The time, if anybody will ever see what it is used for: without a metrics page and an access log it is not read.
     pub fn now_if_watched(&self) -> Option<Timestamp> {
         self.watched.then(|| self.clock.now())
+    }
+
+    /// What strangers do wrong at the listener at this position in the settings.
+    pub fn noise(&self, listener: usize) -> &Noise {
+        self.noise.get(listener).unwrap_or(&self.no_noise)
+    }
+
+    /// Writes what happened lately into the process's log. For the housekeeping, about once a second.
+    pub fn tell_noise(&self) {
+        let installed = self.installed();
+        let saying = Saying {
+            rules: &installed.snapshot().policy().clients,
+            as_what: self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients),
+            pseudonyms: &self.pseudonyms,
+        };
+        for (noise, listener) in self.noise.iter().zip(&self.settings.listeners) {
+            noise.tell(&listener.name, self.clock.now(), &saying);
+        }
     }
 
     /// The policy in force. Taken once per request and kept to its end.

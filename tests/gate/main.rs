@@ -14,9 +14,12 @@
 
 mod harness;
 
+mod accept_refusal;
 mod actions;
 mod answers;
 mod caps;
+mod connection_caps;
+mod connection_words;
 mod edits;
 mod failing_origins;
 mod fair_floods;
@@ -31,8 +34,11 @@ mod observed;
 mod one_judgement;
 mod passing;
 mod promise;
+mod proxy_protocol;
+mod quiet_log;
 mod real_logs;
 mod shutdown;
+mod slow_clients;
 mod startup;
 mod stubborn;
 mod switching;

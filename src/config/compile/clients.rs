@@ -14,6 +14,8 @@ use crate::config::source::Span;
 use crate::config::word::OnInvalid;
 use crate::units::Prefix;
 
+const TRUSTED: &str = "`trusted_proxies`";
+
 /// What of the clients' rules only the text still tells.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenClients {
@@ -33,7 +35,7 @@ pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenC
         None => {}
         Some(Either::Short(from)) => {
             let at = file.trusted_proxies.get().map_or(context.start, |at| at.span);
-            trusted = peers(from, at, false, context);
+            trusted = peers(TRUSTED, from, at, false, context);
             rules.trust = Trust::Proxies(set(&trusted));
         }
         Some(Either::Long(long)) => {
@@ -43,7 +45,7 @@ pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenC
             on_invalid(long, &mut rules, context);
             let hops = hops(long, &rules, context);
             if let Some(from) = long.from.get() {
-                trusted = peers(&from.value, from.span, hops.is_some(), context);
+                trusted = peers(TRUSTED, &from.value, from.span, hops.is_some(), context);
             }
             rules.trust = match hops {
                 Some(0) => Trust::Off,
@@ -123,8 +125,9 @@ fn set(trusted: &WrittenClients) -> ProxySet {
     ProxySet::new(trusted.networks.iter().copied(), trusted.unix)
 }
 
-/// The peers of a `from` list.
-fn peers(
+/// The peers of a list; `what` lists them.
+pub fn peers(
+    what: &str,
     from: &List<Either<String, TrustSource>>,
     at: Span,
     everyone: bool,
@@ -137,6 +140,10 @@ fn peers(
             Either::Short(text) if preset::is_name(text) => {
                 trusted.add(preset::preset(&entry.with(text.clone()), context));
             }
+            Either::Short(text) if what != TRUSTED && is_everyone(text) => context.faults.push(
+                Diagnostic::error(Code::BAD_CIDR, entry.span, format!("{what} lists everybody"))
+                    .label("must have a length of 1 or more"),
+            ),
             Either::Short(text) => {
                 trusted.networks.extend(network(&entry.with(text.clone()), everyone, context.faults));
             }
@@ -157,13 +164,20 @@ fn peers(
     }
     if from.items.is_empty() && !from.bad {
         context.faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, at, "`trusted_proxies` lists nobody")
-                .label("needs one or more")
-                .help("remove it to trust nobody, or list the networks of your proxies"),
+            Diagnostic::error(Code::EMPTY_VALUE, at, format!("{what} lists nobody")).label("needs one or more").help(
+                match what {
+                    TRUSTED => "remove it to trust nobody, or list the networks of your proxies",
+                    _ => "remove it, or list networks",
+                },
+            ),
         );
     }
     trusted.tidy();
     trusted
+}
+
+fn is_everyone(text: &str) -> bool {
+    parse_cidr_or_everyone(text).is_ok_and(|(prefix, _)| prefix.length() == 0)
 }
 
 /// One network written in the policy file.

@@ -96,6 +96,11 @@ impl Limits {
         self.rules.get(rule).is_some_and(|rule| matches!(rule.kind, Kind::FairShare { .. }))
     }
 
+    /// The rule at this position.
+    pub fn rule(&self, index: usize) -> Option<&Rule> {
+        self.rules.get(index)
+    }
+
     /// The rules, in the order of [`crate::policy::Policy::rules`].
     pub fn rules(self) -> Vec<Arc<Rule>> {
         self.rules.into_iter().map(Arc::new).collect()

@@ -4,6 +4,7 @@
 //! was found decides at the end. What a fault would only repeat is not said twice.
 
 mod clients;
+mod connections;
 mod limit;
 mod limits;
 mod matches;
@@ -63,7 +64,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
     let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, context.faults);
     let routes = routes::routes(file, &defaults, &mut limits, &mut origins, context);
-    let settings = settings::settings(file, context);
+    let settings = settings::settings(file, &written_clients, &mut limits, context);
     limits.warn_of_unused(context.faults);
     origins.warn_of_unused(context.faults);
     let (routes, written): (Vec<_>, Vec<_>) = routes.into_iter().unzip();

@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::clients::WrittenClients;
+use super::connections::connections;
+use super::limits::Limits;
 use super::{Context, span};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
@@ -20,8 +23,8 @@ use crate::units::Share;
 const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 
 /// The settings.
-pub fn settings(file: &File, context: &mut Context<'_>) -> Settings {
-    let sockets = listeners(file, context);
+pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, context: &mut Context<'_>) -> Settings {
+    let sockets = listeners(file, trusted, limits, context);
     let metrics = metrics(file, &sockets, context);
     let everything = Share::new(1.0).unwrap_or_else(|_| unreachable!("1 is a share"));
     let telemetry = file.telemetry.value();
@@ -77,7 +80,12 @@ pub fn written_secret(file: &File) -> Option<Tree> {
     Some(tree)
 }
 
-fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
+fn listeners(
+    file: &File,
+    trusted: &WrittenClients,
+    limits: &mut Limits,
+    context: &mut Context<'_>,
+) -> Vec<(Listener, Span)> {
     if let (Some(short), Some(long)) = (file.listen.key(), file.listeners.key()) {
         context.faults.push(
             Diagnostic::error(Code::CONFLICT, short, "both `listen` and `listeners`")
@@ -87,10 +95,11 @@ fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
     }
     let mut sockets: Vec<(Listener, Span)> = Vec::new();
     if let Some(at) = file.listen.get() {
-        sockets.push((Listener { name: "main".into(), address: at.value.0 }, at.span));
+        sockets.push((Listener::new("main", at.value.0), at.span));
     }
     for entry in file.listeners.value().iter().flat_map(|map| &map.0) {
         let (Some(name), Some(listener)) = (&entry.key, &entry.value) else { continue };
+        let connections = connections(&listener.value, trusted, limits, context);
         let Some(at) = listener.value.address.get() else { continue };
         if let Some((first, place)) = sockets.iter().find(|(known, _)| clash(known.address, at.value.0)) {
             context.faults.push(
@@ -99,7 +108,7 @@ fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
                     .related(*place, format!("by `{}`", first.name)),
             );
         }
-        sockets.push((Listener { name: name.0.clone(), address: at.value.0 }, at.span));
+        sockets.push((Listener { connections, ..Listener::new(&name.0, at.value.0) }, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
     let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });

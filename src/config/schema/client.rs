@@ -29,7 +29,7 @@ section! {
         /// Short for both `short` and `degraded`: `peer` or `reject`.
         optional on_invalid: OnInvalid,
     }
-    later: ["proxy_protocol"]
+    later: []
 }
 
 section! {

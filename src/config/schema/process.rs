@@ -4,18 +4,32 @@ use std::time::Duration;
 
 use crate::config::pattern::ExactPath;
 use crate::config::section::section;
-use crate::config::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
+use crate::config::settings::{ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol};
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
 use crate::units::Share;
+
+use super::connection::{Connections, RequestBody, RequestHead, Response};
 
 section! {
     /// A socket to listen on.
     Listener ("a map with `address`") {
         /// `:8080` for all addresses of both families, or an IP address with its port. Port 0 lets the system choose.
         required address: ListenAddress,
+        /// Whether connections begin with a PROXY header (version 1 or 2) that names the client: `off` (default), `optional` or
+        /// `required`. Only peers in `trusted_proxies` may send one; with `required` all others are closed, with `optional`
+        /// their bytes are a request like any other.
+        optional proxy_protocol: ProxyProtocol,
+        /// How many connections, from whom, and for how long.
+        optional connections: Connections,
+        /// How large the head of a request may be, and how long it may take.
+        optional request_head: RequestHead,
+        /// How slowly the body of a request may come.
+        optional request_body: RequestBody,
+        /// How slowly a client may take its answer.
+        optional response: Response,
     }
-    later: ["redirect", "protocols", "h2", "tls", "connections", "proxy_protocol", "permissions"]
+    later: ["redirect", "protocols", "h2", "tls", "permissions"]
 }
 
 section! {

@@ -6,16 +6,67 @@ use std::sync::Arc;
 use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
 use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
 use super::connection::{Edge, serve};
+use super::door::{Entry, Header};
 use super::link::Link;
+use super::proxy_protocol::{NoHeader, Peekable, take};
 use super::transport::Transport;
 
-/// Brings a connection to HTTP and serves it until it ends.
-pub async fn arrive<A>(app: &Arc<A>, stream: TcpStream, peer: SocketAddr, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
-where
+/// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
+pub async fn arrive<A>(
+    app: &Arc<A>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    mut entry: Entry,
+    edge: &Arc<Edge>,
+    shutdown: &ShutdownWatch,
+) where
     A: HttpServerApp + Send + Sync + 'static,
 {
-    let link = Arc::new(Link::new(edge.listener, Some(peer)));
-    serve(app, Transport::accepted(stream, peer), link, edge, shutdown).await;
+    let link = Link::new(edge.listener, Some(peer));
+    let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
+    serve(app, Transport::accepted(stream, peer), Arc::new(link), edge, shutdown).await;
+    drop(entry);
+}
+
+/// The connection with its client as a PROXY header names it, where one is read. `None`: it is to be closed, and was counted.
+async fn named(
+    stream: &impl Peekable,
+    link: Link,
+    entry: &mut Entry,
+    edge: &Edge,
+    shutdown: &ShutdownWatch,
+) -> Option<Link> {
+    let Some(door) = edge.events.door() else { return Some(link) };
+    let header = door.header(link.peer);
+    if header == Header::Unread {
+        return Some(link);
+    }
+    // in a box, so that connections without a header do not carry the room for one about
+    let taken = Box::pin(async {
+        let mut shutdown = shutdown.clone();
+        let stopping = async {
+            // a vanished sender means that the process is past stopping
+            let _ = shutdown.wait_for(|stopping| *stopping).await;
+            sleep(edge.limits.idle_while_draining).await;
+        };
+        tokio::select! {
+            biased;
+            taken = timeout(edge.limits.head_deadline, take(stream)) => taken.unwrap_or(Err(NoHeader::Late)),
+            // balancers keep connections ready that no client has asked for yet
+            () = stopping => Err(NoHeader::Gone),
+        }
+    });
+    let reason = match taken.await {
+        Ok(source) => return door.admit_named(entry, source).then(|| link.conveying(source)),
+        Err(NoHeader::Absent) if header == Header::Optional => return Some(link),
+        Err(NoHeader::Gone) => return None,
+        Err(NoHeader::Absent) => "proxy_missing",
+        Err(NoHeader::Invalid) => "proxy_invalid",
+        Err(NoHeader::Late) => "proxy_late",
+    };
+    door.refused(reason, link.peer);
+    None
 }

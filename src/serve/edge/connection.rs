@@ -22,11 +22,15 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::door::Door;
 use super::fault::{BodyFault, HeadFault};
 use super::head::{self, Body, EndScan, Head, HeadLimits};
 use super::link::Link;
 use super::pace::LeastRate;
 use super::stream::{EdgeStream, Wire};
+use crate::config::settings::{Connections, Pace};
+use crate::request::Peer;
+use crate::units;
 
 /// How much time and space a connection may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,38 +45,53 @@ pub struct ConnectionLimits {
     pub idle_while_draining: Duration,
     /// Requests on one connection.
     pub requests: u32,
-    /// The least speed of request bodies and of answers.
+    /// After this long the next answer is the last; `None`: never.
+    pub lifetime: Option<Duration>,
+    /// The least speed of request bodies.
     pub least_rate: LeastRate,
+    /// How long a whole one may take; `None`: any time.
+    pub body_time: Option<Duration>,
+    /// The least speed at which answers are taken.
+    pub least_answer_rate: LeastRate,
+    /// How long a whole one may take; `None`: any time.
+    pub answer_time: Option<Duration>,
     /// After the last answer: how long the client may go on sending before it is cut off.
     pub linger: Duration,
     /// And how much.
     pub linger_bytes: usize,
 }
 
-impl Default for ConnectionLimits {
-    fn default() -> ConnectionLimits {
+impl ConnectionLimits {
+    /// As the operator says, who finds the reasons of the defaults there.
+    pub fn of(words: &Connections) -> ConnectionLimits {
+        let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
+        let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
         ConnectionLimits {
             head: HeadLimits {
-                // four times what nginx and Apache take by default; room for the largest cookies browsers keep
-                bytes: 32 * 1024,
-                // RFC 9112 section 3 asks for 8,000 at least
-                request_line: 8 * 1024,
-                // Apache's default
-                fields: 100,
+                bytes: bytes(words.head.bytes),
+                request_line: bytes(words.head.line),
+                fields: usize::try_from(words.head.fields).unwrap_or(usize::MAX),
+                twins: words.head.twins,
             },
-            // a mobile client that lost two packets needs about 4 s
-            head_deadline: Duration::from_secs(10),
-            // as Pingora's own loop; browsers keep theirs for longer and cope with a close
-            idle: Duration::from_secs(60),
+            head_deadline: words.head_timeout,
+            idle: words.idle,
             // a busy client sends its next request within this and is told to close; an idle one loses nothing
-            idle_while_draining: Duration::from_secs(1),
-            // bounds what a connection can accumulate, far from where reconnecting costs anything
-            requests: 10_000,
-            least_rate: LeastRate { grace: Duration::from_secs(20), bytes_per_second: 500 },
-            // a round trip to the far side of the world, twice
-            linger: Duration::from_secs(2),
+            idle_while_draining: words.idle.min(Duration::from_secs(1)),
+            requests: words.requests,
+            lifetime: words.lifetime,
+            least_rate: rate(&words.request_body),
+            body_time: words.request_body.timeout,
+            least_answer_rate: rate(&words.response),
+            answer_time: words.response.timeout,
+            linger: words.linger,
             linger_bytes: 64 * 1024,
         }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        ConnectionLimits::of(&Connections::default())
     }
 }
 
@@ -95,6 +114,12 @@ pub trait EdgeEvents: Send + Sync + 'static {
     }
     /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
     fn body_refused(&self, _fault: BodyFault) {}
+    /// A client did something for which the log has a line a minute, in the word under which it was counted.
+    fn noticed(&self, _reason: &'static str, _peer: Peer) {}
+    /// Who decides which connections are let in; `None`: all are.
+    fn door(&self) -> Option<&Door> {
+        None
+    }
 }
 
 /// What is to be done with a request that was looked at early.
@@ -128,6 +153,8 @@ where
     let mut patience = Patience::new(limits, shutdown);
     let mut settings = None;
     let mut answered_early = 0;
+    let ends = limits.lifetime.map(|lifetime| Instant::now() + lifetime);
+    let is_old = || ends.is_some_and(|ends| Instant::now() >= ends);
     // a flood comes on fresh connections or goes on after a refusal; for all others looking twice at fields would be dear
     let mut look_early = true;
     loop {
@@ -136,14 +163,16 @@ where
             Next::Request(head) => head,
             Next::Refused(fault) => {
                 wire.put(&edge.events.refused(fault));
+                edge.events.noticed(fault.reason(), link.peer);
                 return linger(wire, limits).await;
             }
             Next::Nothing => return,
         };
         let mut known = None;
+        let goes_on = head.keep_alive && !is_old();
         // a flood of refusals is answered here, for less than half of what a session of Pingora's costs
         if look_early && head.body == Body::None && !head.upgrade {
-            let stay = head.keep_alive && answered_early + 1 < limits.requests && !*shutdown.borrow();
+            let stay = goes_on && answered_early + 1 < limits.requests && !*shutdown.borrow();
             match edge.events.early(&head, wire.inbox(), &link, stay) {
                 Early::Pass(found) => known = found,
                 Early::Answer { bytes, stay: wanted } => {
@@ -166,7 +195,7 @@ where
             Some(settings) => pingora::apps::HttpPersistentSettings::apply_to_session(settings, &mut session),
             None => session.set_keepalive_reuses_remaining(Some(limits.requests.saturating_sub(1))),
         }
-        if !head.keep_alive {
+        if !goes_on {
             // Pingora reads the first `Connection` field only
             session.set_keepalive_reuses_remaining(Some(0));
         }

@@ -25,6 +25,7 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     let Some((method, path, query)) = request_line(head, bytes) else { return Early::Pass(None) };
     let mut exchange = Exchange::new(shared.installed(), shared.clock.now());
     exchange.listener = link.listener;
+    exchange.conveyed = link.conveyed;
     let headers = fields(head, bytes, exchange.installed.fields_read());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
@@ -56,7 +57,7 @@ fn refuse(
 ) -> Bytes {
     let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
     if let Some(decision) = decision {
-        exchange.installed.metrics().decision(decision, None);
+        exchange.installed.metrics().decision_over(decision, None, exchange.conveyed);
     }
     let asked = fields(head, bytes, &[header::ACCEPT, header::CONTENT_TYPE]);
     let answer = answer::refuse(

@@ -6,23 +6,31 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::connection::{Early, EdgeEvents};
+use super::door::Door;
 use super::fault::{BodyFault, HeadFault};
 use super::head::Head;
 use super::link::Link;
 use super::{early, written};
 use crate::answer::{self, Context, Fault, Form};
+use crate::request::Peer;
 use crate::serve::shared::Shared;
 
 /// The events of one listener.
 pub struct Events {
     shared: Arc<Shared>,
     listener: usize,
+    door: Option<Arc<Door>>,
 }
 
 impl Events {
     /// Events of the listener at this position in the settings.
     pub fn new(shared: Arc<Shared>, listener: usize) -> Events {
-        Events { shared, listener }
+        Events { shared, listener, door: None }
+    }
+
+    /// The same with somebody who decides which connections are let in.
+    pub fn with_door(self, door: Arc<Door>) -> Events {
+        Events { door: Some(door), ..self }
     }
 }
 
@@ -58,6 +66,14 @@ impl EdgeEvents for Events {
 
     fn body_refused(&self, fault: BodyFault) {
         self.shared.installed().metrics().malformed(fault.reason());
+    }
+
+    fn noticed(&self, reason: &'static str, peer: Peer) {
+        self.shared.noise(self.listener).note(reason, peer);
+    }
+
+    fn door(&self) -> Option<&Door> {
+        self.door.as_deref()
     }
 }
 

@@ -163,24 +163,30 @@ pub enum BodyFault {
     SlowUpload,
     /// The client took its answer more slowly than the least rate.
     SlowDownload,
+    /// The body of the request took longer than a whole one may.
+    LateUpload,
+    /// The client took longer for its answer than it may for a whole one.
+    LateDownload,
 }
 
 impl BodyFault {
     /// Every fault, so that counters can be made before the first request.
-    pub const ALL: [BodyFault; 6] = [
+    pub const ALL: [BodyFault; 8] = [
         BodyFault::ChunkSize,
         BodyFault::ChunkExtension,
         BodyFault::ChunkEnding,
         BodyFault::Trailer,
         BodyFault::SlowUpload,
         BodyFault::SlowDownload,
+        BodyFault::LateUpload,
+        BodyFault::LateDownload,
     ];
 
     /// The status to answer when no answer has begun; `None` when one has, by the nature of the fault.
     pub const fn status(self) -> Option<u16> {
         match self {
-            BodyFault::SlowUpload => Some(408),
-            BodyFault::SlowDownload => None,
+            BodyFault::SlowUpload | BodyFault::LateUpload => Some(408),
+            BodyFault::SlowDownload | BodyFault::LateDownload => None,
             _ => Some(400),
         }
     }
@@ -194,6 +200,8 @@ impl BodyFault {
             BodyFault::Trailer => "trailer",
             BodyFault::SlowUpload => "slow_upload",
             BodyFault::SlowDownload => "slow_download",
+            BodyFault::LateUpload => "late_upload",
+            BodyFault::LateDownload => "late_download",
         }
     }
 
@@ -215,7 +223,9 @@ impl std::error::Error for BodyFault {}
 impl From<BodyFault> for std::io::Error {
     fn from(fault: BodyFault) -> std::io::Error {
         let kind = match fault {
-            BodyFault::SlowUpload | BodyFault::SlowDownload => std::io::ErrorKind::TimedOut,
+            BodyFault::SlowUpload | BodyFault::SlowDownload | BodyFault::LateUpload | BodyFault::LateDownload => {
+                std::io::ErrorKind::TimedOut
+            }
             _ => std::io::ErrorKind::InvalidData,
         };
         std::io::Error::new(kind, fault)

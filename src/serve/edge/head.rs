@@ -18,6 +18,7 @@ use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
 use super::authority::host_name;
 use super::fault::HeadFault;
 use super::path::canonical_path;
+use crate::config::settings::UnderscoreTwins;
 
 /// How much head a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct HeadLimits {
     pub request_line: usize,
     /// Header fields.
     pub fields: usize,
+    /// What is done with fields that imitate trusted ones.
+    pub twins: UnderscoreTwins,
 }
 
 /// How the end of the body is told.
@@ -154,7 +157,7 @@ impl<'a> Parser<'a> {
         let target = self.target(limits.request_line)?;
         let version = self.version()?;
         let form = self.target_form(&method, &target)?;
-        let fields = self.fields(limits.fields)?;
+        let fields = self.fields(limits)?;
         let framing = fields.conclude(version)?;
         let canonical_target = self.canonical_target(&form, &target, fields.host())?;
         Ok(Head {
@@ -274,8 +277,8 @@ impl<'a> Parser<'a> {
         Ok(Some(written))
     }
 
-    fn fields(&mut self, most: usize) -> Result<Fields<'a>, Stop> {
-        let mut fields = Fields::default();
+    fn fields(&mut self, limits: &HeadLimits) -> Result<Fields<'a>, Stop> {
+        let mut fields = Fields::new(limits.twins);
         let mut count = 0;
         loop {
             match self.peek()? {
@@ -284,7 +287,7 @@ impl<'a> Parser<'a> {
                     return Ok(fields);
                 }
                 b' ' | b'\t' => return Err(HeadFault::Folding.into()),
-                _ if count == most => return Err(HeadFault::TooManyFields.into()),
+                _ if count == limits.fields => return Err(HeadFault::TooManyFields.into()),
                 _ => count += 1,
             }
             let start = self.at;

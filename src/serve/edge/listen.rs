@@ -19,7 +19,10 @@ use tokio::time::sleep;
 
 use super::arrive::arrive;
 use super::connection::Edge;
+use super::door::Entry;
 use crate::config::settings::Listener;
+use crate::request::Peer;
+use crate::units::prefix::fold;
 
 /// How many connections the kernel may hold ready for us: what `net.core.somaxconn` allows since Linux 5.4, so that the
 /// operator's own setting decides.
@@ -192,11 +195,17 @@ where
     let listener = tokio::net::TcpListener::from_std(bound.socket)?;
     let watch = shutdown.clone();
     let admit = |stream: TcpStream, peer: SocketAddr| {
+        // whoever is not let in is closed here, as the stream is dropped
+        let entry = match edge.events.door() {
+            Some(door) => door.admit(Peer::Ip(fold(peer.ip()))),
+            None => Some(Entry::default()),
+        };
+        let Some(entry) = entry else { return };
         let (app, edge, watch) = (app.clone(), edge.clone(), watch.clone());
         let guard = connections.enter(&edge);
         tokio::spawn(async move {
             let _guard = guard;
-            arrive(&app, stream, peer, &edge, &watch).await;
+            arrive(&app, stream, peer, entry, &edge, &watch).await;
         });
     };
     let stopping = async {
@@ -243,7 +252,7 @@ mod tests {
     use super::*;
 
     fn listener(address: &str) -> Listener {
-        Listener { name: "main".into(), address: address.parse().unwrap() }
+        Listener::new("main", address.parse().unwrap())
     }
 
     #[test]
@@ -256,7 +265,7 @@ mod tests {
     #[test]
     fn a_port_in_use_is_named_with_a_way_out() {
         let first = bind(&listener("127.0.0.1:0")).unwrap();
-        let error = bind(&Listener { name: "main".into(), address: first.address }).unwrap_err();
+        let error = bind(&Listener::new("main", first.address)).unwrap_err();
         let text = error.to_string();
         assert!(
             text.starts_with(&format!("listener main: cannot listen on {}: the port is in use;", first.address)),

@@ -1,6 +1,7 @@
 //! The edge: client connections, below HTTP's meaning.
 //!
 //! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
+//! * [`door`] decides who is let in, and [`proxy_protocol`] takes the header off that names a client behind a proxy.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
@@ -12,6 +13,7 @@ pub mod arrive;
 pub mod authority;
 pub mod chunk;
 pub mod connection;
+pub mod door;
 pub mod due;
 pub mod early;
 pub mod events;
@@ -21,6 +23,7 @@ pub mod link;
 pub mod listen;
 pub mod pace;
 pub mod path;
+pub mod proxy_protocol;
 pub mod stream;
 pub mod transport;
 pub mod written;

@@ -28,19 +28,33 @@ pub struct Pace {
     rate: LeastRate,
     credit: Duration,
     waiting_since: Option<Instant>,
+    /// How long the whole transfer may take.
+    whole: Option<Duration>,
+    /// When that is over; set by the first bytes or the first wait.
+    ends: Option<Instant>,
     alarm: Alarm,
 }
 
 impl Pace {
-    /// With full credit.
-    pub fn new(rate: LeastRate) -> Pace {
-        Pace { rate, credit: rate.grace, waiting_since: None, alarm: Alarm::default() }
+    /// With full credit; `whole` is how long the whole transfer may take, however fast it goes.
+    pub fn new(rate: LeastRate, whole: Option<Duration>) -> Pace {
+        Pace { rate, credit: rate.grace, waiting_since: None, whole, ends: None, alarm: Alarm::default() }
     }
 
     /// Another transfer begins: full credit again.
     pub fn restart(&mut self) {
         self.credit = self.rate.grace;
         self.waiting_since = None;
+        self.ends = None;
+    }
+
+    /// Whether the time for the whole transfer is over. It begins with the first call of this or of
+    /// [`Pace::poll_wait`]; without such a time the clock is not read.
+    pub fn is_over(&mut self) -> bool {
+        self.whole.is_some_and(|whole| {
+            let now = Instant::now();
+            now >= *self.ends.get_or_insert_with(|| now + whole)
+        })
     }
 
     /// Bytes moved.
@@ -54,9 +68,14 @@ impl Pace {
         self.credit = self.credit.saturating_add(Duration::from_nanos(earned_nanos)).min(self.rate.grace);
     }
 
-    /// No bytes moved and the task will sleep until some do. `Ready` means that the credit is used up.
+    /// No bytes moved and the task will sleep until some do. `Ready` means that the credit is used up, or that the transfer
+    /// [is over](Pace::is_over).
     pub fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let deadline = *self.waiting_since.get_or_insert_with(Instant::now) + self.credit;
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let mut deadline = since + self.credit;
+        if let Some(whole) = self.whole {
+            deadline = deadline.min(*self.ends.get_or_insert(since + whole));
+        }
         self.alarm.poll(deadline, cx)
     }
 }
@@ -82,7 +101,7 @@ mod tests {
     #[test]
     fn a_stall_ends_with_the_grace() {
         paused().block_on(async {
-            let ended = waited(&mut Pace::new(RATE), Duration::from_secs(60)).await.unwrap();
+            let ended = waited(&mut Pace::new(RATE, None), Duration::from_secs(60)).await.unwrap();
             assert!(ended >= RATE.grace && ended < RATE.grace + Duration::from_millis(5), "{ended:?}");
         });
     }
@@ -91,7 +110,7 @@ mod tests {
     fn creeping_below_the_rate_ends_and_keeping_it_does_not() {
         paused().block_on(async {
             // 100 bytes a second earn 0.2 s of credit for each second spent
-            let mut slow = Pace::new(RATE);
+            let mut slow = Pace::new(RATE, None);
             let mut seconds = 0;
             while waited(&mut slow, Duration::from_secs(1)).await.is_none() {
                 slow.progressed(100);
@@ -100,7 +119,7 @@ mod tests {
             }
             assert!((23..=26).contains(&seconds), "{seconds}");
 
-            let mut steady = Pace::new(RATE);
+            let mut steady = Pace::new(RATE, None);
             for _ in 0..1000 {
                 assert_eq!(waited(&mut steady, Duration::from_secs(1)).await, None);
                 steady.progressed(500);
@@ -109,9 +128,30 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_that_keeps_the_rate_still_ends_with_its_time() {
+        paused().block_on(async {
+            let mut steady = Pace::new(RATE, Some(Duration::from_secs(100)));
+            let mut seconds = 0;
+            while waited(&mut steady, Duration::from_secs(1)).await.is_none() {
+                assert!(!steady.is_over());
+                steady.progressed(5_000);
+                seconds += 1;
+                assert!(seconds <= 100);
+            }
+            assert!(seconds >= 99 && steady.is_over(), "{seconds}");
+
+            // and without a wait it is found by asking
+            steady.restart();
+            assert!(!steady.is_over());
+            advance(Duration::from_secs(101)).await;
+            assert!(steady.is_over());
+        });
+    }
+
+    #[test]
     fn time_in_which_nobody_waits_is_free() {
         paused().block_on(async {
-            let mut pace = Pace::new(RATE);
+            let mut pace = Pace::new(RATE, None);
             pace.progressed(1);
             advance(Duration::from_secs(3600)).await;
             assert_eq!(waited(&mut pace, Duration::from_secs(19)).await, None);
@@ -121,7 +161,7 @@ mod tests {
     #[test]
     fn the_next_transfer_has_full_credit() {
         paused().block_on(async {
-            let mut pace = Pace::new(RATE);
+            let mut pace = Pace::new(RATE, None);
             assert_eq!(waited(&mut pace, Duration::from_secs(19)).await, None);
             pace.restart();
             assert_eq!(waited(&mut pace, Duration::from_secs(19)).await, None);

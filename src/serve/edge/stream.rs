@@ -94,7 +94,9 @@ pub struct Wire<S> {
 impl<S: IO> Wire<S> {
     /// A new connection, nothing read yet.
     pub fn new(transport: S, link: Arc<Link>, edge: Arc<Edge>) -> Wire<S> {
-        let rate = edge.limits.least_rate;
+        let limits = &edge.limits;
+        let upload = Pace::new(limits.least_rate, limits.body_time);
+        let download = Pace::new(limits.least_answer_rate, limits.answer_time);
         Wire {
             transport,
             inbox: BytesMut::new(),
@@ -104,8 +106,8 @@ impl<S: IO> Wire<S> {
             may_switch: false,
             holds_back: false,
             ended: false,
-            upload: Pace::new(rate),
-            download: Pace::new(rate),
+            upload,
+            download,
             due: Due::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
@@ -223,10 +225,15 @@ impl<S: IO> Wire<S> {
             Poll::Pending if self.holds_back || self.reading == Reading::Switched => Poll::Pending,
             Poll::Pending => {
                 ready!(self.upload.poll_wait(cx));
-                Poll::Ready(Err(self.fault(BodyFault::SlowUpload)))
+                let late = self.upload.is_over();
+                Poll::Ready(Err(self.fault(if late { BodyFault::LateUpload } else { BodyFault::SlowUpload })))
             }
             Poll::Ready(Ok(())) => {
                 self.upload.progressed(buf.filled().len() - before);
+                let goes_on = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
+                if goes_on && self.upload.is_over() {
+                    return Poll::Ready(Err(self.broken(BodyFault::LateUpload)));
+                }
                 Poll::Ready(Ok(()))
             }
             failed => failed,
@@ -327,6 +334,12 @@ impl<S: IO> Wire<S> {
 
     /// One system call for the outbox and what stands behind it; says how many bytes of both went out.
     fn poll_send(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        // a protocol that was switched to is no answer
+        let switched = self.reading == Reading::Switched;
+        if !switched && self.download.is_over() {
+            self.ended = true;
+            return Poll::Ready(Err(self.fault(BodyFault::LateDownload)));
+        }
         let attempt = if parts.is_empty() {
             // a plain send is cheaper for the kernel than one of parts
             Pin::new(&mut self.transport).poll_write(cx, &self.outbox)
@@ -346,7 +359,8 @@ impl<S: IO> Wire<S> {
             }
             Poll::Pending => {
                 ready!(self.download.poll_wait(cx));
-                Poll::Ready(Err(self.fault(BodyFault::SlowDownload)))
+                let late = !switched && self.download.is_over();
+                Poll::Ready(Err(self.fault(if late { BodyFault::LateDownload } else { BodyFault::SlowDownload })))
             }
         }
     }
@@ -381,6 +395,7 @@ impl<S: IO> Wire<S> {
 
     fn fault(&self, fault: BodyFault) -> io::Error {
         self.edge.events.body_refused(fault);
+        self.edge.events.noticed(fault.reason(), self.link.peer);
         fault.into()
     }
 }

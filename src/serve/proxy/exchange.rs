@@ -29,6 +29,8 @@ pub struct Exchange {
     pub started: Timestamp,
     /// Position of the listener in the settings.
     pub listener: usize,
+    /// Whether a PROXY header named the connection's other end.
+    pub conveyed: bool,
     /// The decision record; `None` if the request never got that far.
     pub judged: Option<Judged>,
     /// Places of `inflight` limits, and attempts whose charge waits for the answer.
@@ -66,6 +68,7 @@ impl Exchange {
             installed,
             started,
             listener: 0,
+            conveyed: false,
             judged: None,
             holds: Holds::new(),
             place: None,

@@ -39,6 +39,9 @@ use crate::units::Timestamp;
 /// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 
+/// The connection layer gives a slow body up first, by the operator's own words; this only catches what it does not see.
+const AFTER_GRACE: Duration = Duration::from_secs(10);
+
 /// The proxy.
 pub struct Gate {
     shared: Arc<Shared>,
@@ -59,7 +62,9 @@ impl Gate {
             Some(judged) => judged,
             None => {
                 exchange.started = self.shared.clock.now();
-                exchange.listener = link_of(session).map_or(0, |link| link.listener);
+                let link = link_of(session);
+                exchange.listener = link.map_or(0, |link| link.listener);
+                exchange.conveyed = link.is_some_and(|link| link.conveyed);
                 let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
                 snapshot.judge(&Facts::read(peer_of(session), session.req_header()).request(), arrival)
             }
@@ -77,7 +82,7 @@ impl Gate {
             exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
         let Admission { contended, gone } = admission::admit(&self.shared, session, exchange, &mut judged).await;
-        installed.metrics().decision(&judged.decision, contended);
+        installed.metrics().decision_over(&judged.decision, contended, exchange.conveyed);
         exchange.counts_bytes = snapshot.counts_bytes(&judged);
         let verdict = judged.decision.verdict;
         exchange.judged = Some(judged);
@@ -168,7 +173,10 @@ impl ProxyHttp for Gate {
         match next {
             Next::Forward => {
                 if let Some(route) = exchange.route() {
-                    session.set_read_timeout(Some(route.timeouts.request.min(BODY_PAUSE)));
+                    let listener = self.shared.settings.listeners.get(exchange.listener);
+                    let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
+                    let pause = BODY_PAUSE.max(grace + AFTER_GRACE);
+                    session.set_read_timeout(Some(route.timeouts.request.min(pause)));
                     if let Some(stream) = edge_stream(session) {
                         stream.answer_due_in(route.timeouts.request);
                     }

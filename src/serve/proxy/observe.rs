@@ -9,13 +9,16 @@ use pingora::{Error, ErrorType};
 
 use super::exchange::Exchange;
 use crate::answer::entry::{Entry, LimitEntry};
+use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::policy::Route;
+use crate::request::Peer;
 use crate::serve::clock::wall_nanos;
 use crate::serve::shared::Shared;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
+use crate::serve::telling::noise;
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {
@@ -58,7 +61,7 @@ impl<'a> Ended<'a> {
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
-            status: written.map_or(499, |head| head.status.as_u16()),
+            status: written.map_or(ABORTED, |head| head.status.as_u16()),
             bytes_out: session.body_bytes_sent() as u64,
         }
     }
@@ -68,6 +71,14 @@ impl<'a> Ended<'a> {
 pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
     if let Some(judged) = &exchange.judged {
         warn_of_flood(shared, exchange, &judged.decision);
+    }
+    if end.status == ABORTED {
+        let client = exchange.judged.as_ref().and_then(|judged| judged.decision.client);
+        let peer = client.map_or(Peer::Unix, |client| match client.address {
+            ClientAddress::Ip(address) => Peer::Ip(address),
+            ClientAddress::Unix => Peer::Unix,
+        });
+        shared.noise(exchange.listener).note(noise::ABORTED, peer);
     }
     let Some(ended) = shared.now_if_watched() else { return };
     let metrics = exchange.installed.metrics();
@@ -115,7 +126,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
         id: decision.map_or(DecisionId(0), |decision| decision.id),
         listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
         client: shown.as_ref().map(|shown| Cow::Borrowed(shown.as_str())),
-        client_source: client.map(|client| Cow::Borrowed(client.source.as_str())),
+        client_source: client.map(|client| Cow::Borrowed(source_of(&client, exchange))),
         client_mark: client.map(|client| Cow::Borrowed(client.mark.as_str())),
         method: Cow::Borrowed(end.method),
         host: Cow::Borrowed(end.host),
@@ -141,6 +152,17 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
         error: exchange.fault.map(|fault| Cow::Borrowed(fault.word())),
     };
     log.line(|line| entry.write(line));
+}
+
+/// What nginx calls it when the client left before the answer.
+const ABORTED: u16 = 499;
+
+/// Whose word the client's address is.
+fn source_of(client: &Client, exchange: &Exchange) -> &'static str {
+    match client.source {
+        Source::Peer if exchange.conveyed => "proxy_protocol",
+        source => source.as_str(),
+    }
 }
 
 /// Whether the request did not fit a limit, obeyed or not.

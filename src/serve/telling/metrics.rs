@@ -118,7 +118,12 @@ impl Metrics {
     /// Counts what was decided. Once per request, when the verdict is final. `contended` is the place, in the route's
     /// order, of the limit that refused because a race could not be settled.
     pub fn decision(&self, decision: &Decision, contended: Option<usize>) {
-        self.clients.add(Found::of(decision.client.as_ref()));
+        self.decision_over(decision, contended, false);
+    }
+
+    /// The same; `conveyed` says whether a PROXY header named the connection's other end.
+    pub fn decision_over(&self, decision: &Decision, contended: Option<usize>, conveyed: bool) {
+        self.clients.add(Found::of(decision.client.as_ref(), conveyed));
         if let Verdict::Refused(refusal) = decision.verdict {
             self.refused.add(refusal);
         }
@@ -248,7 +253,7 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), O origins:
-    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 32·O + 11·N + F + 5·L + 67, where each 17 is a histogram's.
+    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 32·O + 11·N + F + 13·L + 70, where each 17 is a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }
@@ -272,7 +277,7 @@ pub enum OriginError {
 }
 
 /// What was wrong with a request, in the words of the connection layer.
-fn malformed_reasons() -> impl Iterator<Item = &'static str> {
+pub(super) fn malformed_reasons() -> impl Iterator<Item = &'static str> {
     HeadFault::ALL
         .iter()
         .map(|fault| fault.reason())
@@ -281,7 +286,19 @@ fn malformed_reasons() -> impl Iterator<Item = &'static str> {
 }
 
 /// Why there was no request on a connection.
-pub const CONNECTION_REASONS: &[&str] = &["accept_failed", "full", "other"];
+pub const CONNECTION_REASONS: &[&str] = &[
+    "accept_failed",
+    "full",
+    "per_client",
+    "handshakes",
+    "listed",
+    "penalty",
+    "proxy_untrusted",
+    "proxy_missing",
+    "proxy_invalid",
+    "proxy_late",
+    "other",
+];
 
 /// Why an origin had no place: its cap reached and no queue, the queue full too, or waited in vain.
 pub const SHED_REASONS: &[&str] = &["full", "queue_full", "queue_timeout"];
@@ -314,9 +331,10 @@ const REFUSALS: [Refusal; 9] = [
     Refusal::ClientUnresolved,
 ];
 /// How a client's address was found, most frequent first, with `source` and `result`.
-const CLIENTS: [(Found, &str, &str); 8] = [
+const CLIENTS: [(Found, &str, &str); 9] = [
     (Found::Peer(Mark::Verified), "peer", "verified"),
     (Found::Forwarded(Mark::Verified), "forwarded", "verified"),
+    (Found::Conveyed, "proxy_protocol", "verified"),
     (Found::HeaderIgnored, "peer", "ignored_header"),
     (Found::Peer(Mark::Short), "peer", "short"),
     (Found::Peer(Mark::Degraded), "peer", "degraded"),
@@ -328,16 +346,18 @@ const CLIENTS: [(Found, &str, &str); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Peer(Mark),
+    Conveyed,
     HeaderIgnored,
     Forwarded(Mark),
     Rejected,
 }
 
 impl Found {
-    fn of(client: Option<&Client>) -> Found {
+    fn of(client: Option<&Client>, conveyed: bool) -> Found {
         let Some(client) = client else { return Found::Rejected };
         match client.source {
             Source::Peer if client.ignored_header => Found::HeaderIgnored,
+            Source::Peer if conveyed && client.mark == Mark::Verified => Found::Conveyed,
             Source::Peer => Found::Peer(client.mark),
             Source::Forwarded => Found::Forwarded(client.mark),
         }

@@ -1,7 +1,7 @@
 //! What others see of the gate.
 //!
 //! [`metrics`] and [`scrape`], the page they are read from; [`access_log`], one line per request, with clients as [`pseudonym`]s;
-//! [`log`], the process's own words, where [`flood`] tells of the heaviest; [`refused`], the clients refused most.
+//! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most.
 
 pub mod access_log;
 #[cfg(test)]
@@ -9,6 +9,7 @@ mod captured;
 pub mod flood;
 pub mod log;
 pub mod metrics;
+pub mod noise;
 pub mod pseudonym;
 pub mod refused;
 pub mod scrape;

@@ -4,6 +4,7 @@ use super::super::authority::host_name;
 use super::super::fault::HeadFault;
 use super::scan::{UNDERSCORE, class};
 use super::{Body, Version};
+use crate::config::settings::UnderscoreTwins;
 
 /// Fields that someone behind us trusts, so that neither a `Connection` option may strip them nor a twin with
 /// underscores imitate them (CGI and its descendants read `X_Forwarded_For` as `X-Forwarded-For`).
@@ -25,8 +26,9 @@ const TRUSTED: [&[u8]; 14] = [
 ];
 
 /// What was seen so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Fields<'a> {
+    twins: UnderscoreTwins,
     host: Option<&'a [u8]>,
     length: Option<u64>,
     chunked: bool,
@@ -63,6 +65,21 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
 }
 
 impl<'a> Fields<'a> {
+    /// None yet.
+    pub fn new(twins: UnderscoreTwins) -> Fields<'a> {
+        Fields {
+            twins,
+            host: None,
+            length: None,
+            chunked: false,
+            expect: false,
+            upgrade: false,
+            close: false,
+            keep_alive: false,
+            hop_by_hop: false,
+        }
+    }
+
     /// Takes note of one field; the value is trimmed.
     #[inline]
     pub fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HeadFault> {
@@ -78,7 +95,9 @@ impl<'a> Fields<'a> {
             10 if name.eq_ignore_ascii_case(b"connection") => self.take_connection(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value),
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.take_encoding(value),
-            _ if is_twin(name) => Err(HeadFault::UnderscoreTwin),
+            _ if is_twin(name) && (self.twins == UnderscoreTwins::Refuse || is_framing_twin(name)) => {
+                Err(HeadFault::UnderscoreTwin)
+            }
             _ => Ok(()),
         }
     }
@@ -168,6 +187,11 @@ fn plain_number(value: &[u8]) -> Option<u64> {
         return None;
     }
     Some(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// Of a field that says where the body ends: whatever the operator allows, nobody shall have two readings of that.
+fn is_framing_twin(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content_length") || name.eq_ignore_ascii_case(b"transfer_encoding")
 }
 
 fn is_twin(name: &[u8]) -> bool {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: HeadLimits = HeadLimits { bytes: 4096, request_line: 1024, fields: 20 };
+const LIMITS: HeadLimits = HeadLimits { bytes: 4096, request_line: 1024, fields: 20, twins: UnderscoreTwins::Refuse };
 
 fn verdict(bytes: &[u8]) -> Result<Option<Head>, HeadFault> {
     parse(bytes, &LIMITS)
@@ -56,6 +56,18 @@ fn ordinary_heads_are_accepted() {
         ("an unknown option of the connection", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: te, x-y\r\n\r\n"),
         ("an underscore in an untrusted name", b"GET / HTTP/1.1\r\nHost: a\r\nX_Custom: 1\r\n\r\n"),
     ]);
+}
+
+#[test]
+fn twins_of_trusted_names_pass_where_the_operator_allows_them_but_never_those_of_framing() {
+    let allowing = HeadLimits { twins: UnderscoreTwins::Allow, ..LIMITS };
+    let with = |field: &str| parse(format!("GET / HTTP/1.1\r\nHost: a\r\n{field}: 1\r\n\r\n").as_bytes(), &allowing);
+    for field in ["X_Forwarded_For", "x-real_ip", "True_Client-IP"] {
+        assert!(matches!(with(field), Ok(Some(_))), "{field}");
+    }
+    for field in ["Content_Length", "transfer_encoding"] {
+        assert_eq!(with(field), Err(HeadFault::UnderscoreTwin), "{field}");
+    }
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! A listener and all that its connections may take.
+
+use super::{networks, word};
+use crate::config::scalar::duration;
+use crate::config::settings::{Connections, Listener, Pace};
+use crate::config::tree::Tree;
+use crate::units::Bytes;
+
+/// A listener by its name.
+pub fn listener(listener: &Listener) -> (String, Tree) {
+    let Listener { name, address, connections } = listener;
+    let head = Tree::map([
+        ("timeout", Tree::text(duration(connections.head_timeout))),
+        ("size", Tree::text(connections.head.bytes)),
+        ("line", Tree::text(connections.head.line)),
+        ("fields", Tree::text(connections.head.fields)),
+        ("underscore_twins", word(&connections.head.twins)),
+    ]);
+    let tree = Tree::map([
+        ("address", Tree::text(address)),
+        ("proxy_protocol", word(&connections.proxy_protocol)),
+        ("connections", caps(connections)),
+        ("request_head", head),
+        ("request_body", pace(&connections.request_body)),
+        ("response", pace(&connections.response)),
+    ]);
+    (name.clone(), tree)
+}
+
+fn caps(connections: &Connections) -> Tree {
+    let mut tree = vec![
+        ("max", Tree::text(connections.max)),
+        ("per_client", connections.per_client.map_or_else(none, Tree::text)),
+        ("handshakes", connections.handshakes.map_or_else(none, Tree::text)),
+        ("requests", Tree::text(connections.requests)),
+        ("lifetime", connections.lifetime.map_or_else(none, |span| Tree::text(duration(span)))),
+        ("idle", Tree::text(duration(connections.idle))),
+        ("linger", Tree::text(duration(connections.linger))),
+    ];
+    if connections.refuse.unix || !connections.refuse.networks.is_empty() {
+        tree.push(("refuse", networks(&connections.refuse.networks, connections.refuse.unix)));
+    }
+    if let Some(at_accept) = &connections.refuse_at_accept {
+        let limit = ("limit", Tree::text(&at_accept.limit));
+        tree.push(("refuse_at_accept", Tree::map([limit, ("above", Tree::text(duration(at_accept.above)))])));
+    }
+    Tree::map(tree)
+}
+
+fn pace(pace: &Pace) -> Tree {
+    Tree::map([
+        ("least_rate", Tree::text(format!("{}/s", Bytes(u64::from(pace.least_rate))))),
+        ("grace", Tree::text(duration(pace.grace))),
+        ("timeout", pace.timeout.map_or_else(none, |span| Tree::text(duration(span)))),
+    ])
+}
+
+fn none() -> Tree {
+    Tree::text("none")
+}

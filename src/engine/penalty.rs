@@ -1,0 +1,31 @@
+//! Whether a client is being kept out for long, asked before there is a request.
+//!
+//! A connection whose other end is the client itself can be refused at once, before it costs a TLS handshake, if the client's
+//! requests would be refused for a good while to come. Only a limit that every request of the client runs into can say so,
+//! whatever the request is: of type `recent_average`, by `client_ip` alone, enforced for all, without exceptions.
+
+use http::{HeaderMap, Method};
+
+use super::Snapshot;
+use crate::client;
+use crate::limiter::Place;
+use crate::request::{Peer, Request};
+use crate::units::{Cost, Timestamp};
+
+impl Snapshot {
+    /// How long the limit of this name will keep out the client at `peer`, in nanoseconds from now; zero when it would admit a
+    /// request, does not exist, or cannot be asked before there is one ([`Rule::keeps_out`](crate::policy::Rule::keeps_out)). A read: it charges nothing, and
+    /// does not count the connection against anybody.
+    pub fn penalty_nanos(&self, limit: &str, peer: Peer, now: Timestamp) -> u64 {
+        let index = self.policy().rules.iter().position(|rule| rule.name == limit);
+        let Some((rule, limiter)) = index.and_then(|index| self.rule(index)) else { return 0 };
+        let Some(seed) = limiter.seed().filter(|_| rule.keeps_out()) else { return 0 };
+        let headers = HeaderMap::new();
+        let Ok(client) = client::resolve(&self.policy().clients, peer, &headers) else { return 0 };
+        let request =
+            Request { peer, method: &Method::GET, host: "", path: "/", query: None, headers: &headers, tls_sni: None };
+        let Ok(key) = rule.key.hash(&request, &client, "", seed) else { return 0 };
+        let judged = limiter.probe(&Place { key, ..Place::default() }, now, Cost::ONE);
+        if judged.admitted { 0 } else { judged.retry_nanos.unwrap_or(0) }
+    }
+}

@@ -1,0 +1,152 @@
+//! Who is let in: the caps of one listener, its list of unwanted networks, long penalties, and who may speak for others.
+//!
+//! All of it is decided at accept, before a byte is read and before TLS, and costs a microsecond; what is refused is closed
+//! without a word and counted. Where a PROXY header names the client, what is said of clients is decided anew for whom
+//! it names. Peers in `trusted_proxies` speak for many clients, so neither caps nor rates per client apply to them, nor penalties.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use crate::client::proxy_protocol::Source;
+use crate::client::{ClientNetwork, ProxySet, resolve};
+use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
+use crate::limiter::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
+use crate::request::Peer;
+use crate::serve::shared::Shared;
+use crate::sketch::Seed;
+use crate::units::time::saturating_nanos;
+use crate::units::{OutOfRange, Timestamp};
+
+/// Decides for one listener.
+pub struct Door {
+    shared: Arc<Shared>,
+    listener: usize,
+    proxy_protocol: ProxyProtocol,
+    unwanted: ProxySet,
+    at_accept: Option<AtAccept>,
+    caps: Arc<ConnectionCaps>,
+}
+
+/// A connection that was let in; its places come back when this is dropped.
+#[derive(Debug, Default)]
+pub struct Entry(Option<ConnectionPlace>);
+
+/// Whether a connection has to name its client first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// It cannot: its bytes are its own.
+    Unread,
+    /// It may.
+    Optional,
+    /// It must.
+    Required,
+}
+
+impl Door {
+    /// That of the listener at this position in the settings; `seed` is its own.
+    ///
+    /// # Errors
+    /// A rate that no policy file can say.
+    pub fn new(shared: Arc<Shared>, listener: usize, seed: &Seed) -> Result<Door, OutOfRange> {
+        let default = Connections::default();
+        let words = shared.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
+        let spec = CapsSpec { max: words.max, per_client: words.per_client, new: words.handshakes };
+        Ok(Door {
+            proxy_protocol: words.proxy_protocol,
+            unwanted: ProxySet::new(words.refuse.networks.iter().copied(), words.refuse.unix),
+            at_accept: words.refuse_at_accept.clone(),
+            caps: ConnectionCaps::new(&spec, seed)?,
+            listener,
+            shared,
+        })
+    }
+
+    /// Whether a connection from `peer`, folded, may stay; `None`: it is to be closed at once, and was counted.
+    pub fn admit(&self, peer: Peer) -> Option<Entry> {
+        let mut entry = self.enter(peer).map_err(|reason| self.refused(reason, peer)).ok()?;
+        self.belongs_to(&mut entry, peer).then_some(entry)
+    }
+
+    /// Whether this connection names its client first.
+    pub fn header(&self, peer: Peer) -> Header {
+        match self.proxy_protocol {
+            // whoever may not send it was not admitted
+            ProxyProtocol::Required => Header::Required,
+            ProxyProtocol::Optional if self.trusts(peer) => Header::Optional,
+            ProxyProtocol::Optional | ProxyProtocol::Off => Header::Unread,
+        }
+    }
+
+    /// Whether the connection may stay now that a header has said whose it is.
+    pub fn admit_named(&self, entry: &mut Entry, source: Source) -> bool {
+        let peer = match source {
+            Source::Peer => return true,
+            Source::Address(address) => Peer::Ip(crate::units::prefix::fold(address)),
+            Source::Unix => Peer::Unix,
+        };
+        if self.unwanted.contains(peer) {
+            self.refused("listed", peer);
+            return false;
+        }
+        self.belongs_to(entry, peer)
+    }
+
+    /// A connection of `peer` is closed for this reason, one of
+    /// [`CONNECTION_REASONS`](crate::serve::telling::metrics::CONNECTION_REASONS).
+    pub fn refused(&self, reason: &'static str, peer: Peer) {
+        self.shared.installed().metrics().connection_refused(self.listener, reason);
+        self.shared.noise(self.listener).note(reason, peer);
+    }
+
+    /// Housekeeping, about once a second.
+    pub fn maintain(&self, now: Timestamp) {
+        self.caps.maintain(now);
+    }
+
+    fn enter(&self, peer: Peer) -> Result<Entry, &'static str> {
+        if self.unwanted.contains(peer) {
+            return Err("listed");
+        }
+        if self.proxy_protocol == ProxyProtocol::Required && !self.trusts(peer) {
+            return Err("proxy_untrusted");
+        }
+        self.caps.enter().map(|place| Entry(Some(place))).map_err(word)
+    }
+
+    /// Counts the connection for the client, if `peer` is one.
+    fn belongs_to(&self, entry: &mut Entry, peer: Peer) -> bool {
+        let installed = self.shared.installed();
+        let clients = &installed.snapshot().policy().clients;
+        if clients.trust.believes(peer) {
+            return true;
+        }
+        let now = self.shared.clock.now();
+        if let Some(AtAccept { limit, above }) = &self.at_accept
+            && installed.snapshot().penalty_nanos(limit, peer, now) > saturating_nanos(*above)
+        {
+            self.refused("penalty", peer);
+            return false;
+        }
+        // peers on UNIX sockets are no network, so there is nothing to tell one from another
+        let (Ok(client), Some(place)) = (resolve(clients, peer, &HeaderMap::new()), &mut entry.0) else { return true };
+        let ClientNetwork::Prefix(network) = client.network else { return true };
+        let counted = place.belongs_to(network, now);
+        if let Err(cap) = counted {
+            self.refused(word(cap), peer);
+        }
+        counted.is_ok()
+    }
+
+    fn trusts(&self, peer: Peer) -> bool {
+        self.shared.installed().snapshot().policy().clients.trust.believes(peer)
+    }
+}
+
+fn word(cap: CapReached) -> &'static str {
+    match cap {
+        CapReached::Full => "full",
+        CapReached::PerClient => "per_client",
+        CapReached::New => "handshakes",
+    }
+}
