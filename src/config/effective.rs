@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::compile::{WrittenClients, WrittenRoute};
 use super::scalar::{duration, percent};
-use super::settings::{LogTarget, Settings};
+use super::settings::{LogTarget, Settings, Tls};
 use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
@@ -61,12 +61,27 @@ pub fn fingerprint(effective: &Tree) -> String {
 }
 
 fn listeners(settings: &Settings) -> Tree {
-    Tree::map(
-        settings
-            .listeners
-            .iter()
-            .map(|listener| (listener.name.clone(), Tree::map([("address", Tree::text(listener.address))]))),
-    )
+    Tree::map(settings.listeners.iter().map(|listener| {
+        let mut tree = vec![("address", Tree::text(listener.address))];
+        tree.extend(listener.tls.as_ref().map(|tls| ("tls", self::tls(tls))));
+        (listener.name.clone(), Tree::map(tree))
+    }))
+}
+
+fn tls(tls: &Tls) -> Tree {
+    let certificates = tls.certificates.iter().map(|files| {
+        let mut tree = vec![("cert", Tree::text(&files.cert.written)), ("key", Tree::text(&files.key.written))];
+        if !files.names.is_empty() {
+            tree.push(("names", Tree::texts(&files.names)));
+        }
+        Tree::map(tree)
+    });
+    let mut tree = vec![("certificates", Tree::List(certificates.collect()))];
+    tree.extend(tls.client_certificates.as_ref().map(|asked| {
+        let asked = Tree::map([("ca", Tree::text(&asked.ca.written)), ("mode", word(&asked.mode))]);
+        ("client_certificates", asked)
+    }));
+    Tree::map(tree)
 }
 
 fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {

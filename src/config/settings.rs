@@ -32,6 +32,62 @@ pub struct Listener {
     pub name: String,
     /// Where. `:8080` in the file is `[::]:8080` here, dual stack.
     pub address: SocketAddr,
+    /// How it does TLS; `None`: it speaks without.
+    pub tls: Option<Tls>,
+}
+
+impl Listener {
+    /// One without TLS.
+    pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
+        Listener { name: name.into(), address, tls: None }
+    }
+}
+
+/// How a listener does TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// At least one; the first is shown where none stands for the name asked for.
+    pub certificates: Vec<CertificateFiles>,
+    /// What clients have to show; `None`: nothing.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, leaf first.
+    pub cert: FilePath,
+    /// The private key.
+    pub key: FilePath,
+    /// The names that it is shown for, in lower case; empty: those that it holds.
+    pub names: Vec<String>,
+}
+
+/// What is asked of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// The authorities.
+    pub ca: FilePath,
+    /// Whether they may come without.
+    pub mode: ClientCertificateMode,
+}
+
+/// Whether clients may come without a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientCertificateMode {
+    /// No.
+    Required,
+    /// Yes, but one that is shown must be good.
+    Optional,
+}
+
+/// A file that the policy file names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePath {
+    /// Where it is, seen from the process's directory.
+    pub path: PathBuf,
+    /// As it was written.
+    pub written: String,
 }
 
 /// How the process stops on SIGTERM.

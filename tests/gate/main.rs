@@ -36,5 +36,6 @@ mod shutdown;
 mod startup;
 mod stubborn;
 mod switching;
+mod tls;
 mod upgraded;
 mod waiting;

@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 
 use super::connection::{Edge, serve};
 use super::link::Link;
+use super::tls::handshake::handshake;
+use super::tls::secure::Secure;
 use super::transport::Transport;
 
 /// Brings a connection to HTTP and serves it until it ends.
@@ -16,6 +18,23 @@ pub async fn arrive<A>(app: &Arc<A>, stream: TcpStream, peer: SocketAddr, edge: 
 where
     A: HttpServerApp + Send + Sync + 'static,
 {
-    let link = Arc::new(Link::new(edge.listener, Some(peer)));
-    serve(app, Transport::accepted(stream, peer), link, edge, shutdown).await;
+    let transport = Transport::accepted(stream, peer);
+    let Some((transport, secure)) = secured(transport, edge).await else { return };
+    let link = Arc::new(Link::new(edge.listener, Some(peer)).with_secure(secure));
+    serve(app, transport, link, edge, shutdown).await;
+}
+
+/// The stage of TLS; `None` when the connection came to nothing, which has been counted.
+async fn secured(transport: Transport, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
+    let Some(acceptor) = &edge.tls else { return Some((transport, None)) };
+    match handshake(acceptor, transport, edge.limits.handshake_deadline).await {
+        Ok((stream, secure)) => {
+            edge.events.handshake(&secure);
+            Some((Transport::secured(stream), Some(secure)))
+        }
+        Err(fault) => {
+            edge.events.handshake_failed(fault);
+            None
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
     let request =
-        Request { peer: link.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: None };
+        Request { peer: link.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: link.sni() };
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
     let judged = exchange.installed.snapshot().judge(&request, arrival);
     let verdict = judged.decision.verdict;

@@ -9,6 +9,8 @@ use super::connection::{Early, EdgeEvents};
 use super::fault::{BodyFault, HeadFault};
 use super::head::Head;
 use super::link::Link;
+use super::tls::handshake::HandshakeFault;
+use super::tls::secure::Secure;
 use super::{early, written};
 use crate::answer::{self, Context, Fault, Form};
 use crate::serve::shared::Shared;
@@ -37,6 +39,14 @@ impl EdgeEvents for Events {
 
     fn accept_failed(&self, _error: &io::Error) {
         self.shared.installed().metrics().connection_refused(self.listener, "accept_failed");
+    }
+
+    fn handshake(&self, secure: &Secure) {
+        self.shared.installed().metrics().handshake(self.listener, secure);
+    }
+
+    fn handshake_failed(&self, fault: HandshakeFault) {
+        self.shared.installed().metrics().handshake_failed(self.listener, fault);
     }
 
     fn refused(&self, fault: HeadFault) -> Bytes {

@@ -27,7 +27,6 @@ use super::reply;
 use crate::answer::Fault;
 use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
-use crate::request::Peer;
 use crate::serve::clock::roll;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::stream::EdgeStream;
@@ -61,7 +60,7 @@ impl Gate {
                 exchange.started = self.shared.clock.now();
                 exchange.listener = link_of(session).map_or(0, |link| link.listener);
                 let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-                snapshot.judge(&Facts::read(peer_of(session), session.req_header()).request(), arrival)
+                snapshot.judge(&Facts::read(link_of(session), session.req_header()).request(), arrival)
             }
         };
         let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));
@@ -73,7 +72,7 @@ impl Gate {
             && let Balance::Hash(key) = &origin.spec().balance
         {
             let name = route.map_or("", |route| route.name.as_str());
-            let facts = Facts::read(peer_of(session), session.req_header());
+            let facts = Facts::read(link_of(session), session.req_header());
             exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
         let Admission { contended, gone } = admission::admit(&self.shared, session, exchange, &mut judged).await;
@@ -279,7 +278,7 @@ impl ProxyHttp for Gate {
         let exchange = slot.exchange(self);
         // from here on the origin may act on it, whatever we hear from it; before, it cannot have
         exchange.sent();
-        edits::towards_origin(peer_of(session), &session.req_header().headers, upstream, exchange)
+        edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)
     }
 
     async fn request_body_filter(
@@ -424,11 +423,6 @@ impl ProxyHttp for Gate {
 fn over_limit(head: &RequestHeader, route: &Route) -> bool {
     let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
-}
-
-/// The other end of the connection.
-fn peer_of(session: &Session) -> Peer {
-    link_of(session).map_or(Peer::Unix, |link| link.peer)
 }
 
 /// What is known of the connection.

@@ -133,13 +133,17 @@ struct Gate {
 impl Gate {
     fn new() -> Gate {
         let counts = Arc::new(Counts::default());
-        let edge =
-            Arc::new(Edge { listener: 0, limits: ConnectionLimits::default(), events: Box::new(counts.clone()) });
+        let edge = Arc::new(Edge {
+            listener: 0,
+            tls: None,
+            limits: ConnectionLimits::default(),
+            events: Box::new(counts.clone()),
+        });
         Gate { app: Arc::default(), counts, edge, stop: watch::channel(false).0 }
     }
 
     fn listen(&self) -> (SocketAddr, Arc<Connections>, tokio::task::JoinHandle<std::io::Result<()>>) {
-        let bound = bind(&Listener { name: "test".into(), address: "127.0.0.1:0".parse().unwrap() }).unwrap();
+        let bound = bind(&Listener::new("test", "127.0.0.1:0".parse().unwrap())).unwrap();
         let (address, connections) = (bound.address, Connections::new());
         let accepting = accept(bound, self.app.clone(), self.edge.clone(), connections.clone(), self.stop.subscribe());
         (address, connections, tokio::spawn(accepting))
