@@ -64,6 +64,7 @@ fn listeners(settings: &Settings) -> Tree {
     Tree::map(settings.listeners.iter().map(|listener| {
         let mut tree = vec![("address", Tree::text(listener.address))];
         tree.extend(listener.tls.as_ref().map(|tls| ("tls", self::tls(tls))));
+        tree.extend(listener.redirect.map(|redirect| ("redirect", Tree::text(redirect))));
         (listener.name.clone(), Tree::map(tree))
     }))
 }

@@ -34,12 +34,14 @@ pub struct Listener {
     pub address: SocketAddr,
     /// How it does TLS; `None`: it speaks without.
     pub tls: Option<Tls>,
+    /// Where its requests are sent instead of being served.
+    pub redirect: Option<Redirect>,
 }
 
 impl Listener {
-    /// One without TLS.
+    /// One without TLS that serves what it takes.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
-        Listener { name: name.into(), address, tls: None }
+        Listener { name: name.into(), address, tls: None, redirect: None }
     }
 }
 
@@ -88,6 +90,13 @@ pub struct FilePath {
     pub path: PathBuf,
     /// As it was written.
     pub written: String,
+}
+
+/// To the same address by TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redirect {
+    /// The port, which is left out of the address if it is 443.
+    pub port: u16,
 }
 
 /// How the process stops on SIGTERM.

@@ -99,8 +99,8 @@ fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
                     .related(*place, format!("by `{}`", first.name)),
             );
         }
-        let tls = super::tls::of_listener(&listener.value, context);
-        sockets.push((Listener { tls, ..Listener::new(&name.0, at.value.0) }, at.span));
+        let (tls, redirect) = super::tls::of_listener(&listener.value, context);
+        sockets.push((Listener { tls, redirect, ..Listener::new(&name.0, at.value.0) }, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
     let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });

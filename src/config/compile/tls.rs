@@ -1,4 +1,4 @@
-//! `tls` of a listener. The files are read here, so that `check` finds what is wrong with them.
+//! `tls` and `redirect` of a listener. The files are read here, so that `check` finds what is wrong with them.
 
 use super::Context;
 use crate::config::UsedCertificate;
@@ -6,12 +6,21 @@ use crate::config::certificate::{self, CertificateFault, Part, covers};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::{At, Field};
 use crate::config::schema;
-use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Tls};
+use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Redirect, Tls};
 use crate::config::source::Span;
 
-/// How a listener does TLS.
-pub fn of_listener(listener: &schema::Listener, context: &mut Context<'_>) -> Option<Tls> {
-    listener.tls.value().and_then(|tls| self::tls(tls, context))
+/// What a listener does beyond taking connections.
+pub fn of_listener(listener: &schema::Listener, context: &mut Context<'_>) -> (Option<Tls>, Option<Redirect>) {
+    if let (Some(tls), Some(redirect)) = (listener.tls.key(), listener.redirect.key()) {
+        context.faults.push(
+            Diagnostic::error(Code::CONFLICT, redirect, "both `tls` and `redirect`")
+                .label("would send clients in a circle")
+                .help("redirect from a listener without `tls`, such as one on port 80")
+                .related(tls, "this listener does TLS"),
+        );
+    }
+    let tls = listener.tls.value().and_then(|tls| self::tls(tls, context));
+    (tls, listener.redirect.value().copied())
 }
 
 /// A certificate's name, and where it comes from.

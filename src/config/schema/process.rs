@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::pattern::{CertificateName, ExactPath};
 use crate::config::section::section;
-use crate::config::settings::{ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget};
+use crate::config::settings::{ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, Redirect};
 use crate::config::shape::OneOrMany;
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
@@ -17,8 +17,11 @@ section! {
         required address: ListenAddress,
         /// Serve by TLS 1.2 and 1.3, and nothing else.
         optional tls: Tls,
+        /// `https`, or `https:PORT`: send every request to the same address by TLS (301, or 308 when it is no GET or HEAD).
+        /// Requests below `/.well-known/acme-challenge/` that a route takes go to that route.
+        optional redirect: Redirect,
     }
-    later: ["redirect", "protocols", "h2", "connections", "proxy_protocol", "permissions"]
+    later: ["protocols", "h2", "connections", "proxy_protocol", "permissions"]
 }
 
 section! {

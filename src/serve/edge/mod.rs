@@ -1,7 +1,7 @@
 //! The edge: client connections, below HTTP's meaning.
 //!
 //! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
-//! * [`tls`] makes a connection a secure one first, where its listener says so.
+//! * [`tls`] makes a connection a secure one first, where its listener says so; one that says [`redirect`] serves nothing else.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
@@ -22,6 +22,7 @@ pub mod link;
 pub mod listen;
 pub mod pace;
 pub mod path;
+pub mod redirect;
 pub mod stream;
 pub mod tls;
 pub mod transport;

@@ -24,11 +24,12 @@ use super::exchange::Exchange;
 use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
-use crate::answer::Fault;
+use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
 use crate::serve::clock::roll;
 use crate::serve::edge::link::Link;
+use crate::serve::edge::redirect;
 use crate::serve::edge::stream::EdgeStream;
 use crate::serve::edge::transport::Transport;
 use crate::serve::origins::origin::affinity_seed;
@@ -115,6 +116,20 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// The answer to a request whose listener serves nothing itself.
+    fn redirect(&self, session: &Session, exchange: &mut Exchange) -> Option<Answer> {
+        let link = link_of(session)?;
+        // most listeners do not, and need no second reading of the head
+        self.shared.settings.listeners.get(link.listener)?.redirect?;
+        let request = Facts::read(Some(link), session.req_header());
+        let answer = redirect::answer(&self.shared, &exchange.installed, link.listener, &request.request())?;
+        exchange.started = self.shared.clock.now();
+        exchange.listener = link.listener;
+        Some(answer)
+    }
+}
+
 /// Holds a piece of a body back.
 async fn pause(time: Option<Duration>) {
     if let Some(time) = time {
@@ -160,6 +175,13 @@ impl ProxyHttp for Gate {
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
         let exchange = slot.exchange(self);
+        if let Some(answer) = self.redirect(session, exchange) {
+            if self.shared.draining() {
+                session.set_keepalive(None);
+            }
+            reply::send(session, answer).await?;
+            return Ok(true);
+        }
         let next = self.decide(session, exchange).await?;
         if self.shared.draining() {
             session.set_keepalive(None);

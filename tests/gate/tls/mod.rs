@@ -1,9 +1,10 @@
 //! TLS towards clients: which certificate, what origins and limits learn of it, renewal under load, client certificates,
-//! and handshakes that come to nothing.
+//! redirects, and handshakes that come to nothing.
 
 mod certificates;
 mod clients;
 mod hostile;
+mod redirect;
 mod renewal;
 
 use crate::harness::tls::{Authority, Client, Files};
