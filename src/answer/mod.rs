@@ -2,6 +2,7 @@
 //!
 //! * [`headers`]: what every answer tells about limits, and how long a refused client should wait.
 //! * [`refusal`]: reasons → statuses and words.
+//! * [`redirect`]: the answer that sends a client to TLS.
 //! * [`body`]: the form that the client wants.
 //! * [`entry`]: the access log's line.
 //! * [`structured`], [`json`]: how text gets into fields and lines without ever breaking out.
@@ -15,6 +16,7 @@ pub mod body;
 pub mod entry;
 pub mod headers;
 pub mod json;
+pub mod redirect;
 pub mod refusal;
 pub mod structured;
 
@@ -25,6 +27,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 pub use body::Form;
 pub use entry::Entry;
 pub use headers::RouteFields;
+pub use redirect::to_https;
 pub use refusal::Fault;
 
 use crate::engine::{Decision, Refusal};

@@ -51,7 +51,8 @@ pub enum Format {
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let path = arguments.file.as_ref().unwrap_or(&global.config);
     let mut loaded = config::load(path, &environment);
-    loaded.warn_of_old_presets(today());
+    loaded.warn_of_old_presets(now() / 86_400);
+    loaded.warn_of_certificates(now());
     let series = loaded.outcome.as_ref().ok().map_or(0, series);
     loaded.warn_of_many_series(series);
     let warnings = loaded.warnings();
@@ -191,8 +192,8 @@ fn joined(tree: &Tree) -> String {
     }
 }
 
-/// Days since 1970-01-01, by the system's clock.
-fn today() -> i64 {
+/// Seconds since 1970, by the system's clock.
+fn now() -> i64 {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    i64::try_from(seconds / 86_400).unwrap_or_default()
+    i64::try_from(seconds).unwrap_or_default()
 }

@@ -91,6 +91,7 @@ codes! {
     BAD_SECRET = "E0313", "a secret that is missing, empty or readable by others";
     BAD_VERSION = "E0314", "a schema version that this program does not know";
     BAD_LIST_FILE = "E0315", "a list or preset file that cannot be used";
+    BAD_CERTIFICATE = "E0320", "a certificate, key or list of authorities that cannot be used";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";
     UNUSED_ORIGIN = "W0402", "an origin that no route uses";
@@ -107,6 +108,9 @@ codes! {
     MANY_SERIES = "W0413", "more than 5000 metric series";
     SHARED_NODE = "W0414", "a node of a fair share that honest clients share with a flood";
     FORGEABLE = "W0415", "an exemption that rests on a header alone";
+    CERTIFICATE_TIME = "W0420", "a certificate that has expired, soon will, or is not yet valid";
+    OPEN_KEY = "W0421", "a private key that everybody on the machine can read";
+    CERTIFICATE_NAMES = "W0422", "a certificate whose names do not fit, or are those of another";
     IDLE_WORD = "W0430", "a word of a listener that another one leaves without effect";
 }
 

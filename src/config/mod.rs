@@ -16,6 +16,7 @@
 //! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
 //! places; `parse` is the only file that knows it.
 
+pub mod certificate;
 pub mod code;
 mod compile;
 mod connection_value;
@@ -75,6 +76,9 @@ pub struct Refused {
     pub errors: usize,
 }
 
+/// A certificate with fewer days than this left should have been renewed: the usual tools do so at 30.
+pub const EXPIRES_SOON_DAYS: i64 = 14;
+
 /// The result of a load, good or bad.
 #[derive(Debug)]
 pub struct Loaded {
@@ -88,6 +92,21 @@ pub struct Loaded {
     pub sources: Sources,
     /// The presets in use, for [`Loaded::warn_of_old_presets`].
     pub presets: Vec<UsedPreset>,
+    /// The certificates in use, for [`Loaded::warn_of_certificates`].
+    pub certificates: Vec<UsedCertificate>,
+}
+
+/// A certificate that the file names, and its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedCertificate {
+    /// The path as it was written.
+    pub written: String,
+    /// Where.
+    pub at: Span,
+    /// When it begins to be valid, in seconds since 1970.
+    pub not_before: i64,
+    /// When it ends, in seconds since 1970.
+    pub not_after: i64,
 }
 
 /// Loads a file, or all `*.yaml` of a directory in the order of their names as one configuration.
@@ -124,14 +143,21 @@ fn finish(
     mut sources: Sources,
     mut faults: Faults,
 ) -> Loaded {
-    let mut presets = Vec::new();
+    let (mut presets, mut certificates) = (Vec::new(), Vec::new());
     let config = root.and_then(|root| {
         let file = File::read(&root, &mut faults)?;
         let start = Span::new(root.span.source(), root.span.range().start, root.span.range().start);
-        let mut context =
-            Context { faults: &mut faults, sources: &mut sources, environment, directory, presets: Vec::new(), start };
+        let mut context = Context {
+            faults: &mut faults,
+            sources: &mut sources,
+            environment,
+            directory,
+            presets: Vec::new(),
+            certificates: Vec::new(),
+            start,
+        };
         let config = compile::compile(&file, &mut context);
-        presets = context.presets;
+        (presets, certificates) = (context.presets, context.certificates);
         Some(config)
     });
     let outcome = match (config, faults.errors()) {
@@ -139,7 +165,7 @@ fn finish(
         (_, errors) => Err(Refused { errors }),
     };
     let left_out = faults.left_out();
-    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets }
+    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets, certificates }
 }
 
 impl Loaded {
@@ -155,6 +181,30 @@ impl Loaded {
                 Diagnostic::new(Code::OLD_PRESET, used.at, format!("the preset `{name}` is {age} days old"))
                     .label("the networks may have changed")
                     .help(format!("put a fresh list with its `# date:` into presets.d/{name}.txt beside this file")),
+            );
+        }
+    }
+
+    /// Adds a warning for every certificate that is not valid at `now`, in seconds since 1970, or will not be in
+    /// [`EXPIRES_SOON_DAYS`].
+    pub fn warn_of_certificates(&mut self, now: i64) {
+        const DAY: i64 = 86_400;
+        for used in &self.certificates {
+            let days = used.not_after.saturating_sub(now).div_euclid(DAY);
+            let (what, label) = if now < used.not_before {
+                ("is not valid yet".to_owned(), "clients will refuse it until its time has come")
+            } else if now > used.not_after {
+                let past = now.saturating_sub(used.not_after).div_euclid(DAY);
+                (format!("expired {past} day{} ago", if past == 1 { "" } else { "s" }), "clients refuse it")
+            } else if days < EXPIRES_SOON_DAYS {
+                (format!("expires in {days} day{}", if days == 1 { "" } else { "s" }), "clients will refuse it then")
+            } else {
+                continue;
+            };
+            self.diagnostics.push(
+                Diagnostic::new(Code::CERTIFICATE_TIME, used.at, format!("the certificate `{}` {what}", used.written))
+                    .label(label)
+                    .help("renew it; the new file is taken over without a restart"),
             );
         }
     }

@@ -69,6 +69,30 @@ impl HostPattern {
     }
 }
 
+/// A name that a certificate is shown for: `*.example.com` for one more label, or `shop.example.com`. In lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateName(pub String);
+
+impl Scalar for CertificateName {
+    const NAME: &'static str = "name of a certificate";
+    const EXAMPLE: &'static str = "`shop.example.com` or `*.example.com`";
+    const CODE: Code = Code::BAD_HOST;
+
+    fn parse(text: &str) -> Result<CertificateName, Wrong> {
+        let HostPattern(host) = HostPattern::parse(text)?;
+        let name = HostPattern::text(&host).unwrap_or_default();
+        if name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok() {
+            return Err(Wrong::new("must be a name: clients never ask for an address")
+                .help("the first certificate is shown to clients that ask for no name"));
+        }
+        Ok(CertificateName(name))
+    }
+
+    fn schema() -> Schema {
+        pattern("^(\\*\\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$")
+    }
+}
+
 /// `/x` (by whole segments) or `=/x` (exactly).
 #[derive(Debug, Clone)]
 pub struct PathPattern(pub PathMatch);

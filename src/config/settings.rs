@@ -38,13 +38,71 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whose connections it takes, how many, and what each may take.
     pub connections: Connections,
+    /// How it does TLS; `None`: it speaks without.
+    pub tls: Option<Tls>,
+    /// Where its requests are sent instead of being served.
+    pub redirect: Option<Redirect>,
 }
 
 impl Listener {
-    /// A listener with the default of everything else.
+    /// One without TLS that serves what it takes, with the default of everything else.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
-        Listener { name: name.into(), address, connections: Connections::default() }
+        Listener { name: name.into(), address, connections: Connections::default(), tls: None, redirect: None }
     }
+}
+
+/// How a listener does TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// At least one; the first is shown where none stands for the name asked for.
+    pub certificates: Vec<CertificateFiles>,
+    /// What clients have to show; `None`: nothing.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, leaf first.
+    pub cert: FilePath,
+    /// The private key.
+    pub key: FilePath,
+    /// The names that it is shown for, in lower case; empty: those that it holds.
+    pub names: Vec<String>,
+}
+
+/// What is asked of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// The authorities.
+    pub ca: FilePath,
+    /// Whether they may come without.
+    pub mode: ClientCertificateMode,
+}
+
+/// Whether clients may come without a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientCertificateMode {
+    /// No.
+    Required,
+    /// Yes, but one that is shown must be good.
+    Optional,
+}
+
+/// A file that the policy file names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePath {
+    /// Where it is, seen from the process's directory.
+    pub path: PathBuf,
+    /// As it was written.
+    pub written: String,
+}
+
+/// To the same address by TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redirect {
+    /// The port, which is left out of the address if it is 443.
+    pub port: u16,
 }
 
 /// How the process stops on SIGTERM.

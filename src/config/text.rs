@@ -9,6 +9,7 @@ use schemars::{Schema, json_schema};
 use super::fault::{Code, nearest, quoted};
 use super::read::{Scalar, Wrong};
 use super::scalar::{digits, pattern};
+use super::settings::Redirect;
 use crate::policy::Template;
 use crate::policy::edit::{Placeholder, TemplateFault};
 
@@ -179,6 +180,35 @@ impl Scalar for ListenAddress {
 
     fn schema() -> Schema {
         pattern("^(|[0-9.]+|\\[[0-9a-fA-F:.%]+\\]):[0-9]{1,5}$")
+    }
+}
+
+impl Scalar for Redirect {
+    const NAME: &'static str = "redirect";
+    const EXAMPLE: &'static str = "`https` or `https:8443`";
+    const CODE: Code = Code::BAD_WORD;
+
+    fn parse(text: &str) -> Result<Redirect, Wrong> {
+        let port = match text.split_once(':') {
+            None if text == "https" => Some(443),
+            Some(("https", port)) => port_number(port).filter(|port| *port > 0),
+            _ => None,
+        };
+        port.map(|port| Redirect { port }).ok_or_else(|| {
+            let near = text.to_ascii_lowercase().starts_with("https:/").then_some("https");
+            Wrong::new("must be `https`, or `https:` and a port from 1 to 65535")
+                .nearest(near.or_else(|| nearest(text, ["https"])))
+        })
+    }
+
+    fn schema() -> Schema {
+        pattern("^https(:[0-9]{1,5})?$")
+    }
+}
+
+impl std::fmt::Display for Redirect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.port == 443 { f.write_str("https") } else { write!(f, "https:{}", self.port) }
     }
 }
 

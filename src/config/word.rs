@@ -7,7 +7,9 @@ use schemars::{Schema, json_schema};
 use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
-use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins};
+use super::settings::{
+    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins,
+};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
@@ -118,6 +120,9 @@ words! {
         "pseudonym" => ClientInLog::Pseudonym, "address" => ClientInLog::Address,
     } later: []
     AccessLogFormat = "access log format" { "json" => AccessLogFormat::Json, } later: ["combined", "common"]
+    ClientCertificateMode = "mode of client certificates" {
+        "required" => ClientCertificateMode::Required, "optional" => ClientCertificateMode::Optional,
+    } later: []
     LogLevel = "log level" {
         "error" => LogLevel::Error, "warn" => LogLevel::Warn, "info" => LogLevel::Info, "debug" => LogLevel::Debug,
     } later: []

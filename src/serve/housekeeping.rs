@@ -31,7 +31,11 @@ impl Housekeeping {
         Housekeeping::every(INTERVAL, round)
     }
 
-    fn every(interval: Duration, round: impl Fn() + Send + 'static) -> io::Result<Housekeeping> {
+    /// The same at another interval.
+    ///
+    /// # Errors
+    /// As [`Housekeeping::start`].
+    pub fn every(interval: Duration, round: impl Fn() + Send + 'static) -> io::Result<Housekeeping> {
         let (alive, end) = mpsc::channel::<()>();
         thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             while end.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pingora::proxy::HttpProxy;
 use pingora::server::configuration::ServerConf;
@@ -28,11 +28,12 @@ use crate::serve::edge::connection::{ConnectionLimits, Edge};
 use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, BindError, Bound, Connections};
+use crate::serve::edge::tls::watch::{POLL, State, Watch};
 use crate::serve::origins::resolve;
 use crate::serve::proxy::gate::Gate;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
 use crate::serve::telling::access_log::AccessLogWriter;
-use crate::serve::telling::metrics::Metrics;
+use crate::serve::telling::metrics::{CertificateState, Metrics};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::serve::telling::refused::MostRefused;
 use crate::serve::telling::{log, scrape};
@@ -79,7 +80,12 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let bound = settings.listeners.iter().map(listen::bind).collect::<Result<Vec<_>, _>>().map_err(StartError::Bind)?;
     let metrics_page = settings.metrics.as_ref().map(bind_metrics).transpose().map_err(StartError::Bind)?;
     let (stop, stopping) = watch::channel(false);
+    // HTTP/1.1 for now
+    let watch = Watch::new(&settings.listeners, |_| vec![b"http/1.1".to_vec()]);
+    let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
+    let watch = Arc::new(watch);
     let (shared, writer) = build(policy, settings, stopping)?;
+    register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -98,8 +104,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
-    let served = runtime.block_on(serve(&shared, bound, &doors, metrics_page, threads, stop));
-    drop(housekeeping);
+    let renewals = watch_certificates(&watch)
+        .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
+    let served = runtime.block_on(serve(&shared, bound, &doors, metrics_page, threads, &watch, stop));
+    drop((housekeeping, renewals));
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
     if let Some(writer) = writer
@@ -118,6 +126,35 @@ fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, S
     let bound = listen::bind(&Listener::new("metrics", page.address))?;
     eprintln!("metrics on http://{}{}", bound.address, page.path);
     Ok((bound, page.path.clone()))
+}
+
+/// Looks for renewed certificates from now on, on a thread of its own: reading files may take its time.
+fn watch_certificates(watch: &Arc<Watch>) -> io::Result<Option<Housekeeping>> {
+    if watch.is_empty() {
+        return Ok(None);
+    }
+    let watch = Arc::clone(watch);
+    // once at the start, for those that end soon
+    watch.poll(Instant::now(), wall_seconds());
+    Housekeeping::every(POLL, move || watch.poll(Instant::now(), wall_seconds())).map(Some)
+}
+
+fn wall_seconds() -> i64 {
+    i64::try_from(clock::wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX)
+}
+
+fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
+    if watch.is_empty() {
+        return;
+    }
+    let watch = Arc::clone(watch);
+    let state = |state: &Arc<State>| CertificateState {
+        listener: state.listener.clone(),
+        certificate: state.certificate.clone(),
+        expires: state.expires(),
+        current: state.is_current(),
+    };
+    shared.installed().metrics().register_certificates(Arc::new(move || watch.states().iter().map(state).collect()));
 }
 
 /// Everything that requests share, and the owner of the access log's thread.
@@ -168,6 +205,7 @@ async fn serve(
     doors: &[Arc<Door>],
     metrics_page: Option<(Bound, String)>,
     threads: usize,
+    certificates: &Watch,
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let signals = Signals::catch()?;
@@ -203,7 +241,8 @@ async fn serve(
         }
         let words = shared.settings.listeners.get(listener).map(|listener| &listener.connections);
         let limits = words.map_or_else(ConnectionLimits::default, ConnectionLimits::of);
-        let edge = Arc::new(Edge { listener, limits, events: Box::new(events) });
+        let tls = certificates.acceptor(listener);
+        let edge = Arc::new(Edge { listener, tls, limits, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);

@@ -42,5 +42,6 @@ mod slow_clients;
 mod startup;
 mod stubborn;
 mod switching;
+mod tls;
 mod upgraded;
 mod waiting;

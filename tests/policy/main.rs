@@ -11,6 +11,7 @@ mod decided;
 mod examples;
 mod faults;
 mod forms;
+mod listeners;
 mod penalty;
 mod schema;
 mod show;

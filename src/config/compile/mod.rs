@@ -12,6 +12,7 @@ mod origins;
 mod responses;
 mod routes;
 mod settings;
+mod tls;
 
 pub use clients::WrittenClients;
 pub use routes::WrittenRoute;
@@ -27,7 +28,7 @@ use super::scalar::{self, Count};
 use super::schema::File;
 use super::source::{Sources, Span};
 use super::variable::Environment;
-use super::{Config, schema};
+use super::{Config, UsedCertificate, schema};
 use crate::policy::{Mode, Policy, RouteTable, Timeouts};
 use crate::units::Bytes;
 
@@ -43,6 +44,8 @@ pub struct Context<'a> {
     pub directory: &'a Path,
     /// The presets that were used, with their dates.
     pub presets: Vec<UsedPreset>,
+    /// The certificates that were read, with their times.
+    pub certificates: Vec<UsedCertificate>,
     /// Where faults of the whole are shown.
     pub start: Span,
 }

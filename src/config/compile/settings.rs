@@ -108,7 +108,9 @@ fn listeners(
                     .related(*place, format!("by `{}`", first.name)),
             );
         }
-        sockets.push((Listener { connections, ..Listener::new(&name.0, at.value.0) }, at.span));
+        let (tls, redirect) = super::tls::of_listener(&listener.value, context);
+        let listener = Listener { connections, tls, redirect, ..Listener::new(&name.0, at.value.0) };
+        sockets.push((listener, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
     let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });

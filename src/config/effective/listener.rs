@@ -2,13 +2,13 @@
 
 use super::{networks, word};
 use crate::config::scalar::duration;
-use crate::config::settings::{Connections, Listener, Pace};
+use crate::config::settings::{Connections, Listener, Pace, Tls};
 use crate::config::tree::Tree;
 use crate::units::Bytes;
 
 /// A listener by its name.
 pub fn listener(listener: &Listener) -> (String, Tree) {
-    let Listener { name, address, connections } = listener;
+    let Listener { name, address, connections, tls, redirect } = listener;
     let head = Tree::map([
         ("timeout", Tree::text(duration(connections.head_timeout))),
         ("size", Tree::text(connections.head.bytes)),
@@ -16,15 +16,33 @@ pub fn listener(listener: &Listener) -> (String, Tree) {
         ("fields", Tree::text(connections.head.fields)),
         ("underscore_twins", word(&connections.head.twins)),
     ]);
-    let tree = Tree::map([
-        ("address", Tree::text(address)),
+    let mut tree = vec![("address", Tree::text(address))];
+    tree.extend(tls.as_ref().map(|tls| ("tls", self::tls(tls))));
+    tree.extend(redirect.map(|redirect| ("redirect", Tree::text(redirect))));
+    tree.extend([
         ("proxy_protocol", word(&connections.proxy_protocol)),
         ("connections", caps(connections)),
         ("request_head", head),
         ("request_body", pace(&connections.request_body)),
         ("response", pace(&connections.response)),
     ]);
-    (name.clone(), tree)
+    (name.clone(), Tree::map(tree))
+}
+
+fn tls(tls: &Tls) -> Tree {
+    let certificates = tls.certificates.iter().map(|files| {
+        let mut tree = vec![("cert", Tree::text(&files.cert.written)), ("key", Tree::text(&files.key.written))];
+        if !files.names.is_empty() {
+            tree.push(("names", Tree::texts(&files.names)));
+        }
+        Tree::map(tree)
+    });
+    let mut tree = vec![("certificates", Tree::List(certificates.collect()))];
+    tree.extend(tls.client_certificates.as_ref().map(|asked| {
+        let asked = Tree::map([("ca", Tree::text(&asked.ca.written)), ("mode", word(&asked.mode))]);
+        ("client_certificates", asked)
+    }));
+    Tree::map(tree)
 }
 
 fn caps(connections: &Connections) -> Tree {

@@ -16,7 +16,9 @@ pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
 pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
-pub use process::{AccessLog, Drain, Listener, Log, Metrics, Sample, Server, Telemetry};
+pub use process::{
+    AccessLog, Certificate, ClientCertificates, Drain, Listener, Log, Metrics, Sample, Server, Telemetry, Tls,
+};
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 
 use super::read::Read;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::config::pattern::ExactPath;
+use crate::config::pattern::{CertificateName, ExactPath};
 use crate::config::section::section;
-use crate::config::settings::{ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol};
+use crate::config::settings::{
+    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
+};
+use crate::config::shape::OneOrMany;
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
 use crate::units::Share;
@@ -28,8 +31,51 @@ section! {
         optional request_body: RequestBody,
         /// How slowly a client may take its answer.
         optional response: Response,
+        /// Serve by TLS 1.2 and 1.3, and nothing else.
+        optional tls: Tls,
+        /// `https`, or `https:PORT`: send every request to the same address by TLS (301, or 308 when it is no GET or HEAD).
+        /// Requests below `/.well-known/acme-challenge/` that a route takes go to that route.
+        optional redirect: Redirect,
     }
-    later: ["redirect", "protocols", "h2", "tls", "permissions"]
+    later: ["protocols", "h2", "permissions"]
+}
+
+section! {
+    /// How a listener proves who it is, and whether its clients have to.
+    Tls ("a map with `certificates`") {
+        /// The certificates. The one that stands for the name that the client asks for (SNI) is shown: first by exact name, then by a
+        /// wildcard for its first label, else the first in the list. Renewed files are taken over within a second, without a
+        /// restart.
+        required certificates: OneOrMany<Certificate>,
+        /// Ask clients for a certificate too.
+        optional client_certificates: ClientCertificates,
+    }
+    later: []
+}
+
+section! {
+    /// A certificate and its key, both in PEM.
+    Certificate ("a map with `cert` and `key`") {
+        /// The certificate's file: the site's own first, then those that signed it. Relative to the directory of the policy file.
+        required cert: String,
+        /// The private key's file, without a passphrase. Only its owner and group should be able to read it.
+        required key: String,
+        /// The names that it is shown for, `shop.example.com` or `*.example.com`, in the place of those that it holds itself.
+        optional names: OneOrMany<CertificateName>,
+    }
+    later: []
+}
+
+section! {
+    /// Certificates of clients. A verified one is sent on to the origin in `Client-Cert` (RFC 9440).
+    ClientCertificates ("a map with `ca`") {
+        /// A file with the certificates of the authorities that clients' certificates come from, in PEM. Relative to the
+        /// directory of the policy file.
+        required ca: String,
+        /// `required` (default): no connection without one; `optional`: one that is shown must be good.
+        optional mode: ClientCertificateMode,
+    }
+    later: []
 }
 
 section! {

@@ -12,6 +12,8 @@ use super::connection::{Edge, serve};
 use super::door::{Entry, Header};
 use super::link::Link;
 use super::proxy_protocol::{NoHeader, Peekable, take};
+use super::tls::handshake::handshake;
+use super::tls::secure::Secure;
 use super::transport::Transport;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
@@ -27,7 +29,9 @@ pub async fn arrive<A>(
 {
     let link = Link::new(edge.listener, Some(peer));
     let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
-    serve(app, Transport::accepted(stream, peer), Arc::new(link), edge, shutdown).await;
+    let transport = Transport::accepted(stream, peer);
+    let Some((transport, secure)) = secured(transport, edge).await else { return };
+    serve(app, transport, Arc::new(link.with_secure(secure)), edge, shutdown).await;
     drop(entry);
 }
 
@@ -69,4 +73,19 @@ async fn named(
     };
     door.refused(reason, link.peer);
     None
+}
+
+/// The stage of TLS; `None` when the connection came to nothing, which has been counted.
+async fn secured(transport: Transport, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
+    let Some(acceptor) = &edge.tls else { return Some((transport, None)) };
+    match handshake(acceptor, transport, edge.limits.handshake_deadline).await {
+        Ok((stream, secure)) => {
+            edge.events.handshake(&secure);
+            Some((Transport::secured(stream), Some(secure)))
+        }
+        Err(fault) => {
+            edge.events.handshake_failed(fault);
+            None
+        }
+    }
 }

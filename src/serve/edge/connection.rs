@@ -28,6 +28,9 @@ use super::head::{self, Body, EndScan, Head, HeadLimits};
 use super::link::Link;
 use super::pace::LeastRate;
 use super::stream::{EdgeStream, Wire};
+use super::tls::acceptor::Acceptor;
+use super::tls::handshake::HandshakeFault;
+use super::tls::secure::Secure;
 use crate::config::settings::{Connections, Pace};
 use crate::request::Peer;
 use crate::units;
@@ -35,6 +38,8 @@ use crate::units;
 /// How much time and space a connection may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
+    /// Of TLS: from the first byte to the end of the handshake.
+    pub handshake_deadline: Duration,
     /// Size of a head.
     pub head: HeadLimits,
     /// From the first byte of a head to its end; for the first head of a connection, from its start.
@@ -67,6 +72,8 @@ impl ConnectionLimits {
         let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
         let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
         ConnectionLimits {
+            // two round trips and a slow phone's arithmetic take less than a second; the rest is for lost packets
+            handshake_deadline: Duration::from_secs(10),
             head: HeadLimits {
                 bytes: bytes(words.head.bytes),
                 request_line: bytes(words.head.line),
@@ -104,6 +111,10 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn connection_closed(&self) {}
     /// A connection could not be accepted; accepting pauses for a moment.
     fn accept_failed(&self, _error: &std::io::Error) {}
+    /// A connection became a secure one.
+    fn handshake(&self, _secure: &Secure) {}
+    /// It did not, and is closed.
+    fn handshake_failed(&self, _fault: HandshakeFault) {}
     /// A head was refused. Returns the whole answer: status line, fields with `Content-Length` and `Connection: close`,
     /// and body.
     fn refused(&self, fault: HeadFault) -> Bytes;
@@ -135,6 +146,8 @@ pub enum Early {
 pub struct Edge {
     /// Position in the settings of the listener that took them.
     pub listener: usize,
+    /// What they do TLS with; `None`: they speak without.
+    pub tls: Option<Arc<Acceptor>>,
     /// For each connection.
     pub limits: ConnectionLimits,
     /// For all.

@@ -11,8 +11,8 @@ use super::authority::canonical_host;
 use super::connection::Early;
 use super::head::Head;
 use super::link::Link;
-use super::written;
-use crate::answer::{self, Context, Form};
+use super::{redirect, written};
+use crate::answer::{self, Answer, Context, Form};
 use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
 use crate::request::Request;
 use crate::serve::clock::{roll, wall_nanos};
@@ -30,7 +30,11 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
     let request =
-        Request { peer: link.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: None };
+        Request { peer: link.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: link.sni() };
+    if let Some(answer) = redirect::answer(shared, &exchange.installed, link.listener, &request) {
+        let stay = stay && !shared.draining();
+        return Early::Answer { bytes: send(shared, &exchange, &answer, &request, stay), stay };
+    }
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
     let judged = exchange.installed.snapshot().judge(&request, arrival);
     let verdict = judged.decision.verdict;
@@ -70,6 +74,11 @@ fn refuse(
             wall_unix_nanos: wall_nanos(),
         },
     );
+    send(shared, exchange, &answer, request, stay)
+}
+
+/// The answer in bytes; it has been told of as sent.
+fn send(shared: &Shared, exchange: &Exchange, answer: &Answer, request: &Request<'_>, stay: bool) -> Bytes {
     let host = request.headers.get(header::HOST).map_or(b"".as_slice(), |host| host.as_bytes());
     let end = Ended {
         method: request.method.as_str(),
@@ -79,7 +88,7 @@ fn refuse(
         bytes_out: answer.body.len() as u64,
     };
     observe::done(shared, exchange, &end);
-    written::bytes(&answer, stay)
+    written::bytes(answer, stay)
 }
 
 /// Method, path and query, the latter two in their canonical form.

@@ -10,6 +10,8 @@ use super::door::Door;
 use super::fault::{BodyFault, HeadFault};
 use super::head::Head;
 use super::link::Link;
+use super::tls::handshake::HandshakeFault;
+use super::tls::secure::Secure;
 use super::{early, written};
 use crate::answer::{self, Context, Fault, Form};
 use crate::request::Peer;
@@ -45,6 +47,14 @@ impl EdgeEvents for Events {
 
     fn accept_failed(&self, _error: &io::Error) {
         self.shared.installed().metrics().connection_refused(self.listener, "accept_failed");
+    }
+
+    fn handshake(&self, secure: &Secure) {
+        self.shared.installed().metrics().handshake(self.listener, secure);
+    }
+
+    fn handshake_failed(&self, fault: HandshakeFault) {
+        self.shared.installed().metrics().handshake_failed(self.listener, fault);
     }
 
     fn refused(&self, fault: HeadFault) -> Bytes {

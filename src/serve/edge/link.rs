@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::tls::secure::Secure;
+use crate::client::Proto;
 use crate::client::proxy_protocol::Source;
 use crate::request::Peer;
 use crate::units::prefix::fold;
@@ -15,13 +17,15 @@ pub struct Link {
     pub peer: Peer,
     /// Whether `peer` is what a PROXY header said.
     pub conveyed: bool,
+    /// What its handshake said; `None` without TLS.
+    pub secure: Option<Secure>,
 }
 
 impl Link {
     /// A connection that `listener` took from this address, or from a socket that has none.
     pub fn new(listener: usize, peer: Option<SocketAddr>) -> Link {
         let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
-        Link { listener, peer, conveyed: false }
+        Link { listener, peer, conveyed: false, secure: None }
     }
 
     /// The same connection for whom a PROXY header names.
@@ -32,5 +36,20 @@ impl Link {
             Source::Unix => Peer::Unix,
         };
         Link { peer, conveyed: true, ..self }
+    }
+
+    /// The same, by TLS if there was a handshake.
+    pub fn with_secure(self, secure: Option<Secure>) -> Link {
+        Link { secure, ..self }
+    }
+
+    /// The name that the client asked for in its handshake.
+    pub fn sni(&self) -> Option<&str> {
+        self.secure.as_ref()?.sni.as_deref()
+    }
+
+    /// How the client reaches us.
+    pub fn proto(&self) -> Proto {
+        if self.secure.is_some() { Proto::Https } else { Proto::Http }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
 //! * [`door`] decides who is let in, and [`proxy_protocol`] takes the header off that names a client behind a proxy.
+//! * [`tls`] makes a connection a secure one first, where its listener says so; one that says [`redirect`] serves nothing else.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
@@ -24,6 +25,8 @@ pub mod listen;
 pub mod pace;
 pub mod path;
 pub mod proxy_protocol;
+pub mod redirect;
 pub mod stream;
+pub mod tls;
 pub mod transport;
 pub mod written;

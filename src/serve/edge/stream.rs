@@ -32,6 +32,7 @@ use super::fault::BodyFault;
 use super::head::{Body, Head};
 use super::link::Link;
 use super::pace::Pace;
+use super::transport::Transport;
 
 mod delegate;
 
@@ -83,6 +84,8 @@ pub struct Wire<S> {
     ended: bool,
     upload: Pace,
     download: Pace,
+    /// Of the transport's bytes: how many had left when this was last looked at.
+    sent: u64,
     due: Due,
     hop_by_hop: bool,
     /// The present request was refused. Atomic for the reason that [`Due`] gives.
@@ -108,6 +111,7 @@ impl<S: IO> Wire<S> {
             ended: false,
             upload,
             download,
+            sent: 0,
             due: Due::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
@@ -318,7 +322,23 @@ impl<S: IO> Wire<S> {
         while !self.outbox.is_empty() {
             ready!(self.poll_send(cx, &[]))?;
         }
-        Pin::new(&mut self.transport).poll_flush(cx)
+        self.poll_records(cx)
+    }
+
+    /// With TLS, what was written may lie in records that the kernel has had no room for: the client is waited for as at a write.
+    fn poll_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.transport).poll_flush(cx);
+        if flushed.is_ready() {
+            self.download.progressed(0);
+            return flushed;
+        }
+        let sent = self.transport.as_any().downcast_ref().map_or(0, Transport::sent);
+        if sent > self.sent {
+            self.download.progressed(usize::try_from(sent - self.sent).unwrap_or(usize::MAX));
+            self.sent = sent;
+        }
+        ready!(self.download.poll_wait(cx));
+        Poll::Ready(Err(self.fault(BodyFault::SlowDownload)))
     }
 
     /// Sends what can be sent and ends our side of the stream.

@@ -16,34 +16,69 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 /// The bytes of a client's connection.
 #[derive(Debug)]
 pub struct Transport {
-    stream: TcpStream,
+    bytes: Bytes,
     digest: Arc<SocketDigest>,
+    id: UniqueIDType,
+    /// How many bytes went to the kernel.
+    sent: u64,
+}
+
+/// How the bytes travel. What is common costs nothing more; what is large lies behind a pointer, as the whole is moved about.
+#[derive(Debug)]
+enum Bytes {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<Transport>>),
 }
 
 impl Transport {
     /// The connection that was accepted from `peer`.
     pub fn accepted(stream: TcpStream, peer: SocketAddr) -> Transport {
-        let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
+        let id = stream.as_raw_fd();
+        let digest = SocketDigest::from_raw_fd(id);
         let _ = digest.peer_addr.set(Some(l4::socket::SocketAddr::Inet(peer)));
         // without it the last segment of an answer waits for an acknowledgement; a failure means that the client has gone
         let _ = stream.set_nodelay(true);
-        Transport { stream, digest: Arc::new(digest) }
+        Transport { bytes: Bytes::Plain(stream), digest: Arc::new(digest), id, sent: 0 }
+    }
+
+    /// A connection whose handshake is over.
+    pub fn secured(stream: TlsStream<Transport>) -> Transport {
+        let inner = stream.get_ref().0;
+        let (digest, id, sent) = (Arc::clone(&inner.digest), inner.id, 0);
+        Transport { bytes: Bytes::Tls(Box::new(stream)), digest, id, sent }
+    }
+
+    /// How many bytes went to the kernel so far. With TLS this lags behind what was written, up to a few records: they lie in
+    /// between, and only a flush says that they are gone.
+    pub fn sent(&self) -> u64 {
+        match &self.bytes {
+            Bytes::Plain(_) => self.sent,
+            Bytes::Tls(stream) => stream.get_ref().0.sent,
+        }
     }
 }
 
 impl AsyncRead for Transport {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Bytes::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 
 impl AsyncWrite for Transport {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
+        let written = match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Bytes::Tls(stream) => Pin::new(stream).poll_write(cx, data),
+        };
+        self.count(written)
     }
 
     fn poll_write_vectored(
@@ -51,19 +86,39 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let written = match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Bytes::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        };
+        self.count(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Bytes::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            // says so to the client too (close_notify), who can tell the end from a cut then
+            Bytes::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl Transport {
+    fn count(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.sent += bytes as u64;
+        }
+        written
     }
 }
 
@@ -71,13 +126,13 @@ impl AsyncWrite for Transport {
 impl Shutdown for Transport {
     async fn shutdown(&mut self) {
         // a client that has gone cannot be told goodbye
-        let _ = self.stream.shutdown().await;
+        let _ = AsyncWriteExt::shutdown(self).await;
     }
 }
 
 impl UniqueID for Transport {
     fn id(&self) -> UniqueIDType {
-        self.stream.as_raw_fd()
+        self.id
     }
 }
 

@@ -11,6 +11,8 @@ use crate::client::{Field, Proto, onward};
 use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
 use crate::request::Peer;
+use crate::serve::edge::link::Link;
+use crate::serve::edge::tls::secure::{ClientIdentity, Secure};
 
 /// What only a trusted peer may say about the client and the request it made; from anybody else the origin gets none of
 /// it. `X-Forwarded-For` and `Forwarded` are written anew in any case.
@@ -30,6 +32,8 @@ fn is_hearsay(name: &HeaderName) -> bool {
             | "true-client-ip"
             | "cf-connecting-ip"
             | "fastly-client-ip"
+            | "client-cert"
+            | "client-cert-chain"
     )
 }
 
@@ -38,7 +42,7 @@ fn is_hearsay(name: &HeaderName) -> bool {
 /// # Errors
 /// A value that no header may hold, which neither our fields nor a checked template produce.
 pub fn towards_origin(
-    peer: Peer,
+    link: Option<&Link>,
     received: &HeaderMap,
     upstream: &mut RequestHeader,
     exchange: &Exchange,
@@ -47,7 +51,8 @@ pub fn towards_origin(
         && let Some(client) = &judged.decision.client
     {
         let rules = &exchange.installed.snapshot().policy().clients;
-        let onward = onward(rules, peer, client, received, Proto::Http);
+        let peer = link.map_or(Peer::Unix, |link| link.peer);
+        let onward = onward(rules, peer, client, received, link.map_or(Proto::Http, Link::proto));
         if !client.peer_trusted && upstream.headers.keys().any(is_hearsay) {
             let names: Vec<HeaderName> = upstream.headers.keys().filter(|name| is_hearsay(name)).cloned().collect();
             for name in names {
@@ -61,6 +66,9 @@ pub fn towards_origin(
         put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
         put(upstream, "Forwarded", onward.forwarded)?;
     }
+    if let Some(secure) = link.and_then(|link| link.secure.as_ref()) {
+        tell_of_tls(secure, upstream)?;
+    }
     let tags = exchange.installed.tag_fields();
     if !tags.is_empty() {
         remove_look_alikes(tags, upstream);
@@ -71,6 +79,22 @@ pub fn towards_origin(
         apply(&route.request_headers, exchange, upstream)?;
     }
     if tags.is_empty() { Ok(()) } else { put_tags(upstream, exchange) }
+}
+
+/// Tells the origin what it cannot see itself: that the client came by TLS, and with which certificate (RFC 9440). What a trusted
+/// peer says of the client's own connection stays; whose certificate was seen here, nobody else can say.
+fn tell_of_tls(secure: &Secure, upstream: &mut RequestHeader) -> pingora::Result<()> {
+    if !upstream.headers.contains_key("x-forwarded-proto") {
+        upstream.insert_header("X-Forwarded-Proto", "https")?;
+    }
+    if secure.client != ClientIdentity::NotAsked {
+        upstream.remove_header("client-cert");
+        upstream.remove_header("client-cert-chain");
+    }
+    if let ClientIdentity::Verified(certificate) = &secure.client {
+        upstream.insert_header("Client-Cert", certificate.clone())?;
+    }
+    Ok(())
 }
 
 /// Takes out a client's own fields of these names, and those that CGI and its descendants would take for them.

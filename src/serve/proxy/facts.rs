@@ -6,11 +6,12 @@ use pingora::http::RequestHeader;
 
 use crate::request::{Peer, Request};
 use crate::serve::edge::authority::canonical_host;
+use crate::serve::edge::link::Link;
 
 /// The parts of a head that are not already there in the form that decisions need. Owns only what had to be changed.
 #[derive(Debug)]
 pub struct Facts<'a> {
-    peer: Peer,
+    link: Option<&'a Link>,
     head: &'a RequestHeader,
     host: Cow<'a, str>,
 }
@@ -18,20 +19,20 @@ pub struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Reads a head that the connection layer has found unambiguous and whose target it has made canonical. Allocates
     /// only for a host with capitals.
-    pub fn read(peer: Peer, head: &'a RequestHeader) -> Facts<'a> {
-        Facts { peer, head, host: host(head) }
+    pub fn read(link: Option<&'a Link>, head: &'a RequestHeader) -> Facts<'a> {
+        Facts { link, head, host: host(head) }
     }
 
     /// The request that decisions are made about.
     pub fn request(&self) -> Request<'_> {
         Request {
-            peer: self.peer,
+            peer: self.link.map_or(Peer::Unix, |link| link.peer),
             method: &self.head.method,
             host: &self.host,
             path: self.head.uri.path(),
             query: self.head.uri.query(),
             headers: &self.head.headers,
-            tls_sni: None,
+            tls_sni: self.link.and_then(Link::sni),
         }
     }
 }
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_came() {
         let head = head("/a/b?c=d", "Shop.example.com:8080");
-        let facts = Facts::read(Peer::Unix, &head);
+        let facts = Facts::read(None, &head);
         let request = facts.request();
         assert_eq!((request.path, request.query, request.host), ("/a/b", Some("c=d"), "shop.example.com"));
     }

@@ -24,12 +24,12 @@ use super::exchange::Exchange;
 use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
-use crate::answer::Fault;
+use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
-use crate::request::Peer;
 use crate::serve::clock::roll;
 use crate::serve::edge::link::Link;
+use crate::serve::edge::redirect;
 use crate::serve::edge::stream::EdgeStream;
 use crate::serve::edge::transport::Transport;
 use crate::serve::origins::origin::affinity_seed;
@@ -66,7 +66,7 @@ impl Gate {
                 exchange.listener = link.map_or(0, |link| link.listener);
                 exchange.conveyed = link.is_some_and(|link| link.conveyed);
                 let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-                snapshot.judge(&Facts::read(peer_of(session), session.req_header()).request(), arrival)
+                snapshot.judge(&Facts::read(link_of(session), session.req_header()).request(), arrival)
             }
         };
         let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));
@@ -78,7 +78,7 @@ impl Gate {
             && let Balance::Hash(key) = &origin.spec().balance
         {
             let name = route.map_or("", |route| route.name.as_str());
-            let facts = Facts::read(peer_of(session), session.req_header());
+            let facts = Facts::read(link_of(session), session.req_header());
             exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
         let Admission { contended, gone } = admission::admit(&self.shared, session, exchange, &mut judged).await;
@@ -118,6 +118,20 @@ impl Gate {
         {
             exchange.installed.snapshot().completed(origin, to.since(from));
         }
+    }
+}
+
+impl Gate {
+    /// The answer to a request whose listener serves nothing itself.
+    fn redirect(&self, session: &Session, exchange: &mut Exchange) -> Option<Answer> {
+        let link = link_of(session)?;
+        // most listeners do not, and need no second reading of the head
+        self.shared.settings.listeners.get(link.listener)?.redirect?;
+        let request = Facts::read(Some(link), session.req_header());
+        let answer = redirect::answer(&self.shared, &exchange.installed, link.listener, &request.request())?;
+        exchange.started = self.shared.clock.now();
+        exchange.listener = link.listener;
+        Some(answer)
     }
 }
 
@@ -166,6 +180,13 @@ impl ProxyHttp for Gate {
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
         let exchange = slot.exchange(self);
+        if let Some(answer) = self.redirect(session, exchange) {
+            if self.shared.draining() {
+                session.set_keepalive(None);
+            }
+            reply::send(session, answer).await?;
+            return Ok(true);
+        }
         let next = self.decide(session, exchange).await?;
         if self.shared.draining() {
             session.set_keepalive(None);
@@ -287,7 +308,7 @@ impl ProxyHttp for Gate {
         let exchange = slot.exchange(self);
         // from here on the origin may act on it, whatever we hear from it; before, it cannot have
         exchange.sent();
-        edits::towards_origin(peer_of(session), &session.req_header().headers, upstream, exchange)
+        edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)
     }
 
     async fn request_body_filter(
@@ -432,11 +453,6 @@ impl ProxyHttp for Gate {
 fn over_limit(head: &RequestHeader, route: &Route) -> bool {
     let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
-}
-
-/// The other end of the connection.
-fn peer_of(session: &Session) -> Peer {
-    link_of(session).map_or(Peer::Unix, |link| link.peer)
 }
 
 /// What is known of the connection.

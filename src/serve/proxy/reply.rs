@@ -101,7 +101,11 @@ fn context<'a>(session: &Session, exchange: &'a Exchange) -> Context<'a> {
     }
 }
 
-async fn send(session: &mut Session, answer: Answer) -> pingora::Result<()> {
+/// Sends an answer of ours.
+///
+/// # Errors
+/// The client is gone.
+pub async fn send(session: &mut Session, answer: Answer) -> pingora::Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in answer.headers {
         append(&mut head, name, value)?;

@@ -33,12 +33,14 @@ use crate::config::settings::Settings;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
 use crate::serve::edge::fault::{BodyFault, HeadFault};
+use crate::serve::edge::tls::handshake::HandshakeFault;
+use crate::serve::edge::tls::secure::{Secure, TlsVersion};
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
 use shape::Shape;
 
 use catalogue as all;
-pub use live::{LimitState, OriginLoad, Reader};
+pub use live::{CertificateState, LimitState, OriginLoad, Reader};
 
 /// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
 pub struct Metrics {
@@ -184,6 +186,20 @@ impl Metrics {
         }
     }
 
+    /// Counts a handshake that succeeded.
+    pub fn handshake(&self, listener: usize, secure: &Secure) {
+        if let Some(tls) = self.listeners.get(listener).and_then(|listener| listener.tls.as_ref()) {
+            tls.done.add((secure.version, secure.resumed));
+        }
+    }
+
+    /// Counts one that failed.
+    pub fn handshake_failed(&self, listener: usize, fault: HandshakeFault) {
+        if let Some(tls) = self.listeners.get(listener).and_then(|listener| listener.tls.as_ref()) {
+            tls.failed.add(fault);
+        }
+    }
+
     /// Counts a request that the origin had no place for. `reason` is one of [`SHED_REASONS`].
     pub fn origin_shed(&self, origin: usize, reason: &'static str) {
         self.at_origin(origin, |cells| cells.shed.add(reason));
@@ -244,6 +260,11 @@ impl Metrics {
         self.families.live.limit(name, reader);
     }
 
+    /// Says how to read what is known of certificates; replaces an earlier reader.
+    pub fn register_certificates(&self, reader: Reader<Vec<CertificateState>>) {
+        self.families.live.certificates(reader);
+    }
+
     /// Says whose lost lines are counted as `access`.
     pub fn register_access_log(&self, access_log: &AccessLog) {
         let access_log = access_log.clone();
@@ -252,8 +273,8 @@ impl Metrics {
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
-    /// of each being one), O origins:
-    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 32·O + 11·N + F + 13·L + 70, where each 17 is a histogram's.
+    /// of each being one), O origins, T listeners with TLS, C certificates and A lists of authorities on them:
+    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 32·O + 11·N + F + 13·L + 14·T + 2·C + A + 70, where each 17 is a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }
@@ -302,6 +323,10 @@ pub const CONNECTION_REASONS: &[&str] = &[
 
 /// Why an origin had no place: its cap reached and no queue, the queue full too, or waited in vain.
 pub const SHED_REASONS: &[&str] = &["full", "queue_full", "queue_timeout"];
+
+/// Handshakes by version and by whether a ticket was resumed, most frequent first.
+const TLS_KINDS: [(TlsVersion, bool); 4] =
+    [(TlsVersion::Tls13, false), (TlsVersion::Tls13, true), (TlsVersion::Tls12, false), (TlsVersion::Tls12, true)];
 
 /// Words with themselves as their label.
 fn known(words: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -5,14 +5,44 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
+use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
 use super::PATIENCE;
 
 /// One connection, with everything that was read but not yet taken.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     unread: Vec<u8>,
     taken: usize,
+}
+
+/// How the bytes travel.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
 }
 
 /// An answer, read to its end.
@@ -72,7 +102,28 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream, unread: Vec::new(), taken: 0 })
+        Ok(Connection { stream: Stream::Plain(stream), unread: Vec::new(), taken: 0 })
+    }
+
+    /// Does the client's side of a handshake to its end. With TLS 1.3 a server may still refuse afterwards.
+    ///
+    /// # Errors
+    /// The handshake fails.
+    pub fn secured(self, client: ClientConnection) -> io::Result<Connection> {
+        let Stream::Plain(stream) = self.stream else { panic!("it is secure already") };
+        let mut stream = StreamOwned::new(client, stream);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Connection { stream: Stream::Tls(Box::new(stream)), unread: Vec::new(), taken: 0 })
+    }
+
+    /// What is known of the handshake.
+    pub fn tls(&self) -> &ClientConnection {
+        match &self.stream {
+            Stream::Tls(stream) => &stream.conn,
+            Stream::Plain(_) => panic!("it is not secure"),
+        }
     }
 
     /// Sends one request and reads its answer. `lines` are further header lines, each ending in CRLF; `Host` and, with
@@ -146,6 +197,11 @@ impl Connection {
         Ok(rest)
     }
 
+    /// Whether nothing more comes, and the other side has said so rather than been cut off.
+    pub fn has_ended_well(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0]), Ok(0))
+    }
+
     /// Reads at least `count` bytes of what comes and throws them away.
     pub fn skip(&mut self, count: usize) -> io::Result<()> {
         while self.unread.len() - self.taken < count {
@@ -159,17 +215,17 @@ impl Connection {
 
     /// Gives up on reads after this long from now on.
     pub fn be_patient_for(&mut self, deadline: Duration) {
-        self.stream.set_read_timeout(Some(deadline)).expect("a timeout can be set");
+        self.stream.socket().set_read_timeout(Some(deadline)).expect("a timeout can be set");
     }
 
     /// Says that nothing more will be sent; answers can still be read.
     pub fn finish_sending(&self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.stream.socket().shutdown(Shutdown::Write);
     }
 
     /// Cuts the connection with a reset, as a crashed client does.
     pub fn reset(self) {
-        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("linger can be set");
+        SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO)).expect("linger can be set");
     }
 
     fn body(&mut self, method: &str, answer: &Answer) -> (Vec<u8>, bool) {

@@ -7,6 +7,7 @@ pub mod metrics;
 pub mod origin;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
 use std::time::{Duration, Instant};
 

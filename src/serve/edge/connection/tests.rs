@@ -133,8 +133,12 @@ struct Gate {
 impl Gate {
     fn new() -> Gate {
         let counts = Arc::new(Counts::default());
-        let edge =
-            Arc::new(Edge { listener: 0, limits: ConnectionLimits::default(), events: Box::new(counts.clone()) });
+        let edge = Arc::new(Edge {
+            listener: 0,
+            tls: None,
+            limits: ConnectionLimits::default(),
+            events: Box::new(counts.clone()),
+        });
         Gate { app: Arc::default(), counts, edge, stop: watch::channel(false).0 }
     }
 

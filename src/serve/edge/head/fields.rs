@@ -8,8 +8,10 @@ use crate::config::settings::UnderscoreTwins;
 
 /// Fields that someone behind us trusts, so that neither a `Connection` option may strip them nor a twin with
 /// underscores imitate them (CGI and its descendants read `X_Forwarded_For` as `X-Forwarded-For`).
-const TRUSTED: [&[u8]; 14] = [
+const TRUSTED: [&[u8]; 16] = [
     b"authorization",
+    b"client-cert",
+    b"client-cert-chain",
     b"content-length",
     b"content-type",
     b"cookie",

@@ -21,7 +21,7 @@ impl EdgeEvents for Silent {
 async fn begun(request: &[u8]) -> (EdgeStream<DuplexStream>, DuplexStream) {
     const LIMITS: HeadLimits =
         HeadLimits { bytes: 4096, request_line: 1024, fields: 10, twins: UnderscoreTwins::Refuse };
-    let edge = Arc::new(Edge { listener: 0, limits: ConnectionLimits::default(), events: Box::new(Silent) });
+    let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events: Box::new(Silent) });
     let (mut client, server) = duplex(1 << 16);
     client.write_all(request).await.unwrap();
     let mut wire = Wire::new(server, Arc::new(Link::new(0, None)), edge);

@@ -141,6 +141,15 @@ catalogue! {
         "Connections of clients that were accepted.");
     CONNECTIONS_REFUSED = held("tidegate_connections_refused_total", Counter, &["listener", "reason"],
         "Connections of clients that could not be accepted or were closed before a request, by reason.");
+    // TLS towards clients
+    TLS_HANDSHAKES = held("tidegate_tls_handshakes_total", Counter, &["listener", "version", "resumed"],
+        "Handshakes that succeeded, by version of TLS and whether the client came back with a ticket.");
+    TLS_FAILURES = held("tidegate_tls_handshake_failures_total", Counter, &["listener", "reason"],
+        "Connections that were closed because their handshake failed, by reason.");
+    TLS_EXPIRY = read("tidegate_tls_certificate_expiry_timestamp_seconds", Gauge, &["listener", "certificate"],
+        "When the certificate in use ends, in seconds since 1970.");
+    TLS_RELOAD = read("tidegate_tls_certificate_reload_successful", Gauge, &["listener", "certificate"],
+        "1 when what lies in the certificate's files is in use, 0 when it cannot be used and the one before still is.");
     // the process
     BUILD_INFO = held("tidegate_build_info", Gauge, &["version"],
         "Always 1; the version is in the label.");

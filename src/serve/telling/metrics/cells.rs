@@ -6,9 +6,11 @@ use prometheus::{Counter, Histogram, IntCounter, IntGauge};
 
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
-use super::shape::{LimitLabels, RouteLabels};
-use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, SHED_REASONS, UNMATCHED, known};
+use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
+use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
 use crate::engine::Outcome;
+use crate::serve::edge::tls::handshake::HandshakeFault;
+use crate::serve::edge::tls::secure::TlsVersion;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
 pub(super) struct Each<T>(Vec<(T, IntCounter)>);
@@ -26,8 +28,16 @@ pub(super) struct ListenerCells {
     pub open: IntGauge,
     pub accepted: IntCounter,
     pub refused: Each<&'static str>,
+    /// Of a listener that does TLS.
+    pub tls: Option<TlsCells>,
     pub routes: Vec<CodeCells>,
     pub unmatched: CodeCells,
+}
+
+/// Handshakes.
+pub(super) struct TlsCells {
+    pub done: Each<(TlsVersion, bool)>,
+    pub failed: Each<HandshakeFault>,
 }
 
 /// Requests by class of status.
@@ -151,14 +161,26 @@ impl<'f> Resolver<'f> {
         Each(labels.iter().map(counter).collect())
     }
 
-    pub fn listener(&mut self, listener: &str, routes: &[RouteLabels]) -> ListenerCells {
+    pub fn listener(&mut self, labels: &ListenerLabels, routes: &[RouteLabels]) -> ListenerCells {
+        let listener = labels.name.as_str();
         ListenerCells {
             open: self.gauge(&all::CONNECTIONS, &[listener]),
             accepted: self.counter(&all::CONNECTIONS_ACCEPTED, &[listener]),
             refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
+            tls: labels.tls.is_some().then(|| self.tls(listener)),
             routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),
             unmatched: self.codes(listener, UNMATCHED),
         }
+    }
+
+    fn tls(&mut self, listener: &str) -> TlsCells {
+        let mut done = |version: TlsVersion, resumed: bool| {
+            let word = if resumed { "true" } else { "false" };
+            ((version, resumed), self.counter(&all::TLS_HANDSHAKES, &[listener, version.word(), word]))
+        };
+        let done = Each(TLS_KINDS.map(|(version, resumed)| done(version, resumed)).into());
+        let reasons = HandshakeFault::ALL.map(|fault| (fault, fault.reason()));
+        TlsCells { done, failed: self.each(&all::TLS_FAILURES, &[listener], reasons) }
     }
 
     fn codes(&mut self, listener: &str, route: &str) -> CodeCells {

@@ -34,6 +34,19 @@ pub struct LimitState {
     pub memory_bytes: Option<u64>,
 }
 
+/// What is known of a certificate, or of the authorities of client certificates, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateState {
+    /// Its listener.
+    pub listener: String,
+    /// What it is called there.
+    pub certificate: String,
+    /// When it ends, in seconds since 1970; `None` for authorities.
+    pub expires: Option<i64>,
+    /// Whether what lies in its files is in use.
+    pub current: bool,
+}
+
 /// Reads a state of type `T`. Called for each page, so it must neither wait nor take long.
 pub type Reader<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
@@ -47,6 +60,7 @@ pub(super) struct Live {
 struct Readers {
     origins: BTreeMap<String, Reader<OriginLoad>>,
     limits: BTreeMap<String, Reader<LimitState>>,
+    certificates: Option<Reader<Vec<CertificateState>>>,
     logs: BTreeMap<&'static str, Reader<LogState>>,
     panics: Option<Reader<u64>>,
 }
@@ -71,6 +85,10 @@ impl Live {
 
     pub fn limit(&self, name: &str, reader: Reader<LimitState>) {
         self.readers.lock().limits.insert(name.to_owned(), reader);
+    }
+
+    pub fn certificates(&self, reader: Reader<Vec<CertificateState>>) {
+        self.readers.lock().certificates = Some(reader);
     }
 
     pub fn log(&self, stream: &'static str, reader: Reader<LogState>) {
@@ -106,6 +124,13 @@ impl Collector for Live {
         for (name, reader) in &readers.limits {
             let state = reader();
             page.limit(name, &state);
+        }
+        for state in readers.certificates.as_ref().map(|reader| reader()).unwrap_or_default() {
+            let labels = [state.listener.as_str(), state.certificate.as_str()];
+            if let Some(expires) = state.expires {
+                page.add_labelled(&catalogue::TLS_EXPIRY, &labels, expires as f64);
+            }
+            page.add_labelled(&catalogue::TLS_RELOAD, &labels, f64::from(u8::from(state.current)));
         }
         for (stream, reader) in &readers.logs {
             let state = reader();
@@ -152,11 +177,16 @@ impl Page {
     }
 
     fn add_fraction(&mut self, family: &'static Family, label: Option<&str>, value: Option<f64>) {
-        let Some(value) = value else { return };
-        let labels = family.labels.iter().zip(label).map(|(name, value)| {
+        if let Some(value) = value {
+            self.add_labelled(family, label.as_slice(), value);
+        }
+    }
+
+    fn add_labelled(&mut self, family: &'static Family, labels: &[&str], value: f64) {
+        let labels = family.labels.iter().zip(labels).map(|(name, value)| {
             let mut pair = proto::LabelPair::default();
             pair.set_name((*name).to_owned());
-            pair.set_value(value.to_owned());
+            pair.set_value((*value).to_owned());
             pair
         });
         let mut metric = proto::Metric::from_label(labels.collect());

@@ -3,19 +3,35 @@
 use std::sync::Arc;
 
 use super::families::SERIES_PER_HISTOGRAM;
-use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, malformed_reasons};
+use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
 use crate::answer::entry::node_names;
-use crate::config::settings::Settings;
+use crate::config::settings::{Listener, Settings, Tls};
 use crate::engine::Outcome;
 use crate::policy::{Mode, Policy, Rule};
+use crate::serve::edge::tls::handshake::HandshakeFault;
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
-    pub listeners: Vec<String>,
+    pub listeners: Vec<ListenerLabels>,
     pub limits: Vec<LimitLabels>,
     pub routes: Vec<RouteLabels>,
     pub origins: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ListenerLabels {
+    pub name: String,
+    /// Of one that does TLS: how many gauges its files have.
+    pub tls: Option<usize>,
+}
+
+impl ListenerLabels {
+    fn new(listener: &Listener) -> ListenerLabels {
+        // each certificate has its end and whether it is the newest; the authorities of clients have the latter
+        let gauges = |tls: &Tls| 2 * tls.certificates.len() + usize::from(tls.client_certificates.is_some());
+        ListenerLabels { name: listener.name.clone(), tls: listener.tls.as_ref().map(gauges) }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -36,7 +52,7 @@ pub(super) struct RouteLabels {
 
 impl Shape {
     pub fn new(policy: &Policy, settings: &Settings) -> Shape {
-        let listeners = settings.listeners.iter().map(|listener| listener.name.clone()).collect();
+        let listeners = settings.listeners.iter().map(ListenerLabels::new).collect();
         Shape { listeners, ..Shape::default() }.with_policy(policy)
     }
 
@@ -79,9 +95,13 @@ impl Shape {
         // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures
         const PROCESS: usize = 4 + 2 + 3 + 1 + 7;
 
+        // handshakes by version and kind, failures by reason
+        const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
+
         let routes = self.routes.len() + 1;
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
         self.listeners.len() * (2 + CONNECTION_REASONS.len() + CODES * routes)
+            + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * SERIES_PER_HISTOGRAM
             + self.routes.len() * PER_ROUTE
             + slots * VERDICTS

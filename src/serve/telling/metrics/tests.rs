@@ -10,7 +10,10 @@ use super::page::Page;
 use super::*;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::{ClientRules, ProxySet, Trust};
-use crate::config::settings::{Drain, Listener, Log, LogFormat, LogLevel};
+use crate::config::settings::{
+    CertificateFiles, ClientCertificateMode, ClientCertificates, Drain, FilePath, Listener, Log, LogFormat, LogLevel,
+    Tls,
+};
 use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
 use crate::limiter::{Capacity, Gauges, Kind, Scope};
 use crate::policy::{
@@ -24,8 +27,13 @@ use crate::units::{Bytes, Prefix, Rate, Timestamp};
 
 fn settings() -> Settings {
     let listener = |name: &str| Listener::new(name, ([127, 0, 0, 1], 0).into());
+    let file = |name: &str| FilePath { path: name.into(), written: name.to_owned() };
+    let tls = Tls {
+        certificates: vec![CertificateFiles { cert: file("cert"), key: file("key"), names: Vec::new() }],
+        client_certificates: Some(ClientCertificates { ca: file("ca"), mode: ClientCertificateMode::Required }),
+    };
     Settings {
-        listeners: vec![listener("main"), listener("other")],
+        listeners: vec![listener("main"), Listener { tls: Some(tls), ..listener("other") }],
         threads: None,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
@@ -139,6 +147,12 @@ fn complete(policy: &Policy) -> Metrics {
     metrics.register_limit("per_client", Arc::new(move || state));
     let state = LimitState { gauges: all_gauges(), memory_bytes: Some(8) };
     metrics.register_limit("at_once", Arc::new(move || state));
+    let certificate = |name: &str, expires| {
+        let listener = "other".to_owned();
+        CertificateState { listener, certificate: name.to_owned(), expires, current: true }
+    };
+    let certificates = vec![certificate("a.test", Some(1_900_000_000)), certificate("client_certificates", None)];
+    metrics.register_certificates(Arc::new(move || certificates.clone()));
     metrics.families.live.log("access", Arc::new(|| LogState { dropped: 5, errors: Some(1) }));
     metrics
 }

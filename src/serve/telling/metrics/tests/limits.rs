@@ -28,6 +28,9 @@ fn the_bound_on_series_is_as_documented() {
         + 11 * limits
         + nodes
         + 13 * listeners
+        + 14
+        + 2
+        + 1
         + 70;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }

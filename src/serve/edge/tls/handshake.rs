@@ -1,0 +1,124 @@
+//! The handshake of a connection: in its time, or not at all.
+//!
+//! What goes wrong is counted by its reason and never logged line by line: it is the client who decides how often it happens.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{Error, InvalidMessage, PeerIncompatible};
+use tokio_rustls::server::TlsStream;
+
+use super::acceptor::Acceptor;
+use super::secure::Secure;
+
+/// Why a connection did not become a secure one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandshakeFault {
+    /// Not finished in its time.
+    Late,
+    /// The client left, or the network broke.
+    Closed,
+    /// The bytes were no TLS.
+    NotTls,
+    /// TLS 1.1 or older.
+    Version,
+    /// Nothing in common: ciphers, groups, signature schemes.
+    NothingInCommon,
+    /// None of the protocols that the client wants to speak (ALPN) is spoken here.
+    Protocol,
+    /// The client showed no certificate where it must.
+    NoClientCertificate,
+    /// The client's certificate is not from one of the authorities, or not good now.
+    ClientCertificate,
+    /// The client refused, mostly because of our certificate.
+    RefusedByClient,
+    /// Anything else: a client that does not keep to the protocol.
+    Other,
+}
+
+impl HandshakeFault {
+    /// All of them.
+    pub const ALL: [HandshakeFault; 10] = [
+        HandshakeFault::NotTls,
+        HandshakeFault::Closed,
+        HandshakeFault::Late,
+        HandshakeFault::RefusedByClient,
+        HandshakeFault::Version,
+        HandshakeFault::NothingInCommon,
+        HandshakeFault::Protocol,
+        HandshakeFault::NoClientCertificate,
+        HandshakeFault::ClientCertificate,
+        HandshakeFault::Other,
+    ];
+
+    /// As a metric's label.
+    pub fn reason(self) -> &'static str {
+        match self {
+            HandshakeFault::Late => "late",
+            HandshakeFault::Closed => "closed",
+            HandshakeFault::NotTls => "not_tls",
+            HandshakeFault::Version => "version",
+            HandshakeFault::NothingInCommon => "nothing_in_common",
+            HandshakeFault::Protocol => "protocol",
+            HandshakeFault::NoClientCertificate => "no_client_certificate",
+            HandshakeFault::ClientCertificate => "client_certificate",
+            HandshakeFault::RefusedByClient => "refused_by_client",
+            HandshakeFault::Other => "other",
+        }
+    }
+
+    fn of(error: &io::Error) -> HandshakeFault {
+        let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+            return HandshakeFault::Closed;
+        };
+        match error {
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType
+                | InvalidMessage::UnknownProtocolVersion
+                | InvalidMessage::MessageTooLarge
+                | InvalidMessage::InvalidEmptyPayload,
+            )
+            | Error::InappropriateMessage { .. } => HandshakeFault::NotTls,
+            Error::PeerIncompatible(
+                PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+                | PeerIncompatible::SupportedVersionsExtensionRequired
+                // every client of TLS 1.2 sends this one, and no older one does
+                | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
+            ) => HandshakeFault::Version,
+            Error::PeerIncompatible(_) => HandshakeFault::NothingInCommon,
+            Error::NoApplicationProtocol => HandshakeFault::Protocol,
+            Error::NoCertificatesPresented => HandshakeFault::NoClientCertificate,
+            Error::InvalidCertificate(_) => HandshakeFault::ClientCertificate,
+            Error::AlertReceived(_) => HandshakeFault::RefusedByClient,
+            _ => HandshakeFault::Other,
+        }
+    }
+}
+
+/// Makes a connection a secure one. The client hears why not, as far as TLS has a word for it.
+///
+/// # Errors
+/// It does not come about within `deadline`; the connection is closed then.
+pub async fn handshake<S>(
+    acceptor: &Acceptor,
+    stream: S,
+    deadline: Duration,
+) -> Result<(TlsStream<S>, Secure), HandshakeFault>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let accepting = TlsAcceptor::from(acceptor.config()).accept(stream);
+    match timeout(deadline, accepting).await {
+        Ok(Ok(stream)) => {
+            let secure = Secure::of(stream.get_ref().1, acceptor.asks_for_certificates());
+            Ok((stream, secure))
+        }
+        Ok(Err(error)) => Err(HandshakeFault::of(&error)),
+        Err(_) => Err(HandshakeFault::Late),
+    }
+}
