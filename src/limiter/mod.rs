@@ -3,6 +3,7 @@
 //! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
 
+pub mod adaptive;
 mod attempt;
 pub mod distinct;
 pub mod fair_share;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use crate::sketch::{KeyHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+pub use adaptive::Adaptive;
 pub use attempt::Attempt;
 pub use distinct::Distinct;
 pub use fair_share::{FairShare, Offered};
