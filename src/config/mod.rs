@@ -20,6 +20,7 @@ pub mod code;
 mod compile;
 mod effective;
 pub mod fault;
+mod health_text;
 mod include;
 mod limit_text;
 mod limit_value;

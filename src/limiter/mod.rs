@@ -235,10 +235,10 @@ impl Limiter {
         self.probe_beside(place, now, Cost::ONE, 0).retry_nanos.unwrap_or(0)
     }
 
-    /// The origin at this position took so long to answer.
-    pub fn completed(&self, origin: usize, took: Duration) {
+    /// The origin at this position took so long to answer, and may have so many requests at once now.
+    pub fn completed(&self, origin: usize, took: Duration, cap: u32) {
         if let State::FairShare { share, follows: Some(follows), .. } = &self.state
-            && let Some(capacity) = follows.completed(origin, took)
+            && let Some(capacity) = follows.completed(origin, took, cap)
         {
             share.set_capacity(capacity);
         }

@@ -15,6 +15,7 @@
 mod harness;
 
 mod actions;
+mod adaptive;
 mod answers;
 mod caps;
 mod edits;
@@ -33,6 +34,7 @@ mod passing;
 mod promise;
 mod real_logs;
 mod shutdown;
+mod sick_origins;
 mod startup;
 mod stubborn;
 mod switching;

@@ -4,6 +4,7 @@
 //! was found decides at the end. What a fault would only repeat is not said twice.
 
 mod clients;
+mod health;
 mod limit;
 mod limits;
 mod matches;
@@ -114,6 +115,11 @@ fn timeouts(field: &Field<schema::Timeouts>, above: Timeouts, faults: &mut Fault
         write: over(&own.write, above.write),
         idle: over(&own.idle, above.idle),
         request: over(&own.request, above.request),
+        attempt: own
+            .r#try
+            .is_present()
+            .then(|| over(&own.r#try, above.attempt.unwrap_or(above.request)))
+            .or(above.attempt),
     }
 }
 

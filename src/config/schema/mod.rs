@@ -5,6 +5,7 @@
 
 mod answer;
 mod client;
+mod health;
 mod limit;
 mod origin;
 mod process;
@@ -12,6 +13,7 @@ mod route;
 
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
+pub use health::{Adaptive, Ejection, Health};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
 pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
 pub use process::{AccessLog, Drain, Listener, Log, Metrics, Sample, Server, Telemetry};

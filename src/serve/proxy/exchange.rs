@@ -57,6 +57,8 @@ pub struct Exchange {
     pub forwarded: Option<Timestamp>,
     /// When the origin's answer began.
     pub answered: Option<Timestamp>,
+    /// The status of the origin's answer.
+    pub answered_with: Option<u16>,
 }
 
 impl Exchange {
@@ -80,6 +82,7 @@ impl Exchange {
             fault: None,
             forwarded: None,
             answered: None,
+            answered_with: None,
         }
     }
 
@@ -100,6 +103,17 @@ impl Exchange {
     /// The origin that the route forwards to.
     pub fn origin(&self) -> Option<&Arc<OriginState>> {
         self.installed.origin(self.origin_index()?)
+    }
+
+    /// How much of the request's time is left for its answer to begin; all of it where nobody looks at the time.
+    pub fn left(&self, now: Timestamp) -> Duration {
+        let time = self.route().map_or(Duration::ZERO, |route| route.timeouts.request);
+        time.saturating_sub(self.forwarded.map_or(Duration::ZERO, |from| now.since(from)))
+    }
+
+    /// Whether another attempt could still be answered in time.
+    pub fn time_left(&self, now: Timestamp) -> bool {
+        !self.left(now).is_zero()
     }
 
     /// Whether its refusal is to close the connection.
