@@ -124,7 +124,9 @@ fn follows_an_origin(rule: &Rule) -> bool {
 
 /// Whether what is known of the origin depends on the time.
 fn learns_by_time(origin: &Origin) -> bool {
-    origin.health.is_some() || origin.ejection.is_some() || origin.adaptive.is_some()
+    let retries = &origin.retries;
+    let learns = origin.health.is_some() || origin.ejection.is_some() || origin.adaptive.is_some();
+    learns || retries.on_reset_before_answer || retries.on_timeout
 }
 
 fn reader_of_origin(origin: Arc<OriginState>, clock: Clock) -> Reader<OriginLoad> {

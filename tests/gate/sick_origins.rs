@@ -163,6 +163,32 @@ fn a_flapping_address_is_found_by_its_share_of_errors() {
 }
 
 #[test]
+fn clients_that_do_not_send_what_they_promise_get_no_address_left_out() {
+    // an origin gives up on them, and every such request looks like a broken answer
+    let origins = [(); 2]
+        .map(|()| Origin::start(|arrival| if arrival.target == "/slow" { Reply::ThenClose(b"") } else { Reply::Ok }));
+    let mut gate = gate_before(&origins.each_ref().map(|origin| origin.address()), &[EJECTION]);
+    for _ in 0..12 {
+        let mut connection = gate.connect();
+        connection.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc").unwrap();
+        assert_eq!(connection.answer_to("POST").unwrap().status, 502);
+    }
+    assert_eq!(gate.metrics().sum("tidegate_origin_endpoint_ejections_total", &[]), 0.0);
+    assert_eq!(count(&ask(&gate, "GET", 6), 200), 6);
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_third_try_goes_to_a_third_address() {
+    let ((first, _one), (second, _two)) = (refusing(), refusing());
+    let good = Origin::that(Reply::Ok);
+    let mut gate = gate_before(&[first, second, good.address()], &["retries: { max: 2 }"]);
+    let statuses = ask(&gate, "POST", 30);
+    assert_eq!(count(&statuses, 200), 30, "{statuses:?}");
+    gate.comes_to_rest();
+}
+
+#[test]
 fn the_last_address_is_never_left_out() {
     let only = Origin::that(Reply::ThenClose(b""));
     let mut gate = gate_before(&[only.address()], &[EJECTION]);

@@ -178,9 +178,9 @@ impl OriginState {
     }
 
     /// The address for the next attempt, and a mark that it carries one more request. `key` is used by `hash` alone;
-    /// `tried` is avoided where another is to be had. Addresses that are out get nothing, unless all are: a check that is
+    /// `tried` are avoided where others are to be had. Addresses that are out get nothing, unless all are: a check that is
     /// wrong everywhere must not stop what may still work.
-    pub fn choose(&self, key: KeyHash, tried: Option<SocketAddr>, now: Timestamp) -> Option<Attempt> {
+    pub fn choose(&self, key: KeyHash, tried: &[SocketAddr], now: Timestamp) -> Option<Attempt> {
         let ring = self.ring.load();
         let turn = self.cursor.fetch_add(1, Ordering::Relaxed);
         let whole = |_: &Endpoint| 1.0;
@@ -202,7 +202,7 @@ impl OriginState {
         ring: &'r Ring,
         turn: usize,
         key: KeyHash,
-        tried: Option<SocketAddr>,
+        tried: &[SocketAddr],
         part: impl Fn(&Endpoint) -> f64,
     ) -> Option<&'r Arc<Endpoint>> {
         match self.spec.balance {

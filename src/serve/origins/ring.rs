@@ -37,7 +37,7 @@ impl Ring {
     pub fn in_turn(
         &self,
         turn: usize,
-        tried: Option<SocketAddr>,
+        tried: &[SocketAddr],
         part: impl Fn(&Endpoint) -> f64,
     ) -> Option<&Arc<Endpoint>> {
         let length = self.schedule.len();
@@ -45,7 +45,8 @@ impl Ring {
             let position = turn.checked_rem(length)?;
             self.endpoints.get(usize::from(*self.schedule.get(position)?))
         };
-        let fits = |endpoint: &Endpoint, dice: u64| tried != Some(endpoint.address) && is_drawn(part(endpoint), dice);
+        let fits =
+            |endpoint: &Endpoint, dice: u64| !tried.contains(&endpoint.address) && is_drawn(part(endpoint), dice);
         let first = at(turn)?;
         if fits(first, mixed(turn as u64)) {
             return Some(first);
@@ -56,8 +57,8 @@ impl Ring {
         });
         drawn.next().or_else(|| {
             let all = || (1..=length).filter_map(|step| at(turn.wrapping_add(step))).filter(|other| part(other) > 0.0);
-            // the one that has just failed is better than none
-            all().find(|other| tried != Some(other.address)).or_else(|| all().next())
+            // one that has just failed is better than none
+            all().find(|other| !tried.contains(&other.address)).or_else(|| all().next())
         })
     }
 
@@ -65,7 +66,7 @@ impl Ring {
     pub fn least_loaded(
         &self,
         turn: usize,
-        tried: Option<SocketAddr>,
+        tried: &[SocketAddr],
         part: impl Fn(&Endpoint) -> f64,
     ) -> Option<&Arc<Endpoint>> {
         let count = self.endpoints.len();
@@ -78,7 +79,7 @@ impl Ring {
                 let waits = !is_drawn(part, mixed((turn as u64).wrapping_mul(31).wrapping_add(step as u64)));
                 // an address that has just failed comes last, then one that starts slowly and was not drawn; of equals the
                 // one whose turn it is comes first
-                (part > 0.0).then_some(((tried == Some(endpoint.address), waits, load), endpoint))
+                (part > 0.0).then_some(((tried.contains(&endpoint.address), waits, load), endpoint))
             })
             .min_by_key(|(rank, _)| *rank)
             .map(|(_, endpoint)| endpoint)
@@ -89,7 +90,7 @@ impl Ring {
     pub fn by_hash(
         &self,
         key: KeyHash,
-        tried: Option<SocketAddr>,
+        tried: &[SocketAddr],
         part: impl Fn(&Endpoint) -> f64,
     ) -> Option<&Arc<Endpoint>> {
         self.endpoints
@@ -97,7 +98,7 @@ impl Ring {
             .filter_map(|endpoint| {
                 let weight = f64::from(endpoint.weight) * part(endpoint);
                 (weight > 0.0)
-                    .then(|| ((tried != Some(endpoint.address), -weight / draw(key, endpoint.address)), endpoint))
+                    .then(|| ((!tried.contains(&endpoint.address), -weight / draw(key, endpoint.address)), endpoint))
             })
             .max_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
             .map(|(_, endpoint)| endpoint)
@@ -189,9 +190,9 @@ mod tests {
         let part = |endpoint: &Endpoint| parts[endpoint.entry];
         let mut got = [(); 3].map(|()| vec![0; parts.len()]);
         for n in 0..requests {
-            got[0][ring.in_turn(n, None, part).unwrap().entry] += 1;
-            got[1][ring.least_loaded(n, None, part).unwrap().entry] += 1;
-            got[2][ring.by_hash(key(n), None, part).unwrap().entry] += 1;
+            got[0][ring.in_turn(n, &[], part).unwrap().entry] += 1;
+            got[1][ring.least_loaded(n, &[], part).unwrap().entry] += 1;
+            got[2][ring.by_hash(key(n), &[], part).unwrap().entry] += 1;
         }
         got
     }
@@ -228,8 +229,7 @@ mod tests {
     #[test]
     fn keys_come_back_to_a_returning_address_and_no_other_key_moves() {
         let ring = ring(&[1, 1, 1]);
-        let at =
-            |n: usize, parts: [f64; 3]| ring.by_hash(key(n), None, |endpoint| parts[endpoint.entry]).unwrap().entry;
+        let at = |n: usize, parts: [f64; 3]| ring.by_hash(key(n), &[], |endpoint| parts[endpoint.entry]).unwrap().entry;
         for n in 0..500 {
             let mut last = at(n, [1.0, 0.0, 1.0]);
             for part in [0.1, 0.3, 0.6, 1.0] {
@@ -243,11 +243,11 @@ mod tests {
     #[test]
     fn none_where_all_are_out_and_the_tried_one_where_it_is_all_there_is() {
         let ring = ring(&[1, 1]);
-        assert!(ring.in_turn(0, None, |_| 0.0).is_none());
-        assert!(ring.least_loaded(0, None, |_| 0.0).is_none());
-        assert!(ring.by_hash(key(0), None, |_| 0.0).is_none());
+        assert!(ring.in_turn(0, &[], |_| 0.0).is_none());
+        assert!(ring.least_loaded(0, &[], |_| 0.0).is_none());
+        assert!(ring.by_hash(key(0), &[], |_| 0.0).is_none());
         let only = |endpoint: &Endpoint| if endpoint.entry == 0 { 1.0 } else { 0.0 };
-        let tried = Some(address(0));
+        let tried = &[address(0)];
         for n in 0..50 {
             assert_eq!(ring.in_turn(n, tried, only).unwrap().entry, 0);
             assert_eq!(ring.least_loaded(n, tried, only).unwrap().entry, 0);

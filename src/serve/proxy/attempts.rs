@@ -37,15 +37,19 @@ pub fn broke_off(exchange: &mut Exchange, session: &mut Session, error: &Error, 
     if *error.esource() != ErrorSource::Upstream && !late {
         return false;
     }
-    // an origin that waits for what the client does not send is not late
-    if late && !session.as_downstream_mut().is_body_done() {
+    let waits_for_client = !session.as_downstream_mut().is_body_done();
+    if late && waits_for_client {
         return false;
     }
     observe::origin_failed(exchange, error);
     let now = clock.now();
-    // a connection that was closed while nobody used it is no fault of its address, but one that is closed on every request
-    // looks the same; a few successes in between set the first right
-    failed(exchange, now);
+    // An origin that waits for what the client does not send gives up some time, and a connection that speaks another protocol
+    // ends as its two sides like: neither says anything of the address, or clients could have it left out. A connection
+    // that was closed while nobody used it is no fault of it either, but one that is closed on every request looks the
+    // same, and a success in between sets the first right.
+    if !waits_for_client && !session.was_upgraded() {
+        failed(exchange, now);
+    }
     let Some(origin) = exchange.origin() else { return false };
     let retries = &origin.spec().retries;
     let safe = session.req_header().method.is_idempotent()

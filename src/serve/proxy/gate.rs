@@ -206,7 +206,7 @@ impl ProxyHttp for Gate {
         if exchange.attempts == 0 {
             origin.begun();
         }
-        let Some(attempt) = origin.choose(exchange.balance_key, exchange.address, now.unwrap_or(exchange.started))
+        let Some(attempt) = origin.choose(exchange.balance_key, &exchange.tried, now.unwrap_or(exchange.started))
         else {
             exchange.fault = Some(Fault::NoOriginAddress);
             return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
@@ -215,6 +215,8 @@ impl ProxyHttp for Gate {
         // the attempt before this one, if any, no longer counts
         exchange.attempt = Some(attempt);
         exchange.address = Some(address);
+        // a seventh is not asked for, and would be tried like the others
+        let _ = exchange.tried.try_push(address);
         exchange.attempts += 1;
         // what came of the body is sent again, as far as it came
         exchange.body_bytes = 0;

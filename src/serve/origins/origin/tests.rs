@@ -42,7 +42,7 @@ fn key(n: usize) -> KeyHash {
 #[test]
 fn round_robin_follows_the_weights_evenly() {
     let state = origin(Balance::RoundRobin, None, &[2, 1]);
-    let chosen: Vec<_> = (0..6).map(|_| state.choose(key(0), None, NOW).unwrap().address.port() - 9000).collect();
+    let chosen: Vec<_> = (0..6).map(|_| state.choose(key(0), &[], NOW).unwrap().address.port() - 9000).collect();
     assert_eq!(chosen.iter().filter(|port| **port == 0).count(), 4);
     assert_eq!(chosen[..3], chosen[3..]);
 }
@@ -52,18 +52,22 @@ fn a_second_attempt_goes_elsewhere_if_there_is_an_elsewhere() {
     for balance in [Balance::RoundRobin, Balance::LeastInflight, by_client()] {
         let two = origin(balance.clone(), None, &[1, 1]);
         for n in 0..20 {
-            let first = two.choose(key(n), None, NOW).unwrap().address;
-            assert_ne!(two.choose(key(n), Some(first), NOW).unwrap().address, first);
+            let first = two.choose(key(n), &[], NOW).unwrap().address;
+            assert_ne!(two.choose(key(n), &[first], NOW).unwrap().address, first);
+        }
+        let three = origin(balance.clone(), None, &[1, 1, 1]);
+        for n in 0..20 {
+            assert_eq!(three.choose(key(n), &[address(2), address(0)], NOW).unwrap().address, address(1));
         }
         let one = origin(balance, None, &[1]);
-        assert_eq!(one.choose(key(1), Some(address(0)), NOW).unwrap().address, address(0));
+        assert_eq!(one.choose(key(1), &[address(0)], NOW).unwrap().address, address(0));
     }
 }
 
 #[test]
 fn least_inflight_counts_what_is_under_way_per_weight() {
     let state = origin(Balance::LeastInflight, None, &[1, 3]);
-    let held: Vec<_> = (0..8).map(|n| state.choose(key(n), None, NOW).unwrap()).collect();
+    let held: Vec<_> = (0..8).map(|n| state.choose(key(n), &[], NOW).unwrap()).collect();
     assert_eq!(held.iter().filter(|attempt| attempt.address == address(0)).count(), 2);
     drop(held);
     assert!(state.ring.load().endpoints.iter().all(|endpoint| endpoint.inflight.held() == 0));
@@ -72,12 +76,12 @@ fn least_inflight_counts_what_is_under_way_per_weight() {
 #[test]
 fn by_hash_only_the_keys_of_a_lost_address_move() {
     let state = origin(by_client(), None, &[1, 1, 2]);
-    let before: Vec<_> = (0..400).map(|n| state.choose(key(n), None, NOW).unwrap().address).collect();
+    let before: Vec<_> = (0..400).map(|n| state.choose(key(n), &[], NOW).unwrap().address).collect();
     let to_last = before.iter().filter(|chosen| **chosen == address(2)).count();
     assert!((150..250).contains(&to_last), "weight 2 of 4 got {to_last} of 400");
     state.install(&[located(0, 1), located(2, 2)]);
     for (n, old) in before.iter().enumerate() {
-        let new = state.choose(key(n), None, NOW).unwrap().address;
+        let new = state.choose(key(n), &[], NOW).unwrap().address;
         assert!(new == *old || *old == address(1), "key {n} moved without need");
     }
 }
@@ -86,16 +90,16 @@ fn by_hash_only_the_keys_of_a_lost_address_move() {
 fn no_address_is_no_attempt() {
     let state = origin(Balance::RoundRobin, None, &[]);
     assert!(!state.has_address());
-    assert!(state.choose(key(0), None, NOW).is_none());
+    assert!(state.choose(key(0), &[], NOW).is_none());
 }
 
 #[test]
 fn addresses_that_stay_keep_their_counts() {
     let state = origin(Balance::LeastInflight, None, &[1]);
-    let _held = state.choose(key(0), None, NOW).unwrap();
+    let _held = state.choose(key(0), &[], NOW).unwrap();
     state.install(&[located(1, 1), located(0, 1)]);
     for n in 0..4 {
-        assert_eq!(state.choose(key(n), None, NOW).unwrap().address, address(1), "address 0 still carries one");
+        assert_eq!(state.choose(key(n), &[], NOW).unwrap().address, address(1), "address 0 still carries one");
     }
 }
 
@@ -222,7 +226,7 @@ fn ejecting() -> Ejection {
 fn run(state: &Arc<OriginState>, sick: &[usize], requests: usize, now: Timestamp) -> Vec<usize> {
     let mut chosen = Vec::new();
     for n in 0..requests {
-        let attempt = state.choose(key(n), None, now).unwrap();
+        let attempt = state.choose(key(n), &[], now).unwrap();
         let to = usize::from(attempt.address.port()) - 9000;
         state.note(&attempt, sick.contains(&to), now);
         chosen.push(to);
