@@ -305,6 +305,22 @@ fn health_checks_take_an_address_out_and_bring_it_back() {
 }
 
 #[test]
+fn an_address_that_comes_back_starts_slowly() {
+    let (good, bad, sick) = one_of_each(Reply::Bytes(DOWN));
+    let health = "health: { path: /healthz, every: 1s, timeout: 1s, unhealthy_after: 1, healthy_after: 1 }";
+    let mut gate = gate_before(&[good.address(), bad.address()], &[health, "slow_start: 1h"]);
+    let served = |origin: &Origin| origin.arrivals().iter().filter(|arrival| arrival.target == "/").count();
+    wait_for("the address to be taken out", || (in_use(&gate, bad.address()) == 0.0).then_some(()));
+    sick.store(false, Ordering::Relaxed);
+    wait_for("the address to come back", || (in_use(&gate, bad.address()) == 1.0).then_some(()));
+    let before = served(&bad);
+    assert_eq!(count(&ask(&gate, "GET", 300), 200), 300);
+    let part = served(&bad) - before;
+    assert!((5..=60).contains(&part), "a tenth of its half would be about 15 to 30 of 300: {part}");
+    gate.comes_to_rest();
+}
+
+#[test]
 fn a_check_asks_for_what_the_policy_says() {
     let origin = Origin::that(Reply::Ok);
     let health = "health: { path: /alive, host: shop.example, every: 100ms, timeout: 100ms }";

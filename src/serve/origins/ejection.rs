@@ -121,11 +121,11 @@ impl Record {
 
     /// Counts in the present window, which is begun anew when the clock has left it; gives its counts.
     fn count(&self, spec: &Ejection, failed: bool, now: Timestamp) -> (u32, u32) {
-        let number = now.nanos() / saturating_nanos(spec.window).max(1) & NUMBER;
+        let number = (now.nanos() / saturating_nanos(spec.window).max(1)) & NUMBER;
         let mut after = (0, 0);
         let _ = self.window.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
             let (mut requests, mut failures) = match word >> 44 == number {
-                true => (word >> 22 & COUNT, word & COUNT),
+                true => ((word >> 22) & COUNT, word & COUNT),
                 false => (0, 0),
             };
             if requests == COUNT {
@@ -135,7 +135,7 @@ impl Record {
             requests += 1;
             failures += u64::from(failed);
             after = (requests as u32, failures as u32);
-            Some(number << 44 | requests << 22 | failures)
+            Some((number << 44) | (requests << 22) | failures)
         });
         after
     }

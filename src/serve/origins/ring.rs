@@ -117,7 +117,7 @@ fn draw(key: KeyHash, address: SocketAddr) -> f64 {
     }
     hasher.part(1, &address.port().to_le_bytes());
     let hash = hasher.finish();
-    let bits = u64::from(hash.slice(0)) << 24 | u64::from(hash.slice(1));
+    let bits = (u64::from(hash.slice(0)) << 24) | u64::from(hash.slice(1));
     ((bits as f64 + 0.5) / (1_u64 << 48) as f64).ln()
 }
 

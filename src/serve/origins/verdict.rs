@@ -55,7 +55,7 @@ impl Checked {
         if (before, after) == (Verdict::Unhealthy, Verdict::Healthy) {
             self.returned.store(now.nanos(), Ordering::Relaxed);
         }
-        self.word.store(row << 2 | code(after), Ordering::Relaxed);
+        self.word.store((row << 2) | code(after), Ordering::Relaxed);
         (before != after).then_some(after)
     }
 }

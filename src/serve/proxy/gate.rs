@@ -171,9 +171,7 @@ impl ProxyHttp for Gate {
             Next::Forward => {
                 if let Some(route) = exchange.route() {
                     session.set_read_timeout(Some(route.timeouts.request.min(BODY_PAUSE)));
-                    if let Some(stream) = edge_stream(session) {
-                        stream.answer_due_in(route.timeouts.request);
-                    }
+                    answer_due_in(session, route.timeouts.request);
                 }
                 return Ok(false);
             }
@@ -227,9 +225,7 @@ impl ProxyHttp for Gate {
         if let Some((attempt, now)) = timeouts.attempt.zip(now) {
             let attempt = attempt.min(exchange.left(now));
             connect = connect.min(attempt);
-            if let Some(stream) = edge_stream(session) {
-                stream.answer_due_in(attempt);
-            }
+            answer_due_in(session, attempt);
         }
         let mut peer = HttpPeer::new(address, false, String::new());
         peer.options.connection_timeout = Some(connect);
@@ -439,6 +435,13 @@ fn peer_of(session: &Session) -> Peer {
 /// What is known of the connection.
 fn link_of(session: &Session) -> Option<&Link> {
     edge_stream(session)?.link().map(AsRef::as_ref)
+}
+
+/// By when the answer must have begun, from now.
+fn answer_due_in(session: &Session, time: Duration) {
+    if let Some(stream) = edge_stream(session) {
+        stream.answer_due_in(time);
+    }
 }
 
 /// The client's connection below Pingora.
