@@ -354,6 +354,6 @@ fn where_every_address_fails_its_checks_all_are_asked() {
         wait_for("the address to be taken out", || (in_use(&gate, origin.address()) == 0.0).then_some(()));
     }
     assert_eq!(count(&ask(&gate, "GET", 20), 200), 20, "a check that is wrong everywhere stops nobody");
-    assert_eq!(gate.metrics().sum("tidegate_origin_despite_requests_total", &[]), 20.0);
+    assert_eq!(gate.metrics().sum("tidegate_origin_all_unhealthy_requests_total", &[]), 20.0);
     gate.comes_to_rest();
 }

@@ -140,7 +140,7 @@ catalogue! {
         "1 while requests are sent to this address of the origin, 0 while its health checks or failed requests keep them away; of a name the share of its addresses.");
     ENDPOINT_EJECTIONS = read("tidegate_origin_endpoint_ejections_total", Counter, &["origin", "endpoint"],
         "Times that this address of the origin was left out because requests to it failed.");
-    ORIGIN_DESPITE = read("tidegate_origin_despite_requests_total", Counter, &["origin"],
+    ORIGIN_DESPITE = read("tidegate_origin_all_unhealthy_requests_total", Counter, &["origin"],
         "Requests that were sent although no address of the origin was healthy; absent where addresses are never left out.");
     // connections of clients
     CONNECTIONS = held("tidegate_connections", Gauge, &["listener"],
