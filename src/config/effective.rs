@@ -3,6 +3,7 @@
 //! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over its part that
 //! makes the [`Policy`], so equal policies have equal fingerprints.
 
+mod health;
 mod limit;
 mod listener;
 
@@ -108,13 +109,15 @@ fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
 }
 
 fn timeouts(timeouts: &Timeouts) -> Tree {
-    Tree::map([
+    let mut tree = vec![
         ("connect", Tree::text(duration(timeouts.connect))),
         ("read", Tree::text(duration(timeouts.read))),
         ("write", Tree::text(duration(timeouts.write))),
         ("idle", Tree::text(duration(timeouts.idle))),
         ("request", Tree::text(duration(timeouts.request))),
-    ])
+    ];
+    tree.extend(timeouts.attempt.map(|attempt| ("try", Tree::text(duration(attempt)))));
+    Tree::map(tree)
 }
 
 fn key(key: &KeySpec) -> Tree {
@@ -123,10 +126,8 @@ fn key(key: &KeySpec) -> Tree {
 
 fn origin(origin: &Origin) -> Tree {
     let addresses = origin.addresses.iter().map(|address| {
-        let host = &address.host;
-        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         Tree::map([
-            ("address", Tree::text(format!("{host}:{}", address.port))),
+            ("address", Tree::text(address.authority())),
             ("weight", Tree::text(address.weight)),
             ("resolve", Tree::text(duration(address.resolve))),
         ])
@@ -149,7 +150,13 @@ fn origin(origin: &Origin) -> Tree {
         ));
     }
     tree.push(("timeouts", timeouts(&origin.timeouts)));
-    tree.push(("retries", Tree::map([("max", Tree::text(origin.retries)), ("on", Tree::texts(["connect_error"]))])));
+    tree.push(("retries", health::retries(&origin.retries)));
+    tree.extend(origin.health.as_ref().map(|check| ("health", health::health(check))));
+    tree.extend(origin.ejection.as_ref().map(|ejection| ("ejection", health::ejection(ejection))));
+    if !origin.slow_start.is_zero() {
+        tree.push(("slow_start", Tree::text(duration(origin.slow_start))));
+    }
+    tree.extend(origin.adaptive.as_ref().map(|adaptive| ("adaptive", health::adaptive(adaptive))));
     Tree::map(tree)
 }
 

@@ -22,6 +22,7 @@ mod compile;
 mod connection_value;
 mod effective;
 pub mod fault;
+mod health_text;
 mod include;
 mod limit_text;
 mod limit_value;

@@ -12,6 +12,7 @@ use super::settings::{
 };
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
+use crate::limiter::adaptive::Algorithm;
 use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
 use crate::units::Bytes;
 
@@ -101,7 +102,12 @@ words! {
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
     } later: []
-    RetryOn = "reason to retry" { "connect_error" => RetryOn::ConnectError, } later: []
+    RetryOn = "reason to retry" {
+        "connect_error" => RetryOn::ConnectError, "reset_before_answer" => RetryOn::ResetBeforeAnswer,
+        "timeout" => RetryOn::Timeout,
+    } later: []
+    ProbeWord = "type of check" { "http" => ProbeWord::Http, "tcp" => ProbeWord::Tcp, } later: []
+    Algorithm = "algorithm" { "aimd" => Algorithm::Aimd, "gradient" => Algorithm::Gradient, } later: []
     FieldStyle = "style of rate-limit fields" {
         "draft" => FieldStyle::Draft, "triple" => FieldStyle::Triple,
         "legacy" => FieldStyle::Legacy, "off" => FieldStyle::Off,
@@ -198,6 +204,19 @@ pub enum BalanceWord {
 pub enum RetryOn {
     /// No connection to the origin came to stand.
     ConnectError,
+    /// The connection ended before the answer began.
+    ResetBeforeAnswer,
+    /// The answer did not begin in time.
+    Timeout,
+}
+
+/// What a check does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeWord {
+    /// Asks for a path.
+    Http,
+    /// Only connects.
+    Tcp,
 }
 
 /// How access-log lines look.

@@ -105,10 +105,11 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The origin took so long to answer one request; limits that share out its capacity reckon with it.
-    pub fn completed(&self, origin: usize, took: Duration) {
+    /// The origin took so long to answer one request, and may have `cap` at once now; limits that share out its capacity reckon
+    /// with it.
+    pub fn completed(&self, origin: usize, took: Duration, cap: u32) {
         for limiter in self.limiters() {
-            limiter.completed(origin, took);
+            limiter.completed(origin, took, cap);
         }
     }
 

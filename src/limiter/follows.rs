@@ -12,7 +12,6 @@ use super::Capacity;
 #[derive(Debug)]
 pub struct Follows {
     origin: usize,
-    cap: f64,
     /// Nanoseconds, as the bits of an `f64`; zero before the first answer.
     mean: AtomicU64,
 }
@@ -24,12 +23,13 @@ impl Follows {
     /// `None` when the capacity is a number, or the origin has no cap.
     pub fn new(capacity: Capacity, origin_caps: &[Option<u32>]) -> Option<Follows> {
         let Capacity::Origin(origin) = capacity else { return None };
-        let cap = f64::from((*origin_caps.get(origin)?)?);
-        Some(Follows { origin, cap, mean: AtomicU64::new(0) })
+        (*origin_caps.get(origin)?)?;
+        Some(Follows { origin, mean: AtomicU64::new(0) })
     }
 
-    /// Takes one answer into account; gives the capacity per second that follows, `None` if it was another origin's.
-    pub fn completed(&self, origin: usize, took: Duration) -> Option<f64> {
+    /// Takes one answer into account; gives the capacity per second that follows under this in-flight cap, which may move.
+    /// `None` if it was another origin's.
+    pub fn completed(&self, origin: usize, took: Duration, cap: u32) -> Option<f64> {
         if origin != self.origin {
             return None;
         }
@@ -39,7 +39,7 @@ impl Follows {
         let mean = if before > 0.0 { before + (took - before) * WEIGHT } else { took };
         // Relaxed, and a race loses one answer of many: an estimate, on which no promise rests
         self.mean.store(mean.to_bits(), Ordering::Relaxed);
-        Some(self.cap * 1e9 / mean)
+        Some(f64::from(cap) * 1e9 / mean)
     }
 }
 
@@ -50,14 +50,16 @@ mod tests {
     #[test]
     fn the_capacity_is_the_cap_over_the_mean_time_to_answer() {
         let follows = Follows::new(Capacity::Origin(1), &[None, Some(40)]).unwrap();
-        assert_eq!(follows.completed(0, Duration::from_millis(1)), None);
-        assert_eq!(follows.completed(1, Duration::from_millis(100)), Some(400.0));
+        assert_eq!(follows.completed(0, Duration::from_millis(1), 40), None);
+        assert_eq!(follows.completed(1, Duration::from_millis(100), 40), Some(400.0));
         let mut capacity = 0.0;
         for _ in 0..2_000 {
-            capacity = follows.completed(1, Duration::from_millis(200)).unwrap();
+            capacity = follows.completed(1, Duration::from_millis(200), 40).unwrap();
         }
         assert!((capacity - 200.0).abs() < 0.1, "{capacity}");
         assert!(Follows::new(Capacity::Origin(0), &[None]).is_none());
-        assert!(follows.completed(1, Duration::ZERO).unwrap().is_finite());
+        let halved = follows.completed(1, Duration::from_millis(200), 20).unwrap();
+        assert!((halved - 100.0).abs() < 0.1, "{halved}: the cap has moved");
+        assert!(follows.completed(1, Duration::ZERO, 40).unwrap().is_finite());
     }
 }

@@ -14,7 +14,9 @@ use crate::units::Bytes;
 #[derive(Debug)]
 pub struct Slots {
     held: AtomicU32,
-    max: u32,
+    /// Moves where the cap is adaptive. Read and written Relaxed: nothing is published by it, and a request that still goes by
+    /// the number before is one that came a moment earlier.
+    max: AtomicU32,
     /// Where a place moves when its connection is switched to another protocol.
     upgraded: Option<Arc<Slots>>,
 }
@@ -22,13 +24,13 @@ pub struct Slots {
 impl Slots {
     /// `max` free places.
     pub fn new(max: u32) -> Arc<Slots> {
-        Arc::new(Slots { held: AtomicU32::new(0), max, upgraded: None })
+        Arc::new(Slots { held: AtomicU32::new(0), max: AtomicU32::new(max), upgraded: None })
     }
 
     /// `max` free places, and `upgraded` more for connections that are switched to another protocol: those live for hours, and
     /// would use up the places of ordinary requests.
     pub fn with_upgraded(max: u32, upgraded: u32) -> Arc<Slots> {
-        Arc::new(Slots { held: AtomicU32::new(0), max, upgraded: Some(Slots::new(upgraded)) })
+        Arc::new(Slots { held: AtomicU32::new(0), max: AtomicU32::new(max), upgraded: Some(Slots::new(upgraded)) })
     }
 
     /// Takes one place if one is free. On failure nothing was changed.
@@ -36,7 +38,7 @@ impl Slots {
         // SeqCst: a waiter announces itself, then looks here; a releaser frees a place, then looks for waiters. In one
         // order of all four steps at least one of the two sees the other, so no waiter sleeps beside a free place.
         self.held
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| (held < self.max).then(|| held + 1))
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |held| (held < self.max()).then(|| held + 1))
             .ok()
             .map(|_| Permit { slots: Arc::clone(self) })
     }
@@ -48,7 +50,13 @@ impl Slots {
 
     /// How many places there are.
     pub fn max(&self) -> u32 {
-        self.max
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// From now on there are `max` places. Those above it that are taken stay so until they are given back; none is taken
+    /// meanwhile. Whoever waits for a place must be told by the caller if there are more than before.
+    pub fn set_max(&self, max: u32) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// How many connections hold a place of the class for switched ones.
@@ -224,6 +232,18 @@ mod tests {
         assert_eq!((limit.held(), limit.upgraded()), (1, 1));
         drop((stream, second));
         assert_eq!((limit.held(), limit.upgraded()), (0, 0));
+    }
+
+    #[test]
+    fn fewer_places_wait_for_those_that_are_taken() {
+        let slots = Slots::new(2);
+        let (first, _second) = (slots.take().unwrap(), slots.take().unwrap());
+        slots.set_max(1);
+        drop(first);
+        assert!(slots.take().is_none(), "one is held, and one is all there is");
+        slots.set_max(3);
+        assert!(slots.take().is_some());
+        assert_eq!(slots.held(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
 
+pub mod adaptive;
 mod attempt;
 pub mod connections;
 pub mod distinct;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use crate::sketch::{KeyHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+pub use adaptive::Adaptive;
 pub use attempt::Attempt;
 pub use connections::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
 pub use distinct::Distinct;
@@ -235,10 +237,10 @@ impl Limiter {
         self.probe_beside(place, now, Cost::ONE, 0).retry_nanos.unwrap_or(0)
     }
 
-    /// The origin at this position took so long to answer.
-    pub fn completed(&self, origin: usize, took: Duration) {
+    /// The origin at this position took so long to answer, and may have so many requests at once now.
+    pub fn completed(&self, origin: usize, took: Duration, cap: u32) {
         if let State::FairShare { share, follows: Some(follows), .. } = &self.state
-            && let Some(capacity) = follows.completed(origin, took)
+            && let Some(capacity) = follows.completed(origin, took, cap)
         {
             share.set_capacity(capacity);
         }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use super::statuses::StatusSet;
 use crate::client::key::KeySpec;
+use crate::limiter::adaptive::AdaptiveSpec;
+use crate::units::Share;
 
 /// A group of equal servers behind one name.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,8 +20,121 @@ pub struct Origin {
     pub inflight: Option<InflightCap>,
     /// Deadlines, all set.
     pub timeouts: Timeouts,
-    /// How often a request that never reached the origin is tried again: 0 to 5.
-    pub retries: u32,
+    /// Which requests are tried again, and how often.
+    pub retries: Retries,
+    /// How addresses are asked whether they are well; none means that they are not.
+    pub health: Option<HealthCheck>,
+    /// When addresses are left out because requests to them fail; none means never.
+    pub ejection: Option<Ejection>,
+    /// For how long an address that comes back gets a growing part of its weight; zero means its whole weight at once.
+    pub slow_start: Duration,
+    /// How the in-flight cap moves; none means that it stays. Only beside [`Origin::inflight`], whose cap is its most.
+    pub adaptive: Option<AdaptiveSpec>,
+}
+
+impl Origin {
+    /// These addresses, and everything else as it is when nothing is said about it.
+    pub fn of(name: String, addresses: Vec<OriginAddress>) -> Origin {
+        Origin {
+            name,
+            addresses,
+            balance: Balance::RoundRobin,
+            inflight: None,
+            timeouts: Timeouts::default(),
+            retries: Retries::default(),
+            health: None,
+            ejection: None,
+            slow_start: Duration::ZERO,
+            adaptive: None,
+        }
+    }
+}
+
+/// Which requests are tried again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retries {
+    /// How often one request: 0 to 5.
+    pub max: u32,
+    /// No connection came to stand. Nothing was sent, so this is safe for every request.
+    pub on_connect_error: bool,
+    /// The connection ended before the answer began. Only of idempotent requests whose body is still at hand.
+    pub on_reset_before_answer: bool,
+    /// The answer did not begin in time. Only of idempotent requests whose body is still at hand.
+    pub on_timeout: bool,
+    /// The part of all requests that may be tried again; none means no bound but `max`.
+    pub budget: Option<Share>,
+}
+
+impl Default for Retries {
+    /// One more try mends a lost SYN or a dead address; more only multiplies the load of an origin that is down. Without a
+    /// budget, since a try that reached nobody loads nobody.
+    fn default() -> Retries {
+        Retries { max: 1, on_connect_error: true, on_reset_before_answer: false, on_timeout: false, budget: None }
+    }
+}
+
+/// How an address is asked whether it is well.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HealthCheck {
+    /// What is asked.
+    pub probe: Probe,
+    /// From one check to the next: 100 ms to 1 h.
+    pub every: Duration,
+    /// How long one may take, connection included: at most [`HealthCheck::every`].
+    pub timeout: Duration,
+    /// How many in a row bring an address back: 1 to 100.
+    pub healthy_after: u32,
+    /// How many in a row take it out: 1 to 100.
+    pub unhealthy_after: u32,
+}
+
+impl Default for HealthCheck {
+    /// Every 5 s with 1 s to answer and three misses: a dead address is left out after 16 s at most, and a service with ten
+    /// addresses is asked twice a second. Two passes to return: one could be the last before the next crash.
+    fn default() -> HealthCheck {
+        HealthCheck {
+            probe: Probe::Tcp,
+            every: Duration::from_secs(5),
+            timeout: Duration::from_secs(1),
+            healthy_after: 2,
+            unhealthy_after: 3,
+        }
+    }
+}
+
+/// What a check asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// That a connection stands.
+    Tcp,
+    /// That a GET is answered with one of these statuses.
+    Http {
+        /// The path.
+        path: String,
+        /// The `Host` field; none means the address.
+        host: Option<String>,
+        /// The statuses of one that is well.
+        statuses: StatusSet,
+    },
+}
+
+/// When an address is left out because requests to it fail.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ejection {
+    /// Failures in a row: 1 to 1,000.
+    pub consecutive_failures: u32,
+    /// The part of the requests in a window that fail: above 0.
+    pub error_share: Share,
+    /// The window, aligned to the clock: 1 s to 1 h.
+    pub window: Duration,
+    /// The fewest requests in a window of which a share means anything: 1 to 1,000,000.
+    pub min_requests: u32,
+    /// How long the first ejection lasts: 100 ms to 1 h.
+    pub base: Duration,
+    /// How long one lasts at most: `base` to 24 h.
+    pub max: Duration,
+    /// The part of an origin's addresses that may be out at once: above 0.
+    pub most: Share,
 }
 
 /// One server.
@@ -32,6 +148,17 @@ pub struct OriginAddress {
     pub weight: u32,
     /// How often a name is looked up again; unused for literals.
     pub resolve: Duration,
+}
+
+impl OriginAddress {
+    /// `HOST:PORT` as the policy has it, an IPv6 address in brackets: what a `Host` field or a label calls it.
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
 }
 
 /// How an address is chosen.
@@ -69,6 +196,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// From the request's head to the answer's head; 504 after it.
     pub request: Duration,
+    /// The same for one attempt; none means that an attempt may use all that is left of the request's time.
+    pub attempt: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -82,6 +211,7 @@ impl Default for Timeouts {
             write: Duration::from_secs(30),
             idle: Duration::from_secs(60),
             request: Duration::from_secs(60),
+            attempt: None,
         }
     }
 }

@@ -7,11 +7,13 @@ use http::HeaderName;
 use crate::answer::RouteFields;
 use crate::engine::Snapshot;
 use crate::limiter::Limiter;
-use crate::policy::{Capacity, Kind, OnLimit, Policy, Rule};
+use crate::policy::{Capacity, Kind, OnLimit, Origin, OriginAddress, Policy, Rule};
+use crate::serve::clock::Clock;
 use crate::serve::origins::origin::OriginState;
 use crate::serve::telling::flood::Flood;
-use crate::serve::telling::metrics::{LimitState, Metrics, OriginLoad, Reader};
+use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginLoad, Reader};
 use crate::serve::telling::refused::MostRefused;
+use crate::units::Timestamp;
 
 /// Everything that a request takes from the policy in force. Swapped as one.
 pub struct Installed {
@@ -29,19 +31,22 @@ pub struct Installed {
 impl Installed {
     /// A snapshot with the metrics that were resolved for its policy, which learn here what to read from it, and with what
     /// counts its refusals.
-    pub fn new(snapshot: Snapshot, metrics: Metrics, refused: MostRefused) -> Installed {
+    /// `clock` is the one that requests are judged by.
+    pub fn new(snapshot: Snapshot, metrics: Metrics, refused: MostRefused, clock: Clock) -> Installed {
         let policy = snapshot.policy();
         let origins: Vec<_> = policy.origins.iter().map(|origin| OriginState::new(Arc::clone(origin))).collect();
         let fields = policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect();
         for origin in &origins {
-            metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin)));
+            metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin), clock));
         }
         for (rule, limiter) in policy.rules.iter().zip(snapshot.limiters()) {
             metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter)));
         }
         let fields_read = policy.fields_read();
         let tag_fields = tag_fields(policy);
-        let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
+        let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule))
+            || policy.origins.iter().any(|origin| learns_by_time(origin))
+            || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
         Installed { snapshot, origins, fields, fields_read, tag_fields, times_origins, floods, refused, metrics }
     }
@@ -77,7 +82,7 @@ impl Installed {
         &self.tag_fields
     }
 
-    /// Whether any limit wants to know how long origins take to answer.
+    /// Whether anybody wants to know how long origins take to answer: a limit, or what is learnt of origins.
     pub fn times_origins(&self) -> bool {
         self.times_origins
     }
@@ -117,12 +122,36 @@ fn follows_an_origin(rule: &Rule) -> bool {
     kinds.any(|kind| matches!(kind, Kind::FairShare { capacity: Capacity::Origin(_), .. }))
 }
 
-fn reader_of_origin(origin: Arc<OriginState>) -> Reader<OriginLoad> {
+/// Whether what is known of the origin depends on the time.
+fn learns_by_time(origin: &Origin) -> bool {
+    let retries = &origin.retries;
+    let learns = origin.health.is_some() || origin.ejection.is_some() || origin.adaptive.is_some();
+    learns || retries.on_reset_before_answer || retries.on_timeout
+}
+
+fn reader_of_origin(origin: Arc<OriginState>, clock: Clock) -> Reader<OriginLoad> {
     Arc::new(move || OriginLoad {
         inflight: u64::from(origin.inflight()),
-        limit: origin.spec().inflight.map(|cap| u64::from(cap.max)),
+        limit: origin.limit().map(u64::from),
         queued: u64::from(origin.waiting()),
+        despite: origin.watches().then(|| origin.despite()),
+        endpoints: endpoints(&origin, clock.now()),
     })
+}
+
+/// What the policy calls each of an origin's addresses, and how it is. A name has as many addresses as its name server says.
+fn endpoints(origin: &OriginState, now: Timestamp) -> Vec<EndpointLoad> {
+    let ring = origin.ring();
+    let of_entry = |(entry, address): (usize, &OriginAddress)| {
+        let mine = || ring.endpoints.iter().filter(move |endpoint| endpoint.entry == entry);
+        let (all, usable) = (mine().count(), mine().filter(|endpoint| endpoint.is_usable(now)).count());
+        EndpointLoad {
+            endpoint: address.authority(),
+            healthy: if all == 0 { 0.0 } else { usable as f64 / all as f64 },
+            ejections: mine().map(|endpoint| endpoint.record.ejections()).sum(),
+        }
+    };
+    origin.spec().addresses.iter().enumerate().map(of_entry).collect()
 }
 
 fn reader_of_limit(limiter: Arc<Limiter>) -> Reader<LimitState> {

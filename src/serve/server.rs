@@ -29,7 +29,7 @@ use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, BindError, Bound, Connections};
 use crate::serve::edge::tls::watch::{POLL, State, Watch};
-use crate::serve::origins::resolve;
+use crate::serve::origins::{health, resolve};
 use crate::serve::proxy::gate::Gate;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
 use crate::serve::telling::access_log::AccessLogWriter;
@@ -183,7 +183,7 @@ fn build(
     let snapshot = Snapshot::new(policy, &seed, origin_of_stamps)
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
-    let installed = Arc::new(Installed::new(snapshot, metrics, refused));
+    let installed = Arc::new(Installed::new(snapshot, metrics, refused, started));
     let waits = Waits::new(MOST_WAITING, stopping);
     Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
 }
@@ -230,6 +230,7 @@ async fn serve(
     let _ = timeout(FIRST_LOOKUP, first_lookup).await;
     for origin in installed.origins() {
         tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
+        tokio::spawn(health::keep_checking(Arc::clone(origin), shared.clock, stopping.clone()));
     }
     drop(installed);
     let proxy = Arc::new(proxy(shared, threads));

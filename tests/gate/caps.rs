@@ -117,6 +117,22 @@ fn who_leaves_the_queue_takes_no_place() {
 }
 
 #[test]
+fn who_hangs_up_while_queued_leaves_the_queue_at_once() {
+    let (origin, mut gate, latch) = held(1, 4, "60s");
+    let mut inside = send(&gate, "/held");
+    origin.wait_for(1);
+    let queued = |gate: &Gate| gate.metrics().sum("tidegate_origin_queue_requests", &[]);
+    let waiting: Vec<Connection> = (0..4).map(|_| send(&gate, "/gone")).collect();
+    wait_for("all four to wait", || (queued(&gate) == 4.0).then_some(()));
+    waiting.into_iter().for_each(Connection::reset);
+    wait_for("the queue to be empty while nothing has moved", || (queued(&gate) == 0.0).then_some(()));
+    latch.open();
+    assert_eq!(inside.answer_to("GET").expect("an answer comes").status, 200);
+    gate.comes_to_rest();
+    assert_eq!(origin.count(), 1, "nobody who left was sent on");
+}
+
+#[test]
 fn a_request_that_found_no_place_has_cost_its_client_nothing() {
     let latch = Latch::default();
     let shut = latch.clone();

@@ -16,6 +16,7 @@ mod harness;
 
 mod accept_refusal;
 mod actions;
+mod adaptive;
 mod answers;
 mod caps;
 mod connection_caps;
@@ -38,6 +39,7 @@ mod proxy_protocol;
 mod quiet_log;
 mod real_logs;
 mod shutdown;
+mod sick_origins;
 mod slow_clients;
 mod startup;
 mod stubborn;

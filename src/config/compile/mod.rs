@@ -5,6 +5,7 @@
 
 mod clients;
 mod connections;
+mod health;
 mod limit;
 mod limits;
 mod matches;
@@ -118,6 +119,11 @@ fn timeouts(field: &Field<schema::Timeouts>, above: Timeouts, faults: &mut Fault
         write: over(&own.write, above.write),
         idle: over(&own.idle, above.idle),
         request: over(&own.request, above.request),
+        attempt: own
+            .r#try
+            .is_present()
+            .then(|| over(&own.r#try, above.attempt.unwrap_or(above.request)))
+            .or(above.attempt),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{number32, span, timeouts};
+use super::{health, number32, span, timeouts};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults, nearest};
 use crate::config::read::{At, Field, Scalar, invalid};
@@ -19,8 +19,6 @@ use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
 const RESOLVE: Duration = Duration::from_secs(30);
 /// Longer than a short burst, shorter than what a person notices.
 const QUEUE_TIMEOUT: Duration = Duration::from_millis(250);
-/// One more try mends a lost SYN; more only multiplies the load of an origin that is down.
-const RETRIES: u32 = 1;
 
 /// All origins, as they are found.
 pub struct Origins {
@@ -86,14 +84,8 @@ impl Origins {
         match address {
             Ok(HostPort { host, port }) => {
                 let at = self.list.iter().position(|origin| origin.name == canonical).unwrap_or_else(|| {
-                    self.list.push(Arc::new(Origin {
-                        name: canonical,
-                        addresses: vec![OriginAddress { host, port, weight: 1, resolve: RESOLVE }],
-                        balance: Balance::RoundRobin,
-                        inflight: None,
-                        timeouts: self.above,
-                        retries: RETRIES,
-                    }));
+                    let addresses = vec![OriginAddress { host, port, weight: 1, resolve: RESOLVE }];
+                    self.list.push(Arc::new(Origin { timeouts: self.above, ..Origin::of(canonical, addresses) }));
                     self.list.len() - 1
                 });
                 Some((at, self.above))
@@ -175,8 +167,24 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
     let balance = balance(&origin.balance, faults);
     let inflight = inflight(&origin.inflight, faults);
     let timeouts = timeouts(&origin.timeouts, above, faults);
-    let retries = retries(&origin.retries, faults);
-    Some(Origin { name, addresses: addresses?, balance: balance?, inflight, timeouts, retries })
+    let retries = health::retries(&origin.retries, faults);
+    let checks = health::health(&origin.health, faults);
+    let ejection = health::ejection(&origin.ejection, faults);
+    let taken_out = origin.health.is_present() || origin.ejection.is_present();
+    let slow_start = health::slow_start(&origin.slow_start, taken_out, faults);
+    let adaptive = health::adaptive(&origin.adaptive, inflight, origin.inflight.is_present(), faults);
+    Some(Origin {
+        name,
+        addresses: addresses?,
+        balance: balance?,
+        inflight,
+        timeouts,
+        retries,
+        health: checks,
+        ejection,
+        slow_start,
+        adaptive,
+    })
 }
 
 fn addresses(
@@ -259,16 +267,4 @@ fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> Opti
     let range = Duration::from_millis(1)..=Duration::from_secs(60);
     let queue_timeout = span(&long.queue_timeout, range, QUEUE_TIMEOUT, faults);
     Some(InflightCap { max, queue, queue_timeout })
-}
-
-fn retries(field: &Field<schema::Retries>, faults: &mut Faults) -> u32 {
-    let Some(retries) = field.value() else { return RETRIES };
-    if let Some(on) = retries.on.get().filter(|on| on.value.items.is_empty() && !on.value.bad) {
-        faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, on.span, "`on` names no reason to retry")
-                .label("needs `connect_error`")
-                .help("`max: 0` switches retries off"),
-        );
-    }
-    number32(&retries.max, 0..=5, RETRIES, faults)
 }

@@ -6,6 +6,7 @@
 mod answer;
 mod client;
 mod connection;
+mod health;
 mod limit;
 mod origin;
 mod process;
@@ -14,6 +15,7 @@ mod route;
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
+pub use health::{Adaptive, Ejection, Health};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
 pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
 pub use process::{

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use schemars::{Schema, json_schema};
 
+use super::health::{Adaptive, Ejection, Health};
 use crate::client::key::KeyPart;
 use crate::config::fault::{Code, nearest};
+use crate::config::pattern::ExactPath;
 use crate::config::read::{Scalar, Wrong};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::text::HostPort;
 use crate::config::word::{BalanceWord, OnFull, RetryOn};
+use crate::units::Share;
 
 section! {
     /// A group of equal servers.
@@ -27,8 +30,17 @@ section! {
         optional timeouts: Timeouts,
         /// How often a request is tried at another server.
         optional retries: Retries,
+        /// Asks every server whether it is well, and leaves out those that are not: a path such as `/healthz`, or a map; `{}`
+        /// only connects. Default: no checks.
+        optional health: Either<ExactPath, Health>,
+        /// Leaves servers out for a while when requests to them fail. Default: never; `{}` for all its defaults.
+        optional ejection: Ejection,
+        /// For how long a server that comes back gets a growing part of its weight, 100ms to 1h. Default: all of it at once.
+        optional slow_start: Duration,
+        /// Moves the in-flight cap by how the origin answers. Default: it stays.
+        optional adaptive: Adaptive,
     }
-    later: ["health", "adaptive", "keepalive", "protocol", "tls"]
+    later: ["keepalive", "protocol", "tls"]
 }
 
 section! {
@@ -97,7 +109,7 @@ section! {
         /// What happens to a request that finds no place: `shed`, it is refused. The only word there is.
         optional on_full: OnFull,
     }
-    later: ["min", "target"]
+    later: []
 }
 
 section! {
@@ -113,17 +125,25 @@ section! {
         optional idle: Duration,
         /// From the request's head to the answer's head, 504 after it. Default 60s.
         optional request: Duration,
+        /// The same for each try of a request, if `retries` names `timeout`; 504 after the last. Default: all that is left of
+        /// `request`.
+        optional r#try: Duration,
     }
     later: []
 }
 
 section! {
-    /// Second tries, only of requests that never reached an origin.
+    /// Second tries. What may have reached an origin is tried again only if its method is idempotent (GET, HEAD, PUT, DELETE,
+    /// OPTIONS, TRACE), all of its body is still at hand (64KiB at most), and no answer has begun.
     Retries ("a map with `max`") {
         /// How often, 0 to 5. Default 1.
         optional max: Count,
-        /// When: `connect_error`, the default and only word there is.
+        /// When: `connect_error` (default), no connection came to stand; `reset_before_answer`, it ended before the answer
+        /// began; `timeout`, the answer did not begin in time.
         optional on: List<RetryOn>,
+        /// The share of all requests that may be tried again, beside three per second. Default: 20% if `on` names more than
+        /// `connect_error`, else no bound.
+        optional budget: Share,
     }
-    later: ["budget"]
+    later: []
 }

@@ -1,15 +1,21 @@
 //! One origin at run time: its free places, the queue before them, and which of its addresses takes the next request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
-use tokio::sync::Notify;
+use arc_swap::{ArcSwap, Guard};
+use tokio::sync::{Mutex, Notify};
 
-use crate::limiter::{Permit, Slots};
+use super::budget::RetryBudget;
+use super::ejection::most_out;
+use super::endpoint::Endpoint;
+use super::ring::Ring;
+use crate::limiter::adaptive::Sample;
+use crate::limiter::{Adaptive, Permit, Slots};
 use crate::policy::{Balance, Origin};
-use crate::sketch::{KeyHash, KeyHasher, Seed};
+use crate::sketch::{KeyHash, Seed};
+use crate::units::Timestamp;
 
 /// One origin's state. Its numbers come from the policy; its addresses change when names are looked up again.
 #[derive(Debug)]
@@ -17,9 +23,18 @@ pub struct OriginState {
     spec: Arc<Origin>,
     slots: Arc<Slots>,
     waiting: AtomicU32,
+    /// Held by the one who is next in the queue. It is handed on in the order in which it was asked for, so that nobody who
+    /// came later finds a place first.
+    head: Mutex<()>,
     freed: Notify,
     ring: ArcSwap<Ring>,
     cursor: AtomicUsize,
+    /// Held while an address is being ejected; only ever tried.
+    ejecting: parking_lot::Mutex<()>,
+    /// Requests that were sent although no address was in use.
+    despite: AtomicU64,
+    budget: Option<RetryBudget>,
+    adaptive: Option<Adaptive>,
 }
 
 /// Why no place was given.
@@ -67,12 +82,17 @@ impl OriginState {
     pub fn new(spec: Arc<Origin>) -> Arc<OriginState> {
         let max = spec.inflight.map_or(u32::MAX, |cap| cap.max);
         Arc::new(OriginState {
-            spec,
-            slots: Slots::new(max),
+            slots: Slots::new(spec.adaptive.map_or(max, |adaptive| adaptive.min.min(max))),
             waiting: AtomicU32::new(0),
+            head: Mutex::new(()),
             freed: Notify::new(),
             ring: ArcSwap::from_pointee(Ring::default()),
             cursor: AtomicUsize::new(0),
+            ejecting: parking_lot::Mutex::new(()),
+            despite: AtomicU64::new(0),
+            budget: spec.retries.budget.map(RetryBudget::new),
+            adaptive: spec.adaptive.as_ref().map(Adaptive::new),
+            spec,
         })
     }
 
@@ -96,7 +116,13 @@ impl OriginState {
         &self.slots
     }
 
-    /// A place, at once if one is free and nobody is waiting, else after the queue if the policy has one.
+    /// How many requests may be with it at this moment; `None` without a cap.
+    pub fn limit(&self) -> Option<u32> {
+        self.spec.inflight.map(|_| self.slots.max())
+    }
+
+    /// A place, at once if one is free and nobody is waiting, else after the queue if the policy has one: first come, first
+    /// served.
     ///
     /// # Errors
     /// No place, now or within the queue's deadline. Nothing is held then.
@@ -109,6 +135,7 @@ impl OriginState {
         let cap = self.spec.inflight.filter(|cap| cap.queue > 0).ok_or(NoPlace::Full)?;
         let _waiting = Waiting::join(&self.waiting, cap.queue).ok_or(NoPlace::QueueFull)?;
         let wait = async {
+            let _next = self.head.lock().await;
             loop {
                 // listening before looking: a place freed in between leaves its notification behind
                 let freed = self.freed.notified();
@@ -121,15 +148,15 @@ impl OriginState {
         tokio::time::timeout(cap.queue_timeout, wait).await.map_err(|_| NoPlace::QueueTimeout)
     }
 
-    /// Puts a new address list in force. Addresses that stay keep their counts.
-    pub fn install(&self, addresses: &[(SocketAddr, u32)]) {
+    /// Puts a new address list in force. Addresses that stay keep their counts and what is known of them.
+    pub fn install(&self, addresses: &[Located]) {
         let old = self.ring.load_full();
         let endpoints = addresses
             .iter()
-            .map(|&(address, weight)| {
-                let known =
-                    old.endpoints.iter().find(|endpoint| endpoint.address == address && endpoint.weight == weight);
-                known.cloned().unwrap_or_else(|| Endpoint::new(address, weight))
+            .map(|&Located { address, weight, entry }| {
+                let same =
+                    |known: &&Arc<Endpoint>| known.address == address && known.weight == weight && known.entry == entry;
+                old.endpoints.iter().find(same).cloned().unwrap_or_else(|| Endpoint::new(address, weight, entry))
             })
             .collect();
         self.ring.store(Arc::new(Ring::new(endpoints)));
@@ -140,18 +167,102 @@ impl OriginState {
         !self.ring.load().endpoints.is_empty()
     }
 
+    /// All addresses with what is known of them.
+    pub fn ring(&self) -> Guard<Arc<Ring>> {
+        self.ring.load()
+    }
+
+    /// Whether addresses can be out at all, so that it matters what time it is.
+    pub fn watches(&self) -> bool {
+        self.spec.health.is_some() || self.spec.ejection.is_some()
+    }
+
     /// The address for the next attempt, and a mark that it carries one more request. `key` is used by `hash` alone;
-    /// `tried` is avoided where another is to be had.
-    pub fn choose(&self, key: KeyHash, tried: Option<SocketAddr>) -> Option<Attempt> {
+    /// `tried` are avoided where others are to be had. Addresses that are out get nothing, unless all are: a check that is
+    /// wrong everywhere must not stop what may still work.
+    pub fn choose(&self, key: KeyHash, tried: &[SocketAddr], now: Timestamp) -> Option<Attempt> {
         let ring = self.ring.load();
         let turn = self.cursor.fetch_add(1, Ordering::Relaxed);
-        let endpoint = match self.spec.balance {
-            Balance::RoundRobin => ring.in_turn(turn, tried),
-            Balance::LeastInflight => ring.least_loaded(turn, tried),
-            Balance::Hash(_) => ring.by_hash(key, tried),
+        let whole = |_: &Endpoint| 1.0;
+        let endpoint = if self.watches() {
+            let chosen = self.pick(&ring, turn, key, tried, |endpoint| endpoint.part(&self.spec, now));
+            chosen.or_else(|| {
+                self.despite.fetch_add(1, Ordering::Relaxed);
+                self.pick(&ring, turn, key, tried, whole)
+            })
+        } else {
+            self.pick(&ring, turn, key, tried, whole)
         }?;
         let inflight = endpoint.inflight.take();
-        Some(Attempt { address: endpoint.address, inflight })
+        Some(Attempt { address: endpoint.address, began: now, endpoint: Arc::clone(endpoint), inflight })
+    }
+
+    fn pick<'r>(
+        &self,
+        ring: &'r Ring,
+        turn: usize,
+        key: KeyHash,
+        tried: &[SocketAddr],
+        part: impl Fn(&Endpoint) -> f64,
+    ) -> Option<&'r Arc<Endpoint>> {
+        match self.spec.balance {
+            Balance::RoundRobin => ring.in_turn(turn, tried, part),
+            Balance::LeastInflight => ring.least_loaded(turn, tried, part),
+            Balance::Hash(_) => ring.by_hash(key, tried, part),
+        }
+    }
+
+    /// Requests that were sent although every address was out.
+    pub fn despite(&self) -> u64 {
+        self.despite.load(Ordering::Relaxed)
+    }
+
+    /// An attempt has ended at `now`, well or because its address failed it. May leave the address out for a while.
+    pub fn note(&self, attempt: &Attempt, failed: bool, now: Timestamp) {
+        let endpoint = &attempt.endpoint;
+        let Some(spec) = &self.spec.ejection else { return };
+        let Some(cause) = endpoint.record.note(spec, failed, attempt.began, now) else { return };
+        // somebody else is at it, and the next failure will ask again
+        let Some(_alone) = self.ejecting.try_lock() else { return };
+        let ring = self.ring.load();
+        let others = ring.endpoints.iter().filter(|other| !Arc::ptr_eq(other, endpoint));
+        // the last one in use stays, whatever it does
+        if !others.clone().any(|other| other.is_usable(now)) {
+            return;
+        }
+        let out = others.filter(|other| other.record.is_out(now)).count();
+        if let Some(length) = endpoint.record.eject(spec, out, most_out(spec, ring.endpoints.len()), now) {
+            tracing::warn!(
+                origin = self.spec.name,
+                address = %endpoint.address,
+                cause = cause.word(),
+                seconds = length.as_secs_f64(),
+                "requests to this address fail: it is left out for a while"
+            );
+        }
+    }
+
+    /// A request that was sent has ended: may move the in-flight cap, if that is adaptive.
+    pub fn completed(&self, began: Timestamp, ended: Timestamp, failed: bool) {
+        let Some(adaptive) = &self.adaptive else { return };
+        let sample = Sample { began, ended, inflight: self.slots.held(), failed };
+        if adaptive.completed(&sample, &self.slots) && self.waiting.load(Ordering::SeqCst) > 0 {
+            // whoever is next looks again, and whoever comes after him looks on taking his turn
+            self.freed.notify_one();
+        }
+    }
+
+    /// A request that may be tried again later has begun.
+    pub fn begun(&self) {
+        if let Some(budget) = &self.budget {
+            budget.request();
+        }
+    }
+
+    /// Takes what another try costs; `false` when the budget is spent.
+    #[must_use = "what was not taken must not be tried again"]
+    pub fn may_retry(&self, now: impl FnOnce() -> Timestamp) -> bool {
+        self.budget.as_ref().is_none_or(|budget| budget.retry(now()))
     }
 
     fn take(self: &Arc<Self>) -> Option<OriginPlace> {
@@ -159,11 +270,25 @@ impl OriginState {
     }
 }
 
+/// An address as the policy or a name server gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// Where to connect.
+    pub address: SocketAddr,
+    /// Its part of the traffic relative to its siblings.
+    pub weight: u32,
+    /// Position among the policy's addresses of the one that it was found by.
+    pub entry: usize,
+}
+
 /// One attempt's address; counts as in flight there until dropped.
 #[derive(Debug)]
 pub struct Attempt {
     /// Where to connect.
     pub address: SocketAddr,
+    /// When it was chosen.
+    pub began: Timestamp,
+    endpoint: Arc<Endpoint>,
     // `None` only if four billion requests were under way, in which case one is not counted
     #[expect(dead_code, reason = "held for its drop")]
     inflight: Option<Permit>,
@@ -192,270 +317,5 @@ impl Drop for Waiting<'_> {
     }
 }
 
-#[derive(Debug)]
-struct Endpoint {
-    address: SocketAddr,
-    weight: u32,
-    inflight: Arc<Slots>,
-}
-
-impl Endpoint {
-    fn new(address: SocketAddr, weight: u32) -> Arc<Endpoint> {
-        Arc::new(Endpoint { address, weight, inflight: Slots::new(u32::MAX) })
-    }
-}
-
-/// An address list with the order in which round robin visits it.
-#[derive(Debug, Default)]
-struct Ring {
-    endpoints: Vec<Arc<Endpoint>>,
-    schedule: Vec<u16>,
-}
-
-impl Ring {
-    /// Longer schedules are cut short: their weights then hold to one part in ten thousand.
-    const LONGEST: u64 = 10_000;
-
-    fn new(endpoints: Vec<Arc<Endpoint>>) -> Ring {
-        let schedule = schedule(&endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).collect::<Vec<_>>());
-        Ring { endpoints, schedule }
-    }
-
-    fn in_turn(&self, turn: usize, tried: Option<SocketAddr>) -> Option<&Arc<Endpoint>> {
-        let length = self.schedule.len();
-        let at = |turn: usize| {
-            let position = turn.checked_rem(length)?;
-            self.endpoints.get(usize::from(*self.schedule.get(position)?))
-        };
-        let first = at(turn)?;
-        if tried != Some(first.address) {
-            return Some(first);
-        }
-        (1..length)
-            .filter_map(|step| at(turn.wrapping_add(step)))
-            .find(|other| tried != Some(other.address))
-            .or(Some(first))
-    }
-
-    fn least_loaded(&self, turn: usize, tried: Option<SocketAddr>) -> Option<&Arc<Endpoint>> {
-        let count = self.endpoints.len();
-        (0..count)
-            .filter_map(|step| self.endpoints.get(turn.wrapping_add(step).checked_rem(count)?))
-            // an address that has just failed comes last; of equals the one whose turn it is comes first
-            .min_by_key(|endpoint| {
-                let load = u64::from(endpoint.inflight.held()) * 1_000_000 / u64::from(endpoint.weight.max(1));
-                (tried == Some(endpoint.address), load)
-            })
-    }
-
-    /// Weighted rendezvous hashing (Thaler and Ravishankar 1996; Schindelhauer and Schomaker 2005 for weights): when an
-    /// address goes, only its keys move.
-    fn by_hash(&self, key: KeyHash, tried: Option<SocketAddr>) -> Option<&Arc<Endpoint>> {
-        let score = |endpoint: &Endpoint| {
-            let mut hasher = KeyHasher::new(&affinity_seed());
-            for row in 0..4 {
-                hasher.part(0, &key.slice(row).to_le_bytes());
-            }
-            match endpoint.address.ip() {
-                IpAddr::V4(v4) => hasher.part(4, &v4.octets()),
-                IpAddr::V6(v6) => hasher.part(6, &v6.octets()),
-            }
-            hasher.part(1, &endpoint.address.port().to_le_bytes());
-            let hash = hasher.finish();
-            let bits = u64::from(hash.slice(0)) << 24 | u64::from(hash.slice(1));
-            let uniform = (bits as f64 + 0.5) / (1_u64 << 48) as f64;
-            -f64::from(endpoint.weight) / uniform.ln()
-        };
-        self.endpoints
-            .iter()
-            .map(|endpoint| ((tried != Some(endpoint.address), score(endpoint)), endpoint))
-            .max_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
-            .map(|(_, endpoint)| endpoint)
-    }
-}
-
-/// Smooth weighted round robin (as nginx does it), worked out once: every stretch of it is as even as whole numbers allow.
-fn schedule(weights: &[u64]) -> Vec<u16> {
-    let divisor = weights.iter().copied().fold(0, gcd).max(1);
-    let mut weights: Vec<u64> = weights.iter().map(|weight| weight / divisor).collect();
-    let sum: u64 = weights.iter().sum();
-    if sum > Ring::LONGEST {
-        weights = weights.iter().map(|weight| (weight * Ring::LONGEST / sum).max(1)).collect();
-    }
-    let sum: u64 = weights.iter().sum();
-    let mut credit = vec![0_i64; weights.len()];
-    let mut order = Vec::new();
-    for _ in 0..sum {
-        for (credit, weight) in credit.iter_mut().zip(&weights) {
-            *credit += *weight as i64;
-        }
-        // the first of equals, so that the order does not depend on how ties are broken elsewhere
-        let best = credit.iter().enumerate().rev().max_by_key(|(_, credit)| **credit).map_or(0, |(index, _)| index);
-        if let Some(credit) = credit.get_mut(best) {
-            *credit -= sum as i64;
-        }
-        order.push(u16::try_from(best).unwrap_or(0));
-    }
-    order
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::client::key::{KeyPart, KeySpec};
-    use crate::policy::{InflightCap, Timeouts};
-
-    fn origin(balance: Balance, inflight: Option<InflightCap>, weights: &[u32]) -> Arc<OriginState> {
-        let spec = Origin {
-            name: "shop".into(),
-            addresses: Vec::new(),
-            balance,
-            inflight,
-            timeouts: Timeouts::default(),
-            retries: 1,
-        };
-        let state = OriginState::new(Arc::new(spec));
-        let addresses: Vec<_> = weights.iter().enumerate().map(|(n, weight)| (address(n), *weight)).collect();
-        state.install(&addresses);
-        state
-    }
-
-    fn address(n: usize) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], 9000 + n as u16))
-    }
-
-    fn by_client() -> Balance {
-        let client_ip = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
-        Balance::Hash(KeySpec::new([client_ip], None).unwrap())
-    }
-
-    fn key(n: usize) -> KeyHash {
-        let mut hasher = KeyHasher::new(&affinity_seed());
-        hasher.part(9, &n.to_le_bytes());
-        hasher.finish()
-    }
-
-    #[test]
-    fn round_robin_follows_the_weights_evenly() {
-        assert_eq!(schedule(&[5, 1, 1]), [0, 0, 1, 0, 2, 0, 0]);
-        assert_eq!(schedule(&[2, 2]), [0, 1]);
-        assert_eq!(schedule(&[]), [0_u16; 0]);
-        assert!(schedule(&[999, 1000, 997, 991, 983, 1000, 997, 991, 983, 977, 971, 967]).len() <= 10_012);
-        let state = origin(Balance::RoundRobin, None, &[2, 1]);
-        let chosen: Vec<_> = (0..6).map(|_| state.choose(key(0), None).unwrap().address.port() - 9000).collect();
-        assert_eq!(chosen.iter().filter(|port| **port == 0).count(), 4);
-        assert_eq!(chosen[..3], chosen[3..]);
-    }
-
-    #[test]
-    fn a_second_attempt_goes_elsewhere_if_there_is_an_elsewhere() {
-        for balance in [Balance::RoundRobin, Balance::LeastInflight, by_client()] {
-            let two = origin(balance.clone(), None, &[1, 1]);
-            for n in 0..20 {
-                let first = two.choose(key(n), None).unwrap().address;
-                assert_ne!(two.choose(key(n), Some(first)).unwrap().address, first);
-            }
-            let one = origin(balance, None, &[1]);
-            assert_eq!(one.choose(key(1), Some(address(0))).unwrap().address, address(0));
-        }
-    }
-
-    #[test]
-    fn least_inflight_counts_what_is_under_way_per_weight() {
-        let state = origin(Balance::LeastInflight, None, &[1, 3]);
-        let held: Vec<_> = (0..8).map(|n| state.choose(key(n), None).unwrap()).collect();
-        assert_eq!(held.iter().filter(|attempt| attempt.address == address(0)).count(), 2);
-        drop(held);
-        assert!(state.ring.load().endpoints.iter().all(|endpoint| endpoint.inflight.held() == 0));
-    }
-
-    #[test]
-    fn by_hash_only_the_keys_of_a_lost_address_move() {
-        let state = origin(by_client(), None, &[1, 1, 2]);
-        let before: Vec<_> = (0..400).map(|n| state.choose(key(n), None).unwrap().address).collect();
-        let to_last = before.iter().filter(|chosen| **chosen == address(2)).count();
-        assert!((150..250).contains(&to_last), "weight 2 of 4 got {to_last} of 400");
-        state.install(&[(address(0), 1), (address(2), 2)]);
-        for (n, old) in before.iter().enumerate() {
-            let new = state.choose(key(n), None).unwrap().address;
-            assert!(new == *old || *old == address(1), "key {n} moved without need");
-        }
-    }
-
-    #[test]
-    fn no_address_is_no_attempt() {
-        let state = origin(Balance::RoundRobin, None, &[]);
-        assert!(!state.has_address());
-        assert!(state.choose(key(0), None).is_none());
-    }
-
-    #[test]
-    fn addresses_that_stay_keep_their_counts() {
-        let state = origin(Balance::LeastInflight, None, &[1]);
-        let _held = state.choose(key(0), None).unwrap();
-        state.install(&[(address(1), 1), (address(0), 1)]);
-        for n in 0..4 {
-            assert_eq!(state.choose(key(n), None).unwrap().address, address(1), "address 0 still carries one");
-        }
-    }
-
-    const CAP: InflightCap = InflightCap { max: 1, queue: 1, queue_timeout: Duration::from_millis(50) };
-
-    #[tokio::test(start_paused = true)]
-    async fn the_queue_is_bounded_and_has_a_deadline() {
-        let state = origin(Balance::RoundRobin, Some(CAP), &[1]);
-        let held = state.place().await.unwrap();
-        let waiter = tokio::spawn({
-            let state = Arc::clone(&state);
-            async move { state.place().await.map(drop) }
-        });
-        tokio::task::yield_now().await;
-        assert_eq!(state.waiting(), 1);
-        assert_eq!(state.place().await.map(drop), Err(NoPlace::QueueFull));
-        assert_eq!(waiter.await.unwrap(), Err(NoPlace::QueueTimeout));
-        assert_eq!((state.inflight(), state.waiting()), (1, 0));
-        drop(held);
-        assert_eq!(state.inflight(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_freed_place_goes_to_the_queue() {
-        let state =
-            origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..CAP }), &[1]);
-        for _ in 0..200 {
-            let held = state.place().await.unwrap();
-            let waiter = tokio::spawn({
-                let state = Arc::clone(&state);
-                async move { state.place().await.map(drop) }
-            });
-            tokio::task::yield_now().await;
-            drop(held);
-            assert_eq!(waiter.await.unwrap(), Ok(()));
-            assert_eq!((state.inflight(), state.waiting()), (0, 0));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_waiter_that_gives_up_leaves_nothing_behind() {
-        let state =
-            origin(Balance::RoundRobin, Some(InflightCap { queue_timeout: Duration::from_secs(60), ..CAP }), &[1]);
-        let held = state.place().await.unwrap();
-        let waiter = tokio::spawn({
-            let state = Arc::clone(&state);
-            async move { state.place().await.map(drop) }
-        });
-        tokio::task::yield_now().await;
-        waiter.abort();
-        assert!(waiter.await.unwrap_err().is_cancelled());
-        assert_eq!(state.waiting(), 0);
-        drop(held);
-        assert!(state.place().await.is_ok());
-        assert_eq!(state.inflight(), 0);
-    }
-}
+mod tests;

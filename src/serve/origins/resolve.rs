@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::origin::OriginState;
+use super::origin::{Located, OriginState};
 use crate::policy::OriginAddress;
 
 /// A name server that needs longer than this is not answering.
@@ -60,14 +60,14 @@ pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<
 struct Memory(Vec<Vec<SocketAddr>>);
 
 struct Found {
-    addresses: Vec<(SocketAddr, u32)>,
+    addresses: Vec<Located>,
     failing: bool,
 }
 
 async fn look_up(entries: &[OriginAddress], memory: &mut Memory) -> Found {
     memory.0.resize(entries.len(), Vec::new());
     let mut found = Found { addresses: Vec::new(), failing: false };
-    for (entry, last) in entries.iter().zip(&mut memory.0) {
+    for (position, (entry, last)) in entries.iter().zip(&mut memory.0).enumerate() {
         if let Ok(literal) = entry.host.parse::<IpAddr>() {
             *last = vec![SocketAddr::new(literal, entry.port)];
         } else {
@@ -83,9 +83,9 @@ async fn look_up(entries: &[OriginAddress], memory: &mut Memory) -> Found {
             }
         }
         found.failing |= last.is_empty();
-        for address in last.iter() {
-            if !found.addresses.iter().any(|(known, _)| known == address) {
-                found.addresses.push((*address, entry.weight));
+        for &address in last.iter() {
+            if !found.addresses.iter().any(|known| known.address == address) {
+                found.addresses.push(Located { address, weight: entry.weight, entry: position });
             }
         }
     }
@@ -96,6 +96,10 @@ async fn look_up(entries: &[OriginAddress], memory: &mut Memory) -> Found {
 mod tests {
     use super::*;
 
+    fn located(address: &str, entry: usize) -> Located {
+        Located { address: address.parse().unwrap(), weight: 2, entry }
+    }
+
     fn entry(host: &str, port: u16) -> OriginAddress {
         OriginAddress { host: host.into(), port, weight: 2, resolve: Duration::from_secs(30) }
     }
@@ -105,7 +109,7 @@ mod tests {
         let entries = [entry("127.0.0.1", 80), entry("::1", 81)];
         let found = look_up(&entries, &mut Memory::default()).await;
         assert!(!found.failing);
-        assert_eq!(found.addresses, [("127.0.0.1:80".parse().unwrap(), 2), ("[::1]:81".parse().unwrap(), 2)]);
+        assert_eq!(found.addresses, [located("127.0.0.1:80", 0), located("[::1]:81", 1)]);
     }
 
     #[tokio::test]
@@ -114,6 +118,6 @@ mod tests {
         let mut memory = Memory(vec![vec!["192.0.2.7:80".parse().unwrap()], vec![]]);
         let found = look_up(&entries, &mut memory).await;
         assert!(found.failing);
-        assert_eq!(found.addresses, [("192.0.2.7:80".parse().unwrap(), 2), ("127.0.0.1:80".parse().unwrap(), 2)]);
+        assert_eq!(found.addresses, [located("192.0.2.7:80", 0), located("127.0.0.1:80", 1)]);
     }
 }

@@ -5,9 +5,10 @@
 //! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
-//! A wait ends early when the client leaves and when the process stops. The first is noticed as soon as the whole request has
-//! come; while a body is still to be read there is no looking past it, and who has left is noticed after the wait. The
-//! second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
+//! A wait for a moment ends early when the client leaves and when the process stops, one in an origin's queue when the client
+//! leaves. That is noticed as soon as the whole request has come; while a body is still to be read there is no looking past
+//! it, and who has left is noticed after the wait. A stop is a refusal, as the moment that was charged for will not be served
+//! here; so is the wait of one request too many.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -72,7 +73,14 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
             }
         }
     }
-    let Some(queued) = take_place(exchange, &mut judged.decision).await else { return admission };
+    let queued = match take_place(session, exchange, &mut judged.decision).await {
+        Placed::Yes { queued } => queued,
+        Placed::No => return admission,
+        Placed::Gone(error) => {
+            admission.gone = Some(error);
+            return admission;
+        }
+    };
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
     let (holds, contended) = snapshot.admit(judged, now);
@@ -90,22 +98,37 @@ fn rest_of(decision: &Decision, shared: &Shared) -> Duration {
     until.since(shared.clock.now())
 }
 
-/// Takes a place at the origin, if the request has one and needs it; says whether it may have queued for it. `None` if there
-/// is none, which is then the verdict.
-async fn take_place(exchange: &mut Exchange, decision: &mut Decision) -> Option<bool> {
+/// What came of asking for a place at the origin.
+enum Placed {
+    /// The request may go on. `queued`: it may have waited for that.
+    Yes { queued: bool },
+    /// There is none, which is then the verdict.
+    No,
+    /// The client has left while it waited.
+    Gone(Box<Error>),
+}
+
+/// Takes a place at the origin, if the request has one and needs it.
+async fn take_place(session: &mut Session, exchange: &mut Exchange, decision: &mut Decision) -> Placed {
     let installed = Arc::clone(&exchange.installed);
     let route = decision.route.and_then(|route| installed.snapshot().policy().routes.route(route));
-    let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Some(false) };
-    let Some(origin) = installed.origin(*index) else { return Some(false) };
-    match origin.place().await {
+    let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Placed::Yes { queued: false } };
+    let Some(origin) = installed.origin(*index) else { return Placed::Yes { queued: false } };
+    let place = tokio::select! {
+        // in this order, so that who need not wait is not looked at
+        biased;
+        place = origin.place() => place,
+        error = gone(session) => return Placed::Gone(error),
+    };
+    match place {
         Ok(place) => {
             exchange.place = Some(place);
-            Some(origin.spec().inflight.is_some_and(|cap| cap.queue > 0))
+            Placed::Yes { queued: origin.spec().inflight.is_some_and(|cap| cap.queue > 0) }
         }
         Err(reason) => {
             installed.metrics().origin_shed(*index, reason.word());
             decision.verdict = Verdict::Refused(Refusal::OriginFull);
-            None
+            Placed::No
         }
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use http::{HeaderMap, StatusCode};
 
 use crate::answer::Fault;
@@ -19,6 +20,9 @@ use crate::units::Timestamp;
 /// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
 /// how long the client itself may stall ([`ConnectionLimits`](crate::serve::edge::connection::ConnectionLimits)).
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The most attempts that a policy can ask for: one, and five more.
+const MOST_ATTEMPTS: usize = 6;
 
 /// Everything that must be remembered between Pingora's phases. Whatever it holds is given back when it is dropped, so
 /// that neither an abort nor a panic nor a forced stop leaks a place.
@@ -41,6 +45,8 @@ pub struct Exchange {
     pub attempt: Option<Attempt>,
     /// The address of the last attempt, kept for the log.
     pub address: Option<SocketAddr>,
+    /// The addresses of all attempts, so that the next one goes elsewhere.
+    pub tried: ArrayVec<SocketAddr, MOST_ATTEMPTS>,
     /// How many attempts there were.
     pub attempts: u32,
     /// The key of `balance: hash`.
@@ -59,6 +65,8 @@ pub struct Exchange {
     pub forwarded: Option<Timestamp>,
     /// When the origin's answer began.
     pub answered: Option<Timestamp>,
+    /// The status of the origin's answer.
+    pub answered_with: Option<u16>,
 }
 
 impl Exchange {
@@ -74,6 +82,7 @@ impl Exchange {
             place: None,
             attempt: None,
             address: None,
+            tried: ArrayVec::new(),
             attempts: 0,
             balance_key: KeyHash::default(),
             body_bytes: 0,
@@ -83,6 +92,7 @@ impl Exchange {
             fault: None,
             forwarded: None,
             answered: None,
+            answered_with: None,
         }
     }
 
@@ -103,6 +113,17 @@ impl Exchange {
     /// The origin that the route forwards to.
     pub fn origin(&self) -> Option<&Arc<OriginState>> {
         self.installed.origin(self.origin_index()?)
+    }
+
+    /// How much of the request's time is left for its answer to begin; all of it where nobody looks at the time.
+    pub fn left(&self, now: Timestamp) -> Duration {
+        let time = self.route().map_or(Duration::ZERO, |route| route.timeouts.request);
+        time.saturating_sub(self.forwarded.map_or(Duration::ZERO, |from| now.since(from)))
+    }
+
+    /// Whether another attempt could still be answered in time.
+    pub fn time_left(&self, now: Timestamp) -> bool {
+        !self.left(now).is_zero()
     }
 
     /// Whether its refusal is to close the connection.

@@ -15,9 +15,10 @@ use http::{StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorSource, ErrorType};
+use pingora::{Error, ErrorType};
 
 use super::admission::{self, Admission};
+use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
 use super::edits;
 use super::exchange::Exchange;
@@ -115,8 +116,9 @@ impl Gate {
         let until = exchange.answered.or_else(|| silent.then(|| self.shared.clock.now()));
         if exchange.installed.times_origins()
             && let (Some(origin), Some(from), Some(to)) = (exchange.origin_index(), exchange.forwarded, until)
+            && let Some(cap) = exchange.origin().and_then(|origin| origin.limit())
         {
-            exchange.installed.snapshot().completed(origin, to.since(from));
+            exchange.installed.snapshot().completed(origin, to.since(from), cap);
         }
     }
 }
@@ -198,9 +200,7 @@ impl ProxyHttp for Gate {
                     let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
                     let pause = BODY_PAUSE.max(grace + AFTER_GRACE);
                     session.set_read_timeout(Some(route.timeouts.request.min(pause)));
-                    if let Some(stream) = edge_stream(session) {
-                        stream.answer_due_in(route.timeouts.request);
-                    }
+                    answer_due_in(session, route.timeouts.request);
                 }
                 return Ok(false);
             }
@@ -229,7 +229,12 @@ impl ProxyHttp for Gate {
             return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
         };
         let timeouts = route.timeouts;
-        let Some(attempt) = origin.choose(exchange.balance_key, exchange.address) else {
+        let now = self.stamp(exchange);
+        if exchange.attempts == 0 {
+            origin.begun();
+        }
+        let Some(attempt) = origin.choose(exchange.balance_key, &exchange.tried, now.unwrap_or(exchange.started))
+        else {
             exchange.fault = Some(Fault::NoOriginAddress);
             return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
         };
@@ -237,15 +242,23 @@ impl ProxyHttp for Gate {
         // the attempt before this one, if any, no longer counts
         exchange.attempt = Some(attempt);
         exchange.address = Some(address);
+        // a seventh is not asked for, and would be tried like the others
+        let _ = exchange.tried.try_push(address);
         exchange.attempts += 1;
         // what came of the body is sent again, as far as it came
         exchange.body_bytes = 0;
         if exchange.forwarded.is_none() {
-            exchange.forwarded = self.stamp(exchange);
+            exchange.forwarded = now;
+        }
+        let mut connect = timeouts.connect;
+        if let Some((attempt, now)) = timeouts.attempt.zip(now) {
+            let attempt = attempt.min(exchange.left(now));
+            connect = connect.min(attempt);
+            answer_due_in(session, attempt);
         }
         let mut peer = HttpPeer::new(address, false, String::new());
-        peer.options.connection_timeout = Some(timeouts.connect);
-        peer.options.total_connection_timeout = Some(timeouts.connect);
+        peer.options.connection_timeout = Some(connect);
+        peer.options.total_connection_timeout = Some(connect);
         peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
         peer.options.write_timeout = Some(timeouts.write);
         peer.options.idle_timeout = Some(timeouts.idle);
@@ -263,12 +276,8 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
         mut e: Box<Error>,
     ) -> Box<Error> {
-        let exchange = slot.exchange(self);
-        // nothing has been sent yet, so another attempt is always safe
-        let retries = exchange.origin().map_or(0, |origin| origin.spec().retries);
-        let again = exchange.attempts <= retries;
+        let again = attempts::not_connected(slot.exchange(self), &e, &self.shared.clock);
         e.set_retry(again);
-        observe::origin_failed(exchange, &e);
         e
     }
 
@@ -282,20 +291,10 @@ impl ProxyHttp for Gate {
     ) -> Box<Error> {
         let exchange = slot.exchange(self);
         let mut e = e.more_context(format!("Peer: {peer}"));
-        // only what the origin cannot have acted on, or may act on twice: a connection it had closed, before any answer,
-        // for an idempotent method whose body we still hold (RFC 9110 section 9.2.2)
-        let safe = session.req_header().method.is_idempotent()
-            && !session.as_ref().retry_buffer_truncated()
-            && session.response_written().is_none()
-            && exchange.attempts <= exchange.origin().map_or(0, |origin| origin.spec().retries).max(1);
-        if safe {
-            e.retry.decide_reuse(client_reused);
-        } else {
-            e.set_retry(false);
-        }
-        if *e.esource() == ErrorSource::Upstream {
-            observe::origin_failed(exchange, &e);
-        }
+        e.retry.decide_reuse(client_reused);
+        let stale = e.retry();
+        let again = attempts::broke_off(exchange, session, &e, stale, &self.shared.clock);
+        e.set_retry(again);
         e
     }
 
@@ -351,6 +350,7 @@ impl ProxyHttp for Gate {
             return Ok(());
         }
         exchange.answered = self.stamp(exchange);
+        attempts::answered(exchange, upstream.status.as_u16());
         exchange.settle(upstream.status, &upstream.headers, &self.shared.clock);
         if switches {
             if exchange.switch() {
@@ -443,6 +443,7 @@ impl ProxyHttp for Gate {
 
     async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
         let exchange = slot.exchange(self);
+        attempts::ended(exchange, &self.shared.clock);
         exchange.release();
         self.tell_duration(exchange);
         observe::done(&self.shared, exchange, &Ended::of(session));
@@ -458,6 +459,13 @@ fn over_limit(head: &RequestHeader, route: &Route) -> bool {
 /// What is known of the connection.
 fn link_of(session: &Session) -> Option<&Link> {
     edge_stream(session)?.link().map(AsRef::as_ref)
+}
+
+/// By when the answer must have begun, from now.
+fn answer_due_in(session: &Session, time: Duration) {
+    if let Some(stream) = edge_stream(session) {
+        stream.answer_due_in(time);
+    }
 }
 
 /// The client's connection below Pingora.

@@ -2,9 +2,10 @@
 //!
 //! [`gate`] is Pingora's phases; [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
 //! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
-//! itself, [`blame`] whose fault it was, [`observe`] what metrics and log are told.
+//! itself, [`attempts`] is what is tried again, [`blame`] whose fault it was, [`observe`] what metrics and log are told.
 
 pub mod admission;
+pub mod attempts;
 pub mod blame;
 pub mod edits;
 pub mod exchange;

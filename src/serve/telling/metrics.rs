@@ -40,7 +40,7 @@ use families::{Families, Series};
 use shape::Shape;
 
 use catalogue as all;
-pub use live::{CertificateState, LimitState, OriginLoad, Reader};
+pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader};
 
 /// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
 pub struct Metrics {
@@ -225,6 +225,11 @@ impl Metrics {
         self.at_origin(origin, |cells| cells.retries.inc());
     }
 
+    /// Counts an attempt that was not made because the budget for them is spent.
+    pub fn origin_retry_refused(&self, origin: usize) {
+        self.at_origin(origin, |cells| cells.retries_refused.inc());
+    }
+
     fn at_origin(&self, origin: usize, count: impl FnOnce(&OriginCells)) {
         if let Some(cells) = self.origins.get(origin) {
             count(cells);
@@ -273,8 +278,8 @@ impl Metrics {
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
-    /// of each being one), O origins, T listeners with TLS, C certificates and A lists of authorities on them:
-    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 32·O + 11·N + F + 13·L + 14·T + 2·C + A + 70, where each 17 is a histogram's.
+    /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them:
+    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 34·O + 2·A + 11·N + F + 13·L + 14·T + 2·C + U + 70, where each 17 is a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }

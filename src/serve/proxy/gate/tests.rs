@@ -18,14 +18,15 @@ use crate::client::{ClientRules, ProxySet, Trust};
 use crate::config::settings::{Drain, Listener, Log, LogFormat, LogLevel, Settings};
 use crate::engine::Snapshot;
 use crate::policy::{
-    FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses, RouteTable,
-    Rule, Timeouts,
+    FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses, Retries,
+    RouteTable, Rule, Timeouts,
 };
 use crate::serve::clock::Clock;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, Connections};
 use crate::serve::installed::Installed;
+use crate::serve::origins::origin::Located;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::server::proxy;
 use crate::serve::telling::metrics::Metrics;
@@ -118,15 +119,16 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let settings = settings();
     let metrics = Metrics::new(&policy, &settings);
     let snapshot = Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap();
-    let installed = Arc::new(Installed::new(snapshot, metrics, MostRefused::new(1, Seed::from_bytes([4; 16]))));
+    let clock = Clock::start();
+    let installed = Arc::new(Installed::new(snapshot, metrics, MostRefused::new(1, Seed::from_bytes([4; 16])), clock));
     if let Some(origin) = origin {
-        installed.origin(0).unwrap().install(&[(origin, 1)]);
+        installed.origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
     }
     let waits = Waits::new(most_waiting, stopping.clone());
     let pseudonyms = Pseudonyms::new(None, [0; 32]);
     let bound = listen::bind(&settings.listeners[0]).unwrap();
     let address = bound.address;
-    let shared = Arc::new(Shared::new(Clock::start(), None, pseudonyms, settings, waits, installed));
+    let shared = Arc::new(Shared::new(clock, None, pseudonyms, settings, waits, installed));
     let events = Box::new(Events::new(Arc::clone(&shared), 0));
     let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events });
     tokio::spawn(listen::accept(bound, Arc::new(proxy(&shared, 1)), edge, Connections::new(), stopping));
@@ -140,18 +142,11 @@ fn answering(rules: Vec<Rule>, status: StatusCode, body: &'static str) -> Served
 
 /// Forwards to the origin, one request at a time if `inflight` says so.
 fn forwarding(rules: Vec<Rule>, origin: &Scripted, inflight: Option<u32>) -> Served {
+    let address = OriginAddress { host: "127.0.0.1".into(), port: origin.address.port(), weight: 1, resolve: HOUR };
     let spec = Origin {
-        name: "app".into(),
-        addresses: vec![OriginAddress {
-            host: "127.0.0.1".into(),
-            port: origin.address.port(),
-            weight: 1,
-            resolve: HOUR,
-        }],
-        balance: Balance::RoundRobin,
         inflight: inflight.map(|max| InflightCap { max, queue: 0, queue_timeout: Duration::ZERO }),
-        timeouts: Timeouts::default(),
-        retries: 0,
+        retries: Retries { max: 0, ..Retries::default() },
+        ..Origin::of("app".into(), vec![address])
     };
     serve(policy(rules, Action::Forward(0), vec![Arc::new(spec)]), 10, Some(origin.address))
 }

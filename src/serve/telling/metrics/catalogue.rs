@@ -134,6 +134,14 @@ catalogue! {
         "Connections that requests were sent on, by whether they had served before.");
     ORIGIN_RETRIES = held("tidegate_origin_retries_total", Counter, &["origin"],
         "Attempts after the first one of a request.");
+    ORIGIN_RETRIES_REFUSED = held("tidegate_origin_retries_refused_total", Counter, &["origin"],
+        "Attempts after the first one that were not made because the retry budget was spent.");
+    ENDPOINT_HEALTHY = read("tidegate_origin_endpoint_healthy", Gauge, &["origin", "endpoint"],
+        "1 while requests are sent to this address of the origin, 0 while its health checks or failed requests keep them away; of a name the share of its addresses.");
+    ENDPOINT_EJECTIONS = read("tidegate_origin_endpoint_ejections_total", Counter, &["origin", "endpoint"],
+        "Times that this address of the origin was left out because requests to it failed.");
+    ORIGIN_DESPITE = read("tidegate_origin_all_unhealthy_requests_total", Counter, &["origin"],
+        "Requests that were sent although no address of the origin was healthy; absent where addresses are never left out.");
     // connections of clients
     CONNECTIONS = held("tidegate_connections", Gauge, &["listener"],
         "Connections of clients that are open now.");

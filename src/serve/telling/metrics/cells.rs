@@ -119,6 +119,7 @@ pub(super) struct OriginCells {
     pub errors: Each<OriginError>,
     pub connections: Each<bool>,
     pub retries: IntCounter,
+    pub retries_refused: IntCounter,
 }
 
 /// Resolves label values, and notes them.
@@ -224,6 +225,7 @@ impl<'f> Resolver<'f> {
             errors: self.each(&all::ORIGIN_ERRORS, &[origin], ORIGIN_ERRORS),
             connections: self.each(&all::ORIGIN_CONNECTIONS, &[origin], [(false, "false"), (true, "true")]),
             retries: self.counter(&all::ORIGIN_RETRIES, &[origin]),
+            retries_refused: self.counter(&all::ORIGIN_RETRIES_REFUSED, &[origin]),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::limiter::Gauges;
 use crate::serve::telling::log::LogState;
 
 /// What an origin carries at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct OriginLoad {
     /// Requests that are with it.
     pub inflight: u64,
@@ -23,6 +23,21 @@ pub struct OriginLoad {
     pub limit: Option<u64>,
     /// Requests that wait for a place.
     pub queued: u64,
+    /// Requests that were sent although all its addresses were out; `None` where none ever is.
+    pub despite: Option<u64>,
+    /// Its addresses, in the policy's order.
+    pub endpoints: Vec<EndpointLoad>,
+}
+
+/// How one of an origin's addresses is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EndpointLoad {
+    /// The address as the policy has it.
+    pub endpoint: String,
+    /// Whether it is in use, 1 or 0; of a name the share of its addresses that are.
+    pub healthy: f64,
+    /// How often it was left out because requests failed.
+    pub ejections: u64,
 }
 
 /// What a limit can say of itself; what does not apply to its kind is `None`, and then no series.
@@ -120,6 +135,11 @@ impl Collector for Live {
             page.add(&catalogue::ORIGIN_INFLIGHT, Some(name), Some(load.inflight));
             page.add(&catalogue::ORIGIN_INFLIGHT_LIMIT, Some(name), load.limit);
             page.add(&catalogue::ORIGIN_QUEUE, Some(name), Some(load.queued));
+            page.add(&catalogue::ORIGIN_DESPITE, Some(name), load.despite);
+            for EndpointLoad { endpoint, healthy, ejections } in &load.endpoints {
+                page.add_labelled(&catalogue::ENDPOINT_HEALTHY, &[name, endpoint], *healthy);
+                page.add_labelled(&catalogue::ENDPOINT_EJECTIONS, &[name, endpoint], *ejections as f64);
+            }
         }
         for (name, reader) in &readers.limits {
             let state = reader();

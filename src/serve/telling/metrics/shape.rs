@@ -17,6 +17,8 @@ pub(super) struct Shape {
     pub limits: Vec<LimitLabels>,
     pub routes: Vec<RouteLabels>,
     pub origins: Vec<String>,
+    /// How many addresses all origins have together, as the policy counts them.
+    pub addresses: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -74,6 +76,7 @@ impl Shape {
             limits: policy.rules.iter().map(limit).collect(),
             routes: policy.routes.iter().map(route).collect(),
             origins: policy.origins.iter().map(|origin| origin.name.clone()).collect(),
+            addresses: policy.origins.iter().map(|origin| origin.addresses.len()).sum(),
         }
     }
 
@@ -90,8 +93,10 @@ impl Shape {
         const PER_ROUTE: usize = 2;
         // contended; read: in flight, upgraded, memory, exact keys, load, displaced, pending, share, capacity, offered
         const PER_LIMIT: usize = 11;
-        // shed, errors, connections new and reused, retries; read: in flight, its limit, queue
-        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 1 + 3;
+        // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
+        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 4;
+        // healthy, ejections
+        const PER_ADDRESS: usize = 2;
         // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures
         const PROCESS: usize = 4 + 2 + 3 + 1 + 7;
 
@@ -108,6 +113,7 @@ impl Shape {
             + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN
+            + self.addresses * PER_ADDRESS
             + REFUSALS.len()
             + malformed_reasons().count()
             + CLIENTS.len()

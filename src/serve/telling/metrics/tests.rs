@@ -17,8 +17,8 @@ use crate::config::settings::{
 use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
 use crate::limiter::{Capacity, Gauges, Kind, Scope};
 use crate::policy::{
-    Action, Balance, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable,
-    Rule, Timeouts,
+    Action, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable, Rule,
+    Timeouts,
 };
 use crate::request::{Peer, Request};
 use crate::serve::telling::log::LogState;
@@ -71,14 +71,9 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
 }
 
 fn origin(name: &str) -> Arc<Origin> {
-    Arc::new(Origin {
-        name: name.to_owned(),
-        addresses: vec![OriginAddress { host: "127.0.0.1".into(), port: 1, weight: 1, resolve: Duration::ZERO }],
-        balance: Balance::RoundRobin,
-        inflight: Some(InflightCap { max: 1, queue: 0, queue_timeout: Duration::ZERO }),
-        timeouts: Timeouts::default(),
-        retries: 0,
-    })
+    let address = |port| OriginAddress { host: "127.0.0.1".into(), port, weight: 1, resolve: Duration::ZERO };
+    let inflight = Some(InflightCap { max: 1, queue: 0, queue_timeout: Duration::ZERO });
+    Arc::new(Origin { inflight, ..Origin::of(name.to_owned(), vec![address(1), address(2)]) })
 }
 
 fn policy(rules: Vec<Arc<Rule>>, routes: Vec<Route>, origins: Vec<Arc<Origin>>) -> Policy {
@@ -139,10 +134,18 @@ fn all_gauges() -> Gauges {
     }
 }
 
+/// An origin with two addresses, of which one is out.
+fn backend() -> OriginLoad {
+    let endpoint =
+        |port: u16, healthy, ejections| EndpointLoad { endpoint: format!("127.0.0.1:{port}"), healthy, ejections };
+    let endpoints = vec![endpoint(1, 1.0, 0), endpoint(2, 0.0, 4)];
+    OriginLoad { inflight: 3, limit: Some(10), queued: 1, despite: Some(6), endpoints }
+}
+
 /// With everything registered that the face registers.
 fn complete(policy: &Policy) -> Metrics {
     let metrics = Metrics::new(policy, &settings());
-    metrics.register_origin("backend", Arc::new(|| OriginLoad { inflight: 3, limit: Some(10), queued: 1 }));
+    metrics.register_origin("backend", Arc::new(backend));
     let state = LimitState { gauges: Gauges { memory: 4_096, ..Gauges::default() }, memory_bytes: Some(4_096) };
     metrics.register_limit("per_client", Arc::new(move || state));
     let state = LimitState { gauges: all_gauges(), memory_bytes: Some(8) };
@@ -348,6 +351,8 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
     metrics.origin_connection(0, true);
     metrics.origin_error(0, OriginError::Timeout);
     metrics.origin_retry(0);
+    metrics.origin_retry_refused(0);
+    metrics.origin_retry_refused(0);
     metrics.origin_done(0, Duration::from_secs(3));
     // positions that no policy has are nobody's
     metrics.connection_opened(7);
@@ -362,6 +367,7 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
     assert_eq!(page.value("tidegate_origin_connections_total{origin=\"backend\",reused=\"true\"}"), 1.0);
     assert_eq!(page.value("tidegate_origin_errors_total{origin=\"backend\",reason=\"timeout\"}"), 1.0);
     assert_eq!(page.value("tidegate_origin_retries_total{origin=\"backend\"}"), 1.0);
+    assert_eq!(page.value("tidegate_origin_retries_refused_total{origin=\"backend\"}"), 2.0);
     assert_eq!(page.value("tidegate_origin_request_duration_seconds_sum{origin=\"backend\"}"), 3.0);
 }
 
@@ -371,7 +377,7 @@ fn what_lives_elsewhere_is_read_when_the_page_is_made() {
     let load = Arc::new(std::sync::atomic::AtomicU64::new(4));
     let shared = load.clone();
     let read = move || shared.load(std::sync::atomic::Ordering::Relaxed);
-    metrics.register_origin("backend", Arc::new(move || OriginLoad { inflight: read(), limit: None, queued: 0 }));
+    metrics.register_origin("backend", Arc::new(move || OriginLoad { inflight: read(), ..OriginLoad::default() }));
     assert_eq!(page(&metrics).value("tidegate_origin_inflight_requests{origin=\"backend\"}"), 4.0);
     load.store(9, std::sync::atomic::Ordering::Relaxed);
     let page = page(&metrics);

@@ -20,11 +20,12 @@ fn the_bound_on_series_is_what_a_full_page_has_at_most() {
 fn the_bound_on_series_is_as_documented() {
     let policy = fair_shop();
     // `by_key` hands on to `per_client`, which so counts on the route `api` too
-    let (listeners, routes, slots, limits, nodes, origins) = (2, 2, 5, 4, 3, 1);
+    let (listeners, routes, slots, limits, nodes, origins, addresses) = (2, 2, 5, 4, 3, 1, 2);
     let documented = (17 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 5 * slots
-        + 32 * origins
+        + 34 * origins
+        + 2 * addresses
         + 11 * limits
         + nodes
         + 13 * listeners
