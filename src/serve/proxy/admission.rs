@@ -5,9 +5,9 @@
 //! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
-//! A wait ends early when the client leaves and when the process stops. The first is noticed as soon as the whole request has
-//! come; while a body is still to be read there is no looking past it, and who has left is noticed after the wait. The
-//! second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
+//! A wait ends early when the client leaves and when the process stops, and the wait for a place when the client leaves. The
+//! first is noticed as soon as the whole request has come; while a body is still to be read in HTTP/1 there is no looking past
+//! it, and who has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -72,7 +72,20 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
             }
         }
     }
-    let Some(queued) = take_place(exchange, &mut judged.decision).await else { return admission };
+    let queued = {
+        let taking = take_place(exchange, &mut judged.decision);
+        tokio::pin!(taking);
+        tokio::select! {
+            // first, so that a place that is free at once is had without looking at the client
+            biased;
+            queued = &mut taking => queued,
+            error = gone(session) => {
+                admission.gone = Some(error);
+                return admission;
+            }
+        }
+    };
+    let Some(queued) = queued else { return admission };
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
     let (holds, contended) = snapshot.admit(judged, now);
@@ -126,10 +139,12 @@ fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
     decision.verdict = Verdict::Refused(why);
 }
 
-/// Ends when the client has gone. Never while a part of the request is still to be read, as nothing may be taken out of it.
+/// Ends when the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
+/// it.
 async fn gone(session: &mut Session) -> Box<Error> {
     let downstream = session.as_downstream_mut();
-    if !downstream.is_body_done() {
+    // a stream of HTTP/2 is watched without taking anything out of it
+    if !downstream.is_custom() && !downstream.is_body_done() {
         return pending().await;
     }
     match downstream.read_body_or_idle(true).await {
