@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::compile::{WrittenClients, WrittenRoute};
 use super::scalar::{duration, percent};
-use super::settings::{LogTarget, Settings};
+use super::settings::{Listener, LogTarget, Settings};
 use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
@@ -61,12 +61,28 @@ pub fn fingerprint(effective: &Tree) -> String {
 }
 
 fn listeners(settings: &Settings) -> Tree {
-    Tree::map(
-        settings
-            .listeners
-            .iter()
-            .map(|listener| (listener.name.clone(), Tree::map([("address", Tree::text(listener.address))]))),
-    )
+    Tree::map(settings.listeners.iter().map(|listener| (listener.name.clone(), self::listener(listener))))
+}
+
+fn listener(listener: &Listener) -> Tree {
+    let mut tree = vec![
+        ("address", Tree::text(listener.address)),
+        ("protocols", Tree::List(listener.protocols.list().map(|protocol| word(&protocol)).collect())),
+    ];
+    if listener.protocols.h2 {
+        let h2 = &listener.h2;
+        tree.push((
+            "h2",
+            Tree::map([
+                ("max_concurrent_streams", Tree::text(h2.max_concurrent_streams)),
+                ("max_pending_resets", Tree::text(h2.max_pending_resets)),
+                ("resets", Tree::text(h2.resets)),
+                ("control_frames", Tree::text(h2.control_frames)),
+                ("head_memory", Tree::text(h2.head_memory)),
+            ]),
+        ));
+    }
+    Tree::map(tree)
 }
 
 fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {

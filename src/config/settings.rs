@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use crate::units::Share;
 
+mod http2;
+
+pub use http2::{Http2, Protocol, Protocols};
+
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -32,6 +36,17 @@ pub struct Listener {
     pub name: String,
     /// Where. `:8080` in the file is `[::]:8080` here, dual stack.
     pub address: SocketAddr,
+    /// What is spoken there.
+    pub protocols: Protocols,
+    /// What a client may ask for that speaks HTTP/2.
+    pub h2: Http2,
+}
+
+impl Listener {
+    /// A listener with the default of everything else.
+    pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
+        Listener { name: name.into(), address, protocols: Protocols::by_default(false), h2: Http2::default() }
+    }
 }
 
 /// How the process stops on SIGTERM.

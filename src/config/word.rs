@@ -7,7 +7,7 @@ use schemars::{Schema, json_schema};
 use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
-use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
+use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget, Protocol};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
@@ -108,6 +108,7 @@ words! {
     BodyFormat = "body format" {
         "auto" => BodyFormat::Auto, "json" => BodyFormat::Json, "html" => BodyFormat::Html,
     } later: []
+    Protocol = "protocol" { "h2" => Protocol::Http2, "http/1.1" => Protocol::Http1, } later: ["h3"]
     ClientInLog = "form of clients in the log" {
         "pseudonym" => ClientInLog::Pseudonym, "address" => ClientInLog::Address,
     } later: []

@@ -106,7 +106,7 @@ fn threads(settings: &Settings) -> usize {
 }
 
 fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, String), BindError> {
-    let bound = listen::bind(&Listener { name: "metrics".to_owned(), address: page.address })?;
+    let bound = listen::bind(&Listener::new("metrics", page.address))?;
     eprintln!("metrics on http://{}{}", bound.address, page.path);
     Ok((bound, page.path.clone()))
 }
@@ -177,7 +177,8 @@ async fn serve(
     let mut accepting = JoinSet::new();
     for (listener, bound) in bound.into_iter().enumerate() {
         let events = Box::new(Events::new(Arc::clone(shared), listener));
-        let edge = Arc::new(Edge { listener, limits: ConnectionLimits::default(), events });
+        let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
+        let edge = Arc::new(Edge { listener, limits, events });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);

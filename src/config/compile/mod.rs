@@ -4,6 +4,7 @@
 //! was found decides at the end. What a fault would only repeat is not said twice.
 
 mod clients;
+mod http2;
 mod limit;
 mod limits;
 mod matches;

@@ -87,7 +87,7 @@ fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
     }
     let mut sockets: Vec<(Listener, Span)> = Vec::new();
     if let Some(at) = file.listen.get() {
-        sockets.push((Listener { name: "main".into(), address: at.value.0 }, at.span));
+        sockets.push((Listener::new("main", at.value.0), at.span));
     }
     for entry in file.listeners.value().iter().flat_map(|map| &map.0) {
         let (Some(name), Some(listener)) = (&entry.key, &entry.value) else { continue };
@@ -99,7 +99,8 @@ fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
                     .related(*place, format!("by `{}`", first.name)),
             );
         }
-        sockets.push((Listener { name: name.0.clone(), address: at.value.0 }, at.span));
+        let (protocols, h2) = super::http2::of_listener(&listener.value, false, context.faults);
+        sockets.push((Listener { protocols, h2, ..Listener::new(&name.0, at.value.0) }, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
     let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });

@@ -14,7 +14,7 @@ pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
 pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
-pub use process::{AccessLog, Drain, Listener, Log, Metrics, Sample, Server, Telemetry};
+pub use process::{AccessLog, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry};
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 
 use super::read::Read;

@@ -3,19 +3,47 @@
 use std::time::Duration;
 
 use crate::config::pattern::ExactPath;
+use crate::config::scalar::Count;
 use crate::config::section::section;
-use crate::config::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
+use crate::config::settings::{ClientInLog, LogFormat, LogLevel, LogTarget, Protocol};
+use crate::config::shape::OneOrMany;
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
-use crate::units::Share;
+use crate::units::{Bytes, Rate, Share};
 
 section! {
     /// A socket to listen on.
     Listener ("a map with `address`") {
         /// `:8080` for all addresses of both families, or an IP address with its port. Port 0 lets the system choose.
         required address: ListenAddress,
+        /// `h2` (HTTP/2), `http/1.1`, or both. Default both over TLS, where the handshake agrees on one, and `http/1.1` alone
+        /// without. Without TLS, `h2` is for clients that are told to begin with it (prior knowledge).
+        optional protocols: OneOrMany<Protocol>,
+        /// What a client may ask for on one connection of HTTP/2.
+        optional h2: Http2,
     }
-    later: ["redirect", "protocols", "h2", "tls", "connections", "proxy_protocol", "permissions"]
+    later: ["redirect", "tls", "connections", "proxy_protocol", "permissions"]
+}
+
+section! {
+    /// What a client may ask for on one connection of HTTP/2. One that asks for more is cut off.
+    Http2 ("a map") {
+        /// Requests at once. Default 100.
+        optional max_concurrent_streams: Count,
+        /// Requests at once that are cancelled before they were looked at. Default 20.
+        optional max_pending_resets: Count,
+        /// Requests that are cancelled before their answer begins: so many at once, and as many again in every period. Default
+        /// 200/10s.
+        optional resets: Rate,
+        /// Frames that move no request along (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones), beyond those
+        /// that requests and answers earn: so many at once, and as many again in every period. A SETTINGS frame counts
+        /// ten times. Default 1000/10s.
+        optional control_frames: Rate,
+        /// Memory for the heads of all requests under way on one connection, each field counted with 32 bytes more than its
+        /// text. What does not fit is answered 431. Default 512KiB.
+        optional head_memory: Bytes,
+    }
+    later: []
 }
 
 section! {

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     fn listener(address: &str) -> Listener {
-        Listener { name: "main".into(), address: address.parse().unwrap() }
+        Listener::new("main", address.parse().unwrap())
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_port_in_use_is_named_with_a_way_out() {
         let first = bind(&listener("127.0.0.1:0")).unwrap();
-        let error = bind(&Listener { name: "main".into(), address: first.address }).unwrap_err();
+        let error = bind(&Listener::new("main", first.address)).unwrap_err();
         let text = error.to_string();
         assert!(
             text.starts_with(&format!("listener main: cannot listen on {}: the port is in use;", first.address)),

@@ -2,6 +2,7 @@
 //!
 //! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
+//! * [`h2`] is the same for clients that speak HTTP/2.
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
 //! * What went wrong is a [`fault`]; [`events`] is who hears of it.
@@ -16,6 +17,7 @@ pub mod due;
 pub mod early;
 pub mod events;
 pub mod fault;
+pub mod h2;
 pub mod head;
 pub mod link;
 pub mod listen;

@@ -33,6 +33,7 @@ use crate::config::settings::Settings;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
 use crate::serve::edge::fault::{BodyFault, HeadFault};
+use crate::serve::edge::h2::frames::Abuse;
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
 use shape::Shape;
@@ -176,6 +177,13 @@ impl Metrics {
     pub fn connection_refused(&self, listener: usize, reason: &'static str) {
         if let Some(listener) = self.listeners.get(listener) {
             listener.refused.add(reason);
+        }
+    }
+
+    /// Counts a connection in HTTP/2 that was ended for what its client did.
+    pub fn h2_abuse(&self, listener: usize, abuse: Abuse) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.h2_abuse.add(abuse);
         }
     }
 

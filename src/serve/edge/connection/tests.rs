@@ -139,7 +139,7 @@ impl Gate {
     }
 
     fn listen(&self) -> (SocketAddr, Arc<Connections>, tokio::task::JoinHandle<std::io::Result<()>>) {
-        let bound = bind(&Listener { name: "test".into(), address: "127.0.0.1:0".parse().unwrap() }).unwrap();
+        let bound = bind(&Listener::new("test", "127.0.0.1:0".parse().unwrap())).unwrap();
         let (address, connections) = (bound.address, Connections::new());
         let accepting = accept(bound, self.app.clone(), self.edge.clone(), connections.clone(), self.stop.subscribe());
         (address, connections, tokio::spawn(accepting))
@@ -149,7 +149,11 @@ impl Gate {
     fn pipe(&self) -> (DuplexStream, tokio::task::JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(1 << 16);
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
-        (client, tokio::spawn(async move { serve(&app, server, Arc::new(Link::new(0, None)), &edge, &shutdown).await }))
+        let serving = async move {
+            let link = Arc::new(Link::new(0, None));
+            serve(&app, server, BytesMut::new(), Instant::now(), link, &edge, &shutdown).await;
+        };
+        (client, tokio::spawn(serving))
     }
 }
 

@@ -111,7 +111,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
 
 fn settings() -> Settings {
     Settings {
-        listeners: vec![Listener { name: "main".into(), address: "127.0.0.1:0".parse().unwrap() }],
+        listeners: vec![Listener::new("main", "127.0.0.1:0".parse().unwrap())],
         threads: Some(1),
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,

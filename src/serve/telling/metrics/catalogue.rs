@@ -141,6 +141,8 @@ catalogue! {
         "Connections of clients that were accepted.");
     CONNECTIONS_REFUSED = held("tidegate_connections_refused_total", Counter, &["listener", "reason"],
         "Connections of clients that could not be accepted or were closed before a request, by reason.");
+    H2_ABUSE = held("tidegate_h2_abuse_total", Counter, &["listener", "reason"],
+        "Connections in HTTP/2 that were ended for what their client sent or did not take, by what it was.");
     // the process
     BUILD_INFO = held("tidegate_build_info", Gauge, &["version"],
         "Always 1; the version is in the label.");

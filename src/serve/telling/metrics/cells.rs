@@ -9,6 +9,7 @@ use super::families::{Families, Series};
 use super::shape::{LimitLabels, RouteLabels};
 use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, SHED_REASONS, UNMATCHED, known};
 use crate::engine::Outcome;
+use crate::serve::edge::h2::frames::Abuse;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
 pub(super) struct Each<T>(Vec<(T, IntCounter)>);
@@ -26,6 +27,7 @@ pub(super) struct ListenerCells {
     pub open: IntGauge,
     pub accepted: IntCounter,
     pub refused: Each<&'static str>,
+    pub h2_abuse: Each<Abuse>,
     pub routes: Vec<CodeCells>,
     pub unmatched: CodeCells,
 }
@@ -156,6 +158,7 @@ impl<'f> Resolver<'f> {
             open: self.gauge(&all::CONNECTIONS, &[listener]),
             accepted: self.counter(&all::CONNECTIONS_ACCEPTED, &[listener]),
             refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
+            h2_abuse: self.each(&all::H2_ABUSE, &[listener], Abuse::ALL.map(|abuse| (abuse, abuse.word()))),
             routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),
             unmatched: self.codes(listener, UNMATCHED),
         }

@@ -8,6 +8,7 @@ use crate::answer::entry::node_names;
 use crate::config::settings::Settings;
 use crate::engine::Outcome;
 use crate::policy::{Mode, Policy, Rule};
+use crate::serve::edge::h2::frames::Abuse;
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +82,7 @@ impl Shape {
 
         let routes = self.routes.len() + 1;
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
-        self.listeners.len() * (2 + CONNECTION_REASONS.len() + CODES * routes)
+        self.listeners.len() * (2 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
             + routes * SERIES_PER_HISTOGRAM
             + self.routes.len() * PER_ROUTE
             + slots * VERDICTS

@@ -23,7 +23,7 @@ use crate::sketch::Seed;
 use crate::units::{Bytes, Prefix, Rate, Timestamp};
 
 fn settings() -> Settings {
-    let listener = |name: &str| Listener { name: name.to_owned(), address: ([127, 0, 0, 1], 0).into() };
+    let listener = |name: &str| Listener::new(name, ([127, 0, 0, 1], 0).into());
     Settings {
         listeners: vec![listener("main"), listener("other")],
         threads: None,
@@ -200,6 +200,7 @@ fn the_document_and_the_catalogue_agree() {
     assert_eq!(documented, exported, "docs/metrics.md should hold these rows:\n{}", exported.join("\n"));
     let words = [CONNECTION_REASONS, SHED_REASONS].concat().into_iter().chain(malformed_reasons());
     let words = words.chain(REFUSALS.map(Refusal::word)).chain(ORIGIN_ERRORS.map(|(_, word)| word));
+    let words = words.chain(Abuse::ALL.map(Abuse::word));
     for word in words.chain(CLIENTS.into_iter().flat_map(|(_, source, result)| [source, result])) {
         assert!(document.contains(&format!("`{word}`")), "docs/metrics.md does not say `{word}`");
     }

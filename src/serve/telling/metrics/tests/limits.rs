@@ -27,7 +27,7 @@ fn the_bound_on_series_is_as_documented() {
         + 32 * origins
         + 11 * limits
         + nodes
-        + 5 * listeners
+        + 18 * listeners
         + 67;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
