@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::units::Share;
 
 mod connections;
+mod http2;
 
 pub use connections::{AtAccept, Connections, HeadSize, Pace, ProxyProtocol, RefusedNetworks, UnderscoreTwins};
+pub use http2::{Http2, Protocol, Protocols};
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
 #[derive(Debug, Clone, PartialEq)]
@@ -42,12 +44,24 @@ pub struct Listener {
     pub tls: Option<Tls>,
     /// Where its requests are sent instead of being served.
     pub redirect: Option<Redirect>,
+    /// What is spoken there.
+    pub protocols: Protocols,
+    /// What a client may ask for that speaks HTTP/2.
+    pub h2: Http2,
 }
 
 impl Listener {
     /// One without TLS that serves what it takes, with the default of everything else.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
-        Listener { name: name.into(), address, connections: Connections::default(), tls: None, redirect: None }
+        Listener {
+            name: name.into(),
+            address,
+            connections: Connections::default(),
+            tls: None,
+            redirect: None,
+            protocols: Protocols::by_default(false),
+            h2: Http2::default(),
+        }
     }
 }
 

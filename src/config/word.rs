@@ -8,7 +8,7 @@ use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
 use super::settings::{
-    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins,
+    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, Protocol, ProxyProtocol, UnderscoreTwins,
 };
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
@@ -122,6 +122,7 @@ words! {
     UnderscoreTwins = "treatment of underscore twins" {
         "refuse" => UnderscoreTwins::Refuse, "allow" => UnderscoreTwins::Allow,
     } later: []
+    Protocol = "protocol" { "h2" => Protocol::Http2, "http/1.1" => Protocol::Http1, } later: ["h3"]
     ClientInLog = "form of clients in the log" {
         "pseudonym" => ClientInLog::Pseudonym, "address" => ClientInLog::Address,
     } later: []

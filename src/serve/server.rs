@@ -80,8 +80,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let bound = settings.listeners.iter().map(listen::bind).collect::<Result<Vec<_>, _>>().map_err(StartError::Bind)?;
     let metrics_page = settings.metrics.as_ref().map(bind_metrics).transpose().map_err(StartError::Bind)?;
     let (stop, stopping) = watch::channel(false);
-    // HTTP/1.1 for now
-    let watch = Watch::new(&settings.listeners, |_| vec![b"http/1.1".to_vec()]);
+    let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
     let (shared, writer) = build(policy, settings, stopping)?;
@@ -240,8 +239,7 @@ async fn serve(
         if let Some(door) = doors.get(listener) {
             events = events.with_door(Arc::clone(door));
         }
-        let words = shared.settings.listeners.get(listener).map(|listener| &listener.connections);
-        let limits = words.map_or_else(ConnectionLimits::default, ConnectionLimits::of);
+        let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
         let tls = certificates.acceptor(listener);
         let edge = Arc::new(Edge { listener, tls, limits, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));

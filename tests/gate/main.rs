@@ -26,6 +26,7 @@ mod failing_origins;
 mod fair_floods;
 mod flood;
 mod guessing;
+mod h2;
 mod identity;
 mod leaving_clients;
 mod malformed;

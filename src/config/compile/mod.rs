@@ -6,6 +6,7 @@
 mod clients;
 mod connections;
 mod health;
+mod http2;
 mod limit;
 mod limits;
 mod matches;

@@ -109,7 +109,8 @@ fn listeners(
             );
         }
         let (tls, redirect) = super::tls::of_listener(&listener.value, context);
-        let listener = Listener { connections, tls, redirect, ..Listener::new(&name.0, at.value.0) };
+        let (protocols, h2) = super::http2::of_listener(&listener.value, tls.is_some(), context.faults);
+        let listener = Listener { connections, tls, redirect, protocols, h2, ..Listener::new(&name.0, at.value.0) };
         sockets.push((listener, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());

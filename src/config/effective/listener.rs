@@ -2,13 +2,13 @@
 
 use super::{networks, word};
 use crate::config::scalar::duration;
-use crate::config::settings::{Connections, Listener, Pace, Tls};
+use crate::config::settings::{Connections, Http2, Listener, Pace, Tls};
 use crate::config::tree::Tree;
 use crate::units::Bytes;
 
 /// A listener by its name.
 pub fn listener(listener: &Listener) -> (String, Tree) {
-    let Listener { name, address, connections, tls, redirect } = listener;
+    let Listener { name, address, connections, tls, redirect, protocols, h2 } = listener;
     let head = Tree::map([
         ("timeout", Tree::text(duration(connections.head_timeout))),
         ("size", Tree::text(connections.head.bytes)),
@@ -18,6 +18,8 @@ pub fn listener(listener: &Listener) -> (String, Tree) {
     ]);
     let mut tree = vec![("address", Tree::text(address))];
     tree.extend(tls.as_ref().map(|tls| ("tls", self::tls(tls))));
+    tree.push(("protocols", Tree::List(protocols.list().map(|protocol| word(&protocol)).collect())));
+    tree.extend(protocols.h2.then(|| ("h2", http2(h2))));
     tree.extend(redirect.map(|redirect| ("redirect", Tree::text(redirect))));
     tree.extend([
         ("proxy_protocol", word(&connections.proxy_protocol)),
@@ -43,6 +45,16 @@ fn tls(tls: &Tls) -> Tree {
         ("client_certificates", asked)
     }));
     Tree::map(tree)
+}
+
+fn http2(h2: &Http2) -> Tree {
+    Tree::map([
+        ("max_concurrent_streams", Tree::text(h2.max_concurrent_streams)),
+        ("max_pending_resets", Tree::text(h2.max_pending_resets)),
+        ("resets", Tree::text(h2.resets)),
+        ("control_frames", Tree::text(h2.control_frames)),
+        ("head_memory", Tree::text(h2.head_memory)),
+    ])
 }
 
 fn caps(connections: &Connections) -> Tree {

@@ -19,7 +19,7 @@ pub use health::{Adaptive, Ejection, Health};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
 pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
 pub use process::{
-    AccessLog, Certificate, ClientCertificates, Drain, Listener, Log, Metrics, Sample, Server, Telemetry, Tls,
+    AccessLog, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry, Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use crate::config::pattern::{CertificateName, ExactPath};
+use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::settings::{
-    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
+    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, Protocol, ProxyProtocol, Redirect,
 };
 use crate::config::shape::OneOrMany;
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
-use crate::units::Share;
+use crate::units::{Bytes, Rate, Share};
 
 use super::connection::{Connections, RequestBody, RequestHead, Response};
 
@@ -36,8 +37,13 @@ section! {
         /// `https`, or `https:PORT`: send every request to the same address by TLS (301, or 308 when it is no GET or HEAD).
         /// Requests below `/.well-known/acme-challenge/` that a route takes go to that route.
         optional redirect: Redirect,
+        /// `h2` (HTTP/2), `http/1.1`, or both. Default both over TLS, where the handshake agrees on one, and `http/1.1` alone
+        /// without. Without TLS, `h2` is for clients that are told to begin with it (prior knowledge).
+        optional protocols: OneOrMany<Protocol>,
+        /// What a client may ask for on one connection of HTTP/2.
+        optional h2: Http2,
     }
-    later: ["protocols", "h2", "permissions"]
+    later: ["permissions"]
 }
 
 section! {
@@ -74,6 +80,27 @@ section! {
         required ca: String,
         /// `required` (default): no connection without one; `optional`: one that is shown must be good.
         optional mode: ClientCertificateMode,
+    }
+    later: []
+}
+
+section! {
+    /// What a client may ask for on one connection of HTTP/2. One that asks for more is cut off.
+    Http2 ("a map") {
+        /// Requests at once. Default 100.
+        optional max_concurrent_streams: Count,
+        /// Requests at once that are cancelled before they were looked at. Default 20.
+        optional max_pending_resets: Count,
+        /// Requests that are cancelled before their answer begins: so many at once, and as many again in every period. Default
+        /// 200/10s.
+        optional resets: Rate,
+        /// Frames that move no request along (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones), beyond those
+        /// that requests and answers earn: so many at once, and as many again in every period. A SETTINGS frame counts
+        /// ten times. Default 1000/10s.
+        optional control_frames: Rate,
+        /// Memory for the heads of all requests under way on one connection, each field counted with 32 bytes more than its
+        /// text. What does not fit is answered 431. Default 512KiB.
+        optional head_memory: Bytes,
     }
     later: []
 }

@@ -1,15 +1,19 @@
-//! The way of a connection from the accepting socket to HTTP.
+//! The way of a connection from the accepting socket to HTTP, and which HTTP it is.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Edge, serve};
+use super::connection::{self, Edge};
 use super::door::{Entry, Header};
+use super::fault::HeadFault;
+use super::h2;
+use super::h2::preface::{Beginning, look};
 use super::link::Link;
 use super::proxy_protocol::{NoHeader, Peekable, take};
 use super::tls::handshake::handshake;
@@ -31,7 +35,7 @@ pub async fn arrive<A>(
     let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
     let transport = Transport::accepted(stream, peer);
     let Some((transport, secure)) = secured(transport, edge).await else { return };
-    serve(app, transport, Arc::new(link.with_secure(secure)), edge, shutdown).await;
+    speak(app, transport, Arc::new(link.with_secure(secure)), edge, shutdown).await;
     drop(entry);
 }
 
@@ -87,5 +91,37 @@ async fn secured(transport: Transport, edge: &Edge) -> Option<(Transport, Option
             edge.events.handshake_failed(fault);
             None
         }
+    }
+}
+
+/// Serves in the protocol that the client speaks: what TLS agreed on, or what the first bytes are where HTTP/2 is spoken
+/// without TLS.
+async fn speak<A>(app: &Arc<A>, mut transport: Transport, link: Arc<Link>, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
+where
+    A: HttpServerApp + Send + Sync + 'static,
+{
+    let begun = Instant::now();
+    let protocols = edge.limits.protocols;
+    let mut first = BytesMut::new();
+    let http2 = match &link.secure {
+        // a client that names no protocol speaks HTTP/1.1 (RFC 9112 section 9.7)
+        Some(secure) => secure.alpn.as_deref() == Some(b"h2"),
+        None if protocols.h2 => match look(&mut transport, begun + edge.limits.head_deadline).await {
+            Beginning::Http2(bytes) => {
+                first = bytes;
+                true
+            }
+            Beginning::Other(bytes) => {
+                first = bytes;
+                false
+            }
+            Beginning::Nothing => return,
+        },
+        None => false,
+    };
+    match http2 {
+        true => h2::connection::serve(app, transport, first, begun, link, edge, shutdown).await,
+        false if protocols.http1 => connection::serve(app, transport, first, begun, link, edge, shutdown).await,
+        false => connection::turn_away(transport, HeadFault::VersionUnsupported, link, edge).await,
     }
 }

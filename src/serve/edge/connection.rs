@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
 use pingora::apps::HttpServerApp;
 use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
@@ -24,6 +25,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::door::Door;
 use super::fault::{BodyFault, HeadFault};
+use super::h2;
+use super::h2::frames::Abuse;
 use super::head::{self, Body, EndScan, Head, HeadLimits};
 use super::link::Link;
 use super::pace::LeastRate;
@@ -31,7 +34,8 @@ use super::stream::{EdgeStream, Wire};
 use super::tls::acceptor::Acceptor;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
-use crate::config::settings::{Connections, Pace};
+use crate::answer::Answer;
+use crate::config::settings::{Connections, Listener, Pace, Protocols};
 use crate::request::Peer;
 use crate::units;
 
@@ -50,7 +54,7 @@ pub struct ConnectionLimits {
     pub idle_while_draining: Duration,
     /// Requests on one connection.
     pub requests: u32,
-    /// After this long the next answer is the last; `None`: never.
+    /// After this long the next answer is the last, and HTTP/2 takes no new requests; `None`: never.
     pub lifetime: Option<Duration>,
     /// The least speed of request bodies.
     pub least_rate: LeastRate,
@@ -64,11 +68,23 @@ pub struct ConnectionLimits {
     pub linger: Duration,
     /// And how much.
     pub linger_bytes: usize,
+    /// What is spoken.
+    pub protocols: Protocols,
+    /// What is particular to HTTP/2.
+    pub h2: h2::Limits,
 }
 
 impl ConnectionLimits {
     /// As the operator says, who finds the reasons of the defaults there.
-    pub fn of(words: &Connections) -> ConnectionLimits {
+    pub fn of(listener: &Listener) -> ConnectionLimits {
+        ConnectionLimits {
+            protocols: listener.protocols,
+            h2: h2::Limits::from(&listener.h2),
+            ..ConnectionLimits::of_words(&listener.connections)
+        }
+    }
+
+    fn of_words(words: &Connections) -> ConnectionLimits {
         let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
         let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
         ConnectionLimits {
@@ -92,13 +108,15 @@ impl ConnectionLimits {
             answer_time: words.response.timeout,
             linger: words.linger,
             linger_bytes: 64 * 1024,
+            protocols: Protocols::by_default(false),
+            h2: h2::Limits::default(),
         }
     }
 }
 
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
-        ConnectionLimits::of(&Connections::default())
+        ConnectionLimits::of_words(&Connections::default())
     }
 }
 
@@ -118,6 +136,13 @@ pub trait EdgeEvents: Send + Sync + 'static {
     /// A head was refused. Returns the whole answer: status line, fields with `Content-Length` and `Connection: close`,
     /// and body.
     fn refused(&self, fault: HeadFault) -> Bytes;
+    /// The head of a request was refused that came by HTTP/2 with these fields. Returns the answer.
+    fn refused_request(&self, fault: HeadFault, _method: &Method, _fields: &HeaderMap) -> Answer {
+        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        Answer { status, headers: Vec::new(), body: Bytes::new() }
+    }
+    /// A connection that speaks HTTP/2 was ended for what its client did.
+    fn abused(&self, _abuse: Abuse) {}
     /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
     /// may serve another request after it.
     fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {
@@ -154,16 +179,23 @@ pub struct Edge {
     pub events: Box<dyn EdgeEvents>,
 }
 
-/// Serves a connection until it ends.
-pub async fn serve<A, S>(app: &Arc<A>, transport: S, link: Arc<Link>, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
-where
+/// Serves a connection in HTTP/1 until it ends. `first` are bytes of it that have been read already, `begun` is when it began.
+pub async fn serve<A, S>(
+    app: &Arc<A>,
+    transport: S,
+    first: BytesMut,
+    begun: Instant,
+    link: Arc<Link>,
+    edge: &Arc<Edge>,
+    shutdown: &ShutdownWatch,
+) where
     A: HttpServerApp + Send + Sync + 'static,
     S: IO + 'static,
 {
     let limits = &edge.limits;
-    let (stream, mut home) = EdgeStream::new(Wire::new(transport, Arc::clone(&link), edge.clone()));
+    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(&link), edge.clone()));
     let mut stream = Box::new(stream);
-    let mut patience = Patience::new(limits, shutdown);
+    let mut patience = Patience::new(begun + limits.head_deadline, shutdown);
     let mut settings = None;
     let mut answered_early = 0;
     let ends = limits.lifetime.map(|lifetime| Instant::now() + lifetime);
@@ -235,6 +267,13 @@ where
     }
 }
 
+/// Answers a connection that is not served, and closes it.
+pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, link: Arc<Link>, edge: &Arc<Edge>) {
+    let mut wire = Wire::new(transport, BytesMut::new(), link, edge.clone());
+    wire.put(&edge.events.refused(fault));
+    linger(&mut wire, &edge.limits).await;
+}
+
 /// What came of waiting for a request.
 enum Next {
     Request(Head),
@@ -255,27 +294,28 @@ struct Patience {
     timer: Pin<Box<Sleep>>,
     /// Gone once it has come.
     stopping: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    first: bool,
+    /// By when the first head must be complete; gone once it has been waited for.
+    first: Option<Instant>,
 }
 
 impl Patience {
-    fn new(limits: &ConnectionLimits, shutdown: &ShutdownWatch) -> Patience {
+    fn new(first: Instant, shutdown: &ShutdownWatch) -> Patience {
         let mut shutdown = shutdown.clone();
         Patience {
-            timer: Box::pin(sleep_until(Instant::now() + limits.head_deadline)),
+            timer: Box::pin(sleep_until(first)),
             stopping: Some(Box::pin(async move {
                 // a vanished sender means that the process is past stopping
                 let _ = shutdown.wait_for(|stopping| *stopping).await;
             })),
-            first: true,
+            first: Some(first),
         }
     }
 
     /// Waits for a complete head and judges it.
     async fn next_head<S: IO>(&mut self, wire: &mut Wire<S>, limits: &ConnectionLimits) -> Next {
-        let first = std::mem::replace(&mut self.first, false);
-        let mut deadline = Instant::now() + if first { limits.head_deadline } else { limits.idle };
-        let mut begun = first;
+        let first = self.first.take();
+        let mut begun = first.is_some();
+        let mut deadline = first.unwrap_or_else(|| Instant::now() + limits.idle);
         let mut scan: Option<EndScan> = None;
         loop {
             let inbox = wire.inbox();

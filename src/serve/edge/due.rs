@@ -43,13 +43,16 @@ impl Due {
         self.nanos.store(0, Ordering::Relaxed);
     }
 
-    /// `Ready` when the time is over; wakes the task then. `Pending` for ever without a deadline.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// The deadline, if there is one.
+    pub fn deadline(&self) -> Option<Instant> {
         let nanos = self.nanos.load(Ordering::Relaxed);
         // a year is as good as never, and keeps the sum within what the clock can say
-        let Some(deadline) = (nanos > 0).then(|| self.epoch + Duration::from_nanos(nanos).min(YEAR)) else {
-            return Poll::Pending;
-        };
+        (nanos > 0).then(|| self.epoch + Duration::from_nanos(nanos).min(YEAR))
+    }
+
+    /// `Ready` when the time is over; wakes the task then. `Pending` for ever without a deadline.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.deadline() else { return Poll::Pending };
         self.alarm.poll(deadline, cx)
     }
 }

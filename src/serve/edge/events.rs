@@ -4,16 +4,18 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::{HeaderMap, Method};
 
 use super::connection::{Early, EdgeEvents};
 use super::door::Door;
 use super::fault::{BodyFault, HeadFault};
+use super::h2::frames::Abuse;
 use super::head::Head;
 use super::link::Link;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
 use super::{early, written};
-use crate::answer::{self, Context, Fault, Form};
+use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::request::Peer;
 use crate::serve::shared::Shared;
 
@@ -33,6 +35,17 @@ impl Events {
     /// The same with somebody who decides which connections are let in.
     pub fn with_door(self, door: Arc<Door>) -> Events {
         Events { door: Some(door), ..self }
+    }
+}
+
+impl Events {
+    /// Counts a refused head and answers it.
+    fn answer(&self, fault: HeadFault, form: Form) -> Answer {
+        let installed = self.shared.installed();
+        installed.metrics().malformed(fault.reason());
+        let policy = installed.snapshot().policy();
+        let context = Context { policy, decision: None, fields: None, form, wall_unix_nanos: 0 };
+        answer::fault(meant(fault), &context)
     }
 }
 
@@ -58,16 +71,15 @@ impl EdgeEvents for Events {
     }
 
     fn refused(&self, fault: HeadFault) -> Bytes {
-        let installed = self.shared.installed();
-        installed.metrics().malformed(fault.reason());
-        let context = Context {
-            policy: installed.snapshot().policy(),
-            decision: None,
-            fields: None,
-            form: Form::UNKNOWN,
-            wall_unix_nanos: 0,
-        };
-        written::bytes(&answer::fault(meant(fault), &context), false)
+        written::bytes(&self.answer(fault, Form::UNKNOWN), false)
+    }
+
+    fn refused_request(&self, fault: HeadFault, method: &Method, fields: &HeaderMap) -> Answer {
+        self.answer(fault, Form::of(method, fields))
+    }
+
+    fn abused(&self, abuse: Abuse) {
+        self.shared.installed().metrics().h2_abuse(self.listener, abuse);
     }
 
     fn early(&self, head: &Head, bytes: &[u8], link: &Link, stay: bool) -> Early {

@@ -8,7 +8,7 @@
 //! upper case; `OPTIONS *` is refused, since a gateway with many origins has no one server to ask; HTTP/1.0 needs a
 //! `Host` too, as nobody could say which one was meant; folding, userinfo and fragments are refused.
 
-mod fields;
+pub(in crate::serve::edge) mod fields;
 pub mod scan;
 
 use std::ops::Range;

@@ -4,6 +4,7 @@
 //! * [`door`] decides who is let in, and [`proxy_protocol`] takes the header off that names a client behind a proxy.
 //! * [`tls`] makes a connection a secure one first, where its listener says so; one that says [`redirect`] serves nothing else.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
+//! * [`h2`] is the same for clients that speak HTTP/2.
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
 //! * What went wrong is a [`fault`]; [`events`] is who hears of it.
@@ -19,6 +20,7 @@ pub mod due;
 pub mod early;
 pub mod events;
 pub mod fault;
+pub mod h2;
 pub mod head;
 pub mod link;
 pub mod listen;

@@ -95,14 +95,14 @@ pub struct Wire<S> {
 }
 
 impl<S: IO> Wire<S> {
-    /// A new connection, nothing read yet.
-    pub fn new(transport: S, link: Arc<Link>, edge: Arc<Edge>) -> Wire<S> {
+    /// A new connection, of which these bytes have been read already.
+    pub fn new(transport: S, first: BytesMut, link: Arc<Link>, edge: Arc<Edge>) -> Wire<S> {
         let limits = &edge.limits;
         let upload = Pace::new(limits.least_rate, limits.body_time);
         let download = Pace::new(limits.least_answer_rate, limits.answer_time);
         Wire {
             transport,
-            inbox: BytesMut::new(),
+            inbox: first,
             outbox: BytesMut::new(),
             reading: Reading::Complete,
             answer: Answer::Awaited,

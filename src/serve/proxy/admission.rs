@@ -5,10 +5,9 @@
 //! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
-//! A wait for a moment ends early when the client leaves and when the process stops, one in an origin's queue when the client
-//! leaves. That is noticed as soon as the whole request has come; while a body is still to be read there is no looking past
-//! it, and who has left is noticed after the wait. A stop is a refusal, as the moment that was charged for will not be served
-//! here; so is the wait of one request too many.
+//! A wait ends early when the client leaves and when the process stops, and the wait for a place when the client leaves. The
+//! first is noticed as soon as the whole request has come; while a body is still to be read in HTTP/1 there is no looking past
+//! it, and who has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -149,10 +148,12 @@ fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
     decision.verdict = Verdict::Refused(why);
 }
 
-/// Ends when the client has gone. Never while a part of the request is still to be read, as nothing may be taken out of it.
+/// Ends when the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
+/// it.
 async fn gone(session: &mut Session) -> Box<Error> {
     let downstream = session.as_downstream_mut();
-    if !downstream.is_body_done() {
+    // a stream of HTTP/2 is watched without taking anything out of it
+    if !downstream.is_custom() && !downstream.is_body_done() {
         return pending().await;
     }
     match downstream.read_body_or_idle(true).await {

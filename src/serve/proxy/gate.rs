@@ -29,6 +29,7 @@ use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Route};
 use crate::serve::clock::roll;
+use crate::serve::edge::h2::talk::Stream;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::redirect;
 use crate::serve::edge::stream::EdgeStream;
@@ -191,7 +192,7 @@ impl ProxyHttp for Gate {
         }
         let next = self.decide(session, exchange).await?;
         if self.shared.draining() {
-            session.set_keepalive(None);
+            leave(session);
         }
         match next {
             Next::Forward => {
@@ -208,7 +209,7 @@ impl ProxyHttp for Gate {
             Next::Refuse => {
                 exchange.note_refusal();
                 if exchange.closes() {
-                    session.set_keepalive(None);
+                    leave(session);
                 }
                 if let Some(stream) = edge_stream(session) {
                     stream.note_refusal();
@@ -307,6 +308,10 @@ impl ProxyHttp for Gate {
         let exchange = slot.exchange(self);
         // from here on the origin may act on it, whatever we hear from it; before, it cannot have
         exchange.sent();
+        if upstream.version == Version::HTTP_2 && session.req_header().headers.contains_key(header::TE) {
+            // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
+            upstream.insert_header(header::TE, "trailers")?;
+        }
         edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)
     }
 
@@ -458,17 +463,35 @@ fn over_limit(head: &RequestHeader, route: &Route) -> bool {
 
 /// What is known of the connection.
 fn link_of(session: &Session) -> Option<&Link> {
-    edge_stream(session)?.link().map(AsRef::as_ref)
+    match h2_stream(session) {
+        Some(stream) => Some(stream.link()),
+        None => edge_stream(session)?.link().map(AsRef::as_ref),
+    }
+}
+
+/// The client takes its further requests elsewhere: `Connection: close` in HTTP/1, GOAWAY in HTTP/2.
+fn leave(session: &mut Session) {
+    session.set_keepalive(None);
+    if let Some(stream) = h2_stream(session) {
+        stream.leave();
+    }
 }
 
 /// By when the answer must have begun, from now.
 fn answer_due_in(session: &Session, time: Duration) {
-    if let Some(stream) = edge_stream(session) {
+    if let Some(stream) = h2_stream(session) {
+        stream.answer_due_in(time);
+    } else if let Some(stream) = edge_stream(session) {
         stream.answer_due_in(time);
     }
 }
 
-/// The client's connection below Pingora.
+/// The client's stream, if it speaks HTTP/2.
+fn h2_stream(session: &Session) -> Option<&Stream> {
+    Stream::of(&session.req_header().extensions)
+}
+
+/// The client's connection below Pingora, if it speaks HTTP/1.
 fn edge_stream(session: &Session) -> Option<&EdgeStream<Transport>> {
     session.stream()?.as_any().downcast_ref()
 }

@@ -159,7 +159,13 @@ impl Quiet {
     }
 
     fn allows(&self, target: &str, level: &Level) -> bool {
-        *level <= if is_ours(target) { self.ours } else { self.others }
+        let most = match target {
+            target if is_ours(target) => self.ours,
+            // what it warns of is a client's doing, which is counted where it happens
+            target if target.starts_with("h2::") && self.others == LevelFilter::WARN => LevelFilter::ERROR,
+            _ => self.others,
+        };
+        *level <= most
     }
 
     /// Judges one more line of `target`; `None` when it needs no budget.
@@ -329,6 +335,8 @@ mod tests {
         assert_eq!(allowed(LogLevel::Warn, "pingora_core"), [true, true, false, false]);
         assert_eq!(allowed(LogLevel::Info, "pingora_core"), [true, true, false, false]);
         assert_eq!(allowed(LogLevel::Debug, "pingora_core"), [true, true, true, false]);
+        assert_eq!(allowed(LogLevel::Info, "h2::proto::streams::recv"), [true, false, false, false]);
+        assert_eq!(allowed(LogLevel::Debug, "h2::proto::streams::recv"), [true, true, true, false]);
         assert_eq!(allowed(LogLevel::Info, "tidegate::serve"), [true, true, true, false]);
         assert_eq!(allowed(LogLevel::Debug, "tidegate::serve"), [true, true, true, true]);
     }

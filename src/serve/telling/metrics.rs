@@ -33,6 +33,7 @@ use crate::config::settings::Settings;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
 use crate::serve::edge::fault::{BodyFault, HeadFault};
+use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::serve::edge::tls::secure::{Secure, TlsVersion};
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
@@ -200,6 +201,13 @@ impl Metrics {
         }
     }
 
+    /// Counts a connection in HTTP/2 that was ended for what its client did.
+    pub fn h2_abuse(&self, listener: usize, abuse: Abuse) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.h2_abuse.add(abuse);
+        }
+    }
+
     /// Counts a request that the origin had no place for. `reason` is one of [`SHED_REASONS`].
     pub fn origin_shed(&self, origin: usize, reason: &'static str) {
         self.at_origin(origin, |cells| cells.shed.add(reason));
@@ -279,7 +287,7 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them:
-    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 34·O + 2·A + 11·N + F + 13·L + 14·T + 2·C + U + 70, where each 17 is a histogram's.
+    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 34·O + 2·A + 11·N + F + 26·L + 14·T + 2·C + U + 70, where each 17 is a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }

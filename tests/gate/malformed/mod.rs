@@ -131,7 +131,7 @@ routes:
 
 /// Every case comes from an address of its own, which the gate, trusting nobody, writes into `X-Forwarded-For`: so
 /// whatever comes to the origin, and whenever, is known to belong to its case.
-fn source_of(number: usize) -> Ipv4Addr {
+pub fn source_of(number: usize) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 1)) + number as u32)
 }
 
@@ -174,7 +174,7 @@ fn judge(want: Want, outcome: &Outcome, arrivals: &[&Arrival]) -> Result<(), Str
 }
 
 /// Whether what reached the origin can be understood in one way only.
-fn one_reading(arrival: &Arrival) -> Result<(), String> {
+pub fn one_reading(arrival: &Arrival) -> Result<(), String> {
     let head = String::from_utf8_lossy(&arrival.head).into_owned();
     let fault = |what: &str| Err(format!("{what} reached the origin: {head:?}"));
     let mut lines = head.split("\r\n");

@@ -153,7 +153,11 @@ impl Gate {
     fn pipe(&self) -> (DuplexStream, tokio::task::JoinHandle<()>) {
         let (client, server) = tokio::io::duplex(1 << 16);
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
-        (client, tokio::spawn(async move { serve(&app, server, Arc::new(Link::new(0, None)), &edge, &shutdown).await }))
+        let serving = async move {
+            let link = Arc::new(Link::new(0, None));
+            serve(&app, server, BytesMut::new(), Instant::now(), link, &edge, &shutdown).await;
+        };
+        (client, tokio::spawn(serving))
     }
 }
 

@@ -158,6 +158,8 @@ catalogue! {
         "When the certificate in use ends, in seconds since 1970.");
     TLS_RELOAD = read("tidegate_tls_certificate_reload_successful", Gauge, &["listener", "certificate"],
         "1 when what lies in the certificate's files is in use, 0 when it cannot be used and the one before still is.");
+    H2_ABUSE = held("tidegate_h2_abuse_total", Counter, &["listener", "reason"],
+        "Connections in HTTP/2 that were ended for what their client sent or did not take, by what it was.");
     // the process
     BUILD_INFO = held("tidegate_build_info", Gauge, &["version"],
         "Always 1; the version is in the label.");

@@ -9,6 +9,7 @@ use super::families::{Families, Series};
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
 use crate::engine::Outcome;
+use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::serve::edge::tls::secure::TlsVersion;
 
@@ -30,6 +31,7 @@ pub(super) struct ListenerCells {
     pub refused: Each<&'static str>,
     /// Of a listener that does TLS.
     pub tls: Option<TlsCells>,
+    pub h2_abuse: Each<Abuse>,
     pub routes: Vec<CodeCells>,
     pub unmatched: CodeCells,
 }
@@ -169,6 +171,7 @@ impl<'f> Resolver<'f> {
             accepted: self.counter(&all::CONNECTIONS_ACCEPTED, &[listener]),
             refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
             tls: labels.tls.is_some().then(|| self.tls(listener)),
+            h2_abuse: self.each(&all::H2_ABUSE, &[listener], Abuse::ALL.map(|abuse| (abuse, abuse.word()))),
             routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),
             unmatched: self.codes(listener, UNMATCHED),
         }

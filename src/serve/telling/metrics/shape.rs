@@ -8,6 +8,7 @@ use crate::answer::entry::node_names;
 use crate::config::settings::{Listener, Settings, Tls};
 use crate::engine::Outcome;
 use crate::policy::{Mode, Policy, Rule};
+use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 
 /// All of them.
@@ -105,7 +106,7 @@ impl Shape {
 
         let routes = self.routes.len() + 1;
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
-        self.listeners.len() * (2 + CONNECTION_REASONS.len() + CODES * routes)
+        self.listeners.len() * (2 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * SERIES_PER_HISTOGRAM
             + self.routes.len() * PER_ROUTE

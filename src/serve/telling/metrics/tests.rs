@@ -217,6 +217,7 @@ fn the_document_and_the_catalogue_agree() {
     assert_eq!(documented, exported, "docs/metrics.md should hold these rows:\n{}", exported.join("\n"));
     let words = [CONNECTION_REASONS, SHED_REASONS].concat().into_iter().chain(malformed_reasons());
     let words = words.chain(REFUSALS.map(Refusal::word)).chain(ORIGIN_ERRORS.map(|(_, word)| word));
+    let words = words.chain(Abuse::ALL.map(Abuse::word));
     for word in words.chain(CLIENTS.into_iter().flat_map(|(_, source, result)| [source, result])) {
         assert!(document.contains(&format!("`{word}`")), "docs/metrics.md does not say `{word}`");
     }

@@ -28,7 +28,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2 * addresses
         + 11 * limits
         + nodes
-        + 13 * listeners
+        + 26 * listeners
         + 14
         + 2
         + 1
