@@ -107,6 +107,7 @@ codes! {
     MANY_SERIES = "W0413", "more than 5000 metric series";
     SHARED_NODE = "W0414", "a node of a fair share that honest clients share with a flood";
     FORGEABLE = "W0415", "an exemption that rests on a header alone";
+    UNVERIFIED_ORIGIN = "W0416", "an origin whose certificate is not verified";
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use sha2::{Digest, Sha256};
 use super::compile::{WrittenClients, WrittenRoute};
 use super::scalar::{duration, percent};
 use super::settings::{LogTarget, Settings};
+use super::text::HostPort;
 use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::Action;
-use crate::policy::{Balance, Origin, Policy, Responses, Route, Timeouts};
+use crate::policy::{Balance, CertificateFiles, Origin, OriginAddress, OriginTls, Policy, Responses, Route, Timeouts};
 use limit::limit;
 
 /// What only the text still tells.
@@ -121,10 +122,13 @@ fn key(key: &KeySpec) -> Tree {
 
 fn origin(origin: &Origin) -> Tree {
     let addresses = origin.addresses.iter().map(|address| {
-        let host = &address.host;
-        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let OriginAddress { host, port, .. } = address;
+        let shown = match address.unix_path() {
+            Some(_) => host.clone(),
+            None => HostPort { host: host.clone(), port: *port }.to_string(),
+        };
         Tree::map([
-            ("address", Tree::text(format!("{host}:{}", address.port))),
+            ("address", Tree::text(shown)),
             ("weight", Tree::text(address.weight)),
             ("resolve", Tree::text(duration(address.resolve))),
         ])
@@ -148,6 +152,22 @@ fn origin(origin: &Origin) -> Tree {
     }
     tree.push(("timeouts", timeouts(&origin.timeouts)));
     tree.push(("retries", Tree::map([("max", Tree::text(origin.retries)), ("on", Tree::texts(["connect_error"]))])));
+    tree.push(("protocol", Tree::text(origin.protocol.word())));
+    tree.extend(origin.tls.as_ref().map(|tls| ("tls", origin_tls(tls))));
+    Tree::map(tree)
+}
+
+fn origin_tls(tls: &OriginTls) -> Tree {
+    let mut tree = Vec::new();
+    tree.extend(tls.sni.as_ref().map(|name| ("sni", Tree::text(name))));
+    if !tls.ca.is_empty() {
+        tree.push(("ca", Tree::texts(tls.ca.iter().map(|file| file.display()))));
+    }
+    tree.push(("verify", Tree::text(tls.verify)));
+    if let Some(CertificateFiles { cert, key }) = &tls.client_certificate {
+        let files = [("cert", Tree::text(cert.display())), ("key", Tree::text(key.display()))];
+        tree.push(("client_certificate", Tree::map(files)));
+    }
     Tree::map(tree)
 }
 

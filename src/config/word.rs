@@ -10,7 +10,7 @@ use super::scalar::{Count, digits};
 use super::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
-use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
+use crate::policy::{BodyFormat, FieldStyle, Mode, Protocol, Report};
 use crate::units::Bytes;
 
 /// The words of one field: reader, schema, and the way back.
@@ -66,6 +66,8 @@ fn synonym(word: &str) -> Option<&'static str> {
         "drop" => "close",
         "throttle" | "queue" | "nodelay" => "delay",
         "mark" => "tag",
+        "http1" | "http1.1" | "h1" => "http/1.1",
+        "http2" | "http/2" | "grpc" => "h2",
         _ => return None,
     })
 }
@@ -99,6 +101,7 @@ words! {
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
     } later: []
+    Protocol = "protocol" { "http/1.1" => Protocol::Http1, "h2" => Protocol::Http2, } later: []
     RetryOn = "reason to retry" { "connect_error" => RetryOn::ConnectError, } later: []
     FieldStyle = "style of rate-limit fields" {
         "draft" => FieldStyle::Draft, "triple" => FieldStyle::Triple,

@@ -21,7 +21,7 @@ use crate::client::trust::X_FORWARDED_FOR;
 pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
-pub use origin::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
+pub use origin::{Balance, CertificateFiles, InflightCap, Origin, OriginAddress, OriginTls, Protocol, Timeouts};
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, Route, RouteTable};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};

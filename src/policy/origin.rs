@@ -1,5 +1,6 @@
 //! Where requests are sent: addresses, how one is chosen, how long to wait, how many at once.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::client::key::KeySpec;
@@ -19,19 +20,70 @@ pub struct Origin {
     pub timeouts: Timeouts,
     /// How often a request that never reached the origin is tried again: 0 to 5.
     pub retries: u32,
+    /// What is spoken with it.
+    pub protocol: Protocol,
+    /// How the connection is secured; none means in clear.
+    pub tls: Option<OriginTls>,
+}
+
+/// The protocols that origins are spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// HTTP/1.1, one request at a time on a connection.
+    #[default]
+    Http1,
+    /// HTTP/2: agreed in the handshake with TLS, taken for granted without.
+    Http2,
+}
+
+/// TLS to an origin. Files are named here, and read where they are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginTls {
+    /// The name that its certificate must carry, never empty; none means the host of each address.
+    pub sni: Option<String>,
+    /// Files with the certificates to trust; none means those of the system.
+    pub ca: Vec<PathBuf>,
+    /// Whether the certificate is looked at. An origin that is not verified may be anybody.
+    pub verify: bool,
+    /// Who we are, for origins that ask.
+    pub client_certificate: Option<CertificateFiles>,
+}
+
+impl OriginTls {
+    /// All files that it rests on.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let own = self.client_certificate.iter().flat_map(|files| [&files.cert, &files.key]);
+        self.ca.iter().chain(own)
+    }
+}
+
+/// A certificate with those that vouch for it, and its key; PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate first, then its issuers.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
 }
 
 /// One server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginAddress {
-    /// A name or an IP address literal (IPv6 without brackets).
+    /// A name or an IP address literal (IPv6 without brackets); for a UNIX socket `unix:` and its path.
     pub host: String,
-    /// The TCP port.
+    /// The TCP port; 0 for a UNIX socket.
     pub port: u16,
     /// Its part of the traffic relative to its siblings: 1 to 1,000.
     pub weight: u32,
     /// How often a name is looked up again; unused for literals.
     pub resolve: Duration,
+}
+
+impl OriginAddress {
+    /// The path, if it is a UNIX socket.
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.host.strip_prefix("unix:").map(Path::new)
+    }
 }
 
 /// How an address is chosen.

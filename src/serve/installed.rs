@@ -7,10 +7,11 @@ use http::HeaderName;
 use crate::answer::RouteFields;
 use crate::engine::Snapshot;
 use crate::limiter::Limiter;
-use crate::policy::{Capacity, Kind, OnLimit, Policy, Rule};
+use crate::policy::{Capacity, Kind, OnLimit, Origin, Policy, Rule};
 use crate::serve::origins::origin::OriginState;
+use crate::serve::origins::tls::TlsFault;
 use crate::serve::telling::flood::Flood;
-use crate::serve::telling::metrics::{LimitState, Metrics, OriginLoad, Reader};
+use crate::serve::telling::metrics::{LimitState, Metrics, OriginError, OriginLoad, Reader};
 use crate::serve::telling::refused::MostRefused;
 
 /// Everything that a request takes from the policy in force. Swapped as one.
@@ -29,11 +30,19 @@ pub struct Installed {
 impl Installed {
     /// A snapshot with the metrics that were resolved for its policy, which learn here what to read from it, and with what
     /// counts its refusals.
-    pub fn new(snapshot: Snapshot, metrics: Metrics, refused: MostRefused) -> Installed {
+    ///
+    /// # Errors
+    /// Files that an origin's TLS rests on cannot be used; names the origin.
+    pub fn new(snapshot: Snapshot, metrics: Metrics, refused: MostRefused) -> Result<Installed, (String, TlsFault)> {
         let policy = snapshot.policy();
-        let origins: Vec<_> = policy.origins.iter().map(|origin| OriginState::new(Arc::clone(origin))).collect();
+        let open =
+            |origin: &Arc<Origin>| OriginState::new(Arc::clone(origin)).map_err(|fault| (origin.name.clone(), fault));
+        let origins: Vec<_> = policy.origins.iter().map(open).collect::<Result<_, _>>()?;
         let fields = policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect();
-        for origin in &origins {
+        for (index, origin) in origins.iter().enumerate() {
+            if let Some(counter) = metrics.origin_error_counter(index, OriginError::Surplus) {
+                origin.way().count_surplus(counter);
+            }
             metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin)));
         }
         for (rule, limiter) in policy.rules.iter().zip(snapshot.limiters()) {
@@ -43,7 +52,7 @@ impl Installed {
         let tag_fields = tag_fields(policy);
         let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
-        Installed { snapshot, origins, fields, fields_read, tag_fields, times_origins, floods, refused, metrics }
+        Ok(Installed { snapshot, origins, fields, fields_read, tag_fields, times_origins, floods, refused, metrics })
     }
 
     /// The policy and the state of its limits.

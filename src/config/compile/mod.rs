@@ -7,6 +7,7 @@ mod clients;
 mod limit;
 mod limits;
 mod matches;
+mod origin_tls;
 mod origins;
 mod responses;
 mod routes;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{number32, span, timeouts};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults, nearest};
+use crate::config::place::OriginPlace;
 use crate::config::read::{At, Field, Scalar, invalid};
 use crate::config::scalar::Count;
 use crate::config::schema::{self, BalanceText, Inflight};
@@ -13,7 +14,7 @@ use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::source::Span;
 use crate::config::text::{HostPort, OriginName};
 use crate::config::word::BalanceWord;
-use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
+use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Protocol, Timeouts};
 
 /// A name that moves is followed soon, and a resolver is asked twice a minute at most.
 const RESOLVE: Duration = Duration::from_secs(30);
@@ -93,6 +94,8 @@ impl Origins {
                         inflight: None,
                         timeouts: self.above,
                         retries: RETRIES,
+                        protocol: Protocol::Http1,
+                        tls: None,
                     }));
                     self.list.len() - 1
                 });
@@ -176,18 +179,20 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
     let inflight = inflight(&origin.inflight, faults);
     let timeouts = timeouts(&origin.timeouts, above, faults);
     let retries = retries(&origin.retries, faults);
-    Some(Origin { name, addresses: addresses?, balance: balance?, inflight, timeouts, retries })
+    let protocol = origin.protocol.value().copied().unwrap_or_default();
+    let tls = super::origin_tls::tls(&origin.tls, &name, addresses.as_deref(), faults);
+    Some(Origin { name, addresses: addresses?, balance: balance?, inflight, timeouts, retries, protocol, tls: tls? })
 }
 
 fn addresses(
-    field: &Field<OneOrMany<Either<HostPort, schema::OriginAddress>>>,
+    field: &Field<OneOrMany<Either<OriginPlace, schema::OriginAddress>>>,
     faults: &mut Faults,
 ) -> Option<Vec<OriginAddress>> {
     let at = field.get()?;
     let OneOrMany(list) = &at.value;
     let mut addresses: Vec<(OriginAddress, Span)> = Vec::new();
     for item in &list.items {
-        let (HostPort { host, port }, weight, resolve) = match &item.value {
+        let (OriginPlace { host, port }, weight, resolve) = match &item.value {
             Either::Short(address) => (address, 1, RESOLVE),
             Either::Long(long) => {
                 let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -212,6 +217,16 @@ fn addresses(
             Diagnostic::error(Code::EMPTY_VALUE, at.span, "an origin without addresses").label("needs one or more"),
         );
         return None;
+    }
+    let unix = addresses.iter().find(|(address, _)| address.unix_path().is_some());
+    let anywhere = addresses.iter().find(|(address, _)| address.host == "0.0.0.0");
+    if let (Some((_, unix)), Some((_, anywhere))) = (unix, anywhere) {
+        faults.push(
+            Diagnostic::error(Code::CONFLICT, *anywhere, "0.0.0.0 beside a UNIX socket")
+                .label("is no address of a server")
+                .related(*unix, "the UNIX socket")
+                .help("write 127.0.0.1"),
+        );
     }
     Some(addresses.into_iter().map(|(address, _)| address).collect())
 }

@@ -13,7 +13,7 @@ mod route;
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
-pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
+pub use origin::{Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, Retries, Timeouts, Tls};
 pub use process::{AccessLog, Drain, Listener, Log, Metrics, Sample, Server, Telemetry};
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 

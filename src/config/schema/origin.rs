@@ -6,18 +6,19 @@ use schemars::{Schema, json_schema};
 
 use crate::client::key::KeyPart;
 use crate::config::fault::{Code, nearest};
+use crate::config::place::{FilePath, OriginPlace, ServerName};
 use crate::config::read::{Scalar, Wrong};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::text::HostPort;
 use crate::config::word::{BalanceWord, OnFull, RetryOn};
+use crate::policy::Protocol;
 
 section! {
     /// A group of equal servers.
     Origin ("a map with `addresses`") {
-        /// The servers: `HOST:PORT`, or a map with `address`.
-        required addresses: OneOrMany<Either<HostPort, OriginAddress>>,
+        /// The servers: `HOST:PORT` or `unix:/PATH`, or a map with `address`.
+        required addresses: OneOrMany<Either<OriginPlace, OriginAddress>>,
         /// How one is chosen: `round_robin` (default, by weight), `least_inflight`, or `{ hash: KEY }`, which sends equal keys
         /// to the same server.
         optional balance: Either<BalanceText, Balance>,
@@ -27,15 +28,46 @@ section! {
         optional timeouts: Timeouts,
         /// How often a request is tried at another server.
         optional retries: Retries,
+        /// `http/1.1` (default), or `h2`: agreed in the handshake with `tls`, taken for granted without.
+        optional protocol: Protocol,
+        /// Encrypts the connection; `{}` trusts the system's certificates and expects the host of the address in the origin's.
+        /// Default: in clear.
+        optional tls: Tls,
     }
-    later: ["health", "adaptive", "keepalive", "protocol", "tls"]
+    later: ["health", "adaptive", "keepalive"]
+}
+
+section! {
+    /// TLS to an origin, 1.2 or 1.3. Files are read again when they change.
+    Tls ("a map such as `{}` or `{ ca: /etc/tidegate/tls/internal-ca.pem }`") {
+        /// The name that the origin's certificate must carry, a host or an IP address. Default: the host of each address.
+        optional sni: ServerName,
+        /// Files with the certificates to trust, PEM. Default: those of the system.
+        optional ca: OneOrMany<FilePath>,
+        /// `false` believes whoever answers, and is warned of. Default true.
+        optional verify: bool,
+        /// Who we are, for origins that ask.
+        optional client_certificate: ClientCertificate,
+    }
+    later: []
+}
+
+section! {
+    /// A certificate and its key.
+    ClientCertificate ("a map with `cert` and `key`") {
+        /// The certificate and those that vouch for it, PEM.
+        required cert: FilePath,
+        /// Its private key, PEM.
+        required key: FilePath,
+    }
+    later: []
 }
 
 section! {
     /// One server of an origin.
     OriginAddress ("a map with `address`") {
-        /// `HOST:PORT`.
-        required address: HostPort,
+        /// `HOST:PORT` or `unix:/PATH`.
+        required address: OriginPlace,
         /// Its part of the traffic relative to its siblings, 1 to 1000. Default 1.
         optional weight: Count,
         /// How often its name is looked up again, 1s to 24h. Default 30s.

@@ -1,10 +1,18 @@
 //! What is protected: [`origin`] has the places and addresses of one, [`resolve`] looks names up in the background.
 //!
-//! What an origin sends over HTTP/1 is not believed: [`reader`] says what belongs to an answer, and judges heads by
-//! [`answer_head`]. What it refuses is a [`fault`].
+//! * [`way`] makes connections to one origin: a [`socket`], and [`tls`] over it if the policy says so. [`connector`] is the
+//!   door by which Pingora gets them.
+//! * What an origin sends over HTTP/1 is not believed: [`stream`] passes on only what [`reader`] lets through, which judges
+//!   heads by [`answer_head`]. What it refuses is a [`fault`]. [`http2`] is what is left to do there.
 
 pub mod answer_head;
+pub mod connector;
 pub mod fault;
+pub mod http2;
 pub mod origin;
 pub mod reader;
 pub mod resolve;
+pub mod socket;
+pub mod stream;
+pub mod tls;
+pub mod way;

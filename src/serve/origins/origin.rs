@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+use super::tls::TlsFault;
+use super::way::Way;
 use crate::limiter::{Permit, Slots};
 use crate::policy::{Balance, Origin};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
@@ -20,6 +22,7 @@ pub struct OriginState {
     freed: Notify,
     ring: ArcSwap<Ring>,
     cursor: AtomicUsize,
+    way: Arc<Way>,
 }
 
 /// Why no place was given.
@@ -64,16 +67,26 @@ impl Drop for OriginPlace {
 
 impl OriginState {
     /// The origin without any address yet; [`OriginState::install`] gives it some.
-    pub fn new(spec: Arc<Origin>) -> Arc<OriginState> {
+    ///
+    /// # Errors
+    /// The files of its TLS cannot be used.
+    pub fn new(spec: Arc<Origin>) -> Result<Arc<OriginState>, TlsFault> {
         let max = spec.inflight.map_or(u32::MAX, |cap| cap.max);
-        Arc::new(OriginState {
+        let way = Way::open(&spec)?;
+        Ok(Arc::new(OriginState {
             spec,
             slots: Slots::new(max),
             waiting: AtomicU32::new(0),
             freed: Notify::new(),
             ring: ArcSwap::from_pointee(Ring::default()),
             cursor: AtomicUsize::new(0),
-        })
+            way,
+        }))
+    }
+
+    /// How connections to it are made.
+    pub fn way(&self) -> &Arc<Way> {
+        &self.way
     }
 
     /// What the policy says of it.
@@ -309,7 +322,7 @@ mod tests {
 
     use super::*;
     use crate::client::key::{KeyPart, KeySpec};
-    use crate::policy::{InflightCap, Timeouts};
+    use crate::policy::{InflightCap, Protocol, Timeouts};
 
     fn origin(balance: Balance, inflight: Option<InflightCap>, weights: &[u32]) -> Arc<OriginState> {
         let spec = Origin {
@@ -319,8 +332,10 @@ mod tests {
             inflight,
             timeouts: Timeouts::default(),
             retries: 1,
+            protocol: Protocol::Http1,
+            tls: None,
         };
-        let state = OriginState::new(Arc::new(spec));
+        let state = OriginState::new(Arc::new(spec)).unwrap();
         let addresses: Vec<_> = weights.iter().enumerate().map(|(n, weight)| (address(n), *weight)).collect();
         state.install(&addresses);
         state

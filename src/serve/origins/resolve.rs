@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::origin::OriginState;
+use super::way::unix_address;
 use crate::policy::OriginAddress;
 
 /// A name server that needs longer than this is not answering.
@@ -19,12 +20,13 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Looks all names of the origin up once and installs what was found. Literals need no look-up and always work.
 pub async fn resolve_once(origin: &OriginState) {
     let found = look_up(&origin.spec().addresses, &mut Memory::default()).await;
-    origin.install(&found.addresses);
+    found.install(origin);
 }
 
 /// Keeps the addresses fresh until shutdown. Returns at once if there is nothing but literals.
 pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<bool>) {
-    let named = origin.spec().addresses.iter().filter(|address| address.host.parse::<IpAddr>().is_err());
+    let is_name = |address: &&OriginAddress| address.host.parse::<IpAddr>().is_err() && address.unix_path().is_none();
+    let named = origin.spec().addresses.iter().filter(is_name);
     let Some(interval) = named.map(|address| address.resolve).min() else { return };
     let mut memory = Memory::default();
     let mut installed = Vec::new();
@@ -32,7 +34,7 @@ pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<
     loop {
         let found = look_up(&origin.spec().addresses, &mut memory).await;
         if found.addresses != installed {
-            origin.install(&found.addresses);
+            found.install(&origin);
             installed = found.addresses;
         }
         if found.failing != was_failing {
@@ -61,14 +63,26 @@ struct Memory(Vec<Vec<SocketAddr>>);
 
 struct Found {
     addresses: Vec<(SocketAddr, u32)>,
+    /// Which entry of the policy each address was found under.
+    entries: Vec<(SocketAddr, usize)>,
     failing: bool,
+}
+
+impl Found {
+    fn install(&self, origin: &OriginState) {
+        // the names first: whoever takes a new address must find the name that its certificate carries
+        origin.way().name_addresses(self.entries.clone());
+        origin.install(&self.addresses);
+    }
 }
 
 async fn look_up(entries: &[OriginAddress], memory: &mut Memory) -> Found {
     memory.0.resize(entries.len(), Vec::new());
-    let mut found = Found { addresses: Vec::new(), failing: false };
-    for (entry, last) in entries.iter().zip(&mut memory.0) {
-        if let Ok(literal) = entry.host.parse::<IpAddr>() {
+    let mut found = Found { addresses: Vec::new(), entries: Vec::new(), failing: false };
+    for (place, (entry, last)) in entries.iter().zip(&mut memory.0).enumerate() {
+        if entry.unix_path().is_some() {
+            *last = unix_address(place).into_iter().collect();
+        } else if let Ok(literal) = entry.host.parse::<IpAddr>() {
             *last = vec![SocketAddr::new(literal, entry.port)];
         } else {
             match timeout(LOOKUP_DEADLINE, tokio::net::lookup_host((entry.host.as_str(), entry.port))).await {
@@ -86,6 +100,7 @@ async fn look_up(entries: &[OriginAddress], memory: &mut Memory) -> Found {
         for address in last.iter() {
             if !found.addresses.iter().any(|(known, _)| known == address) {
                 found.addresses.push((*address, entry.weight));
+                found.entries.push((*address, place));
             }
         }
     }

@@ -6,12 +6,13 @@
 //! when it went wrong, and in every case [`Gate::logging`].
 
 use std::any::Any;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{StatusCode, Version, header};
+use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
@@ -26,13 +27,16 @@ use super::observe::{self, Ended};
 use super::reply;
 use crate::answer::Fault;
 use crate::engine::{Arrival, DecisionId, Verdict};
-use crate::policy::{Action, Balance, Route};
+use crate::policy::{Action, Balance, Protocol, Route};
 use crate::request::Peer;
 use crate::serve::clock::roll;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::stream::EdgeStream;
 use crate::serve::edge::transport::Transport;
+use crate::serve::origins::fault::AnswerFault;
 use crate::serve::origins::origin::affinity_seed;
+use crate::serve::origins::way::Way;
+use crate::serve::origins::{connector, http2};
 use crate::serve::shared::Shared;
 use crate::units::Timestamp;
 
@@ -200,6 +204,7 @@ impl ProxyHttp for Gate {
             return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
         };
         let timeouts = route.timeouts;
+        let way = Arc::clone(origin.way());
         let Some(attempt) = origin.choose(exchange.balance_key, exchange.address) else {
             exchange.fault = Some(Fault::NoOriginAddress);
             return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
@@ -214,7 +219,7 @@ impl ProxyHttp for Gate {
         if exchange.forwarded.is_none() {
             exchange.forwarded = self.stamp(exchange);
         }
-        let mut peer = HttpPeer::new(address, false, String::new());
+        let mut peer = connector::peer(&way, address);
         peer.options.connection_timeout = Some(timeouts.connect);
         peer.options.total_connection_timeout = Some(timeouts.connect);
         peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
@@ -279,7 +284,11 @@ impl ProxyHttp for Gate {
         let exchange = slot.exchange(self);
         // from here on the origin may act on it, whatever we hear from it; before, it cannot have
         exchange.sent();
-        edits::towards_origin(peer_of(session), &session.req_header().headers, upstream, exchange)
+        edits::towards_origin(peer_of(session), &session.req_header().headers, upstream, exchange)?;
+        if speaks_http2(exchange).is_some_and(Way::is_encrypted) {
+            http2::say_https(upstream);
+        }
+        Ok(())
     }
 
     async fn request_body_filter(
@@ -317,6 +326,9 @@ impl ProxyHttp for Gate {
             // what follows it would be passed on as something that nobody asked for
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
         }
+        if speaks_http2(exchange).is_some() {
+            http2::judge(upstream).map_err(refused)?;
+        }
         let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
         if upstream.status.is_informational() && !switches {
             return Ok(());
@@ -340,6 +352,15 @@ impl ProxyHttp for Gate {
             session.set_keepalive(None);
         }
         edits::towards_client(upstream, exchange)
+    }
+
+    fn upstream_response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut HeaderMap,
+        _slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        http2::judge_trailers(trailers).map_err(refused)
     }
 
     fn response_body_filter(
@@ -418,6 +439,16 @@ impl ProxyHttp for Gate {
         self.tell_duration(exchange);
         observe::done(&self.shared, exchange, &Ended::of(session));
     }
+}
+
+/// The way to the origin, if HTTP/2 is spoken on it.
+fn speaks_http2(exchange: &Exchange) -> Option<&Way> {
+    exchange.origin().map(|origin| &**origin.way()).filter(|way| way.protocol() == Protocol::Http2)
+}
+
+/// An answer that is not passed on.
+fn refused(fault: AnswerFault) -> Box<Error> {
+    Error::because(ErrorType::InvalidHTTPHeader, "the origin's answer", io::Error::from(fault)).into_up()
 }
 
 /// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.

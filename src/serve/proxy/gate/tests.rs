@@ -126,7 +126,8 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let settings = settings();
     let metrics = Metrics::new(&policy, &settings);
     let snapshot = Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap();
-    let installed = Arc::new(Installed::new(snapshot, metrics, MostRefused::new(1, Seed::from_bytes([4; 16]))));
+    let refused = MostRefused::new(1, Seed::from_bytes([4; 16]));
+    let installed = Arc::new(Installed::new(snapshot, metrics, refused).unwrap());
     if let Some(origin) = origin {
         installed.origin(0).unwrap().install(&[(origin, 1)]);
     }
@@ -160,6 +161,8 @@ fn forwarding(rules: Vec<Rule>, origin: &Scripted, inflight: Option<u32>) -> Ser
         inflight: inflight.map(|max| InflightCap { max, queue: 0, queue_timeout: Duration::ZERO }),
         timeouts: Timeouts::default(),
         retries: 0,
+        protocol: crate::policy::Protocol::Http1,
+        tls: None,
     };
     serve(policy(rules, Action::Forward(0), vec![Arc::new(spec)]), 10, Some(origin.address))
 }

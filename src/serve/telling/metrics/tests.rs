@@ -70,6 +70,8 @@ fn origin(name: &str) -> Arc<Origin> {
         inflight: Some(InflightCap { max: 1, queue: 0, queue_timeout: Duration::ZERO }),
         timeouts: Timeouts::default(),
         retries: 0,
+        protocol: crate::policy::Protocol::Http1,
+        tls: None,
     })
 }
 
