@@ -107,13 +107,15 @@ fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
 }
 
 fn timeouts(timeouts: &Timeouts) -> Tree {
-    Tree::map([
+    let mut tree = vec![
         ("connect", Tree::text(duration(timeouts.connect))),
         ("read", Tree::text(duration(timeouts.read))),
         ("write", Tree::text(duration(timeouts.write))),
         ("idle", Tree::text(duration(timeouts.idle))),
         ("request", Tree::text(duration(timeouts.request))),
-    ])
+    ];
+    tree.extend(timeouts.body.map(|body| ("body", Tree::text(duration(body)))));
+    Tree::map(tree)
 }
 
 fn key(key: &KeySpec) -> Tree {

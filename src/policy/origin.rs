@@ -121,12 +121,15 @@ pub struct Timeouts {
     pub idle: Duration,
     /// From the request's head to the answer's head; 504 after it.
     pub request: Duration,
+    /// From the answer's head to its last byte; none means for as long as it flows. The connection ends after it.
+    pub body: Option<Duration>,
 }
 
 impl Default for Timeouts {
     /// Connect 2 s: a healthy neighbour answers in milliseconds, and one lost SYN (1 s) is still survived. Read, write
     /// 30 s: long enough for a slow report. Idle 60 s: below the 75 s of common origins, so that they never close under
-    /// a request of ours. Request 60 s: what browsers' users have given up by.
+    /// a request of ours. Request 60 s: what browsers' users have given up by. Body without end: downloads and streams of events
+    /// may rightly take hours.
     fn default() -> Timeouts {
         Timeouts {
             connect: Duration::from_secs(2),
@@ -134,6 +137,7 @@ impl Default for Timeouts {
             write: Duration::from_secs(30),
             idle: Duration::from_secs(60),
             request: Duration::from_secs(60),
+            body: None,
         }
     }
 }

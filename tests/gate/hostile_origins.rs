@@ -406,6 +406,36 @@ fn a_body_without_end_is_carried_in_constant_memory() {
     gate.comes_to_rest();
 }
 
+/// An origin whose body comes one byte each 50 ms.
+fn dripping_body() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+                while stream.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_dripping_body_has_the_time_that_the_policy_gives_it() {
+    let mut gate = Gate::start(&format!(
+        "routes:\n  - {{ name: site, origin: \"{}\", timeouts: {{ body: 500ms }} }}\n",
+        dripping_body()
+    ));
+    let answer = gate.fetch("/", "");
+    assert!(answer.status == 200 && !answer.complete && answer.body.len() < 1_000, "{}", answer.body.len());
+    gate.comes_to_rest();
+    assert_eq!(gate.metrics().sum("tidegate_origin_errors_total", &[("reason", "timeout")]), 1.0);
+}
+
 #[test]
 fn a_dripping_head_has_the_time_of_one_read() {
     let origin = Origin::start(|arrival| if arrival.target == "/" { Reply::DrippingHead } else { Reply::Ok });

@@ -107,7 +107,8 @@ fn defaults(file: &File, faults: &mut Faults) -> Defaults {
 /// Timeouts over those of the level above.
 fn timeouts(field: &Field<schema::Timeouts>, above: Timeouts, faults: &mut Faults) -> Timeouts {
     let Some(own) = field.value() else { return above };
-    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    let range = Duration::from_millis(1)..=LONGEST;
     let mut over = |field: &Field<Duration>, above| span(field, range.clone(), above, faults);
     Timeouts {
         connect: over(&own.connect, above.connect),
@@ -115,6 +116,10 @@ fn timeouts(field: &Field<schema::Timeouts>, above: Timeouts, faults: &mut Fault
         write: over(&own.write, above.write),
         idle: over(&own.idle, above.idle),
         request: over(&own.request, above.request),
+        body: match above.body {
+            None if own.body.get().is_none() => None,
+            above => Some(over(&own.body, above.unwrap_or(LONGEST))),
+        },
     }
 }
 

@@ -145,6 +145,8 @@ section! {
         optional idle: Duration,
         /// From the request's head to the answer's head, 504 after it. Default 60s.
         optional request: Duration,
+        /// From the answer's head to its last byte; the connection ends after it. Default: as long as it flows.
+        optional body: Duration,
     }
     later: []
 }

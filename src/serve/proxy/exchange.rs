@@ -57,6 +57,8 @@ pub struct Exchange {
     pub forwarded: Option<Timestamp>,
     /// When the origin's answer began.
     pub answered: Option<Timestamp>,
+    /// When the answer's body must have ended.
+    pub body_due: Option<Timestamp>,
 }
 
 impl Exchange {
@@ -80,6 +82,7 @@ impl Exchange {
             fault: None,
             forwarded: None,
             answered: None,
+            body_due: None,
         }
     }
 
