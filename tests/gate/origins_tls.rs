@@ -1,191 +1,13 @@
 //! Origins behind TLS, HTTP/2 and UNIX sockets: who is believed, who is not, and what reaches them.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Runtime;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio::net::UnixListener;
 
 use crate::harness::gate::run_to_end;
+use crate::harness::secure::{Authority, Seen, Server, acceptor, http1, runtime};
 use crate::harness::{Gate, wait_for};
-
-/// A certificate authority with a folder for what it issues.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: PathBuf,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("tidegate-tls-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(&name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        std::fs::write(folder.join("ca.pem"), issuer.pem()).unwrap();
-        Authority { issuer, folder }
-    }
-
-    fn ca(&self) -> PathBuf {
-        self.folder.join("ca.pem")
-    }
-
-    /// Issues a certificate for these names, good until this year; the files of it and its key.
-    fn issue(&self, file: &str, names: &[&str], until: i32) -> (PathBuf, PathBuf) {
-        let mut params =
-            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(until, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let (cert, place) = (self.folder.join(format!("{file}.pem")), self.folder.join(format!("{file}.key")));
-        std::fs::write(&cert, certificate.pem()).unwrap();
-        std::fs::write(&place, key.serialize_pem()).unwrap();
-        (cert, place)
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// What a server shows, and what it asks for.
-fn server(files: &(PathBuf, PathBuf), clients: Option<&Path>, protocols: &[&str]) -> TlsAcceptor {
-    let chain = CertificateDer::pem_file_iter(&files.0).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(&files.1).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
-    let builder = match clients {
-        Some(ca) => {
-            let mut roots = RootCertStore::empty();
-            roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-            builder.with_client_cert_verifier(verifier)
-        }
-        None => builder.with_no_client_auth(),
-    };
-    let mut config = builder.with_single_cert(chain, key).unwrap();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    TlsAcceptor::from(Arc::new(config))
-}
-
-/// What a server has seen.
-#[derive(Default)]
-struct Seen {
-    connections: AtomicUsize,
-    names: Mutex<Vec<Option<String>>>,
-    heads: Mutex<Vec<String>>,
-}
-
-/// A server in a runtime of its own, gone when this goes.
-struct Server {
-    address: SocketAddr,
-    seen: Arc<Seen>,
-    _runtime: Runtime,
-}
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
-
-impl Server {
-    /// Serves HTTP/1.1, or HTTP/2 if that was agreed, behind TLS if there is an acceptor.
-    fn start(acceptor: Option<TlsAcceptor>, speaks_h2: bool) -> Server {
-        let runtime = runtime();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let noted = Arc::clone(&seen);
-        runtime.spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, seen) = (acceptor.clone(), Arc::clone(&noted));
-                tokio::spawn(async move {
-                    let Some(acceptor) = acceptor else {
-                        seen.connections.fetch_add(1, Ordering::Relaxed);
-                        return if speaks_h2 { http2(stream, &seen).await } else { http1(stream, &seen).await };
-                    };
-                    let Ok(stream) = acceptor.accept(stream).await else { return };
-                    seen.connections.fetch_add(1, Ordering::Relaxed);
-                    seen.names.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
-                    if speaks_h2 { http2(stream, &seen).await } else { http1(stream, &seen).await }
-                });
-            }
-        });
-        Server { address, seen, _runtime: runtime }
-    }
-
-    fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::Relaxed)
-    }
-}
-
-async fn http1(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Seen) {
-    let mut unread = Vec::new();
-    loop {
-        let Some(at) = unread.windows(4).position(|window| window == b"\r\n\r\n") else {
-            let mut piece = [0; 4096];
-            match stream.read(&mut piece).await {
-                Ok(count) if count > 0 => unread.extend_from_slice(&piece[..count]),
-                _ => return,
-            }
-            continue;
-        };
-        let head: Vec<u8> = unread.drain(..at + 4).collect();
-        seen.heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret";
-        if stream.write_all(answer).await.is_err() || stream.flush().await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: &Seen) {
-    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-    while let Some(Ok((request, mut respond))) = connection.accept().await {
-        seen.heads.lock().unwrap().push(format!("{request:?}"));
-        tokio::spawn(async move {
-            let length: usize = request.uri().path().trim_start_matches('/').parse().unwrap_or(5);
-            let mut body = request.into_body();
-            let mut came = 0;
-            while let Some(Ok(piece)) = body.data().await {
-                came += piece.len();
-                let _ = body.flow_control().release_capacity(piece.len());
-            }
-            let head = http::Response::builder().header("x-came", came).body(()).unwrap();
-            let Ok(mut send) = respond.send_response(head, false) else { return };
-            let mut left = length;
-            while left > 0 {
-                let here = left.min(16 * 1024);
-                send.reserve_capacity(here);
-                let Some(Ok(room)) = std::future::poll_fn(|cx| send.poll_capacity(cx)).await else { return };
-                let here = here.min(room);
-                if send.send_data(Bytes::from(vec![b'x'; here]), false).is_err() {
-                    return;
-                }
-                left -= here;
-            }
-            let mut trailers = http::HeaderMap::new();
-            trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
-            let _ = send.send_trailers(trailers);
-        });
-    }
-}
 
 fn gate(addresses: &str, origin: &str) -> Gate {
     Gate::start(&policy(addresses, origin))
@@ -231,7 +53,7 @@ fn is_not_believed(gate: &mut Gate, server: &Server, reason: &str) {
 #[test]
 fn a_trusted_certificate_of_the_right_name_is_believed_and_its_connection_kept() {
     let authority = Authority::new();
-    let server = Server::start(Some(server(&authority.issue("app", &["localhost"], 2090), None, &[])), false);
+    let server = Server::start(Some(acceptor(&authority.issue("app", &["localhost"], 2090), None, &[])), false);
     let mut gate = gate(&format!("localhost:{}", server.address.port()), &trusting(&authority, ""));
     for _ in 0..10 {
         is_served(&gate);
@@ -245,7 +67,7 @@ fn a_trusted_certificate_of_the_right_name_is_believed_and_its_connection_kept()
 #[test]
 fn the_name_may_be_said() {
     let authority = Authority::new();
-    let server = Server::start(Some(server(&authority.issue("app", &["app.internal"], 2090), None, &[])), false);
+    let server = Server::start(Some(acceptor(&authority.issue("app", &["app.internal"], 2090), None, &[])), false);
     let gate = gate(&server.address.to_string(), &trusting(&authority, ", sni: app.internal"));
     is_served(&gate);
     assert_eq!(server.seen.names.lock().unwrap()[0].as_deref(), Some("app.internal"));
@@ -254,7 +76,7 @@ fn the_name_may_be_said() {
 #[test]
 fn an_address_is_believed_when_the_certificate_carries_it() {
     let authority = Authority::new();
-    let server = Server::start(Some(server(&authority.issue("app", &["127.0.0.1"], 2090), None, &[])), false);
+    let server = Server::start(Some(acceptor(&authority.issue("app", &["127.0.0.1"], 2090), None, &[])), false);
     is_served(&gate(&server.address.to_string(), &trusting(&authority, "")));
     assert_eq!(server.seen.names.lock().unwrap()[0], None, "an address is no name to ask for");
 }
@@ -268,12 +90,12 @@ fn another_name_another_authority_and_an_expired_certificate_are_not_believed() 
         (authority.issue("expired", &["app.internal"], 2020), "expired"),
     ];
     for (files, reason) in files {
-        let server = Server::start(Some(server(&files, None, &[])), false);
+        let server = Server::start(Some(acceptor(&files, None, &[])), false);
         let mut gate = gate(&server.address.to_string(), &trusting(&authority, ", sni: app.internal"));
         is_not_believed(&mut gate, &server, reason);
     }
     // and by the system's certificates alone neither
-    let server = Server::start(Some(server(&authority.issue("app", &["app.internal"], 2090), None, &[])), false);
+    let server = Server::start(Some(acceptor(&authority.issue("app", &["app.internal"], 2090), None, &[])), false);
     let mut gate = gate(&server.address.to_string(), "    tls: { sni: app.internal }");
     is_not_believed(&mut gate, &server, "UnknownIssuer");
 }
@@ -281,7 +103,7 @@ fn another_name_another_authority_and_an_expired_certificate_are_not_believed() 
 #[test]
 fn whoever_is_not_to_be_verified_is_believed_and_warned_of() {
     let other = Authority::new();
-    let server = Server::start(Some(server(&other.issue("app", &["else.internal"], 2020), None, &[])), false);
+    let server = Server::start(Some(acceptor(&other.issue("app", &["else.internal"], 2020), None, &[])), false);
     let policy = policy(&server.address.to_string(), "    tls: { verify: false }");
     is_served(&Gate::start(&policy));
     let checked = run_to_end(&["check", "tidegate.yaml"], &policy);
@@ -294,7 +116,7 @@ fn a_client_certificate_is_shown_to_those_who_ask() {
     let (cert, key) = authority.issue("us", &["gate.internal"], 2090);
     let own = authority.issue("app", &["app.internal"], 2090);
     let ask = |more: &str| {
-        let server = Server::start(Some(server(&own, Some(&authority.ca()), &[])), false);
+        let server = Server::start(Some(acceptor(&own, Some(&authority.ca()), &[])), false);
         (gate(&server.address.to_string(), &trusting(&authority, more)), server)
     };
     let shown = format!(
@@ -337,8 +159,8 @@ fn files_that_cannot_be_used_keep_the_gate_from_starting() {
 #[test]
 fn renewed_files_are_taken_and_broken_ones_are_not() {
     let (first, second) = (Authority::new(), Authority::new());
-    let before = Server::start(Some(server(&first.issue("app", &["app.internal"], 2090), None, &[])), false);
-    let after = Server::start(Some(server(&second.issue("app", &["app.internal"], 2090), None, &[])), false);
+    let before = Server::start(Some(acceptor(&first.issue("app", &["app.internal"], 2090), None, &[])), false);
+    let after = Server::start(Some(acceptor(&second.issue("app", &["app.internal"], 2090), None, &[])), false);
     let addresses = format!("{}\", \"{}", before.address, after.address);
     let origin = format!("{}\n    retries: {{ max: 0 }}", trusting(&first, ", sni: app.internal"));
     let mut gate = gate(&addresses, &origin);
@@ -365,7 +187,7 @@ fn renewed_files_are_taken_and_broken_ones_are_not() {
 fn http2_is_spoken_where_it_is_agreed() {
     let authority = Authority::new();
     let files = authority.issue("app", &["app.internal"], 2090);
-    let server = Server::start(Some(server(&files, None, &["h2"])), true);
+    let server = Server::start(Some(acceptor(&files, None, &["h2"])), true);
     let mut gate = gate(
         &server.address.to_string(),
         &format!("{}\n    protocol: h2", trusting(&authority, ", sni: app.internal")),
@@ -397,7 +219,7 @@ fn an_origin_that_does_not_agree_to_http2_is_502() {
     let authority = Authority::new();
     let files = authority.issue("app", &["app.internal"], 2090);
     for protocols in [&[][..], &["http/1.1"]] {
-        let server = Server::start(Some(server(&files, None, protocols)), false);
+        let server = Server::start(Some(acceptor(&files, None, protocols)), false);
         let origin = format!("{}\n    protocol: h2", trusting(&authority, ", sni: app.internal"));
         let mut gate = gate(&server.address.to_string(), &origin);
         assert_eq!(gate.fetch("/", "").status, 502);
@@ -420,6 +242,38 @@ fn http2_in_clear_is_taken_for_granted() {
     let other = crate::harness::Origin::that(crate::harness::Reply::Ok);
     let mut gate = self::gate(&other.address().to_string(), "    protocol: h2\n    retries: { max: 0 }");
     assert!(gate.fetch("/", "").status >= 500);
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_hostile_origin_over_http2_harms_nobody_but_its_own_request() {
+    let server = Server::start(None, true);
+    let mut gate = gate(&server.address.to_string(), "    protocol: h2\n    retries: { max: 0 }");
+    for (deed, statuses) in [
+        ("two_lengths", &[502][..]),
+        ("odd_length", &[502]),
+        ("status", &[502]),
+        ("many_fields", &[502]),
+        ("large_head", &[502]),
+        // a body of another length than was said
+        ("long_length", &[]),
+        ("short_length", &[]),
+        ("reset", &[]),
+        ("goaway", &[502]),
+        ("interim", &[200]),
+        ("endless_interim", &[502, 504]),
+        ("silence", &[504]),
+        ("large_trailers", &[]),
+    ] {
+        let answer = gate.fetch(&format!("/hostile/{deed}"), "");
+        match statuses {
+            [] => assert!(answer.status == 502 || !answer.complete, "{deed}: {answer:?}"),
+            _ => assert!(statuses.contains(&answer.status), "{deed}: {answer:?}"),
+        }
+        gate.comes_to_rest();
+        let next = gate.fetch("/7", "");
+        assert_eq!((next.status, next.body.len(), next.complete), (200, 7, true), "after {deed}: {next:?}");
+    }
     gate.comes_to_rest();
 }
 

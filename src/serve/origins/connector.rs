@@ -17,10 +17,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::connectors::L4Connect;
 use pingora::connectors::http::custom::{Connection, Connector};
-use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora::protocols::l4::stream::Stream as PingoraStream;
-use pingora::protocols::tls::CustomALPN;
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWriteExt;
@@ -51,7 +49,7 @@ pub fn peer(way: &Arc<Way>, address: SocketAddr) -> HttpPeer {
     let mut peer = HttpPeer::new(address, false, String::new());
     peer.group_key = way.key();
     match way.protocol() {
-        Protocol::Http1 => peer.options.alpn = ALPN::Custom(CustomALPN::new(b"tidegate".to_vec())),
+        Protocol::Http1 => peer.options.alpn = way.door(),
         Protocol::Http2 => {
             peer.options.set_http_version(2, 2);
             peer.options.max_h2_streams = STREAMS;

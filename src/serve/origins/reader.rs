@@ -9,6 +9,7 @@ use super::answer_head::{ANSWER_LIMITS, Framing, parse};
 use super::fault::AnswerFault;
 use crate::serve::edge::chunk::ChunkScanner;
 use crate::serve::edge::head::fields::plain_number;
+use crate::serve::edge::head::scan::line_feed;
 use crate::serve::edge::head::{EndScan, Parser};
 
 /// Interim answers to one request. `100 Continue`, some `103 Early Hints` and `102 Processing` are of use; who sends more
@@ -45,7 +46,8 @@ pub struct Reader {
 enum Answer {
     /// Nowhere: it has ended, or none was asked for.
     None,
-    Head(EndScan),
+    /// In a head. Most come in one piece, which is parsed at once; of the others the end is looked for first.
+    Head(Option<EndScan>),
     Length(u64),
     Chunked(ChunkScanner),
     UntilClose,
@@ -110,27 +112,34 @@ impl Reader {
         if !self.is_between_requests() {
             return;
         }
-        let mut parser = Parser { bytes, at: 0 };
         self.no_body = bytes.starts_with(b"HEAD ");
         self.may_switch = false;
         self.interim = 0;
         let mut body = RequestBody::Length(0);
-        // the request line is ours too: it holds no LF
-        parser.at = bytes.iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |at| at + 1);
-        while let Ok(Some((name, value))) = parser.field(false) {
-            match name.len() {
-                7 if name.eq_ignore_ascii_case(b"upgrade") => self.may_switch = true,
-                14 if name.eq_ignore_ascii_case(b"content-length") => {
+        let mut at = 0;
+        // our own lines, so an LF is the end of one
+        while let Some(line_feed) = line_feed(bytes, at) {
+            let line = bytes.get(at..line_feed).unwrap_or_default();
+            // the first letter tells nearly all fields apart that are of no interest
+            let field = match line {
+                [b'c' | b'C' | b't' | b'T' | b'u' | b'U', ..] => Parser { bytes, at }.field(false).ok().flatten(),
+                _ => None,
+            };
+            at = line_feed + 1;
+            match field {
+                Some((name, _)) if name.eq_ignore_ascii_case(b"upgrade") => self.may_switch = true,
+                Some((name, value)) if name.eq_ignore_ascii_case(b"content-length") => {
                     body = RequestBody::Length(plain_number(value).unwrap_or(0));
                 }
-                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                Some((name, _)) if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                     body = RequestBody::Chunked(ChunkScanner::new());
                 }
+                _ if line == b"\r" => break,
                 _ => {}
             }
         }
-        self.request = Request::Head { left: parser.at, body };
-        self.answer = Answer::Head(EndScan::default());
+        self.request = Request::Head { left: at, body };
+        self.answer = Answer::Head(None);
     }
 
     /// These bytes were sent.
@@ -174,11 +183,14 @@ impl Reader {
                 }
                 Answer::Head(scan) => {
                     // another protocol is known by its first bytes, and may wait for us to speak
-                    let strange = rest.iter().zip(OPENING).any(|(byte, wanted)| byte != wanted);
-                    if !scan.is_worth_parsing(rest, &ANSWER_LIMITS) && !strange {
+                    let strange = || rest.iter().zip(OPENING).any(|(byte, wanted)| byte != wanted);
+                    if scan.as_mut().is_some_and(|scan| !scan.is_worth_parsing(rest, &ANSWER_LIMITS) && !strange()) {
                         return Ok(Taken { pass, hold: true });
                     }
-                    let Some(head) = parse(rest, &ANSWER_LIMITS)? else { return Ok(Taken { pass, hold: true }) };
+                    let Some(head) = parse(rest, &ANSWER_LIMITS)? else {
+                        scan.get_or_insert_default().is_worth_parsing(rest, &ANSWER_LIMITS);
+                        return Ok(Taken { pass, hold: true });
+                    };
                     pass += head.end;
                     self.answer = self.after(head.status, head.framing, head.upgrade)?;
                 }
@@ -229,7 +241,7 @@ impl Reader {
                 if self.interim > MOST_INTERIM {
                     return Err(AnswerFault::TooManyInterim);
                 }
-                Answer::Head(EndScan::default())
+                Answer::Head(None)
             }
             204 | 304 => Answer::None,
             _ if self.no_body => Answer::None,

@@ -57,10 +57,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
         let mut space = [MaybeUninit::uninit(); 1];
         let mut byte = ReadBuf::uninit(&mut space);
         match Pin::new(&mut self.wire).poll_read(cx, &mut byte) {
-            Poll::Pending => Ok(()),
-            Poll::Ready(Ok(())) if byte.filled().is_empty() => Err(io::ErrorKind::ConnectionReset.into()),
-            Poll::Ready(Ok(())) => Err(AnswerFault::Unasked.into()),
-            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) if !byte.filled().is_empty() => Err(AnswerFault::Unasked.into()),
+            // an end or an error shows again when the answer is read; only there does Pingora take it for a kept connection
+            // that was closed, after which the request may be tried on another
+            Poll::Ready(_) | Poll::Pending => Ok(()),
         }
     }
 

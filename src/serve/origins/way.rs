@@ -13,6 +13,8 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
+use pingora::protocols::ALPN;
+use pingora::protocols::tls::CustomALPN;
 use prometheus::IntCounter;
 use tokio::sync::watch;
 
@@ -30,6 +32,8 @@ pub struct Way {
     /// Which of the policy's names each address was found under.
     names: ArcSwap<Vec<(SocketAddr, usize)>>,
     surplus: OnceLock<IntCounter>,
+    /// What makes Pingora ask our connector. Kept, since it allocates.
+    door: ALPN,
 }
 
 /// All ways there are. Pingora hands its connector a number where it would need the way; looked up once per connection.
@@ -49,6 +53,7 @@ impl Way {
             tls,
             names: ArcSwap::default(),
             surplus: OnceLock::new(),
+            door: ALPN::Custom(CustomALPN::new(b"tidegate".to_vec())),
         });
         WAYS.write().insert(way.id, Arc::downgrade(&way));
         Ok(way)
@@ -68,6 +73,11 @@ impl Way {
     /// The protocol spoken.
     pub fn protocol(&self) -> Protocol {
         self.spec.protocol
+    }
+
+    /// The protocol of [`Origins`](super::connector::Origins), in the framework's form.
+    pub fn door(&self) -> ALPN {
+        self.door.clone()
     }
 
     /// Whether connections are encrypted.

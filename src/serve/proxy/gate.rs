@@ -264,7 +264,10 @@ impl ProxyHttp for Gate {
             && !session.as_ref().retry_buffer_truncated()
             && session.response_written().is_none()
             && exchange.attempts <= exchange.origin().map_or(0, |origin| origin.spec().retries).max(1);
-        if safe {
+        if safe && AnswerFault::of(&e) == Some(AnswerFault::Unasked) {
+            // the connection was spoilt before anything was sent on it
+            e.set_retry(true);
+        } else if safe {
             e.retry.decide_reuse(client_reused);
         } else {
             e.set_retry(false);

@@ -194,6 +194,11 @@ proptest! {
         let at_once = feed(&mut whole, &answer, answer.len());
         let mut parts = after(GET);
         let in_pieces = feed(&mut parts, &answer, piece);
+        if at_once.1.is_err() && in_pieces.1.is_ok() {
+            // a head that comes in pieces is looked at when a line ends; until then nothing of it passes
+            prop_assert!(!parts.has_answered() && answer.starts_with(&in_pieces.0));
+            return Ok(());
+        }
         prop_assert_eq!(&in_pieces.1, &at_once.1);
         if at_once.1.is_ok() {
             prop_assert_eq!(&in_pieces.0, &at_once.0);
