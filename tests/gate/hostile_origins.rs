@@ -402,7 +402,8 @@ fn a_body_without_end_is_carried_in_constant_memory() {
     carry(256 << 20);
     let more = gate.resident_peak_kib().saturating_sub(before);
     println!("256 MiB of body raised the peak by {more} KiB");
-    assert!(more < 8 * 1024, "{more} KiB");
+    // the allocator takes memory by the megabyte; a body that were held anywhere would show as a hundred of them
+    assert!(more < 32 * 1024, "{more} KiB");
     gate.comes_to_rest();
 }
 
