@@ -39,6 +39,8 @@ pub enum Fault {
     OriginRefused,
     /// No connection to the origin could be made for another reason than its refusal.
     OriginUnreachable,
+    /// The origin showed no certificate that is to be trusted, or broke off before the connection was secured.
+    OriginTls,
     /// The origin closed or reset the connection before its answer was complete.
     OriginClosed,
     /// The origin's answer is no HTTP.
@@ -53,7 +55,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::BadRequest,
         Fault::MethodNotAllowed,
         Fault::ClientTimeout,
@@ -66,6 +68,7 @@ impl Fault {
         Fault::Internal,
         Fault::OriginRefused,
         Fault::OriginUnreachable,
+        Fault::OriginTls,
         Fault::OriginClosed,
         Fault::OriginGarbled,
         Fault::NoOriginAddress,
@@ -88,6 +91,7 @@ impl Fault {
             Fault::Internal => "internal",
             Fault::OriginRefused => "origin_refused",
             Fault::OriginUnreachable => "origin_unreachable",
+            Fault::OriginTls => "origin_tls",
             Fault::OriginClosed => "origin_closed",
             Fault::OriginGarbled => "origin_garbled",
             Fault::NoOriginAddress => "no_origin_address",
@@ -136,6 +140,7 @@ impl Fault {
             },
             Fault::OriginRefused => Meaning::origin(Is::BAD_GATEWAY, "connection_refused", UNREACHABLE),
             Fault::OriginUnreachable => Meaning::origin(Is::BAD_GATEWAY, "destination_ip_unroutable", UNREACHABLE),
+            Fault::OriginTls => Meaning::origin(Is::BAD_GATEWAY, "tls_protocol_error", UNREACHABLE),
             Fault::OriginClosed => Meaning::origin(
                 Is::BAD_GATEWAY,
                 "connection_terminated",

@@ -182,6 +182,7 @@ fn every_fault_has_its_row_in_the_table() {
         (Fault::Internal, 500, "proxy_internal_error"),
         (Fault::OriginRefused, 502, "connection_refused"),
         (Fault::OriginUnreachable, 502, "destination_ip_unroutable"),
+        (Fault::OriginTls, 502, "tls_protocol_error"),
         (Fault::OriginClosed, 502, "connection_terminated"),
         (Fault::OriginGarbled, 502, "http_protocol_error"),
         (Fault::NoOriginAddress, 503, "destination_unavailable"),

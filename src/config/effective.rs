@@ -17,7 +17,7 @@ use super::word::Word;
 use crate::client::key::KeySpec;
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::Action;
-use crate::policy::{Balance, Origin, Policy, Responses, Route, Timeouts};
+use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route, Timeouts};
 use crate::units::Prefix;
 use limit::limit;
 use listener::listener;
@@ -117,6 +117,7 @@ fn timeouts(timeouts: &Timeouts) -> Tree {
         ("request", Tree::text(duration(timeouts.request))),
     ];
     tree.extend(timeouts.attempt.map(|attempt| ("try", Tree::text(duration(attempt)))));
+    tree.extend(timeouts.body.map(|body| ("body", Tree::text(duration(body)))));
     Tree::map(tree)
 }
 
@@ -157,6 +158,22 @@ fn origin(origin: &Origin) -> Tree {
         tree.push(("slow_start", Tree::text(duration(origin.slow_start))));
     }
     tree.extend(origin.adaptive.as_ref().map(|adaptive| ("adaptive", health::adaptive(adaptive))));
+    tree.push(("protocol", Tree::text(origin.protocol.word())));
+    tree.extend(origin.tls.as_ref().map(|tls| ("tls", origin_tls(tls))));
+    Tree::map(tree)
+}
+
+fn origin_tls(tls: &OriginTls) -> Tree {
+    let mut tree = Vec::new();
+    tree.extend(tls.sni.as_ref().map(|name| ("sni", Tree::text(name))));
+    if !tls.ca.is_empty() {
+        tree.push(("ca", Tree::texts(tls.ca.iter().map(|file| file.display()))));
+    }
+    tree.push(("verify", Tree::text(tls.verify)));
+    if let Some(CertificateFiles { cert, key }) = &tls.client_certificate {
+        let files = [("cert", Tree::text(cert.display())), ("key", Tree::text(key.display()))];
+        tree.push(("client_certificate", Tree::map(files)));
+    }
     Tree::map(tree)
 }
 

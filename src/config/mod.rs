@@ -29,6 +29,7 @@ mod limit_value;
 mod node;
 mod parse;
 mod pattern;
+mod place;
 pub mod preset;
 mod read;
 pub mod render;

@@ -10,7 +10,7 @@ mod connections;
 mod http2;
 
 pub use connections::{AtAccept, Connections, HeadSize, Pace, ProxyProtocol, RefusedNetworks, UnderscoreTwins};
-pub use http2::{Http2, Protocol, Protocols};
+pub use http2::{Http2, Protocols};
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
 #[derive(Debug, Clone, PartialEq)]

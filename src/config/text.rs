@@ -83,7 +83,9 @@ impl Scalar for HostPort {
 
     fn parse(text: &str) -> Result<HostPort, Wrong> {
         if text.starts_with("unix:") {
-            return Err(Wrong::new("must be HOST:PORT").help("unix sockets are not available in this version"));
+            return Err(
+                Wrong::new("must be HOST:PORT").help("a UNIX socket needs an origin of its own under `origins:`")
+            );
         }
         if let Some((scheme, rest)) = text.split_once("://") {
             let wrong = Wrong::new("must be HOST:PORT, without a scheme");
@@ -91,7 +93,7 @@ impl Scalar for HostPort {
             return Err(match (scheme, HostPort::parse(rest)) {
                 ("http", Ok(address)) => wrong.meant(address.to_string(), ""),
                 ("http", Err(_)) if !rest.contains([':', '/']) => wrong.meant(format!("{rest}:80"), ""),
-                ("https", _) => wrong.help("TLS to origins is not available in this version"),
+                ("https", _) => wrong.help("an origin with `tls: {}` under `origins:` is spoken to over TLS"),
                 _ => wrong,
             });
         }

@@ -8,12 +8,12 @@ use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
 use super::settings::{
-    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, Protocol, ProxyProtocol, UnderscoreTwins,
+    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins,
 };
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
-use crate::policy::{BodyFormat, FieldStyle, Mode, Report};
+use crate::policy::{BodyFormat, FieldStyle, Mode, Protocol, Report};
 use crate::units::Bytes;
 
 /// The words of one field: reader, schema, and the way back.
@@ -69,6 +69,8 @@ fn synonym(word: &str) -> Option<&'static str> {
         "drop" => "close",
         "throttle" | "queue" | "nodelay" => "delay",
         "mark" => "tag",
+        "http1" | "http1.1" | "h1" => "http/1.1",
+        "http2" | "http/2" | "grpc" => "h2",
         _ => return None,
     })
 }

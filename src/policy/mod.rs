@@ -21,7 +21,10 @@ use crate::client::trust::X_FORWARDED_FOR;
 pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
-pub use origin::{Balance, Ejection, HealthCheck, InflightCap, Origin, OriginAddress, Probe, Retries, Timeouts};
+pub use origin::{
+    Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, Origin, OriginAddress, OriginTls, Probe, Protocol,
+    Retries, Timeouts,
+};
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, Route, RouteTable};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};

@@ -1,5 +1,6 @@
 //! Where requests are sent: addresses, how one is chosen, how long to wait, how many at once.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::statuses::StatusSet;
@@ -30,6 +31,10 @@ pub struct Origin {
     pub slow_start: Duration,
     /// How the in-flight cap moves; none means that it stays. Only beside [`Origin::inflight`], whose cap is its most.
     pub adaptive: Option<AdaptiveSpec>,
+    /// What is spoken with it.
+    pub protocol: Protocol,
+    /// How the connection is secured; none means in clear.
+    pub tls: Option<OriginTls>,
 }
 
 impl Origin {
@@ -46,6 +51,8 @@ impl Origin {
             ejection: None,
             slow_start: Duration::ZERO,
             adaptive: None,
+            protocol: Protocol::Http1,
+            tls: None,
         }
     }
 }
@@ -137,12 +144,52 @@ pub struct Ejection {
     pub most: Share,
 }
 
+/// The protocols that origins are spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// HTTP/1.1, one request at a time on a connection.
+    #[default]
+    Http1,
+    /// HTTP/2: agreed in the handshake with TLS, taken for granted without.
+    Http2,
+}
+
+/// TLS to an origin. Files are named here, and read where they are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginTls {
+    /// The name that its certificate must carry, never empty; none means the host of each address.
+    pub sni: Option<String>,
+    /// Files with the certificates to trust; none means those of the system.
+    pub ca: Vec<PathBuf>,
+    /// Whether the certificate is looked at. An origin that is not verified may be anybody.
+    pub verify: bool,
+    /// Who we are, for origins that ask.
+    pub client_certificate: Option<CertificateFiles>,
+}
+
+impl OriginTls {
+    /// All files that it rests on.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let own = self.client_certificate.iter().flat_map(|files| [&files.cert, &files.key]);
+        self.ca.iter().chain(own)
+    }
+}
+
+/// A certificate with those that vouch for it, and its key; PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate first, then its issuers.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
 /// One server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginAddress {
-    /// A name or an IP address literal (IPv6 without brackets).
+    /// A name or an IP address literal (IPv6 without brackets); for a UNIX socket `unix:` and its path.
     pub host: String,
-    /// The TCP port.
+    /// The TCP port; 0 for a UNIX socket.
     pub port: u16,
     /// Its part of the traffic relative to its siblings: 1 to 1,000.
     pub weight: u32,
@@ -152,12 +199,20 @@ pub struct OriginAddress {
 
 impl OriginAddress {
     /// `HOST:PORT` as the policy has it, an IPv6 address in brackets: what a `Host` field or a label calls it.
+    /// A UNIX socket stays as it is written.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
+        if self.unix_path().is_some() {
+            self.host.clone()
+        } else if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
             format!("{}:{}", self.host, self.port)
         }
+    }
+
+    /// The path, if it is a UNIX socket.
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.host.strip_prefix("unix:").map(Path::new)
     }
 }
 
@@ -198,12 +253,15 @@ pub struct Timeouts {
     pub request: Duration,
     /// The same for one attempt; none means that an attempt may use all that is left of the request's time.
     pub attempt: Option<Duration>,
+    /// From the answer's head to its last byte; none means for as long as it flows. The connection ends after it.
+    pub body: Option<Duration>,
 }
 
 impl Default for Timeouts {
     /// Connect 2 s: a healthy neighbour answers in milliseconds, and one lost SYN (1 s) is still survived. Read, write
     /// 30 s: long enough for a slow report. Idle 60 s: below the 75 s of common origins, so that they never close under
-    /// a request of ours. Request 60 s: what browsers' users have given up by.
+    /// a request of ours. Request 60 s: what browsers' users have given up by. Body without end: downloads and streams of events
+    /// may rightly take hours.
     fn default() -> Timeouts {
         Timeouts {
             connect: Duration::from_secs(2),
@@ -212,6 +270,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(60),
             request: Duration::from_secs(60),
             attempt: None,
+            body: None,
         }
     }
 }

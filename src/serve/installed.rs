@@ -10,8 +10,9 @@ use crate::limiter::Limiter;
 use crate::policy::{Capacity, Kind, OnLimit, Origin, OriginAddress, Policy, Rule};
 use crate::serve::clock::Clock;
 use crate::serve::origins::origin::OriginState;
+use crate::serve::origins::tls::TlsFault;
 use crate::serve::telling::flood::Flood;
-use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginLoad, Reader};
+use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginError, OriginLoad, Reader};
 use crate::serve::telling::refused::MostRefused;
 use crate::units::Timestamp;
 
@@ -32,11 +33,24 @@ impl Installed {
     /// A snapshot with the metrics that were resolved for its policy, which learn here what to read from it, and with what
     /// counts its refusals.
     /// `clock` is the one that requests are judged by.
-    pub fn new(snapshot: Snapshot, metrics: Metrics, refused: MostRefused, clock: Clock) -> Installed {
+    ///
+    /// # Errors
+    /// Files that an origin's TLS rests on cannot be used; names the origin.
+    pub fn new(
+        snapshot: Snapshot,
+        metrics: Metrics,
+        refused: MostRefused,
+        clock: Clock,
+    ) -> Result<Installed, (String, TlsFault)> {
         let policy = snapshot.policy();
-        let origins: Vec<_> = policy.origins.iter().map(|origin| OriginState::new(Arc::clone(origin))).collect();
+        let open =
+            |origin: &Arc<Origin>| OriginState::new(Arc::clone(origin)).map_err(|fault| (origin.name.clone(), fault));
+        let origins: Vec<_> = policy.origins.iter().map(open).collect::<Result<_, _>>()?;
         let fields = policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect();
-        for origin in &origins {
+        for (index, origin) in origins.iter().enumerate() {
+            if let Some(counter) = metrics.origin_error_counter(index, OriginError::Surplus) {
+                origin.way().count_surplus(counter);
+            }
             metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin), clock));
         }
         for (rule, limiter) in policy.rules.iter().zip(snapshot.limiters()) {
@@ -48,7 +62,7 @@ impl Installed {
             || policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
-        Installed { snapshot, origins, fields, fields_read, tag_fields, times_origins, floods, refused, metrics }
+        Ok(Installed { snapshot, origins, fields, fields_read, tag_fields, times_origins, floods, refused, metrics })
     }
 
     /// The policy and the state of its limits.

@@ -5,12 +5,15 @@
 
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pingora::proxy::HttpProxy;
+use pingora::proxy::{HttpProxy, ProcessCustomSession, ProxyServiceBuilder};
 use pingora::server::configuration::ServerConf;
+use pingora::services::listening::Service;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -29,6 +32,7 @@ use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, BindError, Bound, Connections};
 use crate::serve::edge::tls::watch::{POLL, State, Watch};
+use crate::serve::origins::connector::Origins;
 use crate::serve::origins::{health, resolve};
 use crate::serve::proxy::gate::Gate;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
@@ -182,7 +186,9 @@ fn build(
     let snapshot = Snapshot::new(policy, &seed, origin_of_stamps)
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
-    let installed = Arc::new(Installed::new(snapshot, metrics, refused, started));
+    let installed = Installed::new(snapshot, metrics, refused, started)
+        .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
+    let installed = Arc::new(installed);
     let waits = Waits::new(MOST_WAITING, stopping);
     Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
 }
@@ -230,6 +236,8 @@ async fn serve(
     for origin in installed.origins() {
         tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
         tokio::spawn(health::keep_checking(Arc::clone(origin), shared.clock, stopping.clone()));
+        let (way, stopping) = (Arc::clone(origin.way()), stopping.clone());
+        tokio::spawn(async move { way.keep_fresh(stopping).await });
     }
     drop(installed);
     let proxy = Arc::new(proxy(shared, threads));
@@ -266,7 +274,7 @@ fn most_refused_of(shared: &Arc<Shared>) -> scrape::Render {
 }
 
 /// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
-pub(super) fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate> {
+pub(super) fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate, Origins> {
     let conf = ServerConf {
         threads,
         upstream_keepalive_pool_size: POOL,
@@ -274,7 +282,23 @@ pub(super) fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate> {
         max_retries: 8,
         ..ServerConf::default()
     };
-    let mut proxy = HttpProxy::new(Gate::new(Arc::clone(shared)), Arc::new(conf));
-    proxy.handle_init_modules();
-    proxy
+    let gate = Gate::new(Arc::clone(shared));
+    // what Pingora would do with a client that speaks a protocol of ours; there is none
+    let nobody: ProcessCustomSession<Gate, Origins> = Arc::new(|_, _, _| Box::pin(async { None }));
+    taken_out(ProxyServiceBuilder::new(&Arc::new(conf), gate).custom(Origins, nobody).build())
+}
+
+/// The proxy without the service around it. Pingora makes one with a connector of ours only inside of a service, which lends
+/// it but does not give it away.
+#[expect(unsafe_code, reason = "the other ways in cost each request a connection of its own, or a copy of every byte")]
+fn taken_out(service: Service<HttpProxy<Gate, Origins>>) -> HttpProxy<Gate, Origins> {
+    // never dropped from here on, whatever happens
+    let mut service = ManuallyDrop::new(service);
+    match service.app_logic_mut() {
+        // SAFETY: `proxy` is a reference, so it may be read. The value is then in two places, but the one inside `service` is
+        // neither used nor dropped again: `service` ends here without its destructor. What else it owned, a name and
+        // an empty list of listeners, is lost, once per process.
+        Some(proxy) => unsafe { ptr::read(proxy) },
+        None => unreachable!("the service was built around a proxy a moment ago"),
+    }
 }

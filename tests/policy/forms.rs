@@ -67,6 +67,11 @@ fn an_origins_numbers_have_long_forms() {
         "origins: { a: { addresses: [{ address: \"127.0.0.1:3000\" }], balance: { hash: [client_ip] }, \
          inflight: { max: 200, queue: 0, queue_timeout: 250ms, on_full: shed } } }\nroutes: [{ origin: a }]\n",
     );
+    same(
+        "origins: { a: { addresses: \"127.0.0.1:3000\", tls: {} } }\nroutes: [{ origin: a }]\n",
+        "origins: { a: { addresses: \"127.0.0.1:3000\", protocol: http/1.1, tls: { verify: true } } }\n\
+         routes: [{ origin: a }]\n",
+    );
 }
 
 #[test]

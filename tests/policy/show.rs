@@ -82,7 +82,9 @@ secrets: { client_hmac: { env: KEY } }
 trusted_proxies: { header: forwarded, from: [unix, 0.0.0.0/0, "::/0"], hops: 3, short: reject }
 client_ip: { ipv4_prefix: 24, ipv6_prefix: 56, translation: ["2001:db8::/32"] }
 origins:
-  a: { addresses: ["[::1]:80", "A.example.:80"], balance: { hash: [header:x-a, client_ip] }, retries: { max: 0 } }
+  a: { addresses: ["[::1]:80", "A.example.:80"], balance: { hash: [header:x-a, client_ip] }, retries: { max: 0 },
+       protocol: h2, tls: { sni: A.example., ca: [a b.pem, /c.pem], client_certificate: { cert: "1", key: "true" } } }
+  b: { addresses: unix:/run/A.sock, tls: { sni: "::1" } }
 limits:
   a: { key: ["client_ip:ipv4_prefix=24,ipv6_prefix=48", query:q], missing: allow, rate: 5/250ms, memory: 4KiB, mode: shadow }
   b: { type: inflight, max: 4294967295 }
@@ -100,7 +102,7 @@ routes:
     limits: [a, b, c, d, e, f, g]
     origin: a
     body_limit: none
-  - { match: { path: /h }, limits: [h, i, j], origin: a }
+  - { match: { path: /h }, limits: [h, i, j], origin: b }
   - match: { path: / , headers: { x-a: { exact: "" } } }
     respond: { status: 503, headers: { a-b: e, x-b: [c, d] } }
 responses: { ratelimit_headers: off, report: all, expose: true, retry_after: { jitter: 0.07% }, proxy_name: edge }

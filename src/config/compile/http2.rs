@@ -3,7 +3,8 @@
 use super::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::schema;
-use crate::config::settings::{Http2, Protocol, Protocols};
+use crate::config::settings::{Http2, Protocols};
+use crate::policy::Protocol;
 use crate::units::Bytes;
 
 /// One kept connection costs what a thousand answers that wait cost; more would make the limit of connections a fiction.

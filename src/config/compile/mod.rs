@@ -10,6 +10,7 @@ mod http2;
 mod limit;
 mod limits;
 mod matches;
+mod origin_tls;
 mod origins;
 mod responses;
 mod routes;
@@ -112,7 +113,8 @@ fn defaults(file: &File, faults: &mut Faults) -> Defaults {
 /// Timeouts over those of the level above.
 fn timeouts(field: &Field<schema::Timeouts>, above: Timeouts, faults: &mut Faults) -> Timeouts {
     let Some(own) = field.value() else { return above };
-    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    let range = Duration::from_millis(1)..=LONGEST;
     let mut over = |field: &Field<Duration>, above| span(field, range.clone(), above, faults);
     Timeouts {
         connect: over(&own.connect, above.connect),
@@ -125,6 +127,10 @@ fn timeouts(field: &Field<schema::Timeouts>, above: Timeouts, faults: &mut Fault
             .is_present()
             .then(|| over(&own.r#try, above.attempt.unwrap_or(above.request)))
             .or(above.attempt),
+        body: match above.body {
+            None if own.body.get().is_none() => None,
+            above => Some(over(&own.body, above.unwrap_or(LONGEST))),
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{health, number32, span, timeouts};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults, nearest};
+use crate::config::place::OriginPlace;
 use crate::config::read::{At, Field, Scalar, invalid};
 use crate::config::scalar::Count;
 use crate::config::schema::{self, BalanceText, Inflight};
@@ -170,6 +171,8 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
     let retries = health::retries(&origin.retries, faults);
     let checks = health::health(&origin.health, faults);
     let ejection = health::ejection(&origin.ejection, faults);
+    let protocol = origin.protocol.value().copied().unwrap_or_default();
+    let tls = super::origin_tls::tls(&origin.tls, &name, addresses.as_deref(), faults);
     let taken_out = origin.health.is_present() || origin.ejection.is_present();
     let slow_start = health::slow_start(&origin.slow_start, taken_out, faults);
     let adaptive = health::adaptive(&origin.adaptive, inflight, origin.inflight.is_present(), faults);
@@ -184,18 +187,20 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
         ejection,
         slow_start,
         adaptive,
+        protocol,
+        tls: tls?,
     })
 }
 
 fn addresses(
-    field: &Field<OneOrMany<Either<HostPort, schema::OriginAddress>>>,
+    field: &Field<OneOrMany<Either<OriginPlace, schema::OriginAddress>>>,
     faults: &mut Faults,
 ) -> Option<Vec<OriginAddress>> {
     let at = field.get()?;
     let OneOrMany(list) = &at.value;
     let mut addresses: Vec<(OriginAddress, Span)> = Vec::new();
     for item in &list.items {
-        let (HostPort { host, port }, weight, resolve) = match &item.value {
+        let (OriginPlace { host, port }, weight, resolve) = match &item.value {
             Either::Short(address) => (address, 1, RESOLVE),
             Either::Long(long) => {
                 let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -220,6 +225,16 @@ fn addresses(
             Diagnostic::error(Code::EMPTY_VALUE, at.span, "an origin without addresses").label("needs one or more"),
         );
         return None;
+    }
+    let unix = addresses.iter().find(|(address, _)| address.unix_path().is_some());
+    let anywhere = addresses.iter().find(|(address, _)| address.host == "0.0.0.0");
+    if let (Some((_, unix)), Some((_, anywhere))) = (unix, anywhere) {
+        faults.push(
+            Diagnostic::error(Code::CONFLICT, *anywhere, "0.0.0.0 beside a UNIX socket")
+                .label("is no address of a server")
+                .related(*unix, "the UNIX socket")
+                .help("write 127.0.0.1"),
+        );
     }
     Some(addresses.into_iter().map(|(address, _)| address).collect())
 }

@@ -17,7 +17,9 @@ pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Ejection, Health};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
-pub use origin::{Balance, BalanceText, Inflight, Origin, OriginAddress, Retries, Timeouts};
+pub use origin::{
+    Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, Timeouts,
+};
 pub use process::{
     AccessLog, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry, Tls,
 };

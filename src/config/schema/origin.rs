@@ -8,19 +8,20 @@ use super::health::{Adaptive, Ejection, Health};
 use crate::client::key::KeyPart;
 use crate::config::fault::{Code, nearest};
 use crate::config::pattern::ExactPath;
+use crate::config::place::{FilePath, OriginPlace, ServerName};
 use crate::config::read::{Scalar, Wrong};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::text::HostPort;
 use crate::config::word::{BalanceWord, OnFull, RetryOn};
+use crate::policy::Protocol;
 use crate::units::Share;
 
 section! {
     /// A group of equal servers.
     Origin ("a map with `addresses`") {
-        /// The servers: `HOST:PORT`, or a map with `address`.
-        required addresses: OneOrMany<Either<HostPort, OriginAddress>>,
+        /// The servers: `HOST:PORT` or `unix:/PATH`, or a map with `address`.
+        required addresses: OneOrMany<Either<OriginPlace, OriginAddress>>,
         /// How one is chosen: `round_robin` (default, by weight), `least_inflight`, or `{ hash: KEY }`, which sends equal keys
         /// to the same server.
         optional balance: Either<BalanceText, Balance>,
@@ -39,15 +40,46 @@ section! {
         optional slow_start: Duration,
         /// Moves the in-flight cap by how the origin answers. Default: it stays.
         optional adaptive: Adaptive,
+        /// `http/1.1` (default), or `h2`: agreed in the handshake with `tls`, taken for granted without.
+        optional protocol: Protocol,
+        /// Encrypts the connection; `{}` trusts the system's certificates and expects the host of the address in the origin's.
+        /// Default: in clear.
+        optional tls: OriginTls,
     }
-    later: ["keepalive", "protocol", "tls"]
+    later: ["keepalive"]
+}
+
+section! {
+    /// TLS to an origin, 1.2 or 1.3. Files are read again when they change.
+    OriginTls ("a map such as `{}` or `{ ca: /etc/tidegate/tls/internal-ca.pem }`") {
+        /// The name that the origin's certificate must carry, a host or an IP address. Default: the host of each address.
+        optional sni: ServerName,
+        /// Files with the certificates to trust, PEM. Default: those of the system.
+        optional ca: OneOrMany<FilePath>,
+        /// `false` believes whoever answers, and is warned of. Default true.
+        optional verify: bool,
+        /// Who we are, for origins that ask.
+        optional client_certificate: ClientCertificate,
+    }
+    later: []
+}
+
+section! {
+    /// A certificate and its key.
+    ClientCertificate ("a map with `cert` and `key`") {
+        /// The certificate and those that vouch for it, PEM.
+        required cert: FilePath,
+        /// Its private key, PEM.
+        required key: FilePath,
+    }
+    later: []
 }
 
 section! {
     /// One server of an origin.
     OriginAddress ("a map with `address`") {
-        /// `HOST:PORT`.
-        required address: HostPort,
+        /// `HOST:PORT` or `unix:/PATH`.
+        required address: OriginPlace,
         /// Its part of the traffic relative to its siblings, 1 to 1000. Default 1.
         optional weight: Count,
         /// How often its name is looked up again, 1s to 24h. Default 30s.
@@ -128,6 +160,8 @@ section! {
         /// The same for each try of a request, if `retries` names `timeout`; 504 after the last. Default: all that is left of
         /// `request`.
         optional r#try: Duration,
+        /// From the answer's head to its last byte; the connection ends after it. Default: as long as it flows.
+        optional body: Duration,
     }
     later: []
 }

@@ -6,11 +6,12 @@ use crate::config::pattern::{CertificateName, ExactPath};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::settings::{
-    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, Protocol, ProxyProtocol, Redirect,
+    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
 use crate::config::shape::OneOrMany;
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
+use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
 use super::connection::{Connections, RequestBody, RequestHead, Response};

@@ -3,16 +3,8 @@
 
 use std::time::Duration;
 
+use crate::policy::Protocol;
 use crate::units::{Bytes, Rate};
-
-/// A version of HTTP, by its name in TLS (ALPN, RFC 7301).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// `h2`
-    Http2,
-    /// `http/1.1`, and 1.0 with it.
-    Http1,
-}
 
 /// What is spoken; never nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -45,7 +45,7 @@ async fn check_all(origin: &Arc<OriginState>, check: &HealthCheck, clock: Clock)
         for endpoint in some.iter().cloned() {
             let (origin, check) = (Arc::clone(origin), check.clone());
             checks.spawn(async move {
-                let outcome = probe::check(origin.spec(), &check, endpoint.address, endpoint.entry).await;
+                let outcome = probe::check(origin.spec(), origin.way(), &check, endpoint.address, endpoint.entry).await;
                 (endpoint, outcome)
             });
         }

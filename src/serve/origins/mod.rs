@@ -1,14 +1,28 @@
-//! What is protected: [`origin`] has the places and addresses of one, [`resolve`] looks names up in the background.
+//! What is protected, and how it is reached.
 //!
-//! Sick addresses: [`verdict`] is what checks ([`health`]) have found, [`ejection`] what requests have met, [`endpoint`] puts
-//! both together and [`ring`] chooses by it. [`budget`] bounds what is tried again.
+//! * [`origin`] has the places and addresses of one, [`resolve`] looks names up in the background.
+//! * [`way`] makes connections to one origin: a [`socket`], and [`tls`] over it if the policy says so. [`connector`] is the
+//!   door by which Pingora gets them.
+//! * What an origin sends over HTTP/1 is not believed: [`stream`] passes on only what [`reader`] lets through, which judges
+//!   heads by [`answer_head`]. What it refuses is a [`fault`]. [`http2`] is what is left to do there.
+//! * Sick addresses: [`verdict`] is what checks ([`health`], by [`probe`]) have found, [`ejection`] what requests have met,
+//!   [`endpoint`] puts both together and [`ring`] chooses by it. [`budget`] bounds what is tried again.
 
+pub mod answer_head;
 pub mod budget;
+pub mod connector;
 pub mod ejection;
 pub mod endpoint;
+pub mod fault;
 pub mod health;
+pub mod http2;
 pub mod origin;
 pub mod probe;
+pub mod reader;
 pub mod resolve;
 pub mod ring;
+pub mod socket;
+pub mod stream;
+pub mod tls;
 pub mod verdict;
+pub mod way;

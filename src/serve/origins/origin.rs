@@ -11,6 +11,8 @@ use super::budget::RetryBudget;
 use super::ejection::most_out;
 use super::endpoint::Endpoint;
 use super::ring::Ring;
+use super::tls::TlsFault;
+use super::way::Way;
 use crate::limiter::adaptive::Sample;
 use crate::limiter::{Adaptive, Permit, Slots};
 use crate::policy::{Balance, Origin};
@@ -35,6 +37,7 @@ pub struct OriginState {
     despite: AtomicU64,
     budget: Option<RetryBudget>,
     adaptive: Option<Adaptive>,
+    way: Arc<Way>,
 }
 
 /// Why no place was given.
@@ -79,9 +82,13 @@ impl Drop for OriginPlace {
 
 impl OriginState {
     /// The origin without any address yet; [`OriginState::install`] gives it some.
-    pub fn new(spec: Arc<Origin>) -> Arc<OriginState> {
+    ///
+    /// # Errors
+    /// The files of its TLS cannot be used.
+    pub fn new(spec: Arc<Origin>) -> Result<Arc<OriginState>, TlsFault> {
         let max = spec.inflight.map_or(u32::MAX, |cap| cap.max);
-        Arc::new(OriginState {
+        let way = Way::open(&spec)?;
+        Ok(Arc::new(OriginState {
             slots: Slots::new(spec.adaptive.map_or(max, |adaptive| adaptive.min.min(max))),
             waiting: AtomicU32::new(0),
             head: Mutex::new(()),
@@ -93,7 +100,13 @@ impl OriginState {
             budget: spec.retries.budget.map(RetryBudget::new),
             adaptive: spec.adaptive.as_ref().map(Adaptive::new),
             spec,
-        })
+            way,
+        }))
+    }
+
+    /// How connections to it are made.
+    pub fn way(&self) -> &Arc<Way> {
+        &self.way
     }
 
     /// What the policy says of it.

@@ -1,4 +1,4 @@
-//! One check of one address: a connection of its own, and on it one small request.
+//! One check of one address: a connection of its own, made as those for requests are, and on it one small request.
 //!
 //! Not Pingora's client: a check must not borrow a connection that requests use, nor leave one behind. What is read is bounded,
 //! and so is the time for all of it together.
@@ -8,12 +8,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Request, StatusCode, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::policy::{HealthCheck, Origin, Probe};
+use super::way::Way;
+use crate::policy::{HealthCheck, Origin, Probe, Protocol};
 
 /// The most of an answer's head that is read, interim ones included. An answer to a check has a few hundred bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -50,15 +50,26 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// It is not well, and why.
-pub async fn check(origin: &Origin, check: &HealthCheck, address: SocketAddr, entry: usize) -> Result<(), Failure> {
+pub async fn check(
+    origin: &Origin,
+    way: &Way,
+    check: &HealthCheck,
+    address: SocketAddr,
+    entry: usize,
+) -> Result<(), Failure> {
     let asked = async {
-        let mut stream = connect(origin, address, entry).await.map_err(Failure::Broken)?;
+        let mut stream = way.connect(address).await.map_err(Failure::Broken)?;
         match &check.probe {
             Probe::Tcp => Ok(()),
             Probe::Http { path, host, statuses } => {
-                let own = origin.addresses.get(entry).map(|address| address.authority());
-                let host = host.as_deref().or(own.as_deref()).unwrap_or_default();
-                let status = ask(&mut stream, path, host).await?;
+                let own = origin.addresses.get(entry).filter(|address| address.unix_path().is_none());
+                let own = own.map(|address| address.authority());
+                // a UNIX socket has no name that a host could have
+                let host = host.as_deref().or(own.as_deref()).unwrap_or("localhost");
+                let status = match origin.protocol {
+                    Protocol::Http1 => ask(&mut stream, path, host).await?,
+                    Protocol::Http2 => ask_http2(stream, way.is_encrypted(), path, host).await?,
+                };
                 if statuses.contains(status) { Ok(()) } else { Err(Failure::Status(status)) }
             }
         }
@@ -66,20 +77,11 @@ pub async fn check(origin: &Origin, check: &HealthCheck, address: SocketAddr, en
     timeout(check.timeout, asked).await.unwrap_or(Err(Failure::Late))
 }
 
-/// What a check speaks through.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-/// The one place where checks connect: whatever origins are connected by has to be said here too.
-async fn connect(_origin: &Origin, address: SocketAddr, _entry: usize) -> io::Result<Box<dyn Stream>> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    Ok(Box::new(stream))
-}
-
 /// Asks for the path; gives the status of the final answer.
-async fn ask(stream: &mut (impl Stream + ?Sized), path: &str, host: &str) -> Result<StatusCode, Failure> {
+async fn ask<S>(stream: &mut S, path: &str, host: &str) -> Result<StatusCode, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
@@ -98,6 +100,33 @@ async fn ask(stream: &mut (impl Stream + ?Sized), path: &str, host: &str) -> Res
             return Err(Failure::Broken(io::ErrorKind::UnexpectedEof.into()));
         }
     }
+}
+
+/// The same in HTTP/2, as the only stream of its connection.
+async fn ask_http2<S>(stream: S, encrypted: bool, path: &str, host: &str) -> Result<StatusCode, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let scheme = if encrypted { "https" } else { "http" };
+    let request =
+        Request::get(format!("{scheme}://{host}{path}")).version(Version::HTTP_2).header("user-agent", "tidegate");
+    let request = request.body(()).map_err(|_| Failure::Garbled)?;
+    let mut options = h2::client::Builder::new();
+    options.enable_push(false).max_header_list_size(LONGEST_HEAD as u32);
+    let (mut sender, connection) = options.handshake::<_, bytes::Bytes>(stream).await.map_err(spoilt)?;
+    let asked = async {
+        let (answer, _) = sender.send_request(request, true).map_err(spoilt)?;
+        answer.await.map(|answer| answer.status()).map_err(spoilt)
+    };
+    tokio::select! {
+        status = asked => status,
+        // without it nothing moves; its end is the end of the answer too
+        ended = connection => Err(ended.err().map_or(Failure::Garbled, spoilt)),
+    }
+}
+
+fn spoilt(error: h2::Error) -> Failure {
+    if error.is_io() { Failure::Broken(io::Error::other(error)) } else { Failure::Garbled }
 }
 
 /// The status of the first complete head that is no interim one; `None` while there is none yet.
@@ -122,6 +151,8 @@ fn final_status(read: &[u8]) -> Result<Option<StatusCode>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::net::TcpListener;
 
     use super::*;
@@ -150,6 +181,11 @@ mod tests {
         Origin::of("shop".into(), vec![address])
     }
 
+    async fn checked(origin: &Origin, asked: &HealthCheck, address: SocketAddr) -> Result<(), Failure> {
+        let way = Way::open(&Arc::new(origin.clone())).unwrap();
+        check(origin, &way, asked, address, 0).await
+    }
+
     fn http() -> HealthCheck {
         let statuses = StatusSet::NONE.with(200, 399);
         let probe = Probe::Http { path: "/healthz".into(), host: None, statuses };
@@ -173,10 +209,30 @@ mod tests {
     #[tokio::test]
     async fn a_good_answer_passes_and_the_request_is_a_plain_one() {
         let (address, served) = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-        check(&origin(address.port()), &http(), address, 0).await.unwrap();
+        checked(&origin(address.port()), &http(), address).await.unwrap();
         let came = served.await.unwrap();
         assert!(came.starts_with("GET /healthz HTTP/1.1\r\n"), "{came}");
         assert!(came.contains(&format!("Host: {address}\r\n")) && came.contains("Connection: close\r\n"), "{came}");
+    }
+
+    #[tokio::test]
+    async fn an_origin_that_speaks_http2_is_asked_in_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let mut asked = Vec::new();
+            while let Some(Ok((request, mut respond))) = connection.accept().await {
+                asked.push(request.uri().to_string());
+                let answer = http::Response::builder().status(if asked.len() == 1 { 204 } else { 500 });
+                respond.send_response(answer.body(()).unwrap(), true).unwrap();
+            }
+            asked
+        });
+        let origin = Origin { protocol: Protocol::Http2, ..origin(address.port()) };
+        checked(&origin, &http(), address).await.unwrap();
+        assert_eq!(served.await.unwrap(), [format!("http://{address}/healthz")]);
     }
 
     #[tokio::test]
@@ -189,12 +245,12 @@ mod tests {
         ];
         for (answer, why) in cases {
             let (address, _) = answering(answer).await;
-            let failure = check(&origin(address.port()), &http(), address, 0).await.unwrap_err().to_string();
+            let failure = checked(&origin(address.port()), &http(), address).await.unwrap_err().to_string();
             assert!(failure.contains(why), "{failure}");
         }
         let endless: &[u8] = Box::leak([b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'x'; 20_000]].concat().into());
         let (address, _) = answering(endless).await;
-        assert!(matches!(check(&origin(address.port()), &http(), address, 0).await, Err(Failure::Garbled)));
+        assert!(matches!(checked(&origin(address.port()), &http(), address).await, Err(Failure::Garbled)));
     }
 
     #[tokio::test]
@@ -202,10 +258,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let hasty = HealthCheck { timeout: Duration::from_millis(30), ..http() };
-        assert!(matches!(check(&origin(address.port()), &hasty, address, 0).await, Err(Failure::Late)));
+        assert!(matches!(checked(&origin(address.port()), &hasty, address).await, Err(Failure::Late)));
         let tcp = HealthCheck { probe: Probe::Tcp, ..http() };
-        check(&origin(address.port()), &tcp, address, 0).await.unwrap();
+        checked(&origin(address.port()), &tcp, address).await.unwrap();
         drop(listener);
-        assert!(matches!(check(&origin(address.port()), &tcp, address, 0).await, Err(Failure::Broken(_))));
+        assert!(matches!(checked(&origin(address.port()), &tcp, address).await, Err(Failure::Broken(_))));
     }
 }

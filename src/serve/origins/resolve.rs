@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::origin::{Located, OriginState};
+use super::way::unix_address;
 use crate::policy::OriginAddress;
 
 /// A name server that needs longer than this is not answering.
@@ -19,12 +20,13 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Looks all names of the origin up once and installs what was found. Literals need no look-up and always work.
 pub async fn resolve_once(origin: &OriginState) {
     let found = look_up(&origin.spec().addresses, &mut Memory::default()).await;
-    origin.install(&found.addresses);
+    found.install(origin);
 }
 
 /// Keeps the addresses fresh until shutdown. Returns at once if there is nothing but literals.
 pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<bool>) {
-    let named = origin.spec().addresses.iter().filter(|address| address.host.parse::<IpAddr>().is_err());
+    let is_name = |address: &&OriginAddress| address.host.parse::<IpAddr>().is_err() && address.unix_path().is_none();
+    let named = origin.spec().addresses.iter().filter(is_name);
     let Some(interval) = named.map(|address| address.resolve).min() else { return };
     let mut memory = Memory::default();
     let mut installed = Vec::new();
@@ -32,7 +34,7 @@ pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<
     loop {
         let found = look_up(&origin.spec().addresses, &mut memory).await;
         if found.addresses != installed {
-            origin.install(&found.addresses);
+            found.install(&origin);
             installed = found.addresses;
         }
         if found.failing != was_failing {
@@ -64,11 +66,22 @@ struct Found {
     failing: bool,
 }
 
+impl Found {
+    fn install(&self, origin: &OriginState) {
+        // the names first: whoever takes a new address must find the name that its certificate carries
+        let entries = self.addresses.iter().map(|found| (found.address, found.entry));
+        origin.way().name_addresses(entries.collect());
+        origin.install(&self.addresses);
+    }
+}
+
 async fn look_up(entries: &[OriginAddress], memory: &mut Memory) -> Found {
     memory.0.resize(entries.len(), Vec::new());
     let mut found = Found { addresses: Vec::new(), failing: false };
     for (position, (entry, last)) in entries.iter().zip(&mut memory.0).enumerate() {
-        if let Ok(literal) = entry.host.parse::<IpAddr>() {
+        if entry.unix_path().is_some() {
+            *last = unix_address(position).into_iter().collect();
+        } else if let Ok(literal) = entry.host.parse::<IpAddr>() {
             *last = vec![SocketAddr::new(literal, entry.port)];
         } else {
             match timeout(LOOKUP_DEADLINE, tokio::net::lookup_host((entry.host.as_str(), entry.port))).await {

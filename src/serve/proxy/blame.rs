@@ -5,6 +5,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use crate::answer::Fault;
 use crate::serve::edge::due::LateAnswer;
 use crate::serve::edge::fault::BodyFault;
+use crate::serve::origins::fault::AnswerFault;
 
 /// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
 pub fn fault_of(e: &Error) -> Fault {
@@ -19,6 +20,12 @@ pub fn fault_of(e: &Error) -> Fault {
     if LateAnswer::caused(e) {
         return Fault::OriginTimeout;
     }
+    match AnswerFault::of(e) {
+        Some(AnswerFault::Protocol) => return Fault::OriginTls,
+        Some(AnswerFault::Cut) => return Fault::OriginClosed,
+        Some(_) => return Fault::OriginGarbled,
+        None => {}
+    }
     match (e.esource(), e.etype()) {
         (ErrorSource::Upstream, Is::ConnectTimedout) => Fault::OriginConnectTimeout,
         (ErrorSource::Upstream, Is::ReadTimedout | Is::WriteTimedout) => Fault::OriginTimeout,
@@ -26,6 +33,7 @@ pub fn fault_of(e: &Error) -> Fault {
         (ErrorSource::Upstream, Is::ConnectNoRoute | Is::ConnectError | Is::SocketError | Is::BindError) => {
             Fault::OriginUnreachable
         }
+        (ErrorSource::Upstream, Is::TLSHandshakeFailure) => Fault::OriginTls,
         (ErrorSource::Upstream, Is::ReadError | Is::WriteError | Is::ConnectionClosed) => Fault::OriginClosed,
         (ErrorSource::Upstream, _) => Fault::OriginGarbled,
         (ErrorSource::Downstream, Is::ReadTimedout) => Fault::ClientTimeout,
@@ -57,6 +65,7 @@ pub fn counts_as_an_attempt(fault: Fault) -> bool {
         Fault::Internal
         | Fault::OriginRefused
         | Fault::OriginUnreachable
+        | Fault::OriginTls
         | Fault::NoOriginAddress
         | Fault::OriginConnectTimeout => false,
     }

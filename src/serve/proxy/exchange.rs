@@ -67,6 +67,8 @@ pub struct Exchange {
     pub answered: Option<Timestamp>,
     /// The status of the origin's answer.
     pub answered_with: Option<u16>,
+    /// When the answer's body must have ended.
+    pub body_due: Option<Timestamp>,
 }
 
 impl Exchange {
@@ -93,6 +95,7 @@ impl Exchange {
             forwarded: None,
             answered: None,
             answered_with: None,
+            body_due: None,
         }
     }
 

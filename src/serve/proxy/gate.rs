@@ -6,12 +6,13 @@
 //! when it went wrong, and in every case [`Gate::logging`].
 
 use std::any::Any;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{StatusCode, Version, header};
+use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
@@ -27,14 +28,17 @@ use super::observe::{self, Ended};
 use super::reply;
 use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Verdict};
-use crate::policy::{Action, Balance, Route};
+use crate::policy::{Action, Balance, Protocol, Route};
 use crate::serve::clock::roll;
 use crate::serve::edge::h2::talk::Stream;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::redirect;
 use crate::serve::edge::stream::EdgeStream;
 use crate::serve::edge::transport::Transport;
+use crate::serve::origins::fault::AnswerFault;
 use crate::serve::origins::origin::affinity_seed;
+use crate::serve::origins::way::Way;
+use crate::serve::origins::{connector, http2};
 use crate::serve::shared::Shared;
 use crate::units::Timestamp;
 
@@ -230,6 +234,7 @@ impl ProxyHttp for Gate {
             return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
         };
         let timeouts = route.timeouts;
+        let way = Arc::clone(origin.way());
         let now = self.stamp(exchange);
         if exchange.attempts == 0 {
             origin.begun();
@@ -257,7 +262,7 @@ impl ProxyHttp for Gate {
             connect = connect.min(attempt);
             answer_due_in(session, attempt);
         }
-        let mut peer = HttpPeer::new(address, false, String::new());
+        let mut peer = connector::peer(&way, address);
         peer.options.connection_timeout = Some(connect);
         peer.options.total_connection_timeout = Some(connect);
         peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
@@ -293,7 +298,8 @@ impl ProxyHttp for Gate {
         let exchange = slot.exchange(self);
         let mut e = e.more_context(format!("Peer: {peer}"));
         e.retry.decide_reuse(client_reused);
-        let stale = e.retry();
+        // a connection that was spoilt before anything was sent on it is as good as a closed one
+        let stale = e.retry() || AnswerFault::of(&e) == Some(AnswerFault::Unasked);
         let again = attempts::broke_off(exchange, session, &e, stale, &self.shared.clock);
         e.set_retry(again);
         e
@@ -312,7 +318,11 @@ impl ProxyHttp for Gate {
             // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
             upstream.insert_header(header::TE, "trailers")?;
         }
-        edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)
+        edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)?;
+        if speaks_http2(exchange).is_some_and(Way::is_encrypted) {
+            http2::say_https(upstream);
+        }
+        Ok(())
     }
 
     async fn request_body_filter(
@@ -350,6 +360,9 @@ impl ProxyHttp for Gate {
             // what follows it would be passed on as something that nobody asked for
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
         }
+        if speaks_http2(exchange).is_some() {
+            http2::judge(upstream).map_err(refused)?;
+        }
         let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
         if upstream.status.is_informational() && !switches {
             return Ok(());
@@ -364,6 +377,8 @@ impl ProxyHttp for Gate {
             // `fail_to_proxy` answers; the connection to the origin speaks another protocol by now and is dropped
             return Err(Error::explain(ErrorType::InternalError, "no room for another switched connection").into_in());
         }
+        let longest = exchange.route().and_then(|route| route.timeouts.body);
+        exchange.body_due = longest.map(|longest| self.shared.clock.now().after(longest));
         // ours, whatever the origin speaks (RFC 9110 section 2.5)
         upstream.set_version(Version::HTTP_11);
         edits::drop_hop_by_hop(upstream);
@@ -376,6 +391,15 @@ impl ProxyHttp for Gate {
         edits::towards_client(upstream, exchange)
     }
 
+    fn upstream_response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut HeaderMap,
+        _slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        http2::judge_trailers(trailers).map_err(refused)
+    }
+
     fn response_body_filter(
         &self,
         _session: &mut Session,
@@ -384,7 +408,12 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
-        Ok(slot.exchange(self).carried(length, &self.shared.clock))
+        let exchange = slot.exchange(self);
+        // an origin that drips a byte before every deadline for a read would hold its place for ever
+        if exchange.body_due.is_some_and(|due| self.shared.clock.now() > due) {
+            return Err(Error::explain(ErrorType::ReadTimedout, "the answer's body takes too long").into_up());
+        }
+        Ok(exchange.carried(length, &self.shared.clock))
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, slot: &mut Slot) -> FailToProxy {
@@ -453,6 +482,16 @@ impl ProxyHttp for Gate {
         self.tell_duration(exchange);
         observe::done(&self.shared, exchange, &Ended::of(session));
     }
+}
+
+/// The way to the origin, if HTTP/2 is spoken on it.
+fn speaks_http2(exchange: &Exchange) -> Option<&Way> {
+    exchange.origin().map(|origin| &**origin.way()).filter(|way| way.protocol() == Protocol::Http2)
+}
+
+/// An answer that is not passed on.
+fn refused(fault: AnswerFault) -> Box<Error> {
+    Error::because(ErrorType::InvalidHTTPHeader, "the origin's answer", io::Error::from(fault)).into_up()
 }
 
 /// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.

@@ -15,6 +15,7 @@ use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::policy::Route;
 use crate::request::Peer;
 use crate::serve::clock::wall_nanos;
+use crate::serve::origins::fault::AnswerFault;
 use crate::serve::shared::Shared;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
@@ -139,7 +140,10 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
             .origin()
             .filter(|_| exchange.attempts > 0)
             .map(|origin| Cow::Borrowed(origin.spec().name.as_str())),
-        origin_address: exchange.address.map(|_| Cow::Borrowed(address.as_str())),
+        origin_address: exchange.address.map(|tried| {
+            let unix = exchange.origin().and_then(|origin| origin.way().unix_name(tried));
+            Cow::Borrowed(unix.unwrap_or(address.as_str()))
+        }),
         delay_nanos: decision.map_or(0, delay_nanos),
         attempts: exchange.attempts,
         duration_nanos: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
@@ -203,13 +207,37 @@ fn warn_of_flood(shared: &Shared, exchange: &Exchange, decision: &Decision) {
 fn origin_error(error: &Error) -> OriginError {
     use ErrorType::{
         ConnectError, ConnectNoRoute, ConnectRefused, ConnectTimedout, ConnectionClosed, H1Error, InvalidHTTPHeader,
-        ReadError, ReadTimedout, SocketError, WriteError, WriteTimedout,
+        ReadError, ReadTimedout, SocketError, TLSHandshakeFailure, WriteError, WriteTimedout,
     };
+    if let Some(fault) = AnswerFault::of(error) {
+        return refused_answer(fault);
+    }
     match error.etype() {
+        TLSHandshakeFailure => OriginError::Tls,
         ConnectTimedout | ConnectRefused | ConnectNoRoute | ConnectError | SocketError => OriginError::Connect,
         ReadTimedout | WriteTimedout => OriginError::Timeout,
         ReadError | WriteError | ConnectionClosed => OriginError::Reset,
         InvalidHTTPHeader | H1Error => OriginError::Invalid,
         _ => OriginError::Other,
+    }
+}
+
+/// What a refused answer is counted as.
+fn refused_answer(fault: AnswerFault) -> OriginError {
+    use AnswerFault as Is;
+    match fault {
+        Is::StatusLine | Is::Version | Is::LineEnding | Is::FieldName | Is::FieldValue | Is::Folding => {
+            OriginError::AnswerHead
+        }
+        Is::HeadTooLarge | Is::TooManyFields => OriginError::AnswerSize,
+        Is::ContentLength | Is::TransferEncoding | Is::LengthAndEncoding | Is::BodyWhereNone => {
+            OriginError::AnswerFraming
+        }
+        Is::TooManyInterim => OriginError::AnswerInterim,
+        Is::Switch => OriginError::AnswerSwitch,
+        Is::ChunkSize | Is::ChunkExtension | Is::ChunkEnding | Is::Trailer => OriginError::AnswerChunks,
+        Is::Cut => OriginError::Reset,
+        Is::Unasked => OriginError::Unasked,
+        Is::Protocol => OriginError::Tls,
     }
 }

@@ -24,7 +24,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prometheus::{Histogram, IntGauge};
+use prometheus::{Histogram, IntCounter, IntGauge};
 
 use super::access_log::AccessLog;
 use super::log;
@@ -228,6 +228,11 @@ impl Metrics {
         self.at_origin(origin, |cells| cells.errors.add(error));
     }
 
+    /// What counts such failures of this origin, for those who count them where no request is.
+    pub fn origin_error_counter(&self, origin: usize, error: OriginError) -> Option<IntCounter> {
+        self.origins.get(origin)?.errors.counter(error)
+    }
+
     /// Counts an attempt after the first one of a request.
     pub fn origin_retry(&self, origin: usize) {
         self.at_origin(origin, |cells| cells.retries.inc());
@@ -287,7 +292,7 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them:
-    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 34·O + 2·A + 11·N + F + 26·L + 14·T + 2·C + U + 70, where each 17 is a histogram's.
+    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 11·N + F + 26·L + 14·T + 2·C + U + 70, where each 17 is a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }
@@ -304,7 +309,25 @@ pub enum OriginError {
     Timeout,
     /// Closed or reset before the answer was complete.
     Reset,
-    /// The answer was no HTTP.
+    /// No trust, or no agreement on the protocol.
+    Tls,
+    /// A line of the answer's head is malformed.
+    AnswerHead,
+    /// The answer's lengths and codings contradict each other or what its status allows.
+    AnswerFraming,
+    /// A chunk or trailer is malformed.
+    AnswerChunks,
+    /// The answer's head is too large.
+    AnswerSize,
+    /// Too many interim answers.
+    AnswerInterim,
+    /// A switch of protocols that nobody asked for.
+    AnswerSwitch,
+    /// Bytes came before the request was sent.
+    Unasked,
+    /// Bytes came behind an answer that was passed on; counted once per connection given up for them.
+    Surplus,
+    /// The answer was no HTTP in another way.
     Invalid,
     /// Anything else.
     Other,
@@ -348,11 +371,20 @@ fn known(words: &'static [&'static str]) -> impl Iterator<Item = (&'static str, 
 
 /// The route label of requests that no route took.
 const UNMATCHED: &str = "_none";
-const ORIGIN_ERRORS: [(OriginError, &str); 6] = [
+const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
     (OriginError::Resolve, "resolve"),
     (OriginError::Connect, "connect"),
     (OriginError::Timeout, "timeout"),
     (OriginError::Reset, "reset"),
+    (OriginError::Tls, "tls"),
+    (OriginError::AnswerHead, "answer_head"),
+    (OriginError::AnswerFraming, "answer_framing"),
+    (OriginError::AnswerChunks, "answer_chunks"),
+    (OriginError::AnswerSize, "answer_size"),
+    (OriginError::AnswerInterim, "answer_interim"),
+    (OriginError::AnswerSwitch, "answer_switch"),
+    (OriginError::Unasked, "unasked"),
+    (OriginError::Surplus, "surplus"),
     (OriginError::Invalid, "invalid"),
     (OriginError::Other, "other"),
 ];

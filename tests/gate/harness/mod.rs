@@ -5,6 +5,7 @@ pub mod gate;
 pub mod log;
 pub mod metrics;
 pub mod origin;
+pub mod secure;
 #[cfg(test)]
 mod tests;
 pub mod tls;

@@ -12,7 +12,7 @@ fn origin(balance: Balance, inflight: Option<InflightCap>, weights: &[u32]) -> A
 }
 
 fn started(spec: Origin, weights: &[u32]) -> Arc<OriginState> {
-    let state = OriginState::new(Arc::new(spec));
+    let state = OriginState::new(Arc::new(spec)).unwrap();
     let addresses: Vec<_> = weights.iter().enumerate().map(|(n, weight)| located(n, *weight)).collect();
     state.install(&addresses);
     state

@@ -120,7 +120,8 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let metrics = Metrics::new(&policy, &settings);
     let snapshot = Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap();
     let clock = Clock::start();
-    let installed = Arc::new(Installed::new(snapshot, metrics, MostRefused::new(1, Seed::from_bytes([4; 16])), clock));
+    let refused = MostRefused::new(1, Seed::from_bytes([4; 16]));
+    let installed = Arc::new(Installed::new(snapshot, metrics, refused, clock).unwrap());
     if let Some(origin) = origin {
         installed.origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
     }

@@ -18,10 +18,18 @@ pub(super) struct Each<T>(Vec<(T, IntCounter)>);
 
 impl<T: PartialEq> Each<T> {
     pub fn add(&self, value: T) {
-        let found = self.0.iter().find(|(known, _)| *known == value).or(self.0.last());
-        if let Some((_, counter)) = found {
+        if let Some((_, counter)) = self.find(&value) {
             counter.inc();
         }
+    }
+
+    /// The counter of this value.
+    pub fn counter(&self, value: T) -> Option<IntCounter> {
+        self.find(&value).map(|(_, counter)| counter.clone())
+    }
+
+    fn find(&self, value: &T) -> Option<&(T, IntCounter)> {
+        self.0.iter().find(|(known, _)| known == value).or(self.0.last())
     }
 }
 

@@ -24,7 +24,7 @@ fn the_bound_on_series_is_as_documented() {
     let documented = (17 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 5 * slots
-        + 34 * origins
+        + 43 * origins
         + 2 * addresses
         + 11 * limits
         + nodes
