@@ -8,6 +8,7 @@ mod demo;
 mod run;
 mod schema;
 mod show;
+mod upgrade;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ use crate::config::{self, Loaded};
 pub mod exit {
     /// The answer is "no": warnings under `--deny-warnings`.
     pub const NO: u8 = 1;
+    /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
+    pub const UNAVAILABLE: u8 = 69;
     /// The system refused: bind, file limit, permission.
     pub const SYSTEM: u8 = 71;
     /// The configuration is invalid (`EX_CONFIG` of sysexits.h).
@@ -46,6 +49,7 @@ enum Verb {
     Check(check::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
+    Upgrade(upgrade::Arguments),
 }
 
 /// Flags that every verb takes.
@@ -86,6 +90,7 @@ pub fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
     }
 }
 

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::compile::{WrittenClients, WrittenRoute};
 use super::scalar::{duration, percent};
-use super::settings::{LogTarget, Settings};
+use super::settings::{ListenOn, LogTarget, Settings};
 use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
@@ -61,12 +61,13 @@ pub fn fingerprint(effective: &Tree) -> String {
 }
 
 fn listeners(settings: &Settings) -> Tree {
-    Tree::map(
-        settings
-            .listeners
-            .iter()
-            .map(|listener| (listener.name.clone(), Tree::map([("address", Tree::text(listener.address))]))),
-    )
+    Tree::map(settings.listeners.iter().map(|listener| {
+        let mut tree = vec![("address", Tree::text(&listener.address))];
+        if let ListenOn::Unix { permissions, .. } = &listener.address {
+            tree.push(("permissions", Tree::text(format!("0{permissions:03o}"))));
+        }
+        (listener.name.clone(), Tree::map(tree))
+    }))
 }
 
 fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {

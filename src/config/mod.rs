@@ -23,6 +23,7 @@ pub mod fault;
 mod include;
 mod limit_text;
 mod limit_value;
+mod listen_on;
 mod node;
 mod parse;
 mod pattern;

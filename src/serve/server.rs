@@ -5,28 +5,36 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pingora::proxy::HttpProxy;
 use pingora::server::configuration::ServerConf;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::clock::{self, Clock};
 use super::housekeeping::Housekeeping;
 use super::installed::Installed;
-use super::lifecycle::{self, Signals};
+use super::lifecycle::given::{Given, Tag};
+use super::lifecycle::handover::Predecessor;
+use super::lifecycle::notify::Notifier;
+use super::lifecycle::sockets::{self, Opened};
+use super::lifecycle::upgrade::Program;
+use super::lifecycle::watchdog::{self, Watchdog};
+use super::lifecycle::{self, Life, Signals, control};
 use super::shared::Shared;
 use crate::config::Config;
-use crate::config::settings::{ClientInLog, Listener, Settings};
+use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
+use crate::serve::edge::bind::BindError;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
 use crate::serve::edge::events::Events;
-use crate::serve::edge::listen::{self, BindError, Bound, Connections};
+use crate::serve::edge::listen::{self, Connections};
 use crate::serve::origins::resolve;
 use crate::serve::proxy::gate::Gate;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
@@ -66,17 +74,55 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Serves until a signal ends it. Prints each listener's address on standard error once it is bound.
+/// What a run has beside its configuration.
+#[derive(Debug)]
+pub struct Start {
+    /// How the process was started, for the one after it.
+    pub program: Program,
+    /// Where the control socket is; `None`: there is none.
+    pub control: Option<PathBuf>,
+    /// Listening sockets that it was given.
+    pub given: Given,
+    /// The process whose place it takes, and in which order that one offered its sockets.
+    pub predecessor: Option<(Predecessor, Vec<Tag>)>,
+}
+
+/// Serves until a signal ends it or another process takes its place. Prints each listener's address on standard error once
+/// it is bound.
 ///
 /// # Errors
-/// It could not start. Nothing is left behind then.
-pub fn run(config: Config) -> Result<(), StartError> {
+/// It could not start. Nothing is left behind then, and a predecessor knows why.
+pub fn run(config: Config, start: Start) -> Result<(), StartError> {
+    let Start { program, control, given, predecessor } = start;
+    let (predecessor, offered) = match predecessor {
+        Some((predecessor, offered)) => (Some(predecessor), offered),
+        None => (None, Vec::new()),
+    };
+    let mut predecessor = predecessor;
+    let ended = start_and_serve(config, program, control.as_deref(), given, &offered, &mut predecessor);
+    if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
+        predecessor.fail(&format!("error: {error}\n"));
+    }
+    ended
+}
+
+fn start_and_serve(
+    config: Config,
+    program: Program,
+    control: Option<&Path>,
+    given: Given,
+    offered: &[Tag],
+    predecessor: &mut Option<Predecessor>,
+) -> Result<(), StartError> {
     let Config { policy, settings, .. } = config;
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
-    let bound = settings.listeners.iter().map(listen::bind).collect::<Result<Vec<_>, _>>().map_err(StartError::Bind)?;
-    let metrics_page = settings.metrics.as_ref().map(bind_metrics).transpose().map_err(StartError::Bind)?;
+    let notifier = Arc::new(Notifier::from_environment());
+    let opened = sockets::open(&settings, control, given, offered, Arc::clone(&notifier))?;
+    if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
+        eprintln!("metrics on http://{}{}", bound.address, page.path);
+    }
     let (stop, stopping) = watch::channel(false);
     let (shared, writer) = build(policy, settings, stopping)?;
     let threads = threads(&shared.settings);
@@ -89,7 +135,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let kept = Arc::clone(&shared);
     let housekeeping = Housekeeping::start(move || kept.installed().snapshot().maintain(kept.clock.now()))
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
-    let served = runtime.block_on(serve(&shared, bound, metrics_page, threads, stop));
+    let served = runtime.block_on(serve(&shared, opened, Arc::clone(&notifier), program, predecessor, threads, stop));
     drop(housekeeping);
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -103,12 +149,6 @@ pub fn run(config: Config) -> Result<(), StartError> {
 
 fn threads(settings: &Settings) -> usize {
     settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
-
-fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, String), BindError> {
-    let bound = listen::bind(&Listener { name: "metrics".to_owned(), address: page.address })?;
-    eprintln!("metrics on http://{}{}", bound.address, page.path);
-    Ok((bound, page.path.clone()))
 }
 
 /// Everything that requests share, and the owner of the access log's thread.
@@ -144,45 +184,72 @@ fn build(
 
 async fn serve(
     shared: &Arc<Shared>,
-    bound: Vec<Bound>,
-    metrics_page: Option<(Bound, String)>,
+    opened: Opened,
+    notifier: Arc<Notifier>,
+    program: Program,
+    predecessor: &mut Option<Predecessor>,
     threads: usize,
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let signals = Signals::catch()?;
+    let Opened { listeners, metrics, control, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
-    for listener in &bound {
+    for listener in &listeners {
         eprintln!("listening on {} ({})", listener.address, listener.name);
     }
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
-    if let Some((bound, path)) = metrics_page {
+    if let (Some(page), Some(socket)) = (&shared.settings.metrics, metrics.and_then(sockets::tcp)) {
+        let path = page.path.clone();
         let pages = scrape::Pages::new(path, metrics_of(shared), most_refused_of(shared), Arc::clone(&ready));
-        tokio::spawn(scrape::serve(bound.socket, pages, stopping.clone()));
+        tokio::spawn(scrape::serve(socket, pages, stopping.clone()));
     }
-    let installed = shared.installed();
-    let first_lookup = async {
-        for origin in installed.origins() {
-            resolve::resolve_once(origin).await;
-        }
-    };
-    // names that take longer arrive by the background task; until then their origin answers 503
-    let _ = timeout(FIRST_LOOKUP, first_lookup).await;
-    for origin in installed.origins() {
-        tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
-    }
-    drop(installed);
+    first_lookups(shared, &stopping).await;
     let proxy = Arc::new(proxy(shared, threads));
     let mut accepting = JoinSet::new();
-    for (listener, bound) in bound.into_iter().enumerate() {
+    let count = listeners.len();
+    for (listener, bound) in listeners.into_iter().enumerate() {
         let events = Box::new(Events::new(Arc::clone(shared), listener));
         let edge = Arc::new(Edge { listener, limits: ConnectionLimits::default(), events });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);
-    lifecycle::until_stopped(signals, shared.settings.drain, shared, ready, stop, accepting, &connections).await;
+    if let Some(predecessor) = predecessor.take() {
+        predecessor.ready(sockets.taken()).await?;
+    }
+    sockets.settle();
+    let plural = if count == 1 { "" } else { "s" };
+    notifier.say(&format!("READY=1\nSTATUS=serving {count} listener{plural}"));
+    let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
+        Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
+        None => None,
+    };
+    let (order, orders) = mpsc::channel(1);
+    match control {
+        Some(socket) => drop(tokio::spawn(control::listen(socket, order))),
+        // a channel without a sender would end what waits for it
+        None => drop(tokio::spawn(async move { order.closed().await })),
+    }
+    let life =
+        Life { signals, orders, program, sockets, notifier, ready, shutdown: stop, accepting, connections, watchdog };
+    lifecycle::until_stopped(life, shared.settings.drain, shared).await;
     Ok(())
+}
+
+/// Looks origins' names up, and keeps them fresh.
+async fn first_lookups(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
+    let installed = shared.installed();
+    let lookup = async {
+        for origin in installed.origins() {
+            resolve::resolve_once(origin).await;
+        }
+    };
+    // names that take longer arrive by the background task; until then their origin answers 503
+    let _ = timeout(FIRST_LOOKUP, lookup).await;
+    for origin in installed.origins() {
+        tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
+    }
 }
 
 fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Context, span};
+use super::{Context, out_of_place, span};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
 use crate::config::schema::File;
 use crate::config::secret;
 use crate::config::settings::{
-    AccessLog, ClientInLog, Drain, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
+    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
 };
 use crate::config::shape::Either;
 use crate::config::source::Span;
@@ -87,19 +87,30 @@ fn listeners(file: &File, context: &mut Context<'_>) -> Vec<(Listener, Span)> {
     }
     let mut sockets: Vec<(Listener, Span)> = Vec::new();
     if let Some(at) = file.listen.get() {
-        sockets.push((Listener { name: "main".into(), address: at.value.0 }, at.span));
+        sockets.push((Listener { name: "main".into(), address: at.value.clone() }, at.span));
     }
     for entry in file.listeners.value().iter().flat_map(|map| &map.0) {
         let (Some(name), Some(listener)) = (&entry.key, &entry.value) else { continue };
         let Some(at) = listener.value.address.get() else { continue };
-        if let Some((first, place)) = sockets.iter().find(|(known, _)| clash(known.address, at.value.0)) {
+        if let Some((first, place)) = sockets.iter().find(|(known, _)| clash(&known.address, &at.value)) {
             context.faults.push(
                 Diagnostic::error(Code::ADDRESS_CLASH, at.span, format!("the address {} is taken", at.shown))
                     .label("cannot be bound a second time")
                     .related(*place, format!("by `{}`", first.name)),
             );
         }
-        sockets.push((Listener { name: name.0.clone(), address: at.value.0 }, at.span));
+        let permissions = &listener.value.permissions;
+        let mut address = at.value.clone();
+        match &mut address {
+            ListenOn::Unix { permissions: mode, .. } => *mode = permissions.value().map_or(*mode, |given| given.0),
+            ListenOn::Ip(_) | ListenOn::Systemd(_) => out_of_place(
+                permissions,
+                "only UNIX sockets have `permissions`",
+                "of a socket that systemd passes, `SocketMode=` of its unit decides",
+                context.faults,
+            ),
+        }
+        sockets.push((Listener { name: name.0.clone(), address }, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
     let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });
@@ -121,7 +132,9 @@ fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>)
     let at = file.telemetry.value()?.metrics.get()?;
     let own = at.value.address.get();
     let address = own.map_or(METRICS, |own| own.value.0);
-    if let Some((listener, place)) = sockets.iter().find(|(listener, _)| clash(listener.address, address)) {
+    if let Some((listener, place)) =
+        sockets.iter().find(|(listener, _)| clash(&listener.address, &ListenOn::Ip(address)))
+    {
         let span = own.map_or(at.span, |own| own.span);
         context.faults.push(
             Diagnostic::error(Code::ADDRESS_CLASH, span, format!("the metrics page wants {address}, which is taken"))
@@ -133,9 +146,19 @@ fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>)
     Some(MetricsPage { address, path })
 }
 
-/// Whether the kernel would refuse the second of two sockets: the same port, and the same address or one that stands for
+/// Whether the second of two listeners could not have its socket.
+fn clash(one: &ListenOn, other: &ListenOn) -> bool {
+    match (one, other) {
+        (ListenOn::Ip(one), ListenOn::Ip(other)) => ports_clash(*one, *other),
+        (ListenOn::Unix { path: one, .. }, ListenOn::Unix { path: other, .. }) => one == other,
+        (ListenOn::Systemd(one), ListenOn::Systemd(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Whether the kernel would refuse the second of two ports: the same number, and the same address or one that stands for
 /// all. `[::]` stands for both families, as our sockets are dual stack.
-fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+fn ports_clash(one: SocketAddr, other: SocketAddr) -> bool {
     let all = |address: IpAddr, beside: IpAddr| match address {
         IpAddr::V6(v6) => v6.is_unspecified(),
         IpAddr::V4(v4) => v4.is_unspecified() && beside.is_ipv4(),
@@ -152,7 +175,7 @@ mod tests {
 
     #[test]
     fn sockets_clash_as_the_kernel_says() {
-        let clashes = |one: &str, other: &str| clash(one.parse().unwrap(), other.parse().unwrap());
+        let clashes = |one: &str, other: &str| clash(&one.parse().unwrap(), &other.parse().unwrap());
         assert!(clashes("[::]:80", "127.0.0.1:80"));
         assert!(clashes("10.0.0.1:80", "0.0.0.0:80"));
         assert!(clashes("10.0.0.1:80", "10.0.0.1:80"));
@@ -160,5 +183,8 @@ mod tests {
         assert!(!clashes("10.0.0.1:80", "10.0.0.2:80"));
         assert!(!clashes("10.0.0.1:80", "10.0.0.1:81"));
         assert!(!clashes("127.0.0.1:0", "127.0.0.1:0"));
+        assert!(clashes("unix:/run/a.sock", "unix:/run/a.sock"));
+        assert!(clashes("systemd:web", "systemd:web"));
+        assert!(!clashes("systemd:web", "systemd:other"));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::config::listen_on::Permissions;
 use crate::config::pattern::ExactPath;
 use crate::config::section::section;
-use crate::config::settings::{ClientInLog, LogFormat, LogLevel, LogTarget};
+use crate::config::settings::{ClientInLog, ListenOn, LogFormat, LogLevel, LogTarget};
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
 use crate::units::Share;
@@ -12,10 +13,14 @@ use crate::units::Share;
 section! {
     /// A socket to listen on.
     Listener ("a map with `address`") {
-        /// `:8080` for all addresses of both families, or an IP address with its port. Port 0 lets the system choose.
-        required address: ListenAddress,
+        /// `:8080` for all addresses of both families, or an IP address with its port (port 0 lets the system choose);
+        /// `unix:/PATH` for a UNIX socket; `systemd:NAME` for the socket that systemd passes under this name
+        /// (`FileDescriptorName=` of a socket unit).
+        required address: ListenOn,
+        /// Who may connect to a UNIX socket: its file's mode in octal. Default `"0660"`, its owner and its group.
+        optional permissions: Permissions,
     }
-    later: ["redirect", "protocols", "h2", "tls", "connections", "proxy_protocol", "permissions"]
+    later: ["redirect", "protocols", "h2", "tls", "connections", "proxy_protocol"]
 }
 
 section! {

@@ -1,6 +1,6 @@
 //! The edge: client connections, below HTTP's meaning.
 //!
-//! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
+//! * [`bind`] makes a listening [`socket`] (with its [`socket_file`] if it is a UNIX one), [`listen`] accepts from it, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
@@ -10,6 +10,7 @@
 pub mod alarm;
 pub mod arrive;
 pub mod authority;
+pub mod bind;
 pub mod chunk;
 pub mod connection;
 pub mod due;
@@ -21,6 +22,8 @@ pub mod link;
 pub mod listen;
 pub mod pace;
 pub mod path;
+pub mod socket;
+pub mod socket_file;
 pub mod stream;
 pub mod transport;
 pub mod written;

@@ -15,22 +15,23 @@ use pingora::protocols::{
     UniqueIDType, l4,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+
+use super::socket::Socket;
 
 /// The bytes of a client's connection.
 #[derive(Debug)]
 pub struct Transport {
-    stream: TcpStream,
+    stream: Socket,
     digest: Arc<SocketDigest>,
 }
 
 impl Transport {
-    /// The connection that was accepted from `peer`.
-    pub fn accepted(stream: TcpStream, peer: SocketAddr) -> Transport {
+    /// The connection that was accepted from `peer`, or from a socket that has no address.
+    pub fn accepted(stream: Socket, peer: Option<SocketAddr>) -> Transport {
         let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
-        let _ = digest.peer_addr.set(Some(l4::socket::SocketAddr::Inet(peer)));
+        let _ = digest.peer_addr.set(peer.map(l4::socket::SocketAddr::Inet));
         // without it the last segment of an answer waits for an acknowledgement; a failure means that the client has gone
-        let _ = stream.set_nodelay(true);
+        let _ = stream.set_nodelay();
         Transport { stream, digest: Arc::new(digest) }
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod client;
 pub mod gate;
+pub mod load;
 pub mod log;
 pub mod metrics;
 pub mod origin;
+pub mod systemd;
 #[cfg(test)]
 mod tests;
 

@@ -133,7 +133,7 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let waits = Waits::new(most_waiting, stopping.clone());
     let pseudonyms = Pseudonyms::new(None, [0; 32]);
     let bound = listen::bind(&settings.listeners[0]).unwrap();
-    let address = bound.address;
+    let address = bound.address.ip().unwrap();
     let shared = Arc::new(Shared::new(Clock::start(), None, pseudonyms, settings, waits, installed));
     let events = Box::new(Events::new(Arc::clone(&shared), 0));
     let edge = Arc::new(Edge { listener: 0, limits: ConnectionLimits::default(), events });

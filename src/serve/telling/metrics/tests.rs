@@ -23,7 +23,7 @@ use crate::sketch::Seed;
 use crate::units::{Bytes, Prefix, Rate, Timestamp};
 
 fn settings() -> Settings {
-    let listener = |name: &str| Listener { name: name.to_owned(), address: ([127, 0, 0, 1], 0).into() };
+    let listener = |name: &str| Listener { name: name.to_owned(), address: "127.0.0.1:0".parse().unwrap() };
     Settings {
         listeners: vec![listener("main"), listener("other")],
         threads: None,
