@@ -37,6 +37,14 @@ pub struct Run {
 
 /// Serves until a signal ends it.
 pub fn run(args: &Run, global: &Global) -> ExitCode {
+    match handover::go_between() {
+        None => {}
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            say(&format!("error: the new process cannot be started: {error}\n"));
+            return ExitCode::from(exit::SYSTEM);
+        }
+    }
     // both must come before anything opens or replaces a file
     let program = Program::current();
     let (given, predecessor) = match inherited() {

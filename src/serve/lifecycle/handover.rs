@@ -4,17 +4,22 @@
 //! `TIDEGATE_UPGRADE` in its environment.
 //!
 //! 1. old → new: one line of JSON with the [`Tag`]s of all listening sockets, and the sockets (`SCM_RIGHTS`) in the same order.
-//! 2. The new process reads its configuration, binds what is new, and accepts from all of its sockets beside the old one.
-//! 3. new → old: one line of JSON: ready, with the positions of the sockets that it has taken; or failed, with the reason.
-//! 4. old → new: one byte. From here on the new process is the one that counts.
+//! 2. What the old process started is only a go-between: it starts the new process, says which one it is, and ends. So the
+//!    new process is a child of the service manager, and not of the old one. systemd waits for the end of no process that
+//!    is not its child, and kills it at once instead when the service is to stop.
+//! 3. The new process reads its configuration, binds what is new, and accepts from all of its sockets beside the old one.
+//! 4. new → old: one line of JSON: ready, with the positions of the sockets that it has taken; or failed, with the reason.
+//! 5. old → new: one byte. From here on the new process is the one that counts.
 //!
-//! Whatever goes wrong before step 4 ends the new process and leaves the old one as it was.
+//! Whatever goes wrong before step 5 ends the new process and leaves the old one as it was.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command};
 use std::time::Duration;
 
 use rustix::net::{
@@ -27,6 +32,12 @@ use super::given::{Given, Passed, Tag};
 
 /// Present in the environment of a process that is to take another's place.
 pub const MARK: &str = "TIDEGATE_UPGRADE";
+
+/// Its value for the go-between.
+pub const GO_BETWEEN: &str = "start";
+
+/// And for the new process.
+const NEW: &str = "serve";
 
 /// Of this conversation.
 const VERSION: u32 = 1;
@@ -50,8 +61,12 @@ struct Offer {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
+    /// The go-between's: this is its process number.
+    Started(u32),
     /// It serves.
     Ready {
+        /// Its process number.
+        process: u32,
         /// The positions in the offer of the sockets that it has taken.
         taken: Vec<usize>,
     },
@@ -101,6 +116,24 @@ fn receive(stream: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((line, descriptors))
 }
 
+/// Step 2, if this process was started for it: starts the new process.
+///
+/// # Errors
+/// It cannot be started. The conversation ends then, which the old process sees.
+pub fn go_between() -> Option<io::Result<()>> {
+    (std::env::var_os(MARK)? == GO_BETWEEN).then(|| {
+        let mut arguments = std::env::args_os();
+        let mut command = Command::new(std::env::current_exe()?);
+        // the name that was called may be a link, which the next upgrade follows anew
+        if let Some(name) = arguments.next() {
+            command.arg0(name);
+        }
+        let child = command.args(arguments).env(MARK, NEW).spawn()?;
+        let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        report(&mut stream, &Report::Started(child.id()))
+    })
+}
+
 /// The process whose place this one is to take.
 #[derive(Debug)]
 pub struct Predecessor {
@@ -141,7 +174,7 @@ impl Predecessor {
     /// # Errors
     /// The runtime cannot watch the conversation. A predecessor that has gone is no error: its sockets are ours then.
     pub async fn ready(mut self, taken: Vec<usize>) -> io::Result<()> {
-        let _ = report(&mut self.stream, &Report::Ready { taken });
+        let _ = report(&mut self.stream, &Report::Ready { process: process::id(), taken });
         self.stream.set_nonblocking(true)?;
         let mut stream = tokio::net::UnixStream::from_std(self.stream)?;
         let _ = stream.read(&mut [0]).await;
@@ -169,6 +202,8 @@ pub fn given(offered: Vec<(Tag, OwnedFd)>) -> Result<Given, String> {
 #[derive(Debug)]
 pub struct Successor {
     stream: tokio::net::UnixStream,
+    /// Read, but not yet a whole line.
+    unread: Vec<u8>,
 }
 
 impl Successor {
@@ -178,24 +213,26 @@ impl Successor {
     /// The runtime cannot watch it.
     pub fn new(stream: UnixStream) -> io::Result<Successor> {
         stream.set_nonblocking(true)?;
-        Ok(Successor { stream: tokio::net::UnixStream::from_std(stream)? })
+        Ok(Successor { stream: tokio::net::UnixStream::from_std(stream)?, unread: Vec::new() })
     }
 
-    /// Waits for its report.
+    /// Waits for its next report.
     ///
     /// # Errors
     /// It ended without one.
     pub async fn report(&mut self) -> io::Result<Report> {
-        let mut line = Vec::new();
-        while !line.ends_with(b"\n") {
-            if line.len() > LONGEST_LINE || self.stream.read_buf(&mut line).await? == 0 {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return Ok(serde_json::from_slice(&line)?);
+            }
+            if self.unread.len() > LONGEST_LINE || self.stream.read_buf(&mut self.unread).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(serde_json::from_slice(&line)?)
     }
 
-    /// Step 4.
+    /// Step 5.
     ///
     /// # Errors
     /// It has gone since.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::time::{Instant, timeout_at};
 
 use super::handover::{self, Report};
 use super::notify::Notifier;
@@ -44,12 +45,12 @@ impl Program {
     fn start(&self, conversation: OwnedFd) -> Result<Process, String> {
         let path = self.path.as_deref().ok_or("the system does not tell where the program is")?;
         let mut command = Command::new(path);
-        command.args(&self.arguments).env(handover::MARK, "1").stdin(Stdio::from(conversation));
+        command.args(&self.arguments).env(handover::MARK, handover::GO_BETWEEN).stdin(Stdio::from(conversation));
         // they are for one process only, and that one is not the new one
         for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
-        command.spawn().map(|child| Process(Some(child))).map_err(|error| cannot_start(path, &error))
+        command.spawn().map(|go_between| Process { go_between, new: None }).map_err(|error| cannot_start(path, &error))
     }
 }
 
@@ -57,30 +58,46 @@ fn cannot_start(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be started: {error}", path.display())
 }
 
-/// A started process, which is ended when this is dropped.
+/// What this process has started to get a new one.
 #[derive(Debug)]
-struct Process(Option<Child>);
+struct Process {
+    /// Ends by itself, once it has started the new process.
+    go_between: Child,
+    /// The new process, as soon as it is known.
+    new: Option<OwnedFd>,
+}
 
 impl Process {
-    /// Lets it live, and tells its number.
-    fn release(mut self) -> u32 {
-        self.0.take().map_or(0, |child| child.id())
+    /// The go-between has started this one.
+    fn started(&mut self, id: u32) {
+        let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+        // one that is gone already need not be ended
+        self.new = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
     }
 
-    /// How it ended, for a message; ends it if it has not.
-    fn end(mut self) -> String {
-        let Some(mut child) = self.0.take() else { return String::new() };
-        let _ = child.kill();
-        child.wait().map(|status| status.to_string()).unwrap_or_default()
+    /// Lets the new process live. Returns when it is nobody's child but the service manager's.
+    fn release(&mut self) {
+        self.new = None;
+        let _ = self.go_between.wait();
+    }
+
+    /// How the go-between ended, if it did so badly.
+    fn fault(&mut self) -> String {
+        let _ = self.go_between.kill();
+        match self.go_between.wait() {
+            Ok(status) if !status.success() => format!(" ({status})"),
+            _ => String::new(),
+        }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(new) = self.new.take() {
+            let _ = pidfd_send_signal(&new, Signal::KILL);
         }
+        let _ = self.go_between.kill();
+        let _ = self.go_between.wait();
     }
 }
 
@@ -89,8 +106,8 @@ impl Drop for Process {
 pub struct Replacement {
     process: Process,
     successor: handover::Successor,
-    /// The positions of the sockets that it has taken.
-    pub taken: Vec<usize>,
+    id: u32,
+    taken: Vec<usize>,
 }
 
 /// Starts the program again and waits until it serves.
@@ -101,35 +118,39 @@ pub async fn start(program: &Program, sockets: &Sockets, notifier: &Notifier) ->
     hindrance(notifier)?;
     let failed = |error: std::io::Error| error.to_string();
     let (mine, theirs) = UnixStream::pair().map_err(failed)?;
-    let process = program.start(theirs.into())?;
-    let mut successor = match handover::offer(&mine, sockets.tags(), &sockets.descriptors()) {
-        Ok(()) => handover::Successor::new(mine).map_err(failed)?,
-        Err(error) => {
-            return Err(format!("the new process took no sockets ({error}); it ended with {}", process.end()));
+    let mut process = program.start(theirs.into())?;
+    if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors()) {
+        return Err(format!("the new process took no sockets: {error}{}", process.fault()));
+    }
+    let mut successor = handover::Successor::new(mine).map_err(failed)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match timeout_at(deadline, successor.report()).await {
+            Ok(Ok(Report::Started(id))) => process.started(id),
+            Ok(Ok(Report::Ready { process: id, taken })) => return Ok(Replacement { process, successor, id, taken }),
+            Ok(Ok(Report::Failed(text))) => return Err(text),
+            Ok(Err(_)) => return Err(format!("the new process ended before it served{}", process.fault())),
+            Err(_) => {
+                return Err(format!("the new process did not serve within {} s and was ended", PATIENCE.as_secs()));
+            }
         }
-    };
-    match timeout(PATIENCE, successor.report()).await {
-        Ok(Ok(Report::Ready { taken })) => Ok(Replacement { process, successor, taken }),
-        Ok(Ok(Report::Failed(text))) => Err(text),
-        Ok(Err(_)) => Err(format!("the new process ended before it served ({})", process.end())),
-        Err(_) => Err(format!("the new process did not serve within {} s and was ended", PATIENCE.as_secs())),
     }
 }
 
 impl Replacement {
-    /// From here on it is the one that counts; tells its process number.
+    /// From here on it is the one that counts; tells its process number and the positions of the sockets that it has taken.
     ///
     /// # Errors
     /// It has gone since; nothing has changed then.
     pub async fn install(mut self, notifier: &Notifier) -> Result<(u32, Vec<usize>), String> {
-        let id = self.process.0.as_ref().map_or(0, Child::id);
+        self.process.release();
         // before it speaks for itself: systemd listens to the main process only
-        notifier.say(&format!("MAINPID={id}"));
+        notifier.say(&format!("MAINPID={}", self.id));
         if let Err(error) = self.successor.go().await {
             notifier.say(&format!("MAINPID={}", process::id()));
             return Err(format!("the new process ended as soon as it served ({error})"));
         }
-        Ok((self.process.release(), self.taken))
+        Ok((self.id, std::mem::take(&mut self.taken)))
     }
 }
 
