@@ -4,7 +4,9 @@
 //! them and [`Global`] to an [`ExitCode`], a variant of `Verb`, and an arm in [`main`].
 
 mod check;
+mod completions;
 mod demo;
+mod man;
 mod run;
 mod schema;
 mod show;
@@ -50,6 +52,8 @@ enum Verb {
     Show(show::Arguments),
     Schema(schema::Arguments),
     Upgrade(upgrade::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 /// Flags that every verb takes.
@@ -91,6 +95,8 @@ pub fn main() -> ExitCode {
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
+        Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Man(arguments) => man::run(arguments),
     }
 }
 
