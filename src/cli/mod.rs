@@ -4,10 +4,13 @@
 //! them and [`Global`] to an [`ExitCode`], a variant of `Verb`, and an arm in [`main`].
 
 mod check;
+mod completions;
 mod demo;
+mod man;
 mod run;
 mod schema;
 mod show;
+mod upgrade;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -22,6 +25,8 @@ use crate::config::{self, Loaded};
 pub mod exit {
     /// The answer is "no": warnings under `--deny-warnings`.
     pub const NO: u8 = 1;
+    /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
+    pub const UNAVAILABLE: u8 = 69;
     /// The system refused: bind, file limit, permission.
     pub const SYSTEM: u8 = 71;
     /// The configuration is invalid (`EX_CONFIG` of sysexits.h).
@@ -46,6 +51,9 @@ enum Verb {
     Check(check::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
+    Upgrade(upgrade::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 /// Flags that every verb takes.
@@ -86,6 +94,9 @@ pub fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
+        Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Man(arguments) => man::run(arguments),
     }
 }
 

@@ -1,13 +1,18 @@
 //! `run`: serve, by a policy file or by three flags.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::{Global, environment, exit, say};
+use crate::config::render::{Format, render};
 use crate::config::{self, Config, Loaded};
-use crate::serve;
+use crate::serve::lifecycle::control;
+use crate::serve::lifecycle::given::{Given, Tag};
+use crate::serve::lifecycle::handover::{self, Predecessor};
+use crate::serve::lifecycle::upgrade::Program;
+use crate::serve::{self, Start};
 
 /// Serve, by a policy file or by three flags
 #[derive(Debug, Args)]
@@ -24,30 +29,99 @@ pub struct Run {
     /// Without a policy file: the limit per client, such as `10/s burst 20`
     #[arg(long, value_name = "LIMIT", requires = "listen")]
     limit: Option<String>,
+    /// Where `tidegate upgrade` reaches this process: a socket in a private folder [default: private/control.sock in
+    /// systemd's runtime folder, or tidegate/control.sock in $XDG_RUNTIME_DIR; without either there is none]
+    #[arg(long, value_name = "SOCKET", env = "TIDEGATE_CONTROL", hide_env_values = true)]
+    control: Option<PathBuf>,
 }
 
 /// Serves until a signal ends it.
 pub fn run(args: &Run, global: &Global) -> ExitCode {
-    match (&args.listen, &args.origin) {
-        (Some(listen), Some(origin)) => {
-            serve_text("command line", &policy_of(listen, origin, args.limit.as_deref()), global)
+    match handover::go_between() {
+        None => {}
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            say(&format!("error: the new process cannot be started: {error}\n"));
+            return ExitCode::from(exit::SYSTEM);
         }
-        _ => start(global.load(), global),
+    }
+    // both must come before anything opens or replaces a file
+    let program = Program::current();
+    let (given, predecessor) = match inherited() {
+        Ok(inherited) => inherited,
+        Err(error) => {
+            say(&format!("error: {error}\n"));
+            return ExitCode::from(exit::SYSTEM);
+        }
+    };
+    let loaded = match (&args.listen, &args.origin) {
+        (Some(listen), Some(origin)) => {
+            let policy = policy_of(listen, origin, args.limit.as_deref());
+            config::load_text("command line", &policy, &environment, Path::new("."))
+        }
+        _ => global.load(),
+    };
+    let control = args.control.clone().or_else(free_default);
+    start(loaded, Start { program, control, given, predecessor }, global)
+}
+
+/// Sockets that this process was given, and the process that it follows.
+fn inherited() -> Result<(Given, Option<(Predecessor, Vec<Tag>)>), String> {
+    let Some(predecessor) = Predecessor::from_environment() else {
+        return Ok((Given::from_systemd()?, None));
+    };
+    let (predecessor, offered) = predecessor?;
+    let tags = offered.iter().map(|(tag, _)| tag.clone()).collect();
+    match handover::given(offered) {
+        Ok(given) => Ok((given, Some((predecessor, tags)))),
+        Err(error) => {
+            predecessor.fail(&error);
+            Err(error)
+        }
     }
 }
 
-/// Serves by a policy that is written in the program.
-pub fn serve_text(name: &str, policy: &str, global: &Global) -> ExitCode {
-    start(config::load_text(name, policy, &environment, Path::new(".")), global)
+/// The default control socket, unless it cannot be had or another process has it: several of one user can run side by side.
+fn free_default() -> Option<PathBuf> {
+    let path = control::default_path()?;
+    if std::env::var_os(handover::MARK).is_some() {
+        // it is handed over
+        return Some(path);
+    }
+    let hindrance = match std::os::unix::net::UnixStream::connect(&path) {
+        Ok(_) => Some("another tidegate has it".to_owned()),
+        Err(_) => control::prepare(&path).err(),
+    };
+    match hindrance {
+        None => Some(path),
+        Some(cause) => {
+            say(&format!(
+                "warning: no control socket {}: {cause}; `tidegate upgrade` cannot reach this process without `--control`\n",
+                path.display()
+            ));
+            None
+        }
+    }
 }
 
-fn start(loaded: Loaded, global: &Global) -> ExitCode {
+/// Serves by a policy that is written in the program; there is no upgrade for it.
+pub fn serve_text(name: &str, policy: &str, global: &Global) -> ExitCode {
+    let start_alone = Start { program: Program::current(), control: None, given: Given::default(), predecessor: None };
+    start(config::load_text(name, policy, &environment, Path::new(".")), start_alone, global)
+}
+
+fn start(loaded: Loaded, start: Start, global: &Global) -> ExitCode {
     global.tell(&loaded);
     let config: Config = match loaded.outcome {
         Ok(config) => config,
-        Err(_) => return ExitCode::from(exit::INVALID),
+        Err(_) => {
+            if let Some((predecessor, _)) = start.predecessor {
+                predecessor.fail(&render(&loaded, Format::Text, false));
+            }
+            return ExitCode::from(exit::INVALID);
+        }
     };
-    match serve::run(config) {
+    match serve::run(config, start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error}\n"));

@@ -26,6 +26,7 @@ mod health_text;
 mod include;
 mod limit_text;
 mod limit_value;
+mod listen_on;
 mod node;
 mod parse;
 mod pattern;

@@ -1,5 +1,6 @@
 //! What the process is built from once, at start: listeners, threads, telemetry. Changing any of it needs a restart.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,8 +37,8 @@ pub struct Settings {
 pub struct Listener {
     /// The operator's name, `main` for the short form.
     pub name: String,
-    /// Where. `:8080` in the file is `[::]:8080` here, dual stack.
-    pub address: SocketAddr,
+    /// Where.
+    pub address: ListenOn,
     /// Whose connections it takes, how many, and what each may take.
     pub connections: Connections,
     /// How it does TLS; `None`: it speaks without.
@@ -52,7 +53,7 @@ pub struct Listener {
 
 impl Listener {
     /// One without TLS that serves what it takes, with the default of everything else.
-    pub fn new(name: impl Into<String>, address: SocketAddr) -> Listener {
+    pub fn new(name: impl Into<String>, address: ListenOn) -> Listener {
         Listener {
             name: name.into(),
             address,
@@ -61,6 +62,43 @@ impl Listener {
             redirect: None,
             protocols: Protocols::by_default(false),
             h2: Http2::default(),
+        }
+    }
+}
+
+/// Where a listener listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListenOn {
+    /// A TCP port. `:8080` in the file is `[::]:8080` here, dual stack.
+    Ip(SocketAddr),
+    /// A UNIX socket.
+    Unix {
+        /// Its file, from `/`.
+        path: PathBuf,
+        /// The file's permissions: 0 to 0o777.
+        permissions: u32,
+    },
+    /// The socket that systemd passes under this name (`FileDescriptorName=` of a socket unit).
+    Systemd(String),
+}
+
+impl ListenOn {
+    /// The address and port, of a TCP port.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            ListenOn::Ip(address) => Some(*address),
+            ListenOn::Unix { .. } | ListenOn::Systemd(_) => None,
+        }
+    }
+}
+
+/// As the policy file writes it.
+impl fmt::Display for ListenOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenOn::Ip(address) => address.fmt(f),
+            ListenOn::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+            ListenOn::Systemd(name) => write!(f, "systemd:{name}"),
         }
     }
 }

@@ -147,9 +147,14 @@ impl Scalar for OriginName {
     }
 }
 
-/// Where to listen.
+/// A port to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenAddress(pub SocketAddr);
+
+impl ListenAddress {
+    /// What it may be.
+    pub const ALLOWED: &str = "must be `:PORT`, or an IP address, `:`, and a port";
+}
 
 impl Scalar for ListenAddress {
     const NAME: &'static str = "address";
@@ -163,9 +168,9 @@ impl Scalar for ListenAddress {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(ListenAddress(address));
         }
-        let wrong = Wrong::new("must be `:PORT`, or an IP address, `:`, and a port");
+        let wrong = Wrong::new(ListenAddress::ALLOWED);
         Err(if text.starts_with("unix:") || text.starts_with("systemd:") {
-            wrong.help("unix: and systemd: addresses are not available in this version")
+            wrong.help("only `listen` and `listeners` take unix: and systemd: addresses")
         } else if let Some(port) = digits(text).filter(|port| *port <= 65_535) {
             wrong.meant(format!(":{port}"), "for all addresses")
         } else if let Some(port) = text.strip_prefix("localhost:").or(text.strip_prefix("*:")).and_then(port_number) {

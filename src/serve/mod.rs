@@ -18,4 +18,4 @@ pub mod server;
 pub mod shared;
 pub mod telling;
 
-pub use server::{StartError, run};
+pub use server::{Start, StartError, run};

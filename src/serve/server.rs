@@ -5,36 +5,38 @@
 
 use std::fmt;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::ptr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pingora::proxy::{HttpProxy, ProcessCustomSession, ProxyServiceBuilder};
-use pingora::server::configuration::ServerConf;
-use pingora::services::listening::Service;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::clock::{self, Clock};
 use super::housekeeping::Housekeeping;
 use super::installed::Installed;
-use super::lifecycle::{self, Signals};
+use super::lifecycle::given::{Given, Tag};
+use super::lifecycle::handover::Predecessor;
+use super::lifecycle::notify::Notifier;
+use super::lifecycle::sockets::{self, Opened};
+use super::lifecycle::upgrade::Program;
+use super::lifecycle::watchdog::{self, Watchdog};
+use super::lifecycle::{self, Life, Signals, control};
 use super::shared::Shared;
 use crate::config::Config;
-use crate::config::settings::{ClientInLog, Listener, Settings};
+use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
+use crate::serve::edge::bind::BindError;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
 use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
-use crate::serve::edge::listen::{self, BindError, Bound, Connections};
+use crate::serve::edge::listen::{self, Connections};
 use crate::serve::edge::tls::watch::{POLL, State, Watch};
-use crate::serve::origins::connector::Origins;
 use crate::serve::origins::{health, resolve};
-use crate::serve::proxy::gate::Gate;
+use crate::serve::proxy::framework::proxy;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
 use crate::serve::telling::access_log::AccessLogWriter;
 use crate::serve::telling::metrics::{CertificateState, Metrics};
@@ -48,9 +50,6 @@ const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 
 /// How long the last lines of the access log may take.
 const LAST_LINES: Duration = Duration::from_secs(5);
-
-/// Connections kept open to origins, per worker thread.
-const POOL: usize = 256;
 
 /// Why the gate did not start. All of it is the system's word: exit code 71.
 #[derive(Debug)]
@@ -72,17 +71,55 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Serves until a signal ends it. Prints each listener's address on standard error once it is bound.
+/// What a run has beside its configuration.
+#[derive(Debug)]
+pub struct Start {
+    /// How the process was started, for the one after it.
+    pub program: Program,
+    /// Where the control socket is; `None`: there is none.
+    pub control: Option<PathBuf>,
+    /// Listening sockets that it was given.
+    pub given: Given,
+    /// The process whose place it takes, and in which order that one offered its sockets.
+    pub predecessor: Option<(Predecessor, Vec<Tag>)>,
+}
+
+/// Serves until a signal ends it or another process takes its place. Prints each listener's address on standard error once
+/// it is bound.
 ///
 /// # Errors
-/// It could not start. Nothing is left behind then.
-pub fn run(config: Config) -> Result<(), StartError> {
+/// It could not start. Nothing is left behind then, and a predecessor knows why.
+pub fn run(config: Config, start: Start) -> Result<(), StartError> {
+    let Start { program, control, given, predecessor } = start;
+    let (predecessor, offered) = match predecessor {
+        Some((predecessor, offered)) => (Some(predecessor), offered),
+        None => (None, Vec::new()),
+    };
+    let mut predecessor = predecessor;
+    let ended = start_and_serve(config, program, control.as_deref(), given, &offered, &mut predecessor);
+    if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
+        predecessor.fail(&format!("error: {error}\n"));
+    }
+    ended
+}
+
+fn start_and_serve(
+    config: Config,
+    program: Program,
+    control: Option<&Path>,
+    given: Given,
+    offered: &[Tag],
+    predecessor: &mut Option<Predecessor>,
+) -> Result<(), StartError> {
     let Config { policy, settings, .. } = config;
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
-    let bound = settings.listeners.iter().map(listen::bind).collect::<Result<Vec<_>, _>>().map_err(StartError::Bind)?;
-    let metrics_page = settings.metrics.as_ref().map(bind_metrics).transpose().map_err(StartError::Bind)?;
+    let notifier = Arc::new(Notifier::from_environment());
+    let opened = sockets::open(&settings, control, given, offered, Arc::clone(&notifier))?;
+    if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
+        eprintln!("metrics on http://{}{}", bound.address, page.path);
+    }
     let (stop, stopping) = watch::channel(false);
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
@@ -109,7 +146,9 @@ pub fn run(config: Config) -> Result<(), StartError> {
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let served = runtime.block_on(serve(&shared, bound, &doors, metrics_page, threads, &watch, stop));
+    let reception = Reception { doors, certificates: watch };
+    let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
+    let served = runtime.block_on(serving);
     drop((housekeeping, renewals));
     // what is still running had its time
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -123,12 +162,6 @@ pub fn run(config: Config) -> Result<(), StartError> {
 
 fn threads(settings: &Settings) -> usize {
     settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
-
-fn bind_metrics(page: &crate::config::settings::MetricsPage) -> Result<(Bound, String), BindError> {
-    let bound = listen::bind(&Listener::new("metrics", page.address))?;
-    eprintln!("metrics on http://{}{}", bound.address, page.path);
-    Ok((bound, page.path.clone()))
 }
 
 /// Looks for renewed certificates from now on, on a thread of its own: reading files may take its time.
@@ -204,57 +237,88 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
     (0..shared.settings.listeners.len()).map(door).collect()
 }
 
+/// What connections meet first, by the position of their listener.
+struct Reception {
+    doors: Vec<Arc<Door>>,
+    certificates: Arc<Watch>,
+}
+
 async fn serve(
     shared: &Arc<Shared>,
-    bound: Vec<Bound>,
-    doors: &[Arc<Door>],
-    metrics_page: Option<(Bound, String)>,
-    threads: usize,
-    certificates: &Watch,
+    opened: Opened,
+    notifier: Arc<Notifier>,
+    program: Program,
+    predecessor: &mut Option<Predecessor>,
+    reception: &Reception,
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let signals = Signals::catch()?;
+    let Opened { listeners, metrics, control, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
-    for listener in &bound {
+    for listener in &listeners {
         eprintln!("listening on {} ({})", listener.address, listener.name);
     }
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
-    if let Some((bound, path)) = metrics_page {
+    if let (Some(page), Some(socket)) = (&shared.settings.metrics, metrics.and_then(sockets::tcp)) {
+        let path = page.path.clone();
         let pages = scrape::Pages::new(path, metrics_of(shared), most_refused_of(shared), Arc::clone(&ready));
-        tokio::spawn(scrape::serve(bound.socket, pages, stopping.clone()));
+        tokio::spawn(scrape::serve(socket, pages, stopping.clone()));
     }
+    first_lookups(shared, &stopping).await;
+    let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
+    let mut accepting = JoinSet::new();
+    let count = listeners.len();
+    for (listener, bound) in listeners.into_iter().enumerate() {
+        let mut events = Events::new(Arc::clone(shared), listener);
+        if let Some(door) = reception.doors.get(listener) {
+            events = events.with_door(Arc::clone(door));
+        }
+        let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
+        let tls = reception.certificates.acceptor(listener);
+        let edge = Arc::new(Edge { listener, tls, limits, events: Box::new(events) });
+        accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
+    }
+    ready.store(true, Ordering::Relaxed);
+    if let Some(predecessor) = predecessor.take() {
+        predecessor.ready(sockets.taken()).await?;
+    }
+    sockets.settle();
+    let plural = if count == 1 { "" } else { "s" };
+    notifier.say(&format!("READY=1\nSTATUS=serving {count} listener{plural}"));
+    let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
+        Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
+        None => None,
+    };
+    let (order, orders) = mpsc::channel(1);
+    match control {
+        Some(socket) => drop(tokio::spawn(control::listen(socket, order))),
+        // a channel without a sender would end what waits for it
+        None => drop(tokio::spawn(async move { order.closed().await })),
+    }
+    let life =
+        Life { signals, orders, program, sockets, notifier, ready, shutdown: stop, accepting, connections, watchdog };
+    lifecycle::until_stopped(life, shared.settings.drain, shared).await;
+    Ok(())
+}
+
+/// Looks origins' names up, and keeps them, their files and what is known of their health fresh.
+async fn first_lookups(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
     let installed = shared.installed();
-    let first_lookup = async {
+    let lookup = async {
         for origin in installed.origins() {
             resolve::resolve_once(origin).await;
         }
     };
     // names that take longer arrive by the background task; until then their origin answers 503
-    let _ = timeout(FIRST_LOOKUP, first_lookup).await;
+    let _ = timeout(FIRST_LOOKUP, lookup).await;
     for origin in installed.origins() {
         tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
         tokio::spawn(health::keep_checking(Arc::clone(origin), shared.clock, stopping.clone()));
         let (way, stopping) = (Arc::clone(origin.way()), stopping.clone());
         tokio::spawn(async move { way.keep_fresh(stopping).await });
     }
-    drop(installed);
-    let proxy = Arc::new(proxy(shared, threads));
-    let mut accepting = JoinSet::new();
-    for (listener, bound) in bound.into_iter().enumerate() {
-        let mut events = Events::new(Arc::clone(shared), listener);
-        if let Some(door) = doors.get(listener) {
-            events = events.with_door(Arc::clone(door));
-        }
-        let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
-        let tls = certificates.acceptor(listener);
-        let edge = Arc::new(Edge { listener, tls, limits, events: Box::new(events) });
-        accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
-    }
-    ready.store(true, Ordering::Relaxed);
-    lifecycle::until_stopped(signals, shared.settings.drain, shared, ready, stop, accepting, &connections).await;
-    Ok(())
 }
 
 fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
@@ -271,34 +335,4 @@ fn most_refused_of(shared: &Arc<Shared>) -> scrape::Render {
         let rules = &installed.snapshot().policy().rules;
         installed.refused().page(shared.clock.now(), rules, clients, &shared.pseudonyms)
     })
-}
-
-/// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
-pub(super) fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate, Origins> {
-    let conf = ServerConf {
-        threads,
-        upstream_keepalive_pool_size: POOL,
-        // the gate decides about each attempt; this is the framework's own net above the five that a policy may ask for
-        max_retries: 8,
-        ..ServerConf::default()
-    };
-    let gate = Gate::new(Arc::clone(shared));
-    // what Pingora would do with a client that speaks a protocol of ours; there is none
-    let nobody: ProcessCustomSession<Gate, Origins> = Arc::new(|_, _, _| Box::pin(async { None }));
-    taken_out(ProxyServiceBuilder::new(&Arc::new(conf), gate).custom(Origins, nobody).build())
-}
-
-/// The proxy without the service around it. Pingora makes one with a connector of ours only inside of a service, which lends
-/// it but does not give it away.
-#[expect(unsafe_code, reason = "the other ways in cost each request a connection of its own, or a copy of every byte")]
-fn taken_out(service: Service<HttpProxy<Gate, Origins>>) -> HttpProxy<Gate, Origins> {
-    // never dropped from here on, whatever happens
-    let mut service = ManuallyDrop::new(service);
-    match service.app_logic_mut() {
-        // SAFETY: `proxy` is a reference, so it may be read. The value is then in two places, but the one inside `service` is
-        // neither used nor dropped again: `service` ends here without its destructor. What else it owned, a name and
-        // an empty list of listeners, is lost, once per process.
-        Some(proxy) => unsafe { ptr::read(proxy) },
-        None => unreachable!("the service was built around a proxy a moment ago"),
-    }
 }

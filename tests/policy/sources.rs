@@ -55,7 +55,7 @@ fn variables_are_replaced_in_plain_scalars_only() {
     let config = good(
         "listen: :${PORT}\nroutes:\n  - match:\n      path: =/${NOTHING:-x}\n    respond:\n      body: ${EMPTY:-default} and ${KEY:?needed}\n",
     );
-    assert_eq!(config.settings.listeners[0].address.port(), 8080);
+    assert_eq!(config.settings.listeners[0].address.ip().map(|address| address.port()), Some(8080));
     assert_eq!(config.effective.at("routes.0.respond.body").unwrap().to_yaml(), "default and 0123456789abcdef\n");
     let quoted = "listen: \":8080\"\nroutes:\n  - respond: { body: \"${PORT}\" }\n";
     assert_eq!(codes(quoted), ["W0406"]);

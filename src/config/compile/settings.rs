@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::clients::WrittenClients;
 use super::connections::connections;
 use super::limits::Limits;
-use super::{Context, span};
+use super::{Context, out_of_place, span};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
-use crate::config::schema::File;
+use crate::config::schema::{self, File};
 use crate::config::secret;
 use crate::config::settings::{
-    AccessLog, ClientInLog, Drain, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
+    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
 };
 use crate::config::shape::Either;
 use crate::config::source::Span;
@@ -95,13 +95,13 @@ fn listeners(
     }
     let mut sockets: Vec<(Listener, Span)> = Vec::new();
     if let Some(at) = file.listen.get() {
-        sockets.push((Listener::new("main", at.value.0), at.span));
+        sockets.push((Listener::new("main", at.value.clone()), at.span));
     }
     for entry in file.listeners.value().iter().flat_map(|map| &map.0) {
         let (Some(name), Some(listener)) = (&entry.key, &entry.value) else { continue };
         let connections = connections(&listener.value, trusted, limits, context);
         let Some(at) = listener.value.address.get() else { continue };
-        if let Some((first, place)) = sockets.iter().find(|(known, _)| clash(known.address, at.value.0)) {
+        if let Some((first, place)) = sockets.iter().find(|(known, _)| clash(&known.address, &at.value)) {
             context.faults.push(
                 Diagnostic::error(Code::ADDRESS_CLASH, at.span, format!("the address {} is taken", at.shown))
                     .label("cannot be bound a second time")
@@ -110,7 +110,8 @@ fn listeners(
         }
         let (tls, redirect) = super::tls::of_listener(&listener.value, context);
         let (protocols, h2) = super::http2::of_listener(&listener.value, tls.is_some(), context.faults);
-        let listener = Listener { connections, tls, redirect, protocols, h2, ..Listener::new(&name.0, at.value.0) };
+        let address = address(&listener.value, &at.value, context);
+        let listener = Listener { connections, tls, redirect, protocols, h2, ..Listener::new(&name.0, address) };
         sockets.push((listener, at.span));
     }
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
@@ -129,11 +130,29 @@ fn listeners(
     sockets
 }
 
+/// Where a listener listens, with the permissions that it is given.
+fn address(listener: &schema::Listener, address: &ListenOn, context: &mut Context<'_>) -> ListenOn {
+    let permissions = &listener.permissions;
+    let mut address = address.clone();
+    match &mut address {
+        ListenOn::Unix { permissions: mode, .. } => *mode = permissions.value().map_or(*mode, |given| given.0),
+        ListenOn::Ip(_) | ListenOn::Systemd(_) => out_of_place(
+            permissions,
+            "only UNIX sockets have `permissions`",
+            "of a socket that systemd passes, `SocketMode=` of its unit decides",
+            context.faults,
+        ),
+    }
+    address
+}
+
 fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>) -> Option<MetricsPage> {
     let at = file.telemetry.value()?.metrics.get()?;
     let own = at.value.address.get();
     let address = own.map_or(METRICS, |own| own.value.0);
-    if let Some((listener, place)) = sockets.iter().find(|(listener, _)| clash(listener.address, address)) {
+    if let Some((listener, place)) =
+        sockets.iter().find(|(listener, _)| clash(&listener.address, &ListenOn::Ip(address)))
+    {
         let span = own.map_or(at.span, |own| own.span);
         context.faults.push(
             Diagnostic::error(Code::ADDRESS_CLASH, span, format!("the metrics page wants {address}, which is taken"))
@@ -145,9 +164,19 @@ fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>)
     Some(MetricsPage { address, path })
 }
 
-/// Whether the kernel would refuse the second of two sockets: the same port, and the same address or one that stands for
+/// Whether the second of two listeners could not have its socket.
+fn clash(one: &ListenOn, other: &ListenOn) -> bool {
+    match (one, other) {
+        (ListenOn::Ip(one), ListenOn::Ip(other)) => ports_clash(*one, *other),
+        (ListenOn::Unix { path: one, .. }, ListenOn::Unix { path: other, .. }) => one == other,
+        (ListenOn::Systemd(one), ListenOn::Systemd(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Whether the kernel would refuse the second of two ports: the same number, and the same address or one that stands for
 /// all. `[::]` stands for both families, as our sockets are dual stack.
-fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+fn ports_clash(one: SocketAddr, other: SocketAddr) -> bool {
     let all = |address: IpAddr, beside: IpAddr| match address {
         IpAddr::V6(v6) => v6.is_unspecified(),
         IpAddr::V4(v4) => v4.is_unspecified() && beside.is_ipv4(),
@@ -164,7 +193,7 @@ mod tests {
 
     #[test]
     fn sockets_clash_as_the_kernel_says() {
-        let clashes = |one: &str, other: &str| clash(one.parse().unwrap(), other.parse().unwrap());
+        let clashes = |one: &str, other: &str| clash(&one.parse().unwrap(), &other.parse().unwrap());
         assert!(clashes("[::]:80", "127.0.0.1:80"));
         assert!(clashes("10.0.0.1:80", "0.0.0.0:80"));
         assert!(clashes("10.0.0.1:80", "10.0.0.1:80"));
@@ -172,5 +201,8 @@ mod tests {
         assert!(!clashes("10.0.0.1:80", "10.0.0.2:80"));
         assert!(!clashes("10.0.0.1:80", "10.0.0.1:81"));
         assert!(!clashes("127.0.0.1:0", "127.0.0.1:0"));
+        assert!(clashes("unix:/run/a.sock", "unix:/run/a.sock"));
+        assert!(clashes("systemd:web", "systemd:web"));
+        assert!(!clashes("systemd:web", "systemd:other"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{networks, word};
 use crate::config::scalar::duration;
-use crate::config::settings::{Connections, Http2, Listener, Pace, Tls};
+use crate::config::settings::{Connections, Http2, ListenOn, Listener, Pace, Tls};
 use crate::config::tree::Tree;
 use crate::units::Bytes;
 
@@ -17,6 +17,9 @@ pub fn listener(listener: &Listener) -> (String, Tree) {
         ("underscore_twins", word(&connections.head.twins)),
     ]);
     let mut tree = vec![("address", Tree::text(address))];
+    if let ListenOn::Unix { permissions, .. } = address {
+        tree.push(("permissions", Tree::text(format!("0{permissions:03o}"))));
+    }
     tree.extend(tls.as_ref().map(|tls| ("tls", self::tls(tls))));
     tree.push(("protocols", Tree::List(protocols.list().map(|protocol| word(&protocol)).collect())));
     tree.extend(protocols.h2.then(|| ("h2", http2(h2))));

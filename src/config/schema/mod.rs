@@ -28,8 +28,9 @@ pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 use super::read::Read;
 use super::scalar::Count;
 use super::section::section;
+use super::settings::ListenOn;
 use super::shape::{Either, Keyed, List};
-use super::text::{ListenAddress, Name, OriginName};
+use super::text::{Name, OriginName};
 use super::word::BodyLimit;
 use crate::policy::Mode;
 
@@ -42,7 +43,7 @@ section! {
         /// last part; the files are read in the order of their names. Only the main file may include.
         optional include: List<String>,
         /// Short for one listener called `main`: `listen: ":8080"`.
-        optional listen: ListenAddress,
+        optional listen: ListenOn,
         /// Where to listen, each under a name of its own.
         optional listeners: Keyed<Name, Listener>,
         /// What routes, origins and limits use when they do not say otherwise.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::config::listen_on::Permissions;
 use crate::config::pattern::{CertificateName, ExactPath};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::settings::{
-    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
+    ClientCertificateMode, ClientInLog, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
 use crate::config::shape::OneOrMany;
 use crate::config::text::ListenAddress;
@@ -19,8 +20,12 @@ use super::connection::{Connections, RequestBody, RequestHead, Response};
 section! {
     /// A socket to listen on.
     Listener ("a map with `address`") {
-        /// `:8080` for all addresses of both families, or an IP address with its port. Port 0 lets the system choose.
-        required address: ListenAddress,
+        /// `:8080` for all addresses of both families, or an IP address with its port (port 0 lets the system choose);
+        /// `unix:/PATH` for a UNIX socket; `systemd:NAME` for the socket that systemd passes under this name
+        /// (`FileDescriptorName=` of a socket unit).
+        required address: ListenOn,
+        /// Who may connect to a UNIX socket: its file's mode in octal. Default `"0660"`, its owner and its group.
+        optional permissions: Permissions,
         /// Whether connections begin with a PROXY header (version 1 or 2) that names the client: `off` (default), `optional` or
         /// `required`. Only peers in `trusted_proxies` may send one; with `required` all others are closed, with `optional`
         /// their bytes are a request like any other.
@@ -44,7 +49,7 @@ section! {
         /// What a client may ask for on one connection of HTTP/2.
         optional h2: Http2,
     }
-    later: ["permissions"]
+    later: []
 }
 
 section! {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{self, Edge};
@@ -16,6 +15,7 @@ use super::h2;
 use super::h2::preface::{Beginning, look};
 use super::link::Link;
 use super::proxy_protocol::{NoHeader, Peekable, take};
+use super::socket::Socket;
 use super::tls::handshake::handshake;
 use super::tls::secure::Secure;
 use super::transport::Transport;
@@ -23,15 +23,15 @@ use super::transport::Transport;
 /// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
 pub async fn arrive<A>(
     app: &Arc<A>,
-    stream: TcpStream,
-    peer: SocketAddr,
+    stream: Socket,
+    peer: Option<SocketAddr>,
     mut entry: Entry,
     edge: &Arc<Edge>,
     shutdown: &ShutdownWatch,
 ) where
     A: HttpServerApp + Send + Sync + 'static,
 {
-    let link = Link::new(edge.listener, Some(peer));
+    let link = Link::new(edge.listener, peer);
     let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
     let transport = Transport::accepted(stream, peer);
     let Some((transport, secure)) = secured(transport, edge).await else { return };

@@ -1,126 +1,25 @@
-//! Listening sockets, bound by us before anything else starts, and the loop that accepts from them.
-//!
-//! Pingora's own listeners swallow a failed bind in a panicking task and go on without the port. Here a port that cannot
-//! be bound stops the start with a message that says what to do.
+//! The loop that accepts connections from a bound socket, and the count of those that are open.
 
-use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::arrive::arrive;
+pub use super::bind::{BACKLOG, BindError, Bound, bind};
 use super::connection::Edge;
 use super::door::Entry;
-use crate::config::settings::Listener;
-use crate::request::Peer;
-use crate::units::prefix::fold;
+use super::link::Link;
+use super::socket::{Acceptor, Socket};
 
-/// How many connections the kernel may hold ready for us: what `net.core.somaxconn` allows since Linux 5.4, so that the
-/// operator's own setting decides.
-const BACKLOG: i32 = 4096;
 /// When descriptors or memory run out, accepting again at once would only burn a core.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A bound listener.
-#[derive(Debug)]
-pub struct Bound {
-    /// The operator's name for it.
-    pub name: String,
-    /// The socket, non-blocking, listening.
-    pub socket: TcpListener,
-    /// Where it really listens: the port that the system chose, if port 0 was asked for.
-    pub address: SocketAddr,
-}
-
-/// Binds a listener. `[::]` takes IPv4 too; where the machine has no IPv6, it takes IPv4 alone.
-///
-/// # Errors
-/// When the address cannot be had; the text names it, the cause and a way out.
-pub fn bind(listener: &Listener) -> Result<Bound, BindError> {
-    let attempt = open(listener.address).or_else(|error| {
-        let any = listener.address.is_ipv6() && listener.address.ip().is_unspecified();
-        if any && is_without_ipv6(&error) {
-            open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, listener.address.port())))
-        } else {
-            Err(error)
-        }
-    });
-    attempt
-        .and_then(|socket| {
-            let address = socket.local_addr()?;
-            Ok(Bound { name: listener.name.clone(), socket, address })
-        })
-        .map_err(|cause| BindError { listener: listener.name.clone(), address: listener.address, cause })
-}
-
-fn open(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    // so that a restart need not wait for the connections of the process before
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-fn is_without_ipv6(error: &io::Error) -> bool {
-    /// EAFNOSUPPORT of Linux, which `io::ErrorKind` has no stable name for.
-    const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
-    error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED) || error.kind() == io::ErrorKind::AddrNotAvailable
-}
-
-/// Why a listener could not be bound.
-#[derive(Debug)]
-pub struct BindError {
-    /// The operator's name for it.
-    pub listener: String,
-    /// Where it should have listened.
-    pub address: SocketAddr,
-    /// What the system said.
-    pub cause: io::Error,
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BindError { listener, address, cause } = self;
-        let port = address.port();
-        write!(f, "listener {listener}: cannot listen on {address}: ")?;
-        match cause.kind() {
-            io::ErrorKind::AddrInUse => write!(
-                f,
-                "the port is in use; stop what holds it (`ss -ltnp 'sport = :{port}'` names it) or choose another port"
-            ),
-            io::ErrorKind::PermissionDenied => write!(
-                f,
-                "permission denied; ports below 1024 need the capability CAP_NET_BIND_SERVICE (in a systemd unit: \
-                 AmbientCapabilities=CAP_NET_BIND_SERVICE), or choose a port from 1024 up"
-            ),
-            io::ErrorKind::AddrNotAvailable => write!(
-                f,
-                "this machine has no such address; choose one that `ip address` shows, or `:{port}` for all of them"
-            ),
-            _ => write!(f, "{cause}"),
-        }
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
 
 /// The connections that are open now.
 #[derive(Debug, Default)]
@@ -192,12 +91,12 @@ pub async fn accept<A>(
 where
     A: HttpServerApp + Send + Sync + 'static,
 {
-    let listener = tokio::net::TcpListener::from_std(bound.socket)?;
+    let listener = Acceptor::new(bound.socket)?;
     let watch = shutdown.clone();
-    let admit = |stream: TcpStream, peer: SocketAddr| {
+    let admit = |stream: Socket, peer: Option<SocketAddr>| {
         // whoever is not let in is closed here, as the stream is dropped
         let entry = match edge.events.door() {
-            Some(door) => door.admit(Peer::Ip(fold(peer.ip()))),
+            Some(door) => door.admit(Link::new(edge.listener, peer).peer),
             None => Some(Entry::default()),
         };
         let Some(entry) = entry else { return };
@@ -228,14 +127,7 @@ where
         }
     }
     // closing the socket would reset what waits in its queue
-    let listener = listener.into_std()?;
-    while let Ok((stream, peer)) = listener.accept() {
-        if stream.set_nonblocking(true).is_ok()
-            && let Ok(stream) = TcpStream::from_std(stream)
-        {
-            admit(stream, peer);
-        }
-    }
+    listener.close(BACKLOG.unsigned_abs() as usize)?.for_each(|(stream, peer)| admit(stream, peer));
     Ok(())
 }
 
@@ -245,55 +137,4 @@ fn is_of_the_client(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listener(address: &str) -> Listener {
-        Listener::new("main", address.parse().unwrap())
-    }
-
-    #[test]
-    fn port_zero_is_answered_with_the_real_one() {
-        let bound = bind(&listener("127.0.0.1:0")).unwrap();
-        assert_ne!(bound.address.port(), 0);
-        assert_eq!(bound.address, bound.socket.local_addr().unwrap());
-    }
-
-    #[test]
-    fn a_port_in_use_is_named_with_a_way_out() {
-        let first = bind(&listener("127.0.0.1:0")).unwrap();
-        let error = bind(&Listener::new("main", first.address)).unwrap_err();
-        let text = error.to_string();
-        assert!(
-            text.starts_with(&format!("listener main: cannot listen on {}: the port is in use;", first.address)),
-            "{text}"
-        );
-        assert!(text.contains(&format!("sport = :{}", first.address.port())), "{text}");
-    }
-
-    #[test]
-    fn an_address_of_another_machine_is_named_with_a_way_out() {
-        // TEST-NET-1 of RFC 5737 belongs to nobody
-        let text = bind(&listener("192.0.2.1:0")).unwrap_err().to_string();
-        assert!(text.contains("192.0.2.1:0: this machine has no such address;"), "{text}");
-    }
-
-    #[test]
-    fn missing_permission_names_the_capability() {
-        let error = BindError {
-            listener: "main".into(),
-            address: "0.0.0.0:80".parse().unwrap(),
-            cause: io::ErrorKind::PermissionDenied.into(),
-        };
-        assert!(error.to_string().contains("CAP_NET_BIND_SERVICE"));
-    }
-
-    #[test]
-    fn the_wildcard_takes_both_families() {
-        let bound = bind(&listener("[::]:0")).unwrap();
-        assert!(std::net::TcpStream::connect(("127.0.0.1", bound.address.port())).is_ok());
-    }
 }

@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::socket::Socket;
 use crate::client::proxy_protocol::{Fault, LONGEST_BINARY, Source, parse};
 
 /// Why there is no header.
@@ -53,6 +54,22 @@ impl Peekable for UnixStream {
 
     fn attempt<R>(&self, read: impl FnMut() -> io::Result<R>) -> io::Result<R> {
         self.try_io(Interest::READABLE, read)
+    }
+}
+
+impl Peekable for Socket {
+    async fn wait(&self) -> io::Result<Ready> {
+        match self {
+            Socket::Tcp(stream) => stream.wait().await,
+            Socket::Unix(stream) => stream.wait().await,
+        }
+    }
+
+    fn attempt<R>(&self, read: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        match self {
+            Socket::Tcp(stream) => stream.attempt(read),
+            Socket::Unix(stream) => stream.attempt(read),
+        }
     }
 }
 

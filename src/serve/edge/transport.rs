@@ -15,8 +15,9 @@ use pingora::protocols::{
     UniqueIDType, l4,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use super::socket::Socket;
 
 /// The bytes of a client's connection.
 #[derive(Debug)]
@@ -31,18 +32,18 @@ pub struct Transport {
 /// How the bytes travel. What is common costs nothing more; what is large lies behind a pointer, as the whole is moved about.
 #[derive(Debug)]
 enum Bytes {
-    Plain(TcpStream),
+    Plain(Socket),
     Tls(Box<TlsStream<Transport>>),
 }
 
 impl Transport {
-    /// The connection that was accepted from `peer`.
-    pub fn accepted(stream: TcpStream, peer: SocketAddr) -> Transport {
+    /// The connection that was accepted from `peer`, or from a socket that has no address.
+    pub fn accepted(stream: Socket, peer: Option<SocketAddr>) -> Transport {
         let id = stream.as_raw_fd();
         let digest = SocketDigest::from_raw_fd(id);
-        let _ = digest.peer_addr.set(Some(l4::socket::SocketAddr::Inet(peer)));
+        let _ = digest.peer_addr.set(peer.map(l4::socket::SocketAddr::Inet));
         // without it the last segment of an answer waits for an acknowledgement; a failure means that the client has gone
-        let _ = stream.set_nodelay(true);
+        let _ = stream.set_nodelay();
         Transport { bytes: Bytes::Plain(stream), digest: Arc::new(digest), id, sent: 0 }
     }
 

@@ -1,6 +1,6 @@
 //! One request, from the facts to its answer.
 //!
-//! [`gate`] is Pingora's phases; [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
+//! [`framework`] is Pingora's proxy, [`gate`] its phases; [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
 //! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
 //! itself, [`attempts`] is what is tried again, [`blame`] whose fault it was, [`observe`] what metrics and log are told.
 
@@ -10,6 +10,7 @@ pub mod blame;
 pub mod edits;
 pub mod exchange;
 pub mod facts;
+pub mod framework;
 pub mod gate;
 pub mod observe;
 pub mod reply;

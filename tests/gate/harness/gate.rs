@@ -15,6 +15,8 @@ pub struct Gate {
     child: Child,
     folder: Folder,
     said: Arc<Mutex<Vec<String>>>,
+    /// Processes that took the place of the first, by number.
+    successors: Vec<u32>,
 }
 
 impl Gate {
@@ -26,23 +28,21 @@ impl Gate {
 
     /// The same for a process that may have only so many files and sockets open.
     pub fn start_with_files(files: u32, policy: &str) -> Gate {
-        let binary = binary();
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(format!("ulimit -n {files} && exec \"$0\" \"$@\"")).arg(binary.get_program());
-        binary.get_envs().for_each(|(name, value)| match value {
-            Some(value) => drop(shell.env(name, value)),
-            None => drop(shell.env_remove(name)),
-        });
-        Gate::start_as(shell, policy)
+        Gate::start_as(shell(&format!("ulimit -n {files} && exec \"$0\" \"$@\"")), policy)
     }
 
-    fn start_as(mut command: Command, policy: &str) -> Gate {
-        let folder = Folder::new();
+    /// The same by this command, which ends in the path of a [`binary`] and gets `run -c FILE` as its last arguments.
+    pub fn start_as(command: Command, policy: &str) -> Gate {
+        Gate::start_in(Folder::new(), Stdio::null(), command, policy)
+    }
+
+    /// The same with its files in this folder, and this as its standard input.
+    pub fn start_in(folder: Folder, stdin: Stdio, mut command: Command, policy: &str) -> Gate {
         let file = folder.0.join("tidegate.yaml");
         let policy = with_sections(policy, &folder.0.join("access.json"));
         std::fs::write(&file, &policy).expect("the policy is written");
         command.arg("run").arg("-c").arg(&file);
-        let gate = Gate::spawn(command, folder);
+        let gate = Gate::spawn_with(stdin, command, folder);
         gate.address("main");
         if policy.contains("\n  metrics:") {
             gate.metrics_address();
@@ -57,13 +57,17 @@ impl Gate {
         Gate::spawn(command, Folder::new())
     }
 
-    fn spawn(mut command: Command, folder: Folder) -> Gate {
-        command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn spawn(command: Command, folder: Folder) -> Gate {
+        Gate::spawn_with(Stdio::null(), command, folder)
+    }
+
+    fn spawn_with(stdin: Stdio, mut command: Command, folder: Folder) -> Gate {
+        command.current_dir(&folder.0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         let said = Arc::new(Mutex::new(Vec::new()));
         collect(child.stderr.take().expect("stderr is a pipe"), &said);
         collect(child.stdout.take().expect("stdout is a pipe"), &said);
-        Gate { child, folder, said }
+        Gate { child, folder, said, successors: Vec::new() }
     }
 
     /// Where the listener of this name listens.
@@ -99,6 +103,26 @@ impl Gate {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Its process number, or that of the last that took its place.
+    pub fn id(&self) -> u32 {
+        self.successors.last().copied().unwrap_or(self.child.id())
+    }
+
+    /// Where its files live.
+    pub fn folder(&self) -> &Path {
+        &self.folder.0
+    }
+
+    /// Runs `tidegate upgrade` against its control socket.
+    pub fn upgrade(&mut self) -> Ended {
+        let control = self.folder.0.join("private/control.sock");
+        let ended = end(binary().arg("upgrade").arg("--control").arg(control));
+        if let Some(id) = ended.stdout.strip_prefix("process ").and_then(|rest| rest.split(' ').next()?.parse().ok()) {
+            self.successors.push(id);
+        }
+        ended
     }
 
     /// Everything written to stdout and stderr so far.
@@ -218,6 +242,9 @@ impl Drop for Gate {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for successor in &self.successors {
+            let _ = Command::new("sh").arg("-c").arg(format!("kill -KILL {successor} 2>/dev/null")).status();
+        }
         if std::thread::panicking() {
             eprintln!("the gate said:\n{}", self.talk());
         }
@@ -235,8 +262,17 @@ pub struct Ended {
 pub fn run_to_end(arguments: &[&str], policy: &str) -> Ended {
     let folder = Folder::new();
     std::fs::write(folder.0.join("tidegate.yaml"), policy).expect("the policy is written");
-    let mut command = binary();
-    command.args(arguments).current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    end(binary().args(arguments).current_dir(&folder.0))
+}
+
+/// Runs a command until it ends.
+pub fn end(command: &mut Command) -> Ended {
+    end_with(Stdio::null(), command)
+}
+
+/// The same with this as its standard input.
+pub fn end_with(stdin: Stdio, command: &mut Command) -> Ended {
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     // both are small: a pipe holds them until the process has gone
     let status = wait_for("the binary to end", || child.try_wait().expect("the child can be asked"));
@@ -247,9 +283,22 @@ pub fn run_to_end(arguments: &[&str], policy: &str) -> Ended {
 }
 
 /// The binary, without what the caller's environment would tell it.
-fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    for name in ["TIDEGATE_CONFIG", "TIDEGATE_ADMIN", "RUST_LOG", "LISTEN_FDS", "NOTIFY_SOCKET"] {
+pub fn binary() -> Command {
+    clean(Command::new(env!("CARGO_BIN_EXE_tidegate")))
+}
+
+/// A shell script that is started as the binary would be: without what the caller's environment would tell it. The path of
+/// the binary and further arguments are `"$0" "$@"`.
+pub fn shell(script: &str) -> Command {
+    let mut command = clean(Command::new("sh"));
+    command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_tidegate"));
+    command
+}
+
+fn clean(mut command: Command) -> Command {
+    let names = ["TIDEGATE_CONFIG", "TIDEGATE_CONTROL", "RUST_LOG", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"];
+    let of_systemd = ["LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_USEC", "SYSTEMD_EXEC_PID"];
+    for name in names.into_iter().chain(of_systemd) {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1");
@@ -285,15 +334,21 @@ pub const TELEMETRY: &str = "  metrics: { address: \"127.0.0.1:0\" }
 ";
 
 /// A folder that goes when its owner goes.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Folder {
+    /// An empty one.
+    pub fn new() -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("tidegate-gate-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("a folder is made");
         Folder(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 

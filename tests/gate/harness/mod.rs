@@ -2,10 +2,12 @@
 
 pub mod client;
 pub mod gate;
+pub mod load;
 pub mod log;
 pub mod metrics;
 pub mod origin;
 pub mod secure;
+pub mod systemd;
 #[cfg(test)]
 mod tests;
 pub mod tls;

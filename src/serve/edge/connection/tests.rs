@@ -144,7 +144,7 @@ impl Gate {
 
     fn listen(&self) -> (SocketAddr, Arc<Connections>, tokio::task::JoinHandle<std::io::Result<()>>) {
         let bound = bind(&Listener::new("test", "127.0.0.1:0".parse().unwrap())).unwrap();
-        let (address, connections) = (bound.address, Connections::new());
+        let (address, connections) = (bound.address.ip().unwrap(), Connections::new());
         let accepting = accept(bound, self.app.clone(), self.edge.clone(), connections.clone(), self.stop.subscribe());
         (address, connections, tokio::spawn(accepting))
     }

@@ -27,8 +27,8 @@ use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, Connections};
 use crate::serve::installed::Installed;
 use crate::serve::origins::origin::Located;
+use crate::serve::proxy::framework::proxy;
 use crate::serve::proxy::waits::Waits;
-use crate::serve::server::proxy;
 use crate::serve::telling::metrics::Metrics;
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::serve::telling::refused::MostRefused;
@@ -128,7 +128,7 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let waits = Waits::new(most_waiting, stopping.clone());
     let pseudonyms = Pseudonyms::new(None, [0; 32]);
     let bound = listen::bind(&settings.listeners[0]).unwrap();
-    let address = bound.address;
+    let address = bound.address.ip().unwrap();
     let shared = Arc::new(Shared::new(clock, None, pseudonyms, settings, waits, installed));
     let events = Box::new(Events::new(Arc::clone(&shared), 0));
     let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events });

@@ -26,7 +26,7 @@ use crate::sketch::Seed;
 use crate::units::{Bytes, Prefix, Rate, Timestamp};
 
 fn settings() -> Settings {
-    let listener = |name: &str| Listener::new(name, ([127, 0, 0, 1], 0).into());
+    let listener = |name: &str| Listener::new(name, "127.0.0.1:0".parse().unwrap());
     let file = |name: &str| FilePath { path: name.into(), written: name.to_owned() };
     let tls = Tls {
         certificates: vec![CertificateFiles { cert: file("cert"), key: file("key"), names: Vec::new() }],

@@ -45,7 +45,7 @@ impl Place {
         let client_certificates =
             clients.then(|| ClientCertificates { ca: self.file("ca.pem"), mode: ClientCertificateMode::Required });
         let tls = Tls { certificates: vec![files], client_certificates };
-        let listener = Listener { tls: Some(tls), ..Listener::new("https", ([127, 0, 0, 1], 0).into()) };
+        let listener = Listener { tls: Some(tls), ..Listener::new("https", "127.0.0.1:0".parse().unwrap()) };
         Watch::new(&[listener], |_| vec![b"http/1.1".to_vec()]).unwrap()
     }
 
@@ -213,7 +213,7 @@ fn a_start_without_a_good_pair_says_which_file_and_why() {
     place.put_pair(&(good("one.test").0, good("two.test").1));
     let files = CertificateFiles { cert: place.file("cert.pem"), key: place.file("key.pem"), names: Vec::new() };
     let tls = Tls { certificates: vec![files], client_certificates: None };
-    let listener = Listener { tls: Some(tls), ..Listener::new("https", ([127, 0, 0, 1], 0).into()) };
+    let listener = Listener { tls: Some(tls), ..Listener::new("https", "127.0.0.1:0".parse().unwrap()) };
     let told = Watch::new(&[listener], |_| Vec::new()).unwrap_err().to_string();
     assert!(told.starts_with("listener https: key.pem: the key does not match the certificate; "), "{told}");
 }

@@ -1,0 +1,231 @@
+//! All listening sockets of the process: opened once, kept in systemd's descriptor store, handed over or given up at the end.
+
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::control;
+use super::given::{Given, Passed, Purpose, Tag};
+use super::notify::Notifier;
+use crate::config::settings::{ListenOn, Listener, Settings};
+use crate::serve::edge::bind::{self, BindError, Bound};
+use crate::serve::edge::socket::Listening;
+use crate::serve::edge::socket_file::SocketFile;
+use crate::serve::server::StartError;
+
+/// Who may use the control socket: its owner, and root.
+const CONTROL_PERMISSIONS: u32 = 0o600;
+
+/// The sockets, each where it is needed.
+#[derive(Debug)]
+pub struct Opened {
+    /// Of the listeners, in the settings' order.
+    pub listeners: Vec<Bound>,
+    /// Of the metrics page.
+    pub metrics: Option<Bound>,
+    /// Of the control channel.
+    pub control: Option<UnixListener>,
+    /// All of them.
+    pub sockets: Sockets,
+}
+
+/// A second hold on every listening socket.
+#[derive(Debug)]
+pub struct Sockets {
+    kept: Vec<Kept>,
+    /// Names in the descriptor store that nobody wants any more.
+    unwanted: Vec<String>,
+    /// Those that it was told so already.
+    released: Vec<String>,
+    notifier: Arc<Notifier>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    tag: Tag,
+    address: ListenOn,
+    socket: OwnedFd,
+    file: Option<SocketFile>,
+    /// Its position among the sockets that the predecessor offered.
+    offered: Option<usize>,
+}
+
+/// Opens everything that the settings name: takes what was given where it fits, binds the rest.
+///
+/// `offered` is the order in which a predecessor offered what is given; empty when there is none.
+///
+/// # Errors
+/// A socket cannot be had, or systemd passed one that no listener takes. Sockets that were given stay as they were.
+pub fn open(
+    settings: &Settings,
+    control: Option<&Path>,
+    mut given: Given,
+    offered: &[Tag],
+    notifier: Arc<Notifier>,
+) -> Result<Opened, StartError> {
+    let mut sockets = Sockets { kept: Vec::new(), unwanted: Vec::new(), released: Vec::new(), notifier };
+    let metrics = settings.metrics.as_ref().map(|page| Listener::new("metrics", ListenOn::Ip(page.address)));
+    let control = control.map(|path| {
+        Listener::new("control", ListenOn::Unix { path: path.to_owned(), permissions: CONTROL_PERMISSIONS })
+    });
+    // all that was given is taken before anything is bound, so that what nobody takes can be closed first
+    let mut take = |purpose, listener: &Listener| given.take(purpose, listener);
+    let taken: Vec<_> = settings.listeners.iter().map(|listener| take(Purpose::Listener, listener)).collect();
+    let taken_metrics = metrics.as_ref().and_then(|listener| take(Purpose::Metrics, listener));
+    let taken_control = control.as_ref().and_then(|listener| take(Purpose::Control, listener));
+    sockets.give_up(given.rest(), offered.is_empty())?;
+    let mut listeners = Vec::new();
+    for (listener, passed) in settings.listeners.iter().zip(taken) {
+        listeners.push(sockets.hold(Purpose::Listener, listener, passed, offered)?);
+    }
+    let metrics = match &metrics {
+        Some(listener) => Some(sockets.hold(Purpose::Metrics, listener, taken_metrics, offered)?),
+        None => None,
+    };
+    let control = match &control {
+        Some(listener) => {
+            if let (None, ListenOn::Unix { path, .. }) = (&taken_control, &listener.address) {
+                control::prepare(path).map_err(|text| StartError::System("no control socket", text))?;
+            }
+            Some(sockets.hold(Purpose::Control, listener, taken_control, offered)?)
+        }
+        None => None,
+    };
+    let control = control.and_then(|bound| match bound.socket {
+        Listening::Unix(socket) => Some(socket),
+        Listening::Tcp(_) => None,
+    });
+    Ok(Opened { listeners, metrics, control, sockets })
+}
+
+impl Sockets {
+    /// Deals with given sockets that nobody takes.
+    fn give_up(&mut self, rest: Vec<Passed>, alone: bool) -> Result<(), StartError> {
+        for passed in &rest {
+            if passed.tag.stored {
+                self.unwanted.push(passed.tag.in_store());
+            } else if let (Some(unit), true) = (&passed.tag.unit, alone) {
+                return Err(StartError::System(
+                    "systemd passed a socket that no listener takes",
+                    format!(
+                        "{unit} ({}); give a listener the address `systemd:{unit}`, or take it out of the socket unit",
+                        passed.address
+                    ),
+                ));
+            }
+        }
+        drop(rest);
+        if alone && !self.unwanted.is_empty() {
+            // systemd still holds them, and what is bound next may want their addresses
+            self.unwanted.iter().for_each(|name| self.notifier.release(name));
+            self.released.append(&mut self.unwanted);
+            self.notifier.barrier();
+        }
+        Ok(())
+    }
+
+    /// Takes what was given, or binds, and keeps a second hold.
+    fn hold(
+        &mut self,
+        purpose: Purpose,
+        listener: &Listener,
+        passed: Option<Passed>,
+        offered: &[Tag],
+    ) -> Result<Bound, StartError> {
+        let mut tag = Tag { purpose, name: listener.name.clone(), unit: None, stored: false };
+        let mut position = None;
+        let mut bound = match passed {
+            Some(passed) => {
+                position = offered.iter().position(|offer| *offer == passed.tag);
+                tag.unit.clone_from(&passed.tag.unit);
+                let before = passed.tag.in_store();
+                // all of a name leave the store together
+                let still = passed.tag.stored && !self.released.contains(&before);
+                tag.stored = still && before == tag.in_store();
+                if still && !tag.stored {
+                    self.unwanted.push(before);
+                }
+                let address = match (&listener.address, passed.address) {
+                    (asked @ ListenOn::Unix { .. }, _) => asked.clone(),
+                    (_, found) => found,
+                };
+                let file = match &listener.address {
+                    ListenOn::Unix { path, .. } => SocketFile::of_another(path),
+                    ListenOn::Ip(_) | ListenOn::Systemd(_) => None,
+                };
+                Bound { name: listener.name.clone(), socket: passed.socket, address, file }
+            }
+            None => bind::bind(listener).map_err(StartError::Bind)?,
+        };
+        let socket = bound.socket.as_fd().try_clone_to_owned().map_err(|cause| {
+            StartError::Bind(BindError { listener: listener.name.clone(), address: listener.address.clone(), cause })
+        })?;
+        let (address, file) = (bound.address.clone(), bound.file.take());
+        self.kept.push(Kept { tag, address, socket, file, offered: position });
+        Ok(bound)
+    }
+
+    /// This process is the one that counts from now on: takes over the files of UNIX sockets, and brings systemd's descriptor
+    /// store up to date.
+    pub fn settle(&mut self) {
+        for name in self.unwanted.drain(..) {
+            self.notifier.release(&name);
+        }
+        for Kept { tag, address, socket, file, .. } in &mut self.kept {
+            if let (Some(file), ListenOn::Unix { permissions, path }) = (file, &*address)
+                && let Err(error) = file.take_over(*permissions)
+            {
+                tracing::warn!(%error, path = %path.display(), "the permissions of the socket cannot be set");
+            }
+            // systemd holds those of its socket units anyway, and the control socket is worth nothing after us
+            let wanted = tag.unit.is_none() && tag.purpose != Purpose::Control;
+            if self.notifier.is_heard() && wanted && !tag.stored {
+                self.notifier.store(&tag.in_store(), socket.as_fd());
+                tag.stored = true;
+            }
+        }
+    }
+
+    /// The positions in the predecessor's offer of what was taken.
+    pub fn taken(&self) -> Vec<usize> {
+        self.kept.iter().filter_map(|kept| kept.offered).collect()
+    }
+
+    /// How all of them are called, for an offer.
+    pub fn tags(&self) -> Vec<Tag> {
+        self.kept.iter().map(|kept| kept.tag.clone()).collect()
+    }
+
+    /// All of them, in the same order.
+    pub fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.kept.iter().map(|kept| kept.socket.as_fd()).collect()
+    }
+
+    /// A successor has taken those at these positions: their files stay. What it has not taken is closed.
+    pub fn hand_over(mut self, taken: &[usize]) {
+        for (at, kept) in self.kept.iter_mut().enumerate() {
+            if let (true, Some(file)) = (taken.contains(&at), &mut kept.file) {
+                file.leave();
+            }
+        }
+    }
+
+    /// The process ends. What systemd keeps stays where others find it, for the next start.
+    pub fn close(mut self) {
+        for kept in &mut self.kept {
+            if let (true, Some(file)) = (kept.tag.stored, &mut kept.file) {
+                file.leave();
+            }
+        }
+    }
+}
+
+/// The socket of a page that is only ever a TCP port.
+pub fn tcp(bound: Bound) -> Option<TcpListener> {
+    match bound.socket {
+        Listening::Tcp(socket) => Some(socket),
+        Listening::Unix(_) => None,
+    }
+}

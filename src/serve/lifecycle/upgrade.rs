@@ -1,0 +1,170 @@
+//! A new process in the place of this one, without a moment in which nobody listens: the old process's part.
+//!
+//! The state of limits is not carried over: the new process begins with full budgets.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::time::{Instant, timeout_at};
+
+use super::handover::{self, Report};
+use super::notify::Notifier;
+use super::sockets::Sockets;
+
+/// How long the new process may take to serve: it may have to look up names (2 s) and read large lists.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How this process was started.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: Option<PathBuf>,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// Must be called early: the kernel's own answer changes when the file is replaced.
+    pub fn current() -> Program {
+        let mut arguments = env::args_os();
+        let called = arguments.next().map(PathBuf::from);
+        let running = env::current_exe().ok();
+        // a link that names a version is followed anew each time, so the name that was called is the better one
+        let called = called
+            .filter(|path| path.components().count() > 1)
+            .and_then(|path| std::path::absolute(path).ok())
+            .filter(|path| fs::canonicalize(path).ok() == running);
+        Program { path: called.or(running), arguments: arguments.collect() }
+    }
+
+    fn start(&self, conversation: OwnedFd) -> Result<Process, String> {
+        let path = self.path.as_deref().ok_or("the system does not tell where the program is")?;
+        let mut command = Command::new(path);
+        command.args(&self.arguments).env(handover::MARK, handover::GO_BETWEEN).stdin(Stdio::from(conversation));
+        // they are for one process only, and that one is not the new one
+        for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+            command.env_remove(name);
+        }
+        command.spawn().map(|go_between| Process { go_between, new: None }).map_err(|error| cannot_start(path, &error))
+    }
+}
+
+fn cannot_start(path: &Path, error: &std::io::Error) -> String {
+    format!("{} cannot be started: {error}", path.display())
+}
+
+/// What this process has started to get a new one.
+#[derive(Debug)]
+struct Process {
+    /// Ends by itself, once it has started the new process.
+    go_between: Child,
+    /// The new process, as soon as it is known.
+    new: Option<OwnedFd>,
+}
+
+impl Process {
+    /// The go-between has started this one.
+    fn started(&mut self, id: u32) {
+        let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+        // one that is gone already need not be ended
+        self.new = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
+    }
+
+    /// Lets the new process live. Returns when it is nobody's child but the service manager's.
+    fn release(&mut self) {
+        self.new = None;
+        let _ = self.go_between.wait();
+    }
+
+    /// How the go-between ended, if it did so badly.
+    fn fault(&mut self) -> String {
+        let _ = self.go_between.kill();
+        match self.go_between.wait() {
+            Ok(status) if !status.success() => format!(" ({status})"),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(new) = self.new.take() {
+            let _ = pidfd_send_signal(&new, Signal::KILL);
+        }
+        let _ = self.go_between.kill();
+        let _ = self.go_between.wait();
+    }
+}
+
+/// A process that serves beside this one, with all of the sockets that it wants.
+#[derive(Debug)]
+pub struct Replacement {
+    process: Process,
+    successor: handover::Successor,
+    id: u32,
+    taken: Vec<usize>,
+}
+
+/// Starts the program again and waits until it serves.
+///
+/// # Errors
+/// It cannot; nothing has changed then. The text says why, in the new process's own words where it had any.
+pub async fn start(program: &Program, sockets: &Sockets, notifier: &Notifier) -> Result<Replacement, String> {
+    hindrance(notifier)?;
+    let failed = |error: std::io::Error| error.to_string();
+    let (mine, theirs) = UnixStream::pair().map_err(failed)?;
+    let mut process = program.start(theirs.into())?;
+    if let Err(error) = handover::offer(&mine, sockets.tags(), &sockets.descriptors()) {
+        return Err(format!("the new process took no sockets: {error}{}", process.fault()));
+    }
+    let mut successor = handover::Successor::new(mine).map_err(failed)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match timeout_at(deadline, successor.report()).await {
+            Ok(Ok(Report::Started(id))) => process.started(id),
+            Ok(Ok(Report::Ready { process: id, taken })) => return Ok(Replacement { process, successor, id, taken }),
+            Ok(Ok(Report::Failed(text))) => return Err(text),
+            Ok(Err(_)) => return Err(format!("the new process ended before it served{}", process.fault())),
+            Err(_) => {
+                return Err(format!("the new process did not serve within {} s and was ended", PATIENCE.as_secs()));
+            }
+        }
+    }
+}
+
+impl Replacement {
+    /// From here on it is the one that counts; tells its process number and the positions of the sockets that it has taken.
+    ///
+    /// # Errors
+    /// It has gone since; nothing has changed then.
+    pub async fn install(mut self, notifier: &Notifier) -> Result<(u32, Vec<usize>), String> {
+        self.process.release();
+        // before it speaks for itself: systemd listens to the main process only
+        notifier.say(&format!("MAINPID={}", self.id));
+        if let Err(error) = self.successor.go().await {
+            notifier.say(&format!("MAINPID={}", process::id()));
+            return Err(format!("the new process ended as soon as it served ({error})"));
+        }
+        Ok((self.id, std::mem::take(&mut self.taken)))
+    }
+}
+
+/// What would end the new process together with this one.
+fn hindrance(notifier: &Notifier) -> Result<(), String> {
+    if process::id() == 1 {
+        return Err(
+            "this process is the first of its container, which ends with it; replace the container instead".into()
+        );
+    }
+    // systemd.exec(5): set for the process that systemd itself has started
+    let of_systemd = env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == process::id().to_string());
+    if of_systemd && !notifier.is_heard() {
+        return Err("systemd would end the new process together with this one: the unit needs `Type=notify`".into());
+    }
+    Ok(())
+}

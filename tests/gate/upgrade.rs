@@ -1,0 +1,206 @@
+//! A new process in the place of the running one, ordered by `tidegate upgrade`.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::harness::client::request;
+use crate::harness::gate::{binary, end};
+use crate::harness::load::Load;
+use crate::harness::systemd::Systemd;
+use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
+
+const RUN: &str = "exec \"$0\" \"$@\"";
+const POLICY: &str = "listeners: { main: { address: \"127.0.0.1:0\" } }
+routes:
+  - { name: page, respond: { status: 200, body: first } }
+telemetry: { metrics: { address: \"127.0.0.1:0\" } }
+";
+
+fn start(systemd: &Systemd, policy: &str) -> Gate {
+    let gate = systemd.start(&[], RUN, Stdio::null(), policy);
+    systemd.wait_for("READY=1", 1);
+    gate
+}
+
+fn rewrite(gate: &Gate, policy: &str) {
+    std::fs::write(gate.folder().join("tidegate.yaml"), policy).unwrap();
+}
+
+#[test]
+fn twenty_upgrades_under_load_fail_no_request() {
+    const UPGRADES: usize = 20;
+    let systemd = Systemd::new();
+    let mut gate = start(&systemd, POLICY);
+    let load = Load::on(gate.address("main"));
+    for number in 1..=UPGRADES {
+        load.goes_on(40);
+        let before = gate.id();
+        let ended = gate.upgrade();
+        assert_eq!(ended.code, Some(0), "upgrade {number}: {}", ended.stderr);
+        assert_ne!(gate.id(), before);
+        // only systemd's main process is heard, so the order counts
+        systemd.wait_for(&format!("MAINPID={}", gate.id()), 1);
+        systemd.wait_for("READY=1", number + 1);
+        wait_for("the old process to go", || gone(before).then_some(()));
+    }
+    load.goes_on(40);
+    let answered = load.answered();
+    assert_eq!(load.stop(), Vec::<String>::new());
+    println!("{UPGRADES} upgrades, {answered} requests, none failed");
+}
+
+/// A child that nobody waits for stays in the list of processes.
+fn gone(id: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/status")) else { return true };
+    status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
+}
+
+#[test]
+fn a_process_that_cannot_serve_changes_nothing_and_is_quoted() {
+    let systemd = Systemd::new();
+    let mut gate = start(&systemd, POLICY);
+    let id = gate.id();
+    rewrite(&gate, &POLICY.replace("respond", "resond"));
+    let ended = gate.upgrade();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("resond") && ended.stderr.contains("did you mean `respond`"), "{}", ended.stderr);
+    let (_taken, address) = crate::harness::systemd::port();
+    rewrite(&gate, &POLICY.replace("main:", &format!("second: {{ address: \"{address}\" }}, main:")));
+    let ended = gate.upgrade();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&address.to_string()) && ended.stderr.contains("in use"), "{}", ended.stderr);
+    assert_eq!(gate.id(), id);
+    assert!(gate.is_alive());
+    assert_eq!(gate.fetch("/", "").text(), "first");
+    assert!(systemd.messages().iter().all(|message| !message.contains("MAINPID") && !message.contains("STOPPING")));
+    // and it can be tried again
+    rewrite(&gate, &POLICY.replace("first", "second"));
+    assert_eq!(gate.upgrade().code, Some(0));
+    wait_for("the new policy", || (gate.fetch("/", "").text() == "second").then_some(()));
+}
+
+#[test]
+fn a_program_that_is_broken_changes_nothing() {
+    let systemd = Systemd::new();
+    let program = std::env::temp_dir().join(format!("tidegate-replaced-{}", std::process::id()));
+    std::fs::copy(binary().get_program(), &program).unwrap();
+    let script = format!("exec {} \"$@\"", program.display());
+    let mut gate = systemd.start(&[], &script, Stdio::null(), POLICY);
+    systemd.wait_for("READY=1", 1);
+    // as a package manager does it: a new file in the place of the old one
+    let broken = program.with_extension("new");
+    for (bytes, says) in [("#!/bin/sh\nexit 3\n", "exit status: 3"), ("no program", "")] {
+        std::fs::write(&broken, bytes).unwrap();
+        end(std::process::Command::new("chmod").arg("755").arg(&broken));
+        std::fs::rename(&broken, &program).unwrap();
+        let ended = gate.upgrade();
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("not upgraded") && ended.stderr.contains(says), "{}", ended.stderr);
+        assert_eq!(gate.fetch("/", "").text(), "first");
+    }
+    std::fs::copy(binary().get_program(), &broken).unwrap();
+    std::fs::rename(&broken, &program).unwrap();
+    assert_eq!(gate.upgrade().code, Some(0), "a good one in its place is taken");
+    assert_eq!(gate.fetch("/", "").text(), "first");
+    std::fs::remove_file(&program).unwrap();
+}
+
+#[test]
+fn listeners_come_and_go_with_an_upgrade_and_files_stay_for_whom_they_serve() {
+    let systemd = Systemd::new();
+    let folder = crate::harness::gate::Folder::new();
+    let (kept, dropped) = (folder.path().join("kept.sock"), folder.path().join("dropped.sock"));
+    let with = |more: &str| {
+        let kept = format!("main: {{ address: \"127.0.0.1:0\" }}, kept: {{ address: \"unix:{}\" }}", kept.display());
+        POLICY.replace("main: { address: \"127.0.0.1:0\" }", &format!("{kept}, {more}"))
+    };
+    let going = format!("gone: {{ address: \"127.0.0.1:0\" }}, dropped: {{ address: \"unix:{}\" }}", dropped.display());
+    let mut gate = start(&systemd, &with(&going));
+    let gone_address = gate.address("gone");
+    rewrite(&gate, &with("come: { address: \"127.0.0.1:0\" }"));
+    let old = gate.id();
+    assert_eq!(gate.upgrade().code, Some(0));
+    wait_for("the old process to go", || gone(old).then_some(()));
+    assert_eq!(Connection::open(gate.address("come")).ask("GET", "/", "", b"").status, 200);
+    assert!(Connection::try_open(gone_address).is_err());
+    assert!(!dropped.exists());
+    let mut stream = UnixStream::connect(&kept).expect("its file is still there");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    wait_for("the store to hold what is wanted", || {
+        let mut stored = systemd.stored();
+        stored.sort();
+        let wanted = ["listener.come", "listener.kept", "listener.main", "metrics.metrics"];
+        stored.iter().map(|name| name.trim_start_matches("tidegate.")).eq(wanted).then_some(())
+    });
+}
+
+#[test]
+fn a_request_on_its_way_is_finished_by_the_old_process_while_the_new_one_serves() {
+    let latch = Latch::default();
+    let held = latch.clone();
+    let origin = Origin::start(move |arrival| match arrival.target.as_str() {
+        "/held" => Reply::Held(held.clone()),
+        _ => Reply::Ok,
+    });
+    let systemd = Systemd::new();
+    let mut gate = start(
+        &systemd,
+        &format!(
+            "listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
+origins: {{ app: {{ addresses: [\"{}\"], timeouts: {{ read: 120s, request: 120s }} }} }}
+routes: [{{ name: site, origin: app }}]
+server: {{ drain: {{ timeout: 100s }} }}
+telemetry: {{}}
+",
+            origin.address()
+        ),
+    );
+    let mut inside = gate.connect();
+    inside.send(&request("GET", "/held", "", b"")).unwrap();
+    origin.wait_for(1);
+    let old = gate.id();
+    assert_eq!(gate.upgrade().code, Some(0));
+    assert_eq!(gate.fetch("/", "").status, 200);
+    assert!(!gone(old));
+    latch.open();
+    assert_eq!(inside.answer_to("GET").unwrap().status, 200);
+    wait_for("the old process to go", || gone(old).then_some(()));
+    // the new one ends as any other
+    let new = gate.id();
+    end(std::process::Command::new("sh").arg("-c").arg(format!("kill -TERM {new}")));
+    wait_for("the new process to go", || gone(new).then_some(()));
+}
+
+#[test]
+fn the_control_socket_is_private_and_nobody_behind_it_is_told_with_69() {
+    use std::os::unix::fs::PermissionsExt;
+    let gate = start(&Systemd::new(), POLICY);
+    let socket = gate.folder().join("private/control.sock");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(socket.parent().unwrap()), mode(&socket)), (0o700, 0o600));
+    let mut stranger = UnixStream::connect(&socket).unwrap();
+    stranger.write_all(b"{\"verb\":\"dance\"}\n").unwrap();
+    stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("not understood"), "{answer}");
+    let nowhere = gate.folder().join("nowhere.sock");
+    let ended = end(binary().arg("upgrade").arg("--control").arg(&nowhere));
+    assert_eq!(ended.code, Some(69), "{}", ended.stderr);
+    assert!(ended.stderr.contains("nowhere.sock"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_control_socket_in_a_folder_of_others_is_refused() {
+    let ended = crate::harness::gate::run_to_end(
+        &["run", "-c", "tidegate.yaml", "--control", "/tmp/control.sock"],
+        &format!("{POLICY}\n"),
+    );
+    assert_eq!(ended.code, Some(71), "{}", ended.stderr);
+    assert!(ended.stderr.contains("/tmp is not private"), "{}", ended.stderr);
+}
