@@ -175,6 +175,8 @@ impl Session {
         }
         self.holds_back = false;
         head.insert_header(header::DATE, get_cached_date())?;
+        // Pingora says that an answer ends only when it ends; gRPC takes a status for one only in a head that says so itself
+        let end = end || head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0");
         let answer = Response::from_parts(head.as_owned_parts(), ());
         let send = self.respond.send_response(answer, end).map_err(|error| broken(ErrorType::WriteError, error))?;
         self.send = Some(send);
