@@ -8,7 +8,7 @@
 //! upper case; `OPTIONS *` is refused, since a gateway with many origins has no one server to ask; HTTP/1.0 needs a
 //! `Host` too, as nobody could say which one was meant; folding, userinfo and fragments are refused.
 
-mod fields;
+pub mod fields;
 pub mod scan;
 
 use std::ops::Range;
@@ -127,8 +127,11 @@ impl EndScan {
 const EMPTY_LINE: usize = 2;
 
 /// Why the parser stopped before the end.
-enum Stop {
+#[derive(Debug)]
+pub enum Stop {
+    /// There is no end yet, and no fault so far.
     Incomplete,
+    /// This one.
     Fault(HeadFault),
 }
 
@@ -138,10 +141,15 @@ impl From<HeadFault> for Stop {
     }
 }
 
-/// Reads left to right; `at` is the first byte not judged yet.
-struct Parser<'a> {
-    bytes: &'a [u8],
-    at: usize,
+/// A field's name and value.
+pub type Line<'a> = (&'a [u8], &'a [u8]);
+
+/// Reads left to right. Shared with the reader of origins' answers, whose lines are of the same form.
+pub struct Parser<'a> {
+    /// What is read.
+    pub bytes: &'a [u8],
+    /// The first byte not judged yet.
+    pub at: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -277,36 +285,44 @@ impl<'a> Parser<'a> {
     fn fields(&mut self, most: usize) -> Result<Fields<'a>, Stop> {
         let mut fields = Fields::default();
         let mut count = 0;
-        loop {
-            match self.peek()? {
-                b'\r' | b'\n' => {
-                    self.line_end()?;
-                    return Ok(fields);
-                }
-                b' ' | b'\t' => return Err(HeadFault::Folding.into()),
-                _ if count == most => return Err(HeadFault::TooManyFields.into()),
-                _ => count += 1,
-            }
-            let start = self.at;
-            let end = run_end(self.bytes, start, TOKEN);
-            self.at = end;
-            if self.peek()? != b':' || end == start {
-                return Err(HeadFault::FieldName.into());
-            }
-            let name = self.bytes.get(start..end).unwrap_or_default();
-            let value_start = end + 1;
-            self.at = value_end(self.bytes, value_start).ok_or(Stop::Incomplete)?;
-            let value = self.bytes.get(value_start..self.at).unwrap_or_default();
-            match self.peek()? {
-                b'\r' | b'\n' => self.line_end()?,
-                _ => return Err(HeadFault::FieldValue.into()),
-            }
-            fields.take(name, trim(value))?;
+        while let Some((name, value)) = self.field(count == most)? {
+            count += 1;
+            fields.take(name, value)?;
         }
+        Ok(fields)
+    }
+
+    /// The next field, its value trimmed, or `None` behind the empty line that ends them. `full`: there must be no other.
+    #[inline]
+    pub fn field(&mut self, full: bool) -> Result<Option<Line<'a>>, Stop> {
+        match self.peek()? {
+            b'\r' | b'\n' => {
+                self.line_end()?;
+                return Ok(None);
+            }
+            b' ' | b'\t' => return Err(HeadFault::Folding.into()),
+            _ if full => return Err(HeadFault::TooManyFields.into()),
+            _ => {}
+        }
+        let start = self.at;
+        let end = run_end(self.bytes, start, TOKEN);
+        self.at = end;
+        if self.peek()? != b':' || end == start {
+            return Err(HeadFault::FieldName.into());
+        }
+        let name = self.bytes.get(start..end).unwrap_or_default();
+        let value_start = end + 1;
+        self.at = value_end(self.bytes, value_start).ok_or(Stop::Incomplete)?;
+        let value = self.bytes.get(value_start..self.at).unwrap_or_default();
+        match self.peek()? {
+            b'\r' | b'\n' => self.line_end()?,
+            _ => return Err(HeadFault::FieldValue.into()),
+        }
+        Ok(Some((name, trim(value))))
     }
 
     /// CRLF and nothing else.
-    fn line_end(&mut self) -> Result<(), Stop> {
+    pub fn line_end(&mut self) -> Result<(), Stop> {
         if self.peek()? != b'\r' {
             return Err(HeadFault::LineEnding.into());
         }
@@ -318,7 +334,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn peek(&self) -> Result<u8, Stop> {
+    /// The first byte not judged yet.
+    pub fn peek(&self) -> Result<u8, Stop> {
         self.bytes.get(self.at).copied().ok_or(Stop::Incomplete)
     }
 }
@@ -334,7 +351,7 @@ fn run_end_of_path(rest: &[u8]) -> usize {
 }
 
 /// Without the blanks and tabs around it (optional white space of RFC 9110 section 5.6.3).
-fn trim(mut value: &[u8]) -> &[u8] {
+pub fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }

@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Digits only; no sign, no blank, no overflow. The ceiling leaves room for arithmetic in signed 64 bits everywhere.
-fn plain_number(value: &[u8]) -> Option<u64> {
+pub fn plain_number(value: &[u8]) -> Option<u64> {
     const MOST_DIGITS: usize = 18;
     if value.is_empty() || value.len() > MOST_DIGITS || !value.iter().all(u8::is_ascii_digit) {
         return None;

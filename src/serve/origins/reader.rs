@@ -1,0 +1,253 @@
+//! Follows one connection to an HTTP/1 origin, request by request: which bytes are the answer, and whether any are not.
+//!
+//! Pingora decodes heads and bodies; this decides beforehand what it may see: whole heads with one reading, bodies up to
+//! their end and not a byte further. What comes behind an answer, or before a request, can therefore never become the
+//! answer to the next one. To know where an answer ends it must know the request (`HEAD` has no body, a switch of protocols
+//! must have been asked for), so it reads what is sent as well; that is our own writing and is not judged. Pure: no I/O.
+
+use super::answer_head::{ANSWER_LIMITS, Framing, parse};
+use super::fault::AnswerFault;
+use crate::serve::edge::chunk::ChunkScanner;
+use crate::serve::edge::head::fields::plain_number;
+use crate::serve::edge::head::{EndScan, Parser};
+
+/// Interim answers to one request. `100 Continue`, some `103 Early Hints` and `102 Processing` are of use; who sends more
+/// wants to keep somebody busy.
+const MOST_INTERIM: u8 = 8;
+
+/// How every answer begins.
+const OPENING: &[u8] = b"HTTP/1.";
+
+/// What the bytes at hand are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// So many from the front belong to the answer.
+    pub pass: usize,
+    /// The others are the beginning of a head and must be presented again with what follows them. If false, they belong to
+    /// no answer.
+    pub hold: bool,
+}
+
+/// The exchange under way on one connection.
+#[derive(Debug)]
+pub struct Reader {
+    answer: Answer,
+    request: Request,
+    /// The method is `HEAD`.
+    no_body: bool,
+    may_switch: bool,
+    interim: u8,
+    spoilt: bool,
+}
+
+/// Where in the answer the next byte belongs.
+#[derive(Debug)]
+enum Answer {
+    /// Nowhere: it has ended, or none was asked for.
+    None,
+    Head(EndScan),
+    Length(u64),
+    Chunked(ChunkScanner),
+    UntilClose,
+    /// The protocol was switched: there are no answers any more.
+    Switched,
+}
+
+/// Where in the request the next byte belongs.
+#[derive(Debug)]
+enum Request {
+    /// At the beginning of the next one.
+    Next,
+    Head {
+        left: usize,
+        body: RequestBody,
+    },
+    Body(RequestBody),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RequestBody {
+    Length(u64),
+    Chunked(ChunkScanner),
+}
+
+impl Reader {
+    /// A fresh connection: nothing was asked.
+    pub fn new() -> Reader {
+        Reader {
+            answer: Answer::None,
+            request: Request::Next,
+            no_body: false,
+            may_switch: false,
+            interim: 0,
+            spoilt: false,
+        }
+    }
+
+    /// Whether the next byte sent begins a request.
+    pub fn is_between_requests(&self) -> bool {
+        matches!((&self.request, &self.answer), (Request::Next, Answer::None))
+    }
+
+    /// Whether no byte of an answer is awaited.
+    pub fn has_answered(&self) -> bool {
+        matches!(self.answer, Answer::None)
+    }
+
+    /// Whether the connection must not serve another request: bytes came that belong to none, or a request was answered
+    /// before it was sent to its end.
+    pub fn is_spoilt(&self) -> bool {
+        self.spoilt || (self.has_answered() && !matches!(self.request, Request::Next))
+    }
+
+    /// The connection must not serve another request.
+    pub fn spoil(&mut self) {
+        self.spoilt = true;
+    }
+
+    /// These bytes are about to be sent; looked at only if they begin a request. Pingora writes a head in one piece.
+    pub fn sending(&mut self, bytes: &[u8]) {
+        if !self.is_between_requests() {
+            return;
+        }
+        let mut parser = Parser { bytes, at: 0 };
+        self.no_body = bytes.starts_with(b"HEAD ");
+        self.may_switch = false;
+        self.interim = 0;
+        let mut body = RequestBody::Length(0);
+        // the request line is ours too: it holds no LF
+        parser.at = bytes.iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |at| at + 1);
+        while let Ok(Some((name, value))) = parser.field(false) {
+            match name.len() {
+                7 if name.eq_ignore_ascii_case(b"upgrade") => self.may_switch = true,
+                14 if name.eq_ignore_ascii_case(b"content-length") => {
+                    body = RequestBody::Length(plain_number(value).unwrap_or(0));
+                }
+                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                    body = RequestBody::Chunked(ChunkScanner::new());
+                }
+                _ => {}
+            }
+        }
+        self.request = Request::Head { left: parser.at, body };
+        self.answer = Answer::Head(EndScan::default());
+    }
+
+    /// These bytes were sent.
+    pub fn sent(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes;
+        if let Request::Head { left, body } = &mut self.request {
+            let here = bytes.len().min(*left);
+            *left -= here;
+            bytes = bytes.get(here..).unwrap_or_default();
+            if *left > 0 {
+                return;
+            }
+            self.request = Request::Body(*body);
+        }
+        if let Request::Body(body) = &mut self.request {
+            let done = match body {
+                RequestBody::Length(left) => {
+                    *left = left.saturating_sub(bytes.len() as u64);
+                    *left == 0
+                }
+                // our own chunks: a fault would be ours, and such a connection must not be used again
+                RequestBody::Chunked(scanner) => scanner.scan(bytes).is_ok() && scanner.is_done(),
+            };
+            if done && !matches!(self.answer, Answer::Switched) {
+                self.request = Request::Next;
+            }
+        }
+    }
+
+    /// These bytes have come, those held back before at the front.
+    ///
+    /// # Errors
+    /// The answer, or what was to be one, is refused. The connection must not be read any further.
+    pub fn received(&mut self, bytes: &[u8]) -> Result<Taken, AnswerFault> {
+        let mut pass = 0;
+        while let Some(rest) = bytes.get(pass..).filter(|rest| !rest.is_empty()) {
+            match &mut self.answer {
+                Answer::None => {
+                    self.spoilt = true;
+                    break;
+                }
+                Answer::Head(scan) => {
+                    // another protocol is known by its first bytes, and may wait for us to speak
+                    let strange = rest.iter().zip(OPENING).any(|(byte, wanted)| byte != wanted);
+                    if !scan.is_worth_parsing(rest, &ANSWER_LIMITS) && !strange {
+                        return Ok(Taken { pass, hold: true });
+                    }
+                    let Some(head) = parse(rest, &ANSWER_LIMITS)? else { return Ok(Taken { pass, hold: true }) };
+                    pass += head.end;
+                    self.answer = self.after(head.status, head.framing, head.upgrade)?;
+                }
+                Answer::Length(left) => {
+                    let here = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
+                    pass += here;
+                    *left -= here as u64;
+                    if *left == 0 {
+                        self.answer = Answer::None;
+                    }
+                }
+                Answer::Chunked(scanner) => {
+                    pass += scanner.scan(rest)?;
+                    if scanner.is_done() {
+                        self.answer = Answer::None;
+                    }
+                }
+                Answer::UntilClose | Answer::Switched => pass = bytes.len(),
+            }
+        }
+        Ok(Taken { pass, hold: false })
+    }
+
+    /// The connection has ended; `held` bytes of a head were held back.
+    ///
+    /// # Errors
+    /// The answer had begun and had not ended.
+    pub fn ended(&mut self, held: usize) -> Result<(), AnswerFault> {
+        let whole = match &self.answer {
+            Answer::None | Answer::UntilClose | Answer::Switched => true,
+            // closed without a word: the request may be tried elsewhere
+            Answer::Head(_) => held == 0 && self.interim == 0,
+            Answer::Length(_) | Answer::Chunked(_) => false,
+        };
+        self.spoilt = true;
+        if matches!(self.answer, Answer::UntilClose) {
+            self.answer = Answer::None;
+        }
+        if whole { Ok(()) } else { Err(AnswerFault::Cut) }
+    }
+
+    fn after(&mut self, status: u16, framing: Framing, upgrade: bool) -> Result<Answer, AnswerFault> {
+        Ok(match status {
+            101 if self.may_switch && upgrade => Answer::Switched,
+            101 => return Err(AnswerFault::Switch),
+            100..=199 => {
+                self.interim += 1;
+                if self.interim > MOST_INTERIM {
+                    return Err(AnswerFault::TooManyInterim);
+                }
+                Answer::Head(EndScan::default())
+            }
+            204 | 304 => Answer::None,
+            _ if self.no_body => Answer::None,
+            _ => match framing {
+                Framing::Length(0) => Answer::None,
+                Framing::Length(length) => Answer::Length(length),
+                Framing::Chunked => Answer::Chunked(ChunkScanner::new()),
+                Framing::UntilClose => Answer::UntilClose,
+            },
+        })
+    }
+}
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;
