@@ -65,8 +65,11 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
     start(loaded, Start { program, control, given, predecessor }, global)
 }
 
+/// The process that this one follows, and the order in which it offered its sockets.
+type Before = (Predecessor, Vec<Tag>);
+
 /// Sockets that this process was given, and the process that it follows.
-fn inherited() -> Result<(Given, Option<(Predecessor, Vec<Tag>)>), String> {
+fn inherited() -> Result<(Given, Option<Before>), String> {
     let Some(predecessor) = Predecessor::from_environment() else {
         return Ok((Given::from_systemd()?, None));
     };

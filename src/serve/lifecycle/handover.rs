@@ -140,17 +140,20 @@ pub struct Predecessor {
     stream: UnixStream,
 }
 
+/// The sockets that a process offers to the one that takes its place, in its order.
+pub type Offered = Vec<(Tag, OwnedFd)>;
+
 impl Predecessor {
     /// It, and the sockets that it offers, if this process was started to take its place. Leaves `/dev/null` as standard input.
     ///
     /// # Errors
     /// The environment says so, but nobody speaks as agreed.
-    pub fn from_environment() -> Option<Result<(Predecessor, Vec<(Tag, OwnedFd)>), String>> {
+    pub fn from_environment() -> Option<Result<(Predecessor, Offered), String>> {
         std::env::var_os(MARK)?;
         Some(Predecessor::meet().map_err(|error| format!("{MARK} is set, but no process hands over: {error}")))
     }
 
-    fn meet() -> io::Result<(Predecessor, Vec<(Tag, OwnedFd)>)> {
+    fn meet() -> io::Result<(Predecessor, Offered)> {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let nothing = File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&nothing)?;

@@ -2,7 +2,7 @@
 
 use super::super::authority::host_name;
 use super::super::fault::HeadFault;
-use super::scan::{UNDERSCORE, class};
+use super::scan::{TOKEN, UNDERSCORE, class, is};
 use super::{Body, Version};
 use crate::config::settings::UnderscoreTwins;
 
@@ -174,11 +174,14 @@ impl<'a> Fields<'a> {
             match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
                 10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
-                _ if is_trusted(option, |byte| byte) => return Err(HeadFault::Connection),
                 _ => {}
             }
         }
-        Ok(())
+        // an option is a token, and readers differ on what else they trim off one: 0xA0 is a blank in Latin-1
+        match value.split(|&byte| !is(byte, TOKEN)).any(|option| is_trusted(option, |byte| byte)) {
+            true => Err(HeadFault::Connection),
+            false => Ok(()),
+        }
     }
 }
 
