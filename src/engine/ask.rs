@@ -2,14 +2,14 @@
 
 use super::decision::{Outcome, Reading, Readings, Refusal};
 use super::judge::fill;
+use super::keys::{Hashed, key_under};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
 use crate::limiter::{Limiter, Place, Refuses};
-use crate::policy::{Action, Mode, OnLimit, Policy, Route, Rule};
+use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
-use crate::sketch::{KeyHasher, Seed};
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -39,6 +39,7 @@ impl Snapshot {
         rule_index: usize,
         about: &Read<'_>,
         before: &Readings,
+        hashed: &mut Hashed,
     ) -> Option<(Reading, Option<Ask>, Option<Refusal>)> {
         let (rule, limiter) = self.rule(rule_index)?;
         let mut reading = blank(rule_index, rule.mode);
@@ -48,9 +49,9 @@ impl Snapshot {
         }
         let Some(tier) = tier_of(rule, about) else { return Some((reading, None, None)) };
         reading.tier = tier;
-        let place = match place_of(self.policy(), rule, limiter, about, tier) {
+        let place = match self.place_of(rule_index, rule, limiter, about, tier, hashed) {
             Ok(place) => place,
-            Err(missing) => return self.without_key(rule, reading, missing, about, before),
+            Err(missing) => return self.without_key(rule, reading, missing, about, before, hashed),
         };
         reading.mode = self.mode_of(rule_index, rule, about);
         let cost = rule.cost.on_entry(about.request.method);
@@ -90,6 +91,7 @@ impl Snapshot {
         missing: Missing,
         about: &Read<'_>,
         before: &Readings,
+        hashed: &mut Hashed,
     ) -> Option<(Reading, Option<Ask>, Option<Refusal>)> {
         // one that the route has anyway is asked in its own place; one that hands on itself would go in circles
         let stands_in = |other: &usize| {
@@ -98,7 +100,7 @@ impl Snapshot {
             !asked && !about.route.rules.contains(other) && known.is_some_and(|known| known.instead.is_none())
         };
         if let Some(other) = rule.instead.filter(stands_in) {
-            return self.ask(other, about, before);
+            return self.ask(other, about, before, hashed);
         }
         if missing == Missing::Allow {
             return Some((reading, None, None));
@@ -112,11 +114,36 @@ impl Snapshot {
         Some((reading, None, refusal))
     }
 
+    /// Where the request counts, of this rule.
+    fn place_of(
+        &self,
+        index: usize,
+        rule: &Rule,
+        limiter: &Limiter,
+        about: &Read<'_>,
+        tier: u8,
+        hashed: &mut Hashed,
+    ) -> Result<Place, Missing> {
+        let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
+        let mut place = Place { route: about.index, origin, tier, ..Place::default() };
+        if !limiter.is_keyed() {
+            return Ok(place);
+        }
+        let key = self.keys().key(index, rule, self.policy(), about, hashed)?;
+        place.key = limiter.own_hash().of(key);
+        if let Some(of) = &rule.of {
+            // the key together with the value that is counted
+            let value = self.keys().value(index, of, about, hashed)?;
+            place.value = limiter.own_hash().of_pair(key, value);
+        }
+        Ok(place)
+    }
+
     /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that
     /// a client is never in it today and out of it after a restart.
     pub(super) fn mode_of(&self, index: usize, rule: &Rule, about: &Read<'_>) -> Mode {
         let Some(seed) = self.rollout(index) else { return rule.mode };
-        let Ok(hash) = key_of(self.policy(), rule, about, seed) else { return rule.mode };
+        let Ok(hash) = key_under(seed, rule, self.policy(), about) else { return rule.mode };
         // 53 bits are what a share's own number distinguishes
         let point = (hash.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
         if point < rule.enforced.get() { Mode::Enforce } else { Mode::Shadow }
@@ -133,38 +160,6 @@ fn tier_of(rule: &Rule, about: &Read<'_>) -> Option<u8> {
         None => Some(0),
         Some((tier, number)) => tier.kind.is_some().then_some(number),
     }
-}
-
-fn place_of(policy: &Policy, rule: &Rule, limiter: &Limiter, about: &Read<'_>, tier: u8) -> Result<Place, Missing> {
-    let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
-    let mut place = Place { route: about.index, origin, tier, ..Place::default() };
-    let Some(seed) = limiter.seed() else { return Ok(place) };
-    let mut hasher = key_of(policy, rule, about, seed)?;
-    place.key = hasher.clone().finish();
-    if let Some(of) = &rule.of {
-        // the key together with the value that is counted
-        of.add_to(&mut hasher, about.request, about.client, &about.route.name).map_err(|_| of.missing())?;
-        place.value = hasher.finish();
-    }
-    Ok(place)
-}
-
-/// The hash of the rule's key in the making.
-fn key_of(policy: &Policy, rule: &Rule, about: &Read<'_>, seed: &Seed) -> Result<KeyHasher, Missing> {
-    // kinds of part that the key itself has none of
-    const ORIGIN: u8 = 128;
-    const NO_ORIGIN: u8 = 129;
-    let Read { request, client, route, .. } = *about;
-    let mut hasher = KeyHasher::new(seed);
-    rule.key.add_to(&mut hasher, request, client, &route.name).map_err(|_| rule.key.missing())?;
-    if rule.by_origin {
-        let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
-        match origin {
-            Some(origin) => hasher.part(ORIGIN, origin.name.as_bytes()),
-            None => hasher.part(NO_ORIGIN, route.name.as_bytes()),
-        }
-    }
-    Ok(hasher)
 }
 
 fn blank(rule: usize, mode: Mode) -> Reading {

@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::ask::{Ask, Read};
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+use super::keys::Hashed;
 use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
@@ -104,9 +105,11 @@ impl Snapshot {
         route: &Route,
     ) -> Verdict {
         let about = Read { request, client, route, index, at: judged.decision.at };
+        let mut hashed = Hashed::new();
         let mut worst = None;
         for &rule_index in &route.rules {
-            let Some((reading, ask, refusal)) = self.ask(rule_index, &about, &judged.decision.readings) else {
+            let Some((reading, ask, refusal)) = self.ask(rule_index, &about, &judged.decision.readings, &mut hashed)
+            else {
                 continue;
             };
             if let Some(refusal) = refusal {

@@ -5,9 +5,9 @@ use crate::sketch::KeyHash;
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
-    /// The hash of the limit's key for this request, under [`Limiter::seed`](super::Limiter::seed). An exact `inflight` limit has no use for it.
+    /// The limit's [own](super::Limiter::own_hash) hash of its key for this request. An exact `inflight` limit has no use for it.
     pub key: KeyHash,
-    /// Of `distinct`: the hash of the key together with the value, under the same seed.
+    /// Of `distinct`: the limit's own hash of the key together with the value.
     pub value: KeyHash,
     /// Position of the route in the policy.
     pub route: usize,

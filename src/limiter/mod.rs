@@ -23,7 +23,7 @@ mod sliding_quota;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sketch::{KeyHash, Seed};
+use crate::sketch::{KeyHash, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use attempt::Attempt;
 pub use distinct::Distinct;
@@ -73,6 +73,7 @@ pub struct Limiter {
     state: State,
     /// Of limits whose charge waits for the answer: what is on its way.
     pending: Option<Arc<Pending>>,
+    own_hash: OwnHash,
 }
 
 /// One state per kind: the only list of them, at which the compiler points when a kind is added.
@@ -105,6 +106,7 @@ impl Limiter {
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Limiter, OutOfRange> {
         let seed = seed.derive(spec.name);
         let own = seed.derive("levels");
+        let own_hash = OwnHash::new(&own);
         let kinds = spec.kinds;
         let state = match kinds.first().ok_or(MIXED)? {
             Kind::Rate { memory, .. } => {
@@ -147,7 +149,7 @@ impl Limiter {
             true => Some(Arc::new(Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending"))?)),
             false => None,
         };
-        Ok(Limiter { state, pending })
+        Ok(Limiter { state, pending, own_hash })
     }
 
     /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
@@ -277,17 +279,21 @@ impl Limiter {
         self.pending.is_some() || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
     }
 
-    /// The seed that the limit's keys are hashed under; `None` when it has no use for a key.
-    pub fn seed(&self) -> Option<&Seed> {
+    /// Whether it counts by keys; an exact `inflight` limit has no use for one.
+    pub fn is_keyed(&self) -> bool {
+        !matches!(self.state, State::Inflight(_))
+    }
+
+    /// Turns hashes of keys that all limits share into this limit's own, which [`Place`] holds.
+    pub fn own_hash(&self) -> &OwnHash {
+        &self.own_hash
+    }
+
+    /// Of `fair_share`: the seed that the keys of its nodes are hashed under.
+    pub fn node_seed(&self) -> Option<&Seed> {
         match &self.state {
-            State::Rate(limiter) => Some(limiter.seed()),
-            State::Quota(limiter) => Some(limiter.seed()),
-            State::SlidingQuota(limiter) => Some(limiter.seed()),
-            State::RecentAverage(limiter) => Some(limiter.leveled().seed()),
-            State::Distinct(limiter) => Some(limiter.seed()),
             State::FairShare { seed, .. } => Some(seed),
-            State::InflightByKey { places, .. } => Some(places.seed()),
-            State::Inflight(_) => None,
+            _ => None,
         }
     }
 

@@ -16,7 +16,6 @@ use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub struct SlidingQuota {
     windows: SlidingWindows,
     max: u32,
-    seed: Seed,
 }
 
 impl SlidingQuota {
@@ -32,7 +31,7 @@ impl SlidingQuota {
         // both tables have a successor beside them, which takes as much again
         let half = Bytes((memory.0 / 2).max(8 << 10));
         let windows = SlidingWindows::with_memory(windows, half, &seed)?;
-        Ok(SlidingQuota { windows, max: *max, seed })
+        Ok(SlidingQuota { windows, max: *max })
     }
 
     /// Whether a request of `cost` fits now.
@@ -51,11 +50,6 @@ impl SlidingQuota {
         let reading = self.windows.admit(place.key, now, cost);
         let judgement = self.judgement(&reading, reading.remaining, cost);
         if reading.admitted { Ok(judgement) } else { Err(Lost { judgement, contended: reading.contended }) }
-    }
-
-    /// The seed that keys are hashed under.
-    pub fn seed(&self) -> &Seed {
-        &self.seed
     }
 
     /// Re-keys the tables when that is due.

@@ -1,0 +1,110 @@
+//! The hashes of one request's keys: each is taken once, however many limits count by it.
+//!
+//! All are taken under one seed of the policy, and no table sees them: every limiter makes its
+//! [own](crate::sketch::OwnHash) of each first.
+
+use arrayvec::ArrayVec;
+
+use super::ask::Read;
+use crate::client::key::{KeyPart, KeySpec, Missing};
+use crate::policy::{Action, Policy, Route, Rule};
+use crate::sketch::{KeyHash, KeyHasher, Seed};
+
+/// Which rules count by the same, and the seed that this is hashed under.
+#[derive(Debug)]
+pub struct SharedKeys {
+    seed: Seed,
+    numbers: Vec<Numbers>,
+}
+
+/// Of one rule: the number of its key and of the value that it counts, the same for equal ones of other rules.
+#[derive(Debug)]
+struct Numbers {
+    key: usize,
+    value: usize,
+}
+
+/// What a request has been hashed by so far, and the hashes.
+pub type Hashed = ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>;
+
+impl SharedKeys {
+    /// The keys of a policy, hashed under a seed derived from `seed`.
+    pub fn new(policy: &Policy, seed: &Seed) -> SharedKeys {
+        let mut known = Vec::new();
+        let mut number = |parts: &[KeyPart], by_origin: bool| {
+            let same = |(other, of_origin): &(Vec<KeyPart>, bool)| other == parts && *of_origin == by_origin;
+            known.iter().position(same).unwrap_or_else(|| {
+                known.push((parts.to_vec(), by_origin));
+                known.len() - 1
+            })
+        };
+        let numbers = policy.rules.iter().map(|rule| Numbers {
+            key: number(rule.key.parts(), rule.by_origin),
+            value: rule.of.as_ref().map_or(0, |of| number(of.parts(), false)),
+        });
+        // no limit has a name with spaces, so no limiter has this seed
+        SharedKeys { numbers: numbers.collect(), seed: seed.derive("keys of all limits") }
+    }
+
+    /// The hash of a rule's key.
+    ///
+    /// # Errors
+    /// The request lacks a part of it; what the rule says to that.
+    pub fn key(
+        &self,
+        index: usize,
+        rule: &Rule,
+        policy: &Policy,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<KeyHash, Missing> {
+        let number = self.numbers.get(index).map(|numbers| numbers.key);
+        once(hashed, number, || Ok(key_under(&self.seed, rule, policy, about)?.finish()))
+    }
+
+    /// The hash of a value that a rule counts.
+    ///
+    /// # Errors
+    /// The request lacks a part of it; what `of` says to that.
+    pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
+        let number = self.numbers.get(index).map(|numbers| numbers.value);
+        let hash = || of.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| of.missing());
+        once(hashed, number, hash)
+    }
+}
+
+/// The hash of that number, taken if it has not been.
+#[inline]
+fn once(
+    hashed: &mut Hashed,
+    number: Option<usize>,
+    hash: impl FnOnce() -> Result<KeyHash, Missing>,
+) -> Result<KeyHash, Missing> {
+    if let Some((_, hash)) = hashed.iter().find(|(known, _)| Some(*known) == number) {
+        return Ok(*hash);
+    }
+    let hash = hash()?;
+    if let Some(number) = number {
+        // one that finds no room is hashed again by the next that asks for it
+        let _ = hashed.try_push((number, hash));
+    }
+    Ok(hash)
+}
+
+/// The hash of the rule's key in the making, under any seed.
+pub fn key_under(seed: &Seed, rule: &Rule, policy: &Policy, about: &Read<'_>) -> Result<KeyHasher, Missing> {
+    // kinds of part that the key itself has none of
+    const ORIGIN: u8 = 128;
+    const NO_ORIGIN: u8 = 129;
+    let Read { request, client, route, .. } = *about;
+    let mut hasher = KeyHasher::new(seed);
+    rule.key.add_to(&mut hasher, request, client, &route.name).map_err(|_| rule.key.missing())?;
+    if rule.by_origin {
+        let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
+        match origin {
+            Some(origin) => hasher.part(ORIGIN, origin.name.as_bytes()),
+            None => hasher.part(NO_ORIGIN, route.name.as_bytes()),
+        }
+    }
+    Ok(hasher)
+}
