@@ -236,18 +236,21 @@ impl Distinct {
 }
 
 fn passed(counter: &Counter, level: u64, moment: Moment) -> Judgement {
-    Judgement { admitted: true, retry_nanos: Some(0), ..refused(counter, level, moment) }
+    let (remaining, reset_nanos) = counter.outlook(level, moment.effective);
+    let reset_nanos = reset_nanos.map(|nanos| moment.told(nanos));
+    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), reset_nanos }
 }
 
 fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
     let now = moment.effective;
-    let wait = |nanos: Option<u64>| nanos.map(|nanos| if nanos > 0 { nanos.saturating_add(moment.lag) } else { 0 });
+    let (remaining, reset_nanos) = counter.outlook(level, now);
+    let retry_nanos = counter.retry_nanos(level, now, Cost::ONE);
     Judgement {
         admitted: false,
-        remaining: counter.remaining(level, now),
+        remaining,
         quota: counter.quota(),
-        retry_nanos: wait(counter.retry_nanos(level, now, Cost::ONE)),
-        reset_nanos: wait(counter.next_unit_nanos(level, now)),
+        retry_nanos: retry_nanos.map(|nanos| moment.told(nanos)),
+        reset_nanos: reset_nanos.map(|nanos| moment.told(nanos)),
     }
 }
 
@@ -258,6 +261,13 @@ struct Moment {
     lag: u64,
 }
 
+impl Moment {
+    /// What is told of a wait that long after this moment.
+    fn told(self, nanos: u64) -> u64 {
+        if nanos > 0 { nanos.saturating_add(self.lag) } else { 0 }
+    }
+}
+
 /// What counts the new values of a key.
 #[derive(Debug, Clone, Copy)]
 enum Counter {
@@ -266,6 +276,7 @@ enum Counter {
 }
 
 impl Meter for Counter {
+    #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
         match self {
             Counter::Aligned(window) => window.charge(level, now, cost),
@@ -273,6 +284,7 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn admits(&self, charged: u64, now: Timestamp) -> bool {
         match self {
             Counter::Aligned(window) => window.admits(charged, now),
@@ -280,6 +292,15 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        match self {
+            Counter::Aligned(window) => window.leaves(level, now, cost),
+            Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
+        }
+    }
+
+    #[inline]
     fn quota(&self) -> u32 {
         match self {
             Counter::Aligned(window) => window.quota(),
@@ -287,6 +308,7 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn remaining(&self, level: u64, now: Timestamp) -> u32 {
         match self {
             Counter::Aligned(window) => window.remaining(level, now),
@@ -294,6 +316,7 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
         match self {
             Counter::Aligned(window) => window.retry_nanos(level, now, cost),
@@ -301,10 +324,19 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
         match self {
             Counter::Aligned(window) => window.next_unit_nanos(level, now),
             Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
+        }
+    }
+
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
+        match self {
+            Counter::Aligned(window) => window.outlook(level, now),
+            Counter::Sliding(bucket) => bucket.outlook(level, now),
         }
     }
 

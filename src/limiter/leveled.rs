@@ -49,10 +49,9 @@ impl<M: Meter> Leveled<M> {
         let meter = self.meter(place.tier);
         let level = self.levels.estimate(place.key);
         let whole = cost.saturating_add(held);
-        let charged = meter.charge(level, now, whole);
-        if meter.admits(charged, now) {
+        if let Some(remaining) = meter.leaves(level, now, whole) {
             // when more appears is told by what `admit` says, and costs some meters two logarithms
-            Judgement { reset_nanos: None, ..fitting(meter, meter.remaining(charged, now), cost) }
+            Judgement { reset_nanos: None, ..fitting(meter, remaining, cost) }
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let beside = Cost::new(held).map_or(level, |held| meter.charge(level, now, held));

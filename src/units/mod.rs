@@ -4,10 +4,12 @@
 //! floors above never test for zero, overflow or a half-canonical address again.
 
 pub mod amount;
+pub mod divisor;
 pub mod prefix;
 pub mod time;
 
 pub use amount::{Bytes, Cost, Rate, Share};
+pub use divisor::Divisor;
 pub use prefix::Prefix;
 pub use time::Timestamp;
 

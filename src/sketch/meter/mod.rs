@@ -34,6 +34,20 @@ pub trait Meter {
         self.admits(self.charge(level, now, cost), now)
     }
 
+    /// What [`Meter::remaining`] would be after a request of `cost`, stamped `now`, at `level`; `None` if it does not fit. For
+    /// meters that can tell without working out the level that it would be charged to.
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        let charged = self.charge(level, now, cost);
+        self.admits(charged, now).then(|| self.remaining(charged, now))
+    }
+
+    /// Whether half the quota or more is spent at this level: one more than the other half would not fit.
+    #[inline]
+    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
+        !self.fits(level, now, Cost::new(self.quota() / 2 + 1).unwrap_or(Cost::ONE))
+    }
+
     /// The most that is admitted at one instant, in units of cost.
     fn quota(&self) -> u32;
 

@@ -36,6 +36,10 @@ pub struct RecentAverage {
     /// What is added to every instant to be sure that it is not too early.
     margin: u64,
     quantum: u64,
+    /// The greatest lead of a level over the stamp at which more than half the quota is left.
+    half_lead: i64,
+    /// By how much less, in units of cost, a sum may be than the one that its level stands for after a charge.
+    slack: f64,
 }
 
 /// So many half-lives ahead, a request no longer moves a level by as much as a nanosecond counts.
@@ -82,8 +86,15 @@ impl RecentAverage {
             margin,
             // ln(1 + 1/n) ≥ 1/(n + 1): no more than what one request adds to the level at the ceiling
             quantum: ((nanos / ((at_ceiling + 1.0) * std::f64::consts::LN_2)) as u64).clamp(1, half_life >> 10),
+            half_lead: 0,
+            slack: 0.0,
         };
         meter.most = meter.greatest_sum().ok_or(BUDGET)?;
+        meter.half_lead = meter.greatest_lead(f64::from(meter.quota() / 2 + 1));
+        // a charge rounds the instant up by a nanosecond, the margin and the errors that this is for, of twice its size at
+        // most; to one more than before it if that is later, which is within the same
+        let rounded = (4 * margin + 8) as f64 / nanos;
+        meter.slack = meter.most * (rounded + 2.0_f64.powi(-44));
         Ok(meter)
     }
 
@@ -225,6 +236,32 @@ impl Meter for RecentAverage {
         now.nanos() <= self.last() && self.sum(level, now) + f64::from(cost.get()) <= self.most
     }
 
+    /// From the sum before it becomes a level again, unless rounding could tell the two apart.
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        if now.nanos() > self.last() {
+            return None;
+        }
+        let left = self.most - (self.sum(level, now) + f64::from(cost.get()));
+        if left < 0.0 {
+            return None;
+        }
+        let units = left as u32;
+        let beyond = left - f64::from(units);
+        if beyond > self.slack && beyond < 1.0 - self.slack {
+            return Some(units);
+        }
+        Some(self.remaining(self.charge(level, now, cost), now))
+    }
+
+    /// By the lead alone: the sum keeps its order.
+    #[inline]
+    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
+        let lead = i128::from(level) - i128::from(now.nanos());
+        now.nanos() > self.last() || (level > 0 && lead > i128::from(self.half_lead))
+    }
+
+    #[inline]
     fn quota(&self) -> u32 {
         self.most as u32
     }
