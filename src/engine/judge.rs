@@ -62,17 +62,23 @@ impl Snapshot {
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
         let Arrival { id, at, dice } = arrival;
-        let blank = Decision {
-            id,
-            at,
-            dice,
-            client: None,
-            route: None,
-            readings: Readings::new(),
-            delay_nanos: 0,
-            verdict: Verdict::Refused(Refusal::NoRoute),
+        // written where it is returned, as a decision is half a kilobyte
+        let mut judged = Judged {
+            decision: Decision {
+                id,
+                at,
+                dice,
+                client: None,
+                route: None,
+                readings: Readings::new(),
+                delay_nanos: 0,
+                verdict: Verdict::Refused(Refusal::NoRoute),
+            },
+            asks: ArrayVec::new(),
+            shared: None,
+            charged: 0,
+            carried: 0,
         };
-        let mut judged = Judged { decision: blank, asks: ArrayVec::new(), shared: None, charged: 0, carried: 0 };
         let found = self.policy().routes.find(request);
         judged.decision.route = found.map(|(index, _)| index);
         let Ok(client) = client::resolve(&self.policy().clients, request.peer, request.headers) else {
@@ -108,20 +114,15 @@ impl Snapshot {
         let mut hashed = Hashed::new();
         let mut worst = None;
         for &rule_index in &route.rules {
-            let Some((reading, ask, refusal)) = self.ask(rule_index, &about, &judged.decision.readings, &mut hashed)
-            else {
-                continue;
-            };
-            if let Some(refusal) = refusal {
+            if let Some(refusal) = self.ask(rule_index, &about, judged, &mut hashed) {
                 worst = strictest(worst, refusal);
             }
-            if reading.outcome == Outcome::Delayed && reading.mode == Mode::Enforce {
+            if let Some(reading) = judged.decision.readings.last()
+                && reading.outcome == Outcome::Delayed
+                && reading.mode == Mode::Enforce
+            {
                 let wait = reading.retry_nanos.unwrap_or(0);
                 judged.decision.delay_nanos = judged.decision.delay_nanos.max(wait);
-            }
-            // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
-            if judged.decision.readings.try_push(reading).is_err() || judged.asks.try_push(ask).is_err() {
-                break;
             }
         }
         if worst.is_none() {

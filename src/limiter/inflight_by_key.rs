@@ -32,6 +32,8 @@ pub struct InflightByKey {
     table: SummingTable,
     max: u32,
     seed: Seed,
+    /// The class that long-lived streams move to.
+    upgraded: Option<Arc<InflightByKey>>,
 }
 
 impl InflightByKey {
@@ -43,7 +45,12 @@ impl InflightByKey {
     /// # Errors
     /// What [`SummingTable::with_memory`] refuses.
     pub fn new(max: u32, memory: Bytes, seed: Seed) -> Result<InflightByKey, OutOfRange> {
-        Ok(InflightByKey { table: SummingTable::with_memory(memory, &seed)?, max, seed })
+        Ok(InflightByKey { table: SummingTable::with_memory(memory, &seed)?, max, seed, upgraded: None })
+    }
+
+    /// The same with a class that places move to when their connection is switched to another protocol.
+    pub fn with_upgraded(self, upgraded: Arc<InflightByKey>) -> InflightByKey {
+        InflightByKey { upgraded: Some(upgraded), ..self }
     }
 
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
@@ -114,6 +121,12 @@ impl KeyPermit {
     /// The same places of another limiter, if it has room for them beside `max`; these are given back when they are dropped.
     pub fn moved_to(&self, other: &Arc<InflightByKey>, max: u32) -> Option<KeyPermit> {
         other.admit(self.key, self.cost, max).ok().map(|(_, permit)| permit)
+    }
+
+    /// The same places in the class of switched connections, as [`KeyPermit::moved_to`]; `None` also if it has no such class
+    /// or they are in it already.
+    pub fn upgraded(&self, max: u32) -> Option<KeyPermit> {
+        self.moved_to(self.limiter.upgraded.as_ref()?, max)
     }
 
     /// Whose places they are.

@@ -135,12 +135,15 @@ impl Limiter {
                 follows: Follows::new(*capacity, spec.origin_caps),
                 seed: own,
             },
-            Kind::Inflight { scope: Scope::Key { memory }, .. } => State::InflightByKey {
-                places: Arc::new(InflightByKey::new(u32::MAX, *memory, own)?),
-                upgraded: Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?),
-                max: kinds.iter().map(most).collect::<Result<_, _>>()?,
-                most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
-            },
+            Kind::Inflight { scope: Scope::Key { memory }, .. } => {
+                let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
+                State::InflightByKey {
+                    places: Arc::new(InflightByKey::new(u32::MAX, *memory, own)?.with_upgraded(Arc::clone(&upgraded))),
+                    upgraded,
+                    max: kinds.iter().map(most).collect::<Result<_, _>>()?,
+                    most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
+                }
+            }
             Kind::Inflight { max, upgraded, scope } => {
                 State::Inflight(Inflight::new(*max, *upgraded, *scope, spec.routes, spec.origin_caps.len()))
             }
@@ -158,7 +161,7 @@ impl Limiter {
     }
 
     /// Charges the request, or says that it no longer fits and leaves the limit as it was. A limit whose charge waits for
-    /// the answer holds the attempt instead.
+    /// the answer holds the attempt instead. What the request holds then is put into `hold`.
     ///
     /// # Errors
     /// Another request took the last of the budget since the probe.
@@ -167,25 +170,28 @@ impl Limiter {
         place: &Place,
         now: Timestamp,
         cost: Cost,
-    ) -> Result<(Judgement, Option<Hold>), Lost> {
+        hold: &mut Option<Hold>,
+    ) -> Result<Judgement, Lost> {
         if let Some(pending) = &self.pending {
-            return self.hold_back(pending, place, now, cost);
+            return self.hold_back(pending, place, now, cost, hold);
         }
         match &self.state {
-            State::Rate(limiter) => limiter.admit(place, now, cost).map(charged),
-            State::Quota(limiter) => limiter.admit(place, now, cost).map(charged),
-            State::SlidingQuota(limiter) => limiter.admit(place, now, cost).map(charged),
-            State::RecentAverage(limiter) => limiter.leveled().admit(place, now, cost).map(charged),
-            State::Distinct(limiter) => limiter.admit_in(place.tier, place.key, place.value, now).map(charged),
+            State::Rate(limiter) => limiter.admit(place, now, cost),
+            State::Quota(limiter) => limiter.admit(place, now, cost),
+            State::SlidingQuota(limiter) => limiter.admit(place, now, cost),
+            State::RecentAverage(limiter) => limiter.leveled().admit(place, now, cost),
+            State::Distinct(limiter) => limiter.admit_in(place.tier, place.key, place.value, now),
             // charged by `take`, which knows what was offered
             State::FairShare { .. } => Err(Lost { judgement: UNASKED, contended: false }),
             State::Inflight(limiter) => {
-                limiter.admit(*place).map(|(judgement, permit)| (judgement, Some(Hold::Slot(permit))))
+                let (judgement, permit) = limiter.admit(*place)?;
+                *hold = Some(Hold::Slot(permit));
+                Ok(judgement)
             }
-            State::InflightByKey { places, upgraded, max, most_upgraded } => {
+            State::InflightByKey { places, max, most_upgraded, .. } => {
                 let (judgement, permit) = places.admit(place.key, cost, most_of(max, place.tier))?;
-                let most_upgraded = most_of(most_upgraded, place.tier);
-                Ok((judgement, Some(Hold::Key { permit, upgraded: Arc::clone(upgraded), most_upgraded })))
+                *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, place.tier) });
+                Ok(judgement)
             }
         }
     }
@@ -371,9 +377,10 @@ impl Limiter {
         place: &Place,
         now: Timestamp,
         cost: Cost,
-    ) -> Result<(Judgement, Option<Hold>), Lost> {
+        hold: &mut Option<Hold>,
+    ) -> Result<Judgement, Lost> {
         if self.is_repeat(place, now) {
-            return Ok((self.probe_beside(place, now, cost, 0), None));
+            return Ok(self.probe_beside(place, now, cost, 0));
         }
         let mut judgement = UNASKED;
         let fits = |sum: u32| {
@@ -383,7 +390,8 @@ impl Limiter {
         match pending.attempt(place.key, cost, fits) {
             Ok((_, held)) => {
                 let attempt = Attempt::new(Arc::clone(self), held, *place, cost, now);
-                Ok((judgement, Some(Hold::Attempt(attempt))))
+                *hold = Some(Hold::Attempt(attempt));
+                Ok(judgement)
             }
             Err(_) => Err(Lost { judgement, contended: false }),
         }
@@ -393,10 +401,6 @@ impl Limiter {
     fn is_repeat(&self, place: &Place, now: Timestamp) -> bool {
         matches!(&self.state, State::Distinct(limiter) if limiter.is_repeat(place.value, now))
     }
-}
-
-fn charged(judgement: Judgement) -> (Judgement, Option<Hold>) {
-    (judgement, None)
 }
 
 /// Each node is a level of its own, which makes a chain of them.
