@@ -10,6 +10,7 @@ use crate::client::key::Missing;
 use crate::limiter::{Limiter, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
+use crate::sketch::NextUnit;
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -177,7 +178,7 @@ fn blank(rule: usize, mode: Mode) -> Reading {
         outcome: Outcome::Exempt,
         remaining: 0,
         retry_nanos: None,
-        reset_nanos: None,
+        next_unit: NextUnit::Known(None),
     }
 }
 

@@ -17,6 +17,7 @@ use super::judge::{Held, Holds, Judged, fill};
 use super::snapshot::Snapshot;
 use crate::limiter::{Hold, Judgement, Lost};
 use crate::policy::{Mode, OnLimit, Route, Rule};
+use crate::sketch::NextUnit;
 use crate::units::Timestamp;
 
 impl Decision {
@@ -182,7 +183,13 @@ const MAX_TRIES: u32 = 8;
 
 /// A limit that is not there: cannot happen, and refuses if it does.
 const GONE: Lost = Lost {
-    judgement: Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None },
+    judgement: Judgement {
+        admitted: false,
+        remaining: 0,
+        quota: 0,
+        retry_nanos: None,
+        next_unit: NextUnit::Known(None),
+    },
     contended: false,
 };
 

@@ -152,5 +152,5 @@ pub(super) fn fill(reading: &mut Reading, judgement: &Judgement) {
     reading.outcome = if judgement.admitted { Outcome::Admitted } else { Outcome::Refused };
     reading.remaining = judgement.remaining;
     reading.retry_nanos = judgement.retry_nanos;
-    reading.reset_nanos = judgement.reset_nanos;
+    reading.next_unit = judgement.next_unit;
 }

@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use super::{Judgement, Lost};
-use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, Seed, SeenSet, Window};
+use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, NextUnit, Seed, SeenSet, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
@@ -237,8 +237,8 @@ impl Distinct {
 
 fn passed(counter: &Counter, level: u64, moment: Moment) -> Judgement {
     let (remaining, reset_nanos) = counter.outlook(level, moment.effective);
-    let reset_nanos = reset_nanos.map(|nanos| moment.told(nanos));
-    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), reset_nanos }
+    let next_unit = NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos)));
+    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit }
 }
 
 fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
@@ -250,7 +250,7 @@ fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
         remaining,
         quota: counter.quota(),
         retry_nanos: retry_nanos.map(|nanos| moment.told(nanos)),
-        reset_nanos: reset_nanos.map(|nanos| moment.told(nanos)),
+        next_unit: NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos))),
     }
 }
 

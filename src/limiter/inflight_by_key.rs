@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Judgement, Lost};
-use crate::sketch::{KeyHash, Seed, SummingTable};
+use crate::sketch::{KeyHash, NextUnit, Seed, SummingTable};
 use crate::units::{Bytes, Cost, OutOfRange};
 
 /// The state of one `inflight` limit by key.
@@ -156,7 +156,7 @@ fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
         quota: max / cost.get(),
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
-        reset_nanos: None,
+        next_unit: NextUnit::Known(None),
     }
 }
 

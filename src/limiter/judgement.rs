@@ -1,6 +1,6 @@
 //! What a limit is asked, and what it says.
 
-use crate::sketch::KeyHash;
+use crate::sketch::{KeyHash, NextUnit};
 
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,8 +28,15 @@ pub struct Judgement {
     pub quota: u32,
     /// Nanoseconds until it would fit: `Some(0)` if it did, `None` if no wait helps or none can be promised.
     pub retry_nanos: Option<u64>,
+    /// When more budget appears; see [`Judgement::reset_nanos`].
+    pub next_unit: NextUnit,
+}
+
+impl Judgement {
     /// Nanoseconds until more budget appears; `None` when full or when that is up to others.
-    pub reset_nanos: Option<u64>,
+    pub fn reset_nanos(&self) -> Option<u64> {
+        self.next_unit.nanos()
+    }
 }
 
 /// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.

@@ -23,7 +23,7 @@ mod sliding_quota;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sketch::{KeyHash, OwnHash, Seed};
+use crate::sketch::{KeyHash, NextUnit, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use attempt::Attempt;
 pub use distinct::Distinct;
@@ -442,4 +442,5 @@ fn most_of(max: &[u32], tier: u8) -> u32 {
 }
 
 /// The answer to a question that does not belong to the kind: refuses, so that a mistake opens nothing.
-const UNASKED: Judgement = Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None };
+const UNASKED: Judgement =
+    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, next_unit: NextUnit::Known(None) };

@@ -8,7 +8,7 @@
 
 use super::quota::phase;
 use super::{Judgement, Kind, Lost, Place};
-use crate::sketch::{Seed, SlidingReading, SlidingWindows, Window};
+use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
@@ -68,7 +68,7 @@ impl SlidingQuota {
             remaining: remaining / cost.get(),
             quota: self.max / cost.get(),
             retry_nanos: reading.retry_nanos,
-            reset_nanos: reading.reset_nanos,
+            next_unit: NextUnit::Known(reading.reset_nanos),
         }
     }
 }

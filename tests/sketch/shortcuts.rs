@@ -25,6 +25,8 @@ fn hold_to_the_long_way(meter: &impl Meter, mut level: u64, now: u64, costs: &[u
         };
         assert_eq!(meter.outlook(level, now), (meter.remaining(level, now), next), "{level} {now:?}");
         assert_eq!(meter.next_unit_nanos(level, now), next, "{level} {now:?}");
+        let (remaining, later) = meter.outlook_later(level, now);
+        assert_eq!((remaining, later.nanos()), meter.outlook(level, now), "{level} {now:?}");
         if fits {
             level = charged;
         }

@@ -5,12 +5,14 @@
 //! exact table and the twin that the tests compare both with.
 
 pub mod bucket;
+pub mod decay;
 pub mod powers;
 pub mod recent_average;
 pub mod window;
 
 use crate::units::{Cost, Timestamp};
 pub use bucket::Bucket;
+pub use decay::NextDecayed;
 pub use recent_average::RecentAverage;
 pub use window::Window;
 
@@ -68,6 +70,13 @@ pub trait Meter {
         (self.remaining(level, now), self.next_unit_nanos(level, now))
     }
 
+    /// The same for a record that may never be read: what takes long to find is left to whoever asks for it.
+    #[inline]
+    fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
+        let (remaining, next) = self.outlook(level, now);
+        (remaining, NextUnit::Known(next))
+    }
+
     /// Whether a level is an instant that every unit of cost moves on by the same span, so that a debt has a duration.
     fn is_linear(&self) -> bool {
         false
@@ -76,4 +85,23 @@ pub trait Meter {
     /// Nanoseconds after which any level that was admitted has become as good as that of a key never seen. A table that
     /// is read beside its successor for this long can be dropped, and nobody gains by it.
     fn fade_nanos(&self) -> u64;
+}
+
+/// When the next unit comes back; what [`Meter::next_unit_nanos`] would have said then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextUnit {
+    /// Found already.
+    Known(Option<u64>),
+    /// Of a recent average: yet to be found.
+    Decayed(NextDecayed),
+}
+
+impl NextUnit {
+    /// Nanoseconds, from the judgement on, until it does; `None` if nothing was spent, or time ends first.
+    pub fn nanos(&self) -> Option<u64> {
+        match self {
+            NextUnit::Known(nanos) => *nanos,
+            NextUnit::Decayed(later) => later.nanos(),
+        }
+    }
 }
