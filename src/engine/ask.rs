@@ -136,13 +136,7 @@ impl Snapshot {
         if !limiter.is_keyed() {
             return Ok(place);
         }
-        let key = self.keys().key(index, rule, self.policy(), about, hashed)?;
-        place.key = limiter.own_hash().of(key);
-        if let Some(of) = &rule.of {
-            // the key together with the value that is counted
-            let value = self.keys().value(index, of, about, hashed)?;
-            place.value = limiter.own_hash().of_pair(key, value);
-        }
+        [place.key, place.value] = self.keys().own(index, (rule, limiter), self.policy(), about, hashed)?;
         Ok(place)
     }
 

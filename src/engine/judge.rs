@@ -111,7 +111,10 @@ impl Snapshot {
         route: &Route,
     ) -> Verdict {
         let about = Read { request, client, route, index, at: judged.decision.at };
-        let mut hashed = Hashed::new();
+        let mut hashed = Hashed::default();
+        if route.rules.len() > 1 {
+            self.keys().look_ahead(self, &about, &mut hashed);
+        }
         let mut worst = None;
         for &rule_index in &route.rules {
             if let Some(refusal) = self.ask(rule_index, &about, judged, &mut hashed) {

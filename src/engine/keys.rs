@@ -6,7 +6,10 @@
 use arrayvec::ArrayVec;
 
 use super::ask::Read;
+use super::share::is_share;
+use super::snapshot::Snapshot;
 use crate::client::key::{KeyPart, KeySpec, Missing};
+use crate::limiter::Limiter;
 use crate::policy::{Action, Policy, Route, Rule};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 
@@ -25,7 +28,12 @@ struct Numbers {
 }
 
 /// What a request has been hashed by so far, and the hashes.
-pub type Hashed = ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>;
+#[derive(Debug, Default)]
+pub struct Hashed {
+    shared: ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>,
+    /// Of rules that have been looked ahead to: the limiters' own hashes of the key and of the pair with the value.
+    own: ArrayVec<(usize, [KeyHash; 2]), { Route::MAX_RULES }>,
+}
 
 impl SharedKeys {
     /// The keys of a policy, hashed under a seed derived from `seed`.
@@ -46,11 +54,68 @@ impl SharedKeys {
         SharedKeys { numbers: numbers.collect(), seed: seed.derive("keys of all limits") }
     }
 
+    /// The limiter's own hash of the rule's key, and of the key together with the value that is counted, if one is.
+    ///
+    /// # Errors
+    /// The request lacks a part of them; what the rule says to that.
+    #[inline]
+    pub fn own(
+        &self,
+        index: usize,
+        (rule, limiter): (&Rule, &Limiter),
+        policy: &Policy,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<[KeyHash; 2], Missing> {
+        match hashed.own.iter().find(|(known, _)| *known == index) {
+            Some((_, own)) => Ok(*own),
+            None => self.hash(index, (rule, limiter), policy, about, hashed),
+        }
+    }
+
+    fn hash(
+        &self,
+        index: usize,
+        (rule, limiter): (&Rule, &Limiter),
+        policy: &Policy,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<[KeyHash; 2], Missing> {
+        let key = self.key(index, rule, policy, about, hashed)?;
+        let pair = match &rule.of {
+            Some(of) => limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?),
+            None => KeyHash::default(),
+        };
+        Ok([limiter.own_hash().of(key), pair])
+    }
+
+    /// Hashes the keys of the route's limits and then loads what they will be judged by, in this order: a processor overlaps the
+    /// cache misses of a few hundred instructions, which is all of them if nothing else stands between. Without this each limit
+    /// would wait for main memory by itself, as nothing is loaded ahead of the atomic exchanges of the one before it.
+    pub fn look_ahead(&self, snapshot: &Snapshot, about: &Read<'_>, hashed: &mut Hashed) {
+        for &index in &about.route.rules {
+            let Some((rule, limiter)) = snapshot.rule(index) else { continue };
+            // whoever is exempt would be hashed in vain
+            if !limiter.is_keyed() || is_share(rule) || !rule.exempt.is_empty() {
+                continue;
+            }
+            if let Ok(own) = self.hash(index, (rule, limiter), snapshot.policy(), about, hashed) {
+                // one that finds no room is hashed again
+                let _ = hashed.own.try_push((index, own));
+            }
+        }
+        let touched = hashed.own.iter().map(|(index, [key, pair])| {
+            let limiter = snapshot.limiter(*index);
+            limiter.map_or(0, |limiter| limiter.touch(*key, *pair))
+        });
+        std::hint::black_box(touched.fold(0, u64::wrapping_add));
+    }
+
     /// The hash of a rule's key.
     ///
     /// # Errors
     /// The request lacks a part of it; what the rule says to that.
-    pub fn key(
+    fn key(
         &self,
         index: usize,
         rule: &Rule,
@@ -66,7 +131,7 @@ impl SharedKeys {
     ///
     /// # Errors
     /// The request lacks a part of it; what `of` says to that.
-    pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
+    fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
         let number = self.numbers.get(index).map(|numbers| numbers.value);
         let hash = || of.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| of.missing());
         once(hashed, number, hash)
@@ -80,13 +145,13 @@ fn once(
     number: Option<usize>,
     hash: impl FnOnce() -> Result<KeyHash, Missing>,
 ) -> Result<KeyHash, Missing> {
-    if let Some((_, hash)) = hashed.iter().find(|(known, _)| Some(*known) == number) {
+    if let Some((_, hash)) = hashed.shared.iter().find(|(known, _)| Some(*known) == number) {
         return Ok(*hash);
     }
     let hash = hash()?;
     if let Some(number) = number {
         // one that finds no room is hashed again by the next that asks for it
-        let _ = hashed.try_push((number, hash));
+        let _ = hashed.shared.try_push((number, hash));
     }
     Ok(hash)
 }

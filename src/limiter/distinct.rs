@@ -123,6 +123,12 @@ impl Distinct {
         }
     }
 
+    /// Loads what a request would be judged by, so that it is near then.
+    #[inline]
+    pub fn touch(&self, key: KeyHash, pair: KeyHash) -> u64 {
+        self.levels.touch(key).wrapping_add(self.seen.touch(pair))
+    }
+
     /// Lets the request pass and counts its value if that is new. Of two requests with one new value at the same
     /// instant both may be counted.
     ///

@@ -73,6 +73,12 @@ impl InflightByKey {
         }
     }
 
+    /// Loads what the key would be judged by, so that it is near then.
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.table.touch(key)
+    }
+
     /// How many places each key has, unless its tier says otherwise.
     pub fn max(&self) -> u32 {
         self.max

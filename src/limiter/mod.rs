@@ -155,6 +155,21 @@ impl Limiter {
         Ok(Limiter { state, pending, own_hash })
     }
 
+    /// Loads what a request would be judged by and changes nothing: for a caller with several limits to ask, whose cache misses
+    /// then overlap instead of coming one after the other. Gives something that depends on all of it.
+    #[inline]
+    pub fn touch(&self, key: KeyHash, value: KeyHash) -> u64 {
+        match &self.state {
+            State::Rate(limiter) => limiter.levels().touch(key),
+            State::Quota(limiter) => limiter.levels().touch(key),
+            State::RecentAverage(limiter) => limiter.leveled().levels().touch(key),
+            State::Distinct(limiter) => limiter.touch(key, value),
+            State::InflightByKey { places, .. } => places.touch(key),
+            // few cells, or keys of their own
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => 0,
+        }
+    }
+
     /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
         self.probe_beside(place, now, cost, self.held_back(place))

@@ -92,6 +92,12 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.read(key).level()
     }
 
+    /// Loads what a request of this key would be judged by, so that it is near then; see [`MonotoneTable::touch`].
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.sketch.touch(key).wrapping_add(self.exact.line(key).touch())
+    }
+
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {

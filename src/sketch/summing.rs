@@ -200,6 +200,12 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
         self.subtract(self.cells(key).into_iter(), cost);
     }
 
+    /// Loads the key's cells, so that they are near when it asks; see [`MonotoneTable::touch`](super::MonotoneTable::touch).
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.cells(key).map(C::load).into_iter().map(u64::from).fold(0, u64::wrapping_add)
+    }
+
     /// At least what is held of the key. Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u32 {
