@@ -324,6 +324,7 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
     println!(
         "in brackets the ratio to `{SINGLE}`; with the client, the route and the key's hash, and with giving back"
     );
+    println!("admit, refuse: the quietest quarter of all slices of 2 ms takes so long or less; median: half of them");
     println!("innocents: of {FRESH} clients that never asked, those refused beside {SPENT} that have nothing left");
     println!("stated: the probability of that by formula, in which exact entries for heavy keys do not count\n");
     let rows: Vec<_> = ROWS.iter().map(|row| (row, measure_memory(row), row_spent(row))).collect();
@@ -351,7 +352,10 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
         measured[at].admit
     };
     let single = measured.iter().zip(&ROWS).find(|(_, row)| row.name == SINGLE).expect("a row of the table").0;
-    println!("{:<30}{:>12}{:>10}{:>11}{:>18}{:>18}", "", "bytes", "stated", "innocents", "admit", "refuse");
+    println!(
+        "{:<30}{:>12}{:>10}{:>11}{:>18}{:>10}{:>18}",
+        "", "bytes", "stated", "innocents", "admit", "median", "refuse"
+    );
     for (row, measured) in ROWS.iter().zip(&measured) {
         let stated = (row.stated)();
         let stated = match stated {
@@ -362,11 +366,12 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
         let ratio = |figure: Figure, to: Figure| format!("{figure} ({:.2})", figure.nanos / to.nanos);
         let refuse = measured.refuse.zip(single.refuse).map(|(figure, to)| ratio(figure, to));
         println!(
-            "{:<30}{:>12}{stated:>10}{:>11}{:>18}{:>18}",
+            "{:<30}{:>12}{stated:>10}{:>11}{:>18}{:>10.1}{:>18}",
             row.name,
             measured.bytes,
             measured.refused.map(|refused| refused.to_string()).unwrap_or_default(),
             ratio(measured.admit, single.admit),
+            measured.admit.median,
             refuse.unwrap_or_default(),
         );
     }

@@ -165,6 +165,8 @@ pub struct Sample {
 #[derive(Clone, Copy)]
 pub struct Figure {
     pub nanos: f64,
+    /// The median of the same samples: what a neighbour's load makes of it.
+    pub median: f64,
     /// No slice was undisturbed: the threads took turns, and caches were cold. Printed with a tilde.
     pub rough: bool,
 }
@@ -177,7 +179,8 @@ impl Figure {
         let kept = samples.iter().filter(|sample| rough || sample.together);
         let mut nanos: Vec<f64> = kept.map(|sample| sample.nanos).collect();
         nanos.sort_by(f64::total_cmp);
-        Figure { nanos: nanos.get(nanos.len() / 4).copied().unwrap_or(f64::NAN), rough }
+        let part = |of: usize| nanos.get(nanos.len() / of).copied().unwrap_or(f64::NAN);
+        Figure { nanos: part(4), median: part(2), rough }
     }
 }
 

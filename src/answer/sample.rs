@@ -11,6 +11,7 @@ use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::Kind;
 use crate::policy::origin::Timeouts;
 use crate::policy::{Action, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule};
+use crate::sketch::NextUnit;
 use crate::units::{Bytes, Rate, Timestamp};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -60,7 +61,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         outcome: *outcome,
         remaining: *remaining,
         retry_nanos: if *outcome == Outcome::Refused { *nanos } else { Some(0) },
-        reset_nanos: *nanos,
+        next_unit: NextUnit::Known(*nanos),
     };
     Decision {
         id: DecisionId(42),

@@ -1,15 +1,16 @@
 //! Puts one limit's question: who is exempt, which numbers apply, by what key, and what the limit says to that.
 
-use super::decision::{Outcome, Reading, Readings, Refusal};
-use super::judge::fill;
+use super::decision::{Outcome, Reading, Refusal};
+use super::judge::{Judged, fill};
+use super::keys::{Hashed, key_under};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
 use crate::limiter::{Limiter, Place, Refuses};
-use crate::policy::{Action, Mode, OnLimit, Policy, Route, Rule};
+use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
-use crate::sketch::{KeyHasher, Seed};
+use crate::sketch::NextUnit;
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -32,91 +33,118 @@ pub struct Read<'a> {
 }
 
 impl Snapshot {
-    /// The reading of one rule, what to charge it by, and why it forbids the request if it does. `before` are the readings so
-    /// far: no limit is asked twice.
+    /// Asks one rule: adds its reading, and what to charge it by, to what was judged so far, and says why it forbids the
+    /// request if it does. No limit is asked twice.
     pub(super) fn ask(
         &self,
         rule_index: usize,
         about: &Read<'_>,
-        before: &Readings,
-    ) -> Option<(Reading, Option<Ask>, Option<Refusal>)> {
+        judged: &mut Judged,
+        hashed: &mut Hashed,
+    ) -> Option<Refusal> {
         let (rule, limiter) = self.rule(rule_index)?;
-        let mut reading = blank(rule_index, rule.mode);
+        let Judged { decision, asks, .. } = judged;
+        // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
+        decision.readings.try_push(blank(rule_index, rule.mode)).ok()?;
+        asks.try_push(None).ok()?;
+        let (reading, asked) = (decision.readings.last_mut()?, asks.last_mut()?);
         if is_share(rule) {
             // its turn comes when all others have spoken
-            return Some((reading, None, None));
+            return None;
         }
-        let Some(tier) = tier_of(rule, about) else { return Some((reading, None, None)) };
-        reading.tier = tier;
-        let place = match place_of(self.policy(), rule, limiter, about, tier) {
+        reading.tier = tier_of(rule, about)?;
+        let place = match self.place_of(rule_index, rule, limiter, about, reading.tier, hashed) {
             Ok(place) => place,
-            Err(missing) => return self.without_key(rule, reading, missing, about, before),
+            Err(missing) => return self.without_key(rule, missing, about, judged, hashed),
         };
         reading.mode = self.mode_of(rule_index, rule, about);
         let cost = rule.cost.on_entry(about.request.method);
-        fill(&mut reading, &limiter.probe(&place, about.at, cost));
-        let ask = Some(Ask { place, cost });
+        let Ask { place, .. } = asked.insert(Ask { place, cost });
+        fill(reading, &limiter.probe(place, about.at, cost));
         if reading.outcome == Outcome::Admitted {
-            return Some((reading, ask, None));
+            return None;
         }
         match (&rule.action, reading.mode, reading.retry_nanos) {
             (OnLimit::Tag { .. }, Mode::Enforce, _) => {
                 reading.outcome = Outcome::Tagged;
-                return Some((reading, ask, None));
+                return None;
             }
             (OnLimit::Delay { max }, Mode::Enforce, Some(wait)) if u128::from(wait) <= max.as_nanos() => {
                 reading.outcome = Outcome::Delayed;
-                return Some((reading, ask, None));
+                return None;
             }
             _ => {}
         }
         let mut refusal = Refusal::from(limiter.refusal());
-        if let Some((judgement, penalised)) = limiter.count_refusal(&place, about.at, cost) {
-            fill(&mut reading, &judgement);
+        if let Some((judgement, penalised)) = limiter.count_refusal(place, about.at, cost) {
+            fill(reading, &judgement);
             reading.outcome = Outcome::Refused;
             if penalised {
                 refusal = Refusal::Penalty;
             }
         }
-        let refusal = (reading.mode == Mode::Enforce).then_some(refusal);
-        Some((reading, ask, refusal))
+        (reading.mode == Mode::Enforce).then_some(refusal)
     }
 
-    /// A request that lacks the rule's key.
+    /// A request that lacks the key of the rule that was just asked.
+    #[cold]
     fn without_key(
         &self,
         rule: &Rule,
-        mut reading: Reading,
         missing: Missing,
         about: &Read<'_>,
-        before: &Readings,
-    ) -> Option<(Reading, Option<Ask>, Option<Refusal>)> {
+        judged: &mut Judged,
+        hashed: &mut Hashed,
+    ) -> Option<Refusal> {
+        let readings = &mut judged.decision.readings;
+        let mut reading = readings.pop()?;
         // one that the route has anyway is asked in its own place; one that hands on itself would go in circles
         let stands_in = |other: &usize| {
             let known = self.policy().rules.get(*other);
-            let asked = before.iter().any(|reading| reading.rule == *other);
+            let asked = readings.iter().any(|reading| reading.rule == *other);
             !asked && !about.route.rules.contains(other) && known.is_some_and(|known| known.instead.is_none())
         };
         if let Some(other) = rule.instead.filter(stands_in) {
-            return self.ask(other, about, before);
+            judged.asks.pop();
+            return self.ask(other, about, judged, hashed);
         }
-        if missing == Missing::Allow {
-            return Some((reading, None, None));
+        let mut refusal = None;
+        if missing == Missing::Deny {
+            reading.outcome = Outcome::Refused;
+            if self.rollout(reading.rule).is_some() {
+                // no key, no share of keys: whoever comes without is refused only when the limit holds for all
+                reading.mode = Mode::Shadow;
+            }
+            refusal = (reading.mode == Mode::Enforce).then_some(Refusal::KeyMissing);
         }
-        reading.outcome = Outcome::Refused;
-        if self.rollout(reading.rule).is_some() {
-            // no key, no share of keys: whoever comes without is refused only when the limit holds for all
-            reading.mode = Mode::Shadow;
+        readings.push(reading);
+        refusal
+    }
+
+    /// Where the request counts, of this rule.
+    fn place_of(
+        &self,
+        index: usize,
+        rule: &Rule,
+        limiter: &Limiter,
+        about: &Read<'_>,
+        tier: u8,
+        hashed: &mut Hashed,
+    ) -> Result<Place, Missing> {
+        let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
+        let mut place = Place { route: about.index, origin, tier, ..Place::default() };
+        if !limiter.is_keyed() {
+            return Ok(place);
         }
-        let refusal = (reading.mode == Mode::Enforce).then_some(Refusal::KeyMissing);
-        Some((reading, None, refusal))
+        [place.key, place.value] = self.keys().own(index, (rule, limiter), self.policy(), about, hashed)?;
+        Ok(place)
     }
 
     /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that
     /// a client is never in it today and out of it after a restart.
     pub(super) fn mode_of(&self, index: usize, rule: &Rule, about: &Read<'_>) -> Mode {
         let Some(seed) = self.rollout(index) else { return rule.mode };
-        let Ok(hash) = key_of(self.policy(), rule, about, seed) else { return rule.mode };
+        let Ok(hash) = key_under(seed, rule, self.policy(), about) else { return rule.mode };
         // 53 bits are what a share's own number distinguishes
         let point = (hash.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
         if point < rule.enforced.get() { Mode::Enforce } else { Mode::Shadow }
@@ -135,38 +163,6 @@ fn tier_of(rule: &Rule, about: &Read<'_>) -> Option<u8> {
     }
 }
 
-fn place_of(policy: &Policy, rule: &Rule, limiter: &Limiter, about: &Read<'_>, tier: u8) -> Result<Place, Missing> {
-    let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
-    let mut place = Place { route: about.index, origin, tier, ..Place::default() };
-    let Some(seed) = limiter.seed() else { return Ok(place) };
-    let mut hasher = key_of(policy, rule, about, seed)?;
-    place.key = hasher.clone().finish();
-    if let Some(of) = &rule.of {
-        // the key together with the value that is counted
-        of.add_to(&mut hasher, about.request, about.client, &about.route.name).map_err(|_| of.missing())?;
-        place.value = hasher.finish();
-    }
-    Ok(place)
-}
-
-/// The hash of the rule's key in the making.
-fn key_of(policy: &Policy, rule: &Rule, about: &Read<'_>, seed: &Seed) -> Result<KeyHasher, Missing> {
-    // kinds of part that the key itself has none of
-    const ORIGIN: u8 = 128;
-    const NO_ORIGIN: u8 = 129;
-    let Read { request, client, route, .. } = *about;
-    let mut hasher = KeyHasher::new(seed);
-    rule.key.add_to(&mut hasher, request, client, &route.name).map_err(|_| rule.key.missing())?;
-    if rule.by_origin {
-        let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
-        match origin {
-            Some(origin) => hasher.part(ORIGIN, origin.name.as_bytes()),
-            None => hasher.part(NO_ORIGIN, route.name.as_bytes()),
-        }
-    }
-    Ok(hasher)
-}
-
 fn blank(rule: usize, mode: Mode) -> Reading {
     Reading {
         rule,
@@ -176,7 +172,7 @@ fn blank(rule: usize, mode: Mode) -> Reading {
         outcome: Outcome::Exempt,
         remaining: 0,
         retry_nanos: None,
-        reset_nanos: None,
+        next_unit: NextUnit::Known(None),
     }
 }
 

@@ -17,6 +17,7 @@ use super::judge::{Held, Holds, Judged, fill};
 use super::snapshot::Snapshot;
 use crate::limiter::{Hold, Judgement, Lost};
 use crate::policy::{Mode, OnLimit, Route, Rule};
+use crate::sketch::NextUnit;
 use crate::units::Timestamp;
 
 impl Decision {
@@ -69,27 +70,31 @@ impl Snapshot {
     /// others since it was read, the verdict turns into a refusal and the places return. The second value is as that of
     /// [`Snapshot::reserve`].
     pub fn admit(&self, judged: &mut Judged, now: Timestamp) -> (Holds, Option<usize>) {
-        let mut holds = Holds::new();
-        let mut contended = None;
+        // written where it is returned, as there is room for much
+        let mut result = (Holds::new(), None);
         if judged.decision.verdict != Verdict::Admitted {
-            return (holds, contended);
+            return result;
         }
+        let (holds, contended) = (&mut result.0, &mut result.1);
         for slot in charging_order(self, &judged.decision.readings) {
-            let Some(reading) = judged.decision.readings.get(slot).copied() else { continue };
+            let Some(reading) = judged.decision.readings.get(slot) else { continue };
             if reading.outcome != Outcome::Admitted || judged.charged >> slot & 1 == 1 {
                 continue;
             }
-            match self.charge_one(judged, slot, &reading, now) {
+            let mut hold = None;
+            match self.charge_one(judged, slot, reading.rule, now, &mut hold) {
                 None => {}
-                Some(Ok((judgement, hold))) => {
+                Some(Ok(judgement)) => {
                     if let Some(reading) = judged.decision.readings.get_mut(slot) {
                         fill(reading, &judgement);
                     }
-                    // there are as many places for holds as readings, so none is ever dropped here
-                    holds.extend(hold.map(|hold| Held { slot, hold }));
+                    if let Some(hold) = hold {
+                        // there are as many places for holds as readings, so none is ever dropped here
+                        let _ = holds.try_push(Held { slot, hold });
+                    }
                 }
                 Some(Err(lost)) => {
-                    contended = contended.or(lost.contended.then_some(slot));
+                    *contended = contended.or(lost.contended.then_some(slot));
                     self.refuse_late(judged, slot, &lost, now);
                     if judged.decision.verdict != Verdict::Admitted {
                         holds.clear();
@@ -98,7 +103,7 @@ impl Snapshot {
                 }
             }
         }
-        (holds, contended)
+        result
     }
 
     /// Charges a limit that delays at the first moment that is free, at most `most` away.
@@ -106,9 +111,9 @@ impl Snapshot {
         let Some(limiter) = self.limiters().get(reading.rule) else { return Err(GONE) };
         let mut tries = 0;
         loop {
-            let lost = match limiter.admit(&ask.place, judged.decision.goes_on(), ask.cost) {
-                // limits that delay are charged on entry, so there is nothing to hold
-                Ok((judgement, _)) => return Ok(judgement),
+            // limits that delay are charged on entry, so there is nothing to hold
+            let lost = match limiter.admit(&ask.place, judged.decision.goes_on(), ask.cost, &mut None) {
+                Ok(judgement) => return Ok(judgement),
                 Err(lost) => lost,
             };
             tries += 1;
@@ -121,20 +126,21 @@ impl Snapshot {
         }
     }
 
-    /// Charges one limit; `None` if it was not asked.
+    /// Charges one limit, and puts into `hold` what the request holds then; `None` if it was not asked.
     fn charge_one(
         &self,
         judged: &Judged,
         slot: usize,
-        reading: &Reading,
+        rule: usize,
         now: Timestamp,
-    ) -> Option<Result<(Judgement, Option<Hold>), Lost>> {
-        let limiter = self.limiters().get(reading.rule)?;
+        hold: &mut Option<Hold>,
+    ) -> Option<Result<Judgement, Lost>> {
+        let limiter = self.limiters().get(rule)?;
         if let Some(taken) = judged.shared.as_ref().and_then(|shared| shared.take(slot, limiter, now)) {
-            return Some(taken.map(|judgement| (judgement, None)));
+            return Some(taken);
         }
-        let ask = (*judged.asks.get(slot)?)?;
-        Some(limiter.admit(&ask.place, now, ask.cost))
+        let ask = judged.asks.get(slot)?.as_ref()?;
+        Some(limiter.admit(&ask.place, now, ask.cost, hold))
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.
@@ -177,7 +183,13 @@ const MAX_TRIES: u32 = 8;
 
 /// A limit that is not there: cannot happen, and refuses if it does.
 const GONE: Lost = Lost {
-    judgement: Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None },
+    judgement: Judgement {
+        admitted: false,
+        remaining: 0,
+        quota: 0,
+        retry_nanos: None,
+        next_unit: NextUnit::Known(None),
+    },
     contended: false,
 };
 
@@ -186,10 +198,13 @@ fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<usize, {
     if readings.len() <= 1 {
         return (0..readings.len()).collect();
     }
-    // one that is not there comes first, and is passed over
-    let nearness = |reading: &Reading| Some((!snapshot.limiter(reading.rule)?.gives_back(), reading.remaining));
-    let mut order: ArrayVec<_, { Route::MAX_RULES }> = readings.iter().map(nearness).zip(0..).collect();
-    // by the number of the slot where all else is equal
+    // in one word each: whether it cannot be given back, what is left, and, where all else is equal, the slot
+    let nearness = |(slot, reading): (usize, &Reading)| {
+        // one that is not there comes first, and is passed over
+        let Some(limiter) = snapshot.limiter(reading.rule) else { return slot as u64 };
+        u64::from(!limiter.gives_back()) << 48 | u64::from(reading.remaining) << 8 | slot as u64
+    };
+    let mut order: ArrayVec<u64, { Route::MAX_RULES }> = readings.iter().enumerate().map(nearness).collect();
     order.sort_unstable();
-    order.into_iter().map(|(_, slot)| slot).collect()
+    order.into_iter().map(|word| (word & 0xff) as usize).collect()
 }

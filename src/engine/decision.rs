@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 
 use crate::client::Client;
 use crate::policy::{Mode, Route};
+use crate::sketch::NextUnit;
 use crate::units::Timestamp;
 
 /// The readings of one request, in the route's order.
@@ -123,8 +124,15 @@ pub struct Reading {
     pub remaining: u32,
     /// Nanoseconds until a request of this cost fits: `Some(0)` when it fitted, `None` when no wait helps or none can be promised.
     pub retry_nanos: Option<u64>,
-    /// Nanoseconds until more budget appears; `None` when it is full.
-    pub reset_nanos: Option<u64>,
+    /// When more budget appears; see [`Reading::reset_nanos`].
+    pub next_unit: NextUnit,
+}
+
+impl Reading {
+    /// Nanoseconds until more budget appears; `None` when it is full. Of some kinds it is only found here.
+    pub fn reset_nanos(&self) -> Option<u64> {
+        self.next_unit.nanos()
+    }
 }
 
 /// A limit's answer.

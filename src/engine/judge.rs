@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::ask::{Ask, Read};
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+use super::keys::Hashed;
 use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
@@ -61,17 +62,23 @@ impl Snapshot {
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
         let Arrival { id, at, dice } = arrival;
-        let blank = Decision {
-            id,
-            at,
-            dice,
-            client: None,
-            route: None,
-            readings: Readings::new(),
-            delay_nanos: 0,
-            verdict: Verdict::Refused(Refusal::NoRoute),
+        // written where it is returned, as a decision is half a kilobyte
+        let mut judged = Judged {
+            decision: Decision {
+                id,
+                at,
+                dice,
+                client: None,
+                route: None,
+                readings: Readings::new(),
+                delay_nanos: 0,
+                verdict: Verdict::Refused(Refusal::NoRoute),
+            },
+            asks: ArrayVec::new(),
+            shared: None,
+            charged: 0,
+            carried: 0,
         };
-        let mut judged = Judged { decision: blank, asks: ArrayVec::new(), shared: None, charged: 0, carried: 0 };
         let found = self.policy().routes.find(request);
         judged.decision.route = found.map(|(index, _)| index);
         let Ok(client) = client::resolve(&self.policy().clients, request.peer, request.headers) else {
@@ -104,21 +111,21 @@ impl Snapshot {
         route: &Route,
     ) -> Verdict {
         let about = Read { request, client, route, index, at: judged.decision.at };
+        let mut hashed = Hashed::default();
+        if route.rules.len() > 1 {
+            self.keys().look_ahead(self, &about, &mut hashed);
+        }
         let mut worst = None;
         for &rule_index in &route.rules {
-            let Some((reading, ask, refusal)) = self.ask(rule_index, &about, &judged.decision.readings) else {
-                continue;
-            };
-            if let Some(refusal) = refusal {
+            if let Some(refusal) = self.ask(rule_index, &about, judged, &mut hashed) {
                 worst = strictest(worst, refusal);
             }
-            if reading.outcome == Outcome::Delayed && reading.mode == Mode::Enforce {
+            if let Some(reading) = judged.decision.readings.last()
+                && reading.outcome == Outcome::Delayed
+                && reading.mode == Mode::Enforce
+            {
                 let wait = reading.retry_nanos.unwrap_or(0);
                 judged.decision.delay_nanos = judged.decision.delay_nanos.max(wait);
-            }
-            // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
-            if judged.decision.readings.try_push(reading).is_err() || judged.asks.try_push(ask).is_err() {
-                break;
             }
         }
         if worst.is_none() {
@@ -148,5 +155,5 @@ pub(super) fn fill(reading: &mut Reading, judgement: &Judgement) {
     reading.outcome = if judgement.admitted { Outcome::Admitted } else { Outcome::Refused };
     reading.remaining = judgement.remaining;
     reading.retry_nanos = judgement.retry_nanos;
-    reading.reset_nanos = judgement.reset_nanos;
+    reading.next_unit = judgement.next_unit;
 }

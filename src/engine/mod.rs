@@ -8,6 +8,7 @@ mod ask;
 mod charge;
 pub mod decision;
 mod judge;
+mod keys;
 mod penalty;
 mod settle;
 mod share;

@@ -19,12 +19,14 @@ impl Snapshot {
     pub fn penalty_nanos(&self, limit: &str, peer: Peer, now: Timestamp) -> u64 {
         let index = self.policy().rules.iter().position(|rule| rule.name == limit);
         let Some((rule, limiter)) = index.and_then(|index| self.rule(index)) else { return 0 };
-        let Some(seed) = limiter.seed().filter(|_| rule.keeps_out()) else { return 0 };
+        if !rule.keeps_out() {
+            return 0;
+        }
         let headers = HeaderMap::new();
         let Ok(client) = client::resolve(&self.policy().clients, peer, &headers) else { return 0 };
         let request =
             Request { peer, method: &Method::GET, host: "", path: "/", query: None, headers: &headers, tls_sni: None };
-        let Ok(key) = rule.key.hash(&request, &client, "", seed) else { return 0 };
+        let Ok(key) = self.keys().of_client((rule, limiter), &request, &client) else { return 0 };
         let judged = limiter.probe(&Place { key, ..Place::default() }, now, Cost::ONE);
         if judged.admitted { 0 } else { judged.retry_nanos.unwrap_or(0) }
     }

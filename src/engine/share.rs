@@ -34,7 +34,7 @@ impl Snapshot {
         if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
             return None;
         }
-        let keys = node_keys(rule, limiter.seed()?, about);
+        let keys = node_keys(rule, limiter.node_seed()?, about);
         let offered = limiter.offer(&keys, about.at, judged.decision.dice)?;
         reading.mode = self.mode_of(reading.rule, rule, about);
         fill(reading, &offered.judgement());

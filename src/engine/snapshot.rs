@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::keys::SharedKeys;
 use crate::limiter::{Kind, Limiter, Spec};
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Policy, Rule};
 use crate::sketch::Seed;
@@ -14,6 +15,7 @@ pub struct Snapshot {
     limiters: Vec<Arc<Limiter>>,
     /// Of limits that are enforced for a part of their keys only: what picks them.
     rollouts: Vec<Option<Seed>>,
+    keys: SharedKeys,
 }
 
 /// Not secret: the same keys are picked in every process, and a client that finds out which is none the better for it.
@@ -54,7 +56,8 @@ impl Snapshot {
         let limiters = policy.rules.iter().map(limiter).collect::<Result<_, _>>()?;
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
-        Ok(Snapshot { policy, limiters, rollouts })
+        let keys = SharedKeys::new(&policy, seed);
+        Ok(Snapshot { policy, limiters, rollouts, keys })
     }
 
     /// The rule book.
@@ -70,6 +73,11 @@ impl Snapshot {
     /// A rule and its state.
     pub(super) fn rule(&self, index: usize) -> Option<(&Rule, &Limiter)> {
         Some((self.policy.rules.get(index)?, self.limiter(index)?))
+    }
+
+    /// What the rules' keys are hashed by.
+    pub(super) fn keys(&self) -> &SharedKeys {
+        &self.keys
     }
 
     /// What picks the keys that a rule is enforced for; `None` when it is enforced for all, or none.

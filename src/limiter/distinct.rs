@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use super::{Judgement, Lost};
-use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, Seed, SeenSet, Window};
+use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, NextUnit, Seed, SeenSet, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
@@ -121,6 +121,12 @@ impl Distinct {
             let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.effective, held));
             refused(counter, held, moment)
         }
+    }
+
+    /// Loads what a request would be judged by, so that it is near then.
+    #[inline]
+    pub fn touch(&self, key: KeyHash, pair: KeyHash) -> u64 {
+        self.levels.touch(key).wrapping_add(self.seen.touch(pair))
     }
 
     /// Lets the request pass and counts its value if that is new. Of two requests with one new value at the same
@@ -236,18 +242,21 @@ impl Distinct {
 }
 
 fn passed(counter: &Counter, level: u64, moment: Moment) -> Judgement {
-    Judgement { admitted: true, retry_nanos: Some(0), ..refused(counter, level, moment) }
+    let (remaining, reset_nanos) = counter.outlook(level, moment.effective);
+    let next_unit = NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos)));
+    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit }
 }
 
 fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
     let now = moment.effective;
-    let wait = |nanos: Option<u64>| nanos.map(|nanos| if nanos > 0 { nanos.saturating_add(moment.lag) } else { 0 });
+    let (remaining, reset_nanos) = counter.outlook(level, now);
+    let retry_nanos = counter.retry_nanos(level, now, Cost::ONE);
     Judgement {
         admitted: false,
-        remaining: counter.remaining(level, now),
+        remaining,
         quota: counter.quota(),
-        retry_nanos: wait(counter.retry_nanos(level, now, Cost::ONE)),
-        reset_nanos: wait(counter.next_unit_nanos(level, now)),
+        retry_nanos: retry_nanos.map(|nanos| moment.told(nanos)),
+        next_unit: NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos))),
     }
 }
 
@@ -258,6 +267,13 @@ struct Moment {
     lag: u64,
 }
 
+impl Moment {
+    /// What is told of a wait that long after this moment.
+    fn told(self, nanos: u64) -> u64 {
+        if nanos > 0 { nanos.saturating_add(self.lag) } else { 0 }
+    }
+}
+
 /// What counts the new values of a key.
 #[derive(Debug, Clone, Copy)]
 enum Counter {
@@ -266,6 +282,7 @@ enum Counter {
 }
 
 impl Meter for Counter {
+    #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
         match self {
             Counter::Aligned(window) => window.charge(level, now, cost),
@@ -273,6 +290,7 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn admits(&self, charged: u64, now: Timestamp) -> bool {
         match self {
             Counter::Aligned(window) => window.admits(charged, now),
@@ -280,6 +298,15 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        match self {
+            Counter::Aligned(window) => window.leaves(level, now, cost),
+            Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
+        }
+    }
+
+    #[inline]
     fn quota(&self) -> u32 {
         match self {
             Counter::Aligned(window) => window.quota(),
@@ -287,6 +314,7 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn remaining(&self, level: u64, now: Timestamp) -> u32 {
         match self {
             Counter::Aligned(window) => window.remaining(level, now),
@@ -294,6 +322,7 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
         match self {
             Counter::Aligned(window) => window.retry_nanos(level, now, cost),
@@ -301,10 +330,19 @@ impl Meter for Counter {
         }
     }
 
+    #[inline]
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
         match self {
             Counter::Aligned(window) => window.next_unit_nanos(level, now),
             Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
+        }
+    }
+
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
+        match self {
+            Counter::Aligned(window) => window.outlook(level, now),
+            Counter::Sliding(bucket) => bucket.outlook(level, now),
         }
     }
 

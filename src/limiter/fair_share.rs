@@ -48,7 +48,7 @@ use self::controller::Controller;
 use self::root::{Full, Total};
 use super::{Judgement, Lost};
 use crate::sketch::offered::KeyRate;
-use crate::sketch::{Admission, KeyHash, OfferedRates, Seed};
+use crate::sketch::{Admission, KeyHash, NextUnit, OfferedRates, Seed};
 use crate::units::{Bytes, Dice, OutOfRange, Timestamp};
 
 /// The state of one fair share.
@@ -117,7 +117,7 @@ impl Offered {
             Some(Refusal::Total) => Some(self.retry_nanos),
             Some(Refusal::Thinned | Refusal::Capped) => None,
         };
-        Judgement { admitted: self.admitted(), remaining: 0, quota: 0, retry_nanos, reset_nanos: None }
+        Judgement { admitted: self.admitted(), remaining: 0, quota: 0, retry_nanos, next_unit: NextUnit::Known(None) }
     }
 }
 

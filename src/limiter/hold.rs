@@ -1,8 +1,6 @@
 //! What an admitted request holds.
 
-use std::sync::Arc;
-
-use super::{Attempt, InflightByKey, KeyPermit, Permit};
+use super::{Attempt, KeyPermit, Permit};
 
 /// What an admitted request holds until its answer, or until its end. Gives back what it holds when it is dropped.
 #[derive(Debug)]
@@ -13,9 +11,7 @@ pub enum Hold {
     Key {
         /// The place.
         permit: KeyPermit,
-        /// The class of switched connections.
-        upgraded: Arc<InflightByKey>,
-        /// How many places of that class the key has.
+        /// How many places the key has in the class of switched connections.
         most_upgraded: u32,
     },
     /// An attempt whose charge waits for its answer.
@@ -28,7 +24,7 @@ impl Hold {
     pub fn upgrade(&mut self) -> bool {
         match self {
             Hold::Slot(permit) => permit.upgrade(),
-            Hold::Key { permit, upgraded, most_upgraded } => match permit.moved_to(upgraded, *most_upgraded) {
+            Hold::Key { permit, most_upgraded } => match permit.upgraded(*most_upgraded) {
                 Some(moved) => {
                     *permit = moved;
                     true

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Judgement, Lost, Place, Scope};
+use crate::sketch::NextUnit;
 use crate::units::Bytes;
 
 /// Places that requests hold while they are under way.
@@ -167,7 +168,7 @@ impl Inflight {
 
 /// A route or origin that the policy does not have: cannot happen, and refuses if it does.
 const UNKNOWN_PLACE: Judgement =
-    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None };
+    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, next_unit: NextUnit::Known(None) };
 
 /// `others`: places held without counting this request.
 fn judgement(slots: &Slots, others: u32, admitted: bool) -> Judgement {
@@ -177,7 +178,7 @@ fn judgement(slots: &Slots, others: u32, admitted: bool) -> Judgement {
         quota: slots.max(),
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
-        reset_nanos: None,
+        next_unit: NextUnit::Known(None),
     }
 }
 

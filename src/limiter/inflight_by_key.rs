@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Judgement, Lost};
-use crate::sketch::{KeyHash, Seed, SummingTable};
+use crate::sketch::{KeyHash, NextUnit, Seed, SummingTable};
 use crate::units::{Bytes, Cost, OutOfRange};
 
 /// The state of one `inflight` limit by key.
@@ -32,6 +32,8 @@ pub struct InflightByKey {
     table: SummingTable,
     max: u32,
     seed: Seed,
+    /// The class that long-lived streams move to.
+    upgraded: Option<Arc<InflightByKey>>,
 }
 
 impl InflightByKey {
@@ -43,7 +45,12 @@ impl InflightByKey {
     /// # Errors
     /// What [`SummingTable::with_memory`] refuses.
     pub fn new(max: u32, memory: Bytes, seed: Seed) -> Result<InflightByKey, OutOfRange> {
-        Ok(InflightByKey { table: SummingTable::with_memory(memory, &seed)?, max, seed })
+        Ok(InflightByKey { table: SummingTable::with_memory(memory, &seed)?, max, seed, upgraded: None })
+    }
+
+    /// The same with a class that places move to when their connection is switched to another protocol.
+    pub fn with_upgraded(self, upgraded: Arc<InflightByKey>) -> InflightByKey {
+        InflightByKey { upgraded: Some(upgraded), ..self }
     }
 
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
@@ -64,6 +71,12 @@ impl InflightByKey {
             }
             Err(others) => Err(Lost { judgement: judgement(others, cost, max, false), contended: false }),
         }
+    }
+
+    /// Loads what the key would be judged by, so that it is near then.
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.table.touch(key)
     }
 
     /// How many places each key has, unless its tier says otherwise.
@@ -116,6 +129,12 @@ impl KeyPermit {
         other.admit(self.key, self.cost, max).ok().map(|(_, permit)| permit)
     }
 
+    /// The same places in the class of switched connections, as [`KeyPermit::moved_to`]; `None` also if it has no such class
+    /// or they are in it already.
+    pub fn upgraded(&self, max: u32) -> Option<KeyPermit> {
+        self.moved_to(self.limiter.upgraded.as_ref()?, max)
+    }
+
     /// Whose places they are.
     pub fn limiter(&self) -> &Arc<InflightByKey> {
         &self.limiter
@@ -143,7 +162,7 @@ fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
         quota: max / cost.get(),
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
-        reset_nanos: None,
+        next_unit: NextUnit::Known(None),
     }
 }
 

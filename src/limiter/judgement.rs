@@ -1,13 +1,13 @@
 //! What a limit is asked, and what it says.
 
-use crate::sketch::KeyHash;
+use crate::sketch::{KeyHash, NextUnit};
 
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
-    /// The hash of the limit's key for this request, under [`Limiter::seed`](super::Limiter::seed). An exact `inflight` limit has no use for it.
+    /// The limit's [own](super::Limiter::own_hash) hash of its key for this request. An exact `inflight` limit has no use for it.
     pub key: KeyHash,
-    /// Of `distinct`: the hash of the key together with the value, under the same seed.
+    /// Of `distinct`: the limit's own hash of the key together with the value.
     pub value: KeyHash,
     /// Position of the route in the policy.
     pub route: usize,
@@ -28,8 +28,15 @@ pub struct Judgement {
     pub quota: u32,
     /// Nanoseconds until it would fit: `Some(0)` if it did, `None` if no wait helps or none can be promised.
     pub retry_nanos: Option<u64>,
+    /// When more budget appears; see [`Judgement::reset_nanos`].
+    pub next_unit: NextUnit,
+}
+
+impl Judgement {
     /// Nanoseconds until more budget appears; `None` when full or when that is up to others.
-    pub reset_nanos: Option<u64>,
+    pub fn reset_nanos(&self) -> Option<u64> {
+        self.next_unit.nanos()
+    }
 }
 
 /// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.

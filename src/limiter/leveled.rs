@@ -4,7 +4,7 @@
 //! tier takes along what it has spent.
 
 use super::{Judgement, Lost, Place};
-use crate::sketch::{Admission, Levels, Meter, Seed};
+use crate::sketch::{Admission, Levels, Meter, NextUnit, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// A table of levels and the meters that judge by them.
@@ -49,10 +49,9 @@ impl<M: Meter> Leveled<M> {
         let meter = self.meter(place.tier);
         let level = self.levels.estimate(place.key);
         let whole = cost.saturating_add(held);
-        let charged = meter.charge(level, now, whole);
-        if meter.admits(charged, now) {
+        if let Some(remaining) = meter.leaves(level, now, whole) {
             // when more appears is told by what `admit` says, and costs some meters two logarithms
-            Judgement { reset_nanos: None, ..fitting(meter, meter.remaining(charged, now), cost) }
+            fitting(meter, remaining, cost)
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let beside = Cost::new(held).map_or(level, |held| meter.charge(level, now, held));
@@ -68,8 +67,8 @@ impl<M: Meter> Leveled<M> {
         let meter = self.meter(place.tier);
         let (level, contended) = match self.levels.admit(meter, place.key, now, cost) {
             Admission::Admitted { level } => {
-                let (remaining, reset_nanos) = meter.outlook(level, now);
-                return Ok(Judgement { reset_nanos, ..fitting(meter, remaining, cost) });
+                let (remaining, next_unit) = meter.outlook_later(level, now);
+                return Ok(Judgement { next_unit, ..fitting(meter, remaining, cost) });
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
@@ -124,7 +123,7 @@ fn fitting<M: Meter>(meter: &M, remaining: u32, cost: Cost) -> Judgement {
         remaining: remaining / cost.get(),
         quota: meter.quota() / cost.get(),
         retry_nanos: Some(0),
-        reset_nanos: None,
+        next_unit: NextUnit::Known(None),
     }
 }
 
@@ -136,6 +135,6 @@ fn refused<M: Meter>(meter: &M, level: u64, now: Timestamp, cost: Cost) -> Judge
         remaining: meter.remaining(level, now) / cost.get(),
         quota: meter.quota() / cost.get(),
         retry_nanos,
-        reset_nanos: retry_nanos.or_else(|| meter.next_unit_nanos(level, now)),
+        next_unit: NextUnit::Known(retry_nanos.or_else(|| meter.next_unit_nanos(level, now))),
     }
 }

@@ -25,7 +25,7 @@ mod sliding_quota;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sketch::{KeyHash, Seed};
+use crate::sketch::{KeyHash, NextUnit, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use adaptive::Adaptive;
 pub use attempt::Attempt;
@@ -77,6 +77,7 @@ pub struct Limiter {
     state: State,
     /// Of limits whose charge waits for the answer: what is on its way.
     pending: Option<Arc<Pending>>,
+    own_hash: OwnHash,
 }
 
 /// One state per kind: the only list of them, at which the compiler points when a kind is added.
@@ -109,6 +110,7 @@ impl Limiter {
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Limiter, OutOfRange> {
         let seed = seed.derive(spec.name);
         let own = seed.derive("levels");
+        let own_hash = OwnHash::new(&own);
         let kinds = spec.kinds;
         let state = match kinds.first().ok_or(MIXED)? {
             Kind::Rate { memory, .. } => {
@@ -137,12 +139,15 @@ impl Limiter {
                 follows: Follows::new(*capacity, spec.origin_caps),
                 seed: own,
             },
-            Kind::Inflight { scope: Scope::Key { memory }, .. } => State::InflightByKey {
-                places: Arc::new(InflightByKey::new(u32::MAX, *memory, own)?),
-                upgraded: Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?),
-                max: kinds.iter().map(most).collect::<Result<_, _>>()?,
-                most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
-            },
+            Kind::Inflight { scope: Scope::Key { memory }, .. } => {
+                let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
+                State::InflightByKey {
+                    places: Arc::new(InflightByKey::new(u32::MAX, *memory, own)?.with_upgraded(Arc::clone(&upgraded))),
+                    upgraded,
+                    max: kinds.iter().map(most).collect::<Result<_, _>>()?,
+                    most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
+                }
+            }
             Kind::Inflight { max, upgraded, scope } => {
                 State::Inflight(Inflight::new(*max, *upgraded, *scope, spec.routes, spec.origin_caps.len()))
             }
@@ -151,7 +156,22 @@ impl Limiter {
             true => Some(Arc::new(Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending"))?)),
             false => None,
         };
-        Ok(Limiter { state, pending })
+        Ok(Limiter { state, pending, own_hash })
+    }
+
+    /// Loads what a request would be judged by and changes nothing: for a caller with several limits to ask, whose cache misses
+    /// then overlap instead of coming one after the other. Gives something that depends on all of it.
+    #[inline]
+    pub fn touch(&self, key: KeyHash, value: KeyHash) -> u64 {
+        match &self.state {
+            State::Rate(limiter) => limiter.levels().touch(key),
+            State::Quota(limiter) => limiter.levels().touch(key),
+            State::RecentAverage(limiter) => limiter.leveled().levels().touch(key),
+            State::Distinct(limiter) => limiter.touch(key, value),
+            State::InflightByKey { places, .. } => places.touch(key),
+            // few cells, or keys of their own
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => 0,
+        }
     }
 
     /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
@@ -160,7 +180,7 @@ impl Limiter {
     }
 
     /// Charges the request, or says that it no longer fits and leaves the limit as it was. A limit whose charge waits for
-    /// the answer holds the attempt instead.
+    /// the answer holds the attempt instead. What the request holds then is put into `hold`.
     ///
     /// # Errors
     /// Another request took the last of the budget since the probe.
@@ -169,25 +189,28 @@ impl Limiter {
         place: &Place,
         now: Timestamp,
         cost: Cost,
-    ) -> Result<(Judgement, Option<Hold>), Lost> {
+        hold: &mut Option<Hold>,
+    ) -> Result<Judgement, Lost> {
         if let Some(pending) = &self.pending {
-            return self.hold_back(pending, place, now, cost);
+            return self.hold_back(pending, place, now, cost, hold);
         }
         match &self.state {
-            State::Rate(limiter) => limiter.admit(place, now, cost).map(charged),
-            State::Quota(limiter) => limiter.admit(place, now, cost).map(charged),
-            State::SlidingQuota(limiter) => limiter.admit(place, now, cost).map(charged),
-            State::RecentAverage(limiter) => limiter.leveled().admit(place, now, cost).map(charged),
-            State::Distinct(limiter) => limiter.admit_in(place.tier, place.key, place.value, now).map(charged),
+            State::Rate(limiter) => limiter.admit(place, now, cost),
+            State::Quota(limiter) => limiter.admit(place, now, cost),
+            State::SlidingQuota(limiter) => limiter.admit(place, now, cost),
+            State::RecentAverage(limiter) => limiter.leveled().admit(place, now, cost),
+            State::Distinct(limiter) => limiter.admit_in(place.tier, place.key, place.value, now),
             // charged by `take`, which knows what was offered
             State::FairShare { .. } => Err(Lost { judgement: UNASKED, contended: false }),
             State::Inflight(limiter) => {
-                limiter.admit(*place).map(|(judgement, permit)| (judgement, Some(Hold::Slot(permit))))
+                let (judgement, permit) = limiter.admit(*place)?;
+                *hold = Some(Hold::Slot(permit));
+                Ok(judgement)
             }
-            State::InflightByKey { places, upgraded, max, most_upgraded } => {
+            State::InflightByKey { places, max, most_upgraded, .. } => {
                 let (judgement, permit) = places.admit(place.key, cost, most_of(max, place.tier))?;
-                let most_upgraded = most_of(most_upgraded, place.tier);
-                Ok((judgement, Some(Hold::Key { permit, upgraded: Arc::clone(upgraded), most_upgraded })))
+                *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, place.tier) });
+                Ok(judgement)
             }
         }
     }
@@ -281,17 +304,21 @@ impl Limiter {
         self.pending.is_some() || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
     }
 
-    /// The seed that the limit's keys are hashed under; `None` when it has no use for a key.
-    pub fn seed(&self) -> Option<&Seed> {
+    /// Whether it counts by keys; an exact `inflight` limit has no use for one.
+    pub fn is_keyed(&self) -> bool {
+        !matches!(self.state, State::Inflight(_))
+    }
+
+    /// Turns hashes of keys that all limits share into this limit's own, which [`Place`] holds.
+    pub fn own_hash(&self) -> &OwnHash {
+        &self.own_hash
+    }
+
+    /// Of `fair_share`: the seed that the keys of its nodes are hashed under.
+    pub fn node_seed(&self) -> Option<&Seed> {
         match &self.state {
-            State::Rate(limiter) => Some(limiter.seed()),
-            State::Quota(limiter) => Some(limiter.seed()),
-            State::SlidingQuota(limiter) => Some(limiter.seed()),
-            State::RecentAverage(limiter) => Some(limiter.leveled().seed()),
-            State::Distinct(limiter) => Some(limiter.seed()),
             State::FairShare { seed, .. } => Some(seed),
-            State::InflightByKey { places, .. } => Some(places.seed()),
-            State::Inflight(_) => None,
+            _ => None,
         }
     }
 
@@ -369,9 +396,10 @@ impl Limiter {
         place: &Place,
         now: Timestamp,
         cost: Cost,
-    ) -> Result<(Judgement, Option<Hold>), Lost> {
+        hold: &mut Option<Hold>,
+    ) -> Result<Judgement, Lost> {
         if self.is_repeat(place, now) {
-            return Ok((self.probe_beside(place, now, cost, 0), None));
+            return Ok(self.probe_beside(place, now, cost, 0));
         }
         let mut judgement = UNASKED;
         let fits = |sum: u32| {
@@ -381,7 +409,8 @@ impl Limiter {
         match pending.attempt(place.key, cost, fits) {
             Ok((_, held)) => {
                 let attempt = Attempt::new(Arc::clone(self), held, *place, cost, now);
-                Ok((judgement, Some(Hold::Attempt(attempt))))
+                *hold = Some(Hold::Attempt(attempt));
+                Ok(judgement)
             }
             Err(_) => Err(Lost { judgement, contended: false }),
         }
@@ -391,10 +420,6 @@ impl Limiter {
     fn is_repeat(&self, place: &Place, now: Timestamp) -> bool {
         matches!(&self.state, State::Distinct(limiter) if limiter.is_repeat(place.value, now))
     }
-}
-
-fn charged(judgement: Judgement) -> (Judgement, Option<Hold>) {
-    (judgement, None)
 }
 
 /// Each node is a level of its own, which makes a chain of them.
@@ -436,4 +461,5 @@ fn most_of(max: &[u32], tier: u8) -> u32 {
 }
 
 /// The answer to a question that does not belong to the kind: refuses, so that a mistake opens nothing.
-const UNASKED: Judgement = Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, reset_nanos: None };
+const UNASKED: Judgement =
+    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, next_unit: NextUnit::Known(None) };

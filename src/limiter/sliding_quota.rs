@@ -8,7 +8,7 @@
 
 use super::quota::phase;
 use super::{Judgement, Kind, Lost, Place};
-use crate::sketch::{Seed, SlidingReading, SlidingWindows, Window};
+use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
@@ -16,7 +16,6 @@ use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub struct SlidingQuota {
     windows: SlidingWindows,
     max: u32,
-    seed: Seed,
 }
 
 impl SlidingQuota {
@@ -32,7 +31,7 @@ impl SlidingQuota {
         // both tables have a successor beside them, which takes as much again
         let half = Bytes((memory.0 / 2).max(8 << 10));
         let windows = SlidingWindows::with_memory(windows, half, &seed)?;
-        Ok(SlidingQuota { windows, max: *max, seed })
+        Ok(SlidingQuota { windows, max: *max })
     }
 
     /// Whether a request of `cost` fits now.
@@ -53,11 +52,6 @@ impl SlidingQuota {
         if reading.admitted { Ok(judgement) } else { Err(Lost { judgement, contended: reading.contended }) }
     }
 
-    /// The seed that keys are hashed under.
-    pub fn seed(&self) -> &Seed {
-        &self.seed
-    }
-
     /// Re-keys the tables when that is due.
     pub fn maintain(&self, now: Timestamp) {
         self.windows.maintain(now);
@@ -74,7 +68,7 @@ impl SlidingQuota {
             remaining: remaining / cost.get(),
             quota: self.max / cost.get(),
             retry_nanos: reading.retry_nanos,
-            reset_nanos: reading.reset_nanos,
+            next_unit: NextUnit::Known(reading.reset_nanos),
         }
     }
 }

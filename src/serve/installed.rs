@@ -172,7 +172,7 @@ fn reader_of_limit(limiter: Arc<Limiter>) -> Reader<LimitState> {
     Arc::new(move || {
         let gauges = limiter.gauges();
         // a limit without keys has a few counters and no table worth telling of
-        let memory_bytes = limiter.seed().map(|_| gauges.memory);
+        let memory_bytes = limiter.is_keyed().then_some(gauges.memory);
         LimitState { gauges, memory_bytes }
     })
 }

@@ -92,6 +92,12 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.read(key).level()
     }
 
+    /// Loads what a request of this key would be judged by, so that it is near then; see [`MonotoneTable::touch`].
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.sketch.touch(key).wrapping_add(self.exact.line(key).touch())
+    }
+
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
@@ -269,11 +275,10 @@ enum Settled {
     Lost { level: u64 },
 }
 
-/// Whether half the quota or more is spent at this level: one more than the other half would not fit.
+/// Whether the key is to have an entry at this level.
 #[inline]
 fn is_heavy<M: Meter>(meter: &M, level: u64, now: Timestamp) -> bool {
-    let beyond_half = Cost::new(meter.quota() / 2 + 1).unwrap_or(Cost::ONE);
-    level <= HIGHEST_LEVEL && !meter.fits(level, now, beyond_half)
+    level <= HIGHEST_LEVEL && meter.is_half_spent(level, now)
 }
 
 /// Whether three quarters of the quota are free again: far enough from [`is_heavy`] that keys do not take turns in a slot.

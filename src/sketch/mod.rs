@@ -1,6 +1,7 @@
 //! Published algorithms in fixed memory, one per file.
 //!
 //! * [`hash`]: a key becomes 128 bits under a secret seed; every table takes its columns out of them.
+//! * [`own_hash`]: or first one of the limiter's own, so that a key is hashed once for all limiters.
 //! * [`columns`]: or draws them by secret multipliers, where four slices are too few.
 //! * [`meter`]: what charging a request does to a key's *level*, as plain arithmetic on one `u64`.
 //! * [`monotone`]: the table that keeps a level for every key there could be, without ever forgetting one.
@@ -24,6 +25,7 @@ pub mod levels;
 pub mod meter;
 pub mod monotone;
 pub mod offered;
+pub mod own_hash;
 pub mod rekeyed;
 pub mod seen;
 pub mod sliding;
@@ -34,9 +36,10 @@ pub use hash::{KeyHash, KeyHasher, Seed};
 pub use heaviest::Heaviest;
 pub use lattice::NodeLevels;
 pub use levels::Levels;
-pub use meter::{Bucket, Meter, RecentAverage, Window};
+pub use meter::{Bucket, Meter, NextUnit, RecentAverage, Window};
 pub use monotone::{Admission, Cell, MonotoneTable, Word};
 pub use offered::OfferedRates;
+pub use own_hash::OwnHash;
 pub use rekeyed::Rekeyed;
 pub use seen::{Inserted, Lifetime, SeenSet};
 pub use sliding::{SlidingReading, SlidingWindows};

@@ -308,6 +308,13 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         least(self.cells(key).map(C::load))
     }
 
+    /// Loads the key's cells, so that they are near when it is judged; says something that depends on all of them, for
+    /// [`std::hint::black_box`].
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.cells(key).map(C::load).into_iter().fold(0, u64::wrapping_add)
+    }
+
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {

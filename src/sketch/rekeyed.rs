@@ -89,6 +89,12 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
+    /// [`MonotoneTable::touch`], of the table that serves; of the other one only the next look will bring them near.
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.pair(self.phase.load()).0.touch(key)
+    }
+
     /// Asks to admit one request of `key`: [`MonotoneTable::admit`], through every change. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {

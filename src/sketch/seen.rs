@@ -266,6 +266,13 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         })
     }
 
+    /// Loads the pair's bucket, so that it is near when it is looked for; see
+    /// [`MonotoneTable::touch`](super::MonotoneTable::touch).
+    #[inline]
+    pub fn touch(&self, pair: KeyHash) -> u64 {
+        self.line(self.home(pair)).first().map_or(0, |entry| u64::from(W::entry(entry)))
+    }
+
     /// Remembers that the pair was counted at `now`: the [`moment`](SeenSet::moment) of the charge, not a later one.
     /// One try; losing a race means that the pair is counted again.
     pub fn insert(&self, pair: KeyHash, now: Timestamp) -> Inserted {

@@ -152,17 +152,18 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// 2³² − 1, whatever the cap, and after 64 lost races in a row.
     #[inline]
     pub fn reserve(&self, key: KeyHash, cost: u32, cap: u32) -> Result<u32, u32> {
-        let mut before = self.estimate(key);
+        let cells = self.cells(key);
+        let mut before = least(cells);
         for attempt in 1..=MAX_ATTEMPTS {
             if before.checked_add(cost).is_none_or(|sum| sum > cap) {
                 return Err(before);
             }
-            let sum = self.add(key, cost).ok_or(before)?;
+            let sum = self.add_to(cells, cost).ok_or(before)?;
             if sum <= cap {
                 return Ok(sum.saturating_sub(cost));
             }
-            self.give_way(key, cost, attempt);
-            before = self.estimate(key);
+            self.give_way(cells, cost, attempt);
+            before = least(cells);
         }
         Err(before)
     }
@@ -173,7 +174,11 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// Of several that are added and not released, the one that comes last in the table's last row sees them all.
     #[inline]
     pub fn add(&self, key: KeyHash, cost: u32) -> Option<u32> {
-        let cells = self.cells(key);
+        self.add_to(self.cells(key), cost)
+    }
+
+    #[inline]
+    fn add_to(&self, cells: [&C; ROWS], cost: u32) -> Option<u32> {
         let mut own = None;
         // the last row last, for all requests alike: its order is the order of the proof
         for (row, cell) in cells.into_iter().enumerate() {
@@ -195,10 +200,16 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
         self.subtract(self.cells(key).into_iter(), cost);
     }
 
+    /// Loads the key's cells, so that they are near when it asks; see [`MonotoneTable::touch`](super::MonotoneTable::touch).
+    #[inline]
+    pub fn touch(&self, key: KeyHash) -> u64 {
+        self.cells(key).map(C::load).into_iter().map(u64::from).fold(0, u64::wrapping_add)
+    }
+
     /// At least what is held of the key. Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u32 {
-        self.cells(key).map(C::load).into_iter().fold(u32::MAX, u32::min)
+        least(self.cells(key))
     }
 
     /// The key's sum in each row, of which the estimate is the least: to see where it collides.
@@ -244,9 +255,9 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
 
     /// Takes `cost` out after it was added and found not to fit, and waits a little, as another look must follow.
     #[cold]
-    fn give_way(&self, key: KeyHash, cost: u32, attempt: u32) {
-        let found = self.cells(key).map(C::load).into_iter().next_back().unwrap_or(0);
-        self.release(key, cost);
+    fn give_way(&self, cells: [&C; ROWS], cost: u32, attempt: u32) {
+        let found = cells.last().map_or(0, |cell| cell.load());
+        self.subtract(cells.into_iter(), cost);
         // two that refused each other must not meet again and again: they mostly found the last row differently
         C::pause(attempt.min(6) << (found.wrapping_add(attempt) & 3));
     }
@@ -270,6 +281,11 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
         let mut columns = columns.iter();
         self.rows.each_ref().map(|cells| columns.next().and_then(|column| cells.get(*column)).unwrap_or(&self.spare))
     }
+}
+
+#[inline]
+fn least<C: CountCell, const ROWS: usize>(cells: [&C; ROWS]) -> u32 {
+    cells.into_iter().map(C::load).fold(u32::MAX, u32::min)
 }
 
 impl<C: CountCell, const ROWS: usize> fmt::Debug for SummingTable<C, ROWS> {

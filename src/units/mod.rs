@@ -5,11 +5,13 @@
 
 pub mod amount;
 pub mod dice;
+pub mod divisor;
 pub mod prefix;
 pub mod time;
 
 pub use amount::{Bytes, Cost, Rate, Share};
 pub use dice::Dice;
+pub use divisor::Divisor;
 pub use prefix::Prefix;
 pub use time::Timestamp;
 

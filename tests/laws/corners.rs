@@ -215,7 +215,7 @@ fn a_day_of_distinct_ends_with_a_day_of_quota() {
     let gate = gate_at(limits, "names, hits", wall);
     let (judged, _) = ask(&gate, &head("203.0.113.9"), START);
     let readings = &judged.decision.readings;
-    assert_eq!(readings[0].reset_nanos, readings[1].reset_nanos, "both say `window: 24h`");
+    assert_eq!(readings[0].reset_nanos(), readings[1].reset_nanos(), "both say `window: 24h`");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod recent_average;
 mod rekeying;
 mod seen;
 mod seen_interleavings;
+mod shortcuts;
 mod shorthand;
 mod siphash;
 mod sliding;

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 // as the samples of `src/answer` name their own crate
-use tidegate::{client, engine, limiter, policy, units};
+use tidegate::{client, engine, limiter, policy, sketch, units};
 
 use table::{Row, TABLE};
 

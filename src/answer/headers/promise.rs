@@ -98,7 +98,7 @@ impl Promise {
         match (self.unit, reading.outcome) {
             (Unit::Concurrent, _) => None,
             (_, Outcome::Refused | Outcome::Tagged) => reading.retry_nanos,
-            (_, Outcome::Admitted | Outcome::Delayed | Outcome::Exempt) => reading.reset_nanos,
+            (_, Outcome::Admitted | Outcome::Delayed | Outcome::Exempt) => reading.reset_nanos(),
         }
     }
 }

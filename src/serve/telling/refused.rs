@@ -17,6 +17,7 @@ use super::pseudonym::Pseudonyms;
 use crate::client::{Client, ClientNetwork};
 use crate::config::settings::ClientInLog;
 use crate::engine::{Judged, Outcome, Snapshot};
+use crate::limiter::Limiter;
 use crate::policy::{Mode, Rule};
 use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
 use crate::units::Timestamp;
@@ -50,7 +51,7 @@ impl MostRefused {
             if reading.mode != Mode::Enforce || reading.outcome != Outcome::Refused {
                 continue;
             }
-            let keyed = snapshot.limiter(reading.rule).is_some_and(|limiter| limiter.seed().is_some());
+            let keyed = snapshot.limiter(reading.rule).is_some_and(Limiter::is_keyed);
             let key = judged.key(slot).filter(|_| keyed).unwrap_or_else(|| self.hash_of(&client));
             self.offer(decision.at, u32::try_from(reading.rule).unwrap_or(u32::MAX), key, client);
         }

@@ -3,7 +3,7 @@
 //! Source: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
 
 use super::Meter;
-use crate::units::{Cost, OutOfRange, Rate, Timestamp};
+use crate::units::{Cost, Divisor, OutOfRange, Rate, Timestamp};
 
 /// A token bucket, kept as one instant: at most `burst + rate·τ` in **every** interval of length τ.
 ///
@@ -14,7 +14,7 @@ use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 /// admits nothing: saturated sums can no longer be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    interval: u64,
+    interval: Divisor,
     burst: u32,
     depth: u64,
 }
@@ -30,7 +30,9 @@ impl Bucket {
         const ALLOWED: OutOfRange = OutOfRange { allowed: "1 or more, refilled at this rate within 3650d" };
         let interval = rate.interval_nanos();
         match interval.checked_mul(u64::from(burst)) {
-            Some(depth) if burst > 0 && depth <= Self::MAX_DEPTH => Ok(Bucket { interval, burst, depth }),
+            Some(depth) if burst > 0 && depth <= Self::MAX_DEPTH => {
+                Ok(Bucket { interval: Divisor::new(interval), burst, depth })
+            }
             _ => Err(ALLOWED),
         }
     }
@@ -42,7 +44,7 @@ impl Bucket {
 
     /// Nanoseconds in which one unit refills.
     pub fn interval_nanos(&self) -> u64 {
-        self.interval
+        self.interval.get()
     }
 
     /// How far ahead of now the level may lie: `burst · interval`, in nanoseconds.
@@ -59,7 +61,7 @@ impl Bucket {
 impl Meter for Bucket {
     #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
-        let span = self.interval.saturating_mul(u64::from(cost.get()));
+        let span = self.interval.get().saturating_mul(u64::from(cost.get()));
         level.max(now.nanos()).saturating_add(span)
     }
 
@@ -72,12 +74,14 @@ impl Meter for Bucket {
         self.burst
     }
 
+    #[inline]
     fn remaining(&self, level: u64, now: Timestamp) -> u32 {
         let start = level.max(now.nanos());
         let ahead = start - now.nanos();
         // the second bound keeps clear of the last nanosecond of time, at which nothing is admitted
         let room = self.depth.saturating_sub(ahead).min((u64::MAX - 1).saturating_sub(start));
-        u32::try_from(room / self.interval).map_or(self.burst, |units| units.min(self.burst))
+        let (units, _) = self.interval.divide(room);
+        u32::try_from(units).map_or(self.burst, |units| units.min(self.burst))
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
@@ -93,11 +97,14 @@ impl Meter for Bucket {
     }
 
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
+        self.outlook(level, now).1
+    }
+
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
         let remaining = self.remaining(level, now);
-        if remaining >= self.burst {
-            return None;
-        }
-        self.retry_nanos(level, now, Cost::new(remaining.saturating_add(1)).ok()?)
+        let next = Cost::new(remaining.saturating_add(1)).ok().filter(|_| remaining < self.burst);
+        (remaining, next.and_then(|cost| self.retry_nanos(level, now, cost)))
     }
 
     fn is_linear(&self) -> bool {

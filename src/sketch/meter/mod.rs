@@ -5,12 +5,14 @@
 //! exact table and the twin that the tests compare both with.
 
 pub mod bucket;
+pub mod decay;
 pub mod powers;
 pub mod recent_average;
 pub mod window;
 
 use crate::units::{Cost, Timestamp};
 pub use bucket::Bucket;
+pub use decay::NextDecayed;
 pub use recent_average::RecentAverage;
 pub use window::Window;
 
@@ -34,6 +36,20 @@ pub trait Meter {
         self.admits(self.charge(level, now, cost), now)
     }
 
+    /// What [`Meter::remaining`] would be after a request of `cost`, stamped `now`, at `level`; `None` if it does not fit. For
+    /// meters that can tell without working out the level that it would be charged to.
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        let charged = self.charge(level, now, cost);
+        self.admits(charged, now).then(|| self.remaining(charged, now))
+    }
+
+    /// Whether half the quota or more is spent at this level: one more than the other half would not fit.
+    #[inline]
+    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
+        !self.fits(level, now, Cost::new(self.quota() / 2 + 1).unwrap_or(Cost::ONE))
+    }
+
     /// The most that is admitted at one instant, in units of cost.
     fn quota(&self) -> u32;
 
@@ -54,6 +70,13 @@ pub trait Meter {
         (self.remaining(level, now), self.next_unit_nanos(level, now))
     }
 
+    /// The same for a record that may never be read: what takes long to find is left to whoever asks for it.
+    #[inline]
+    fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
+        let (remaining, next) = self.outlook(level, now);
+        (remaining, NextUnit::Known(next))
+    }
+
     /// Whether a level is an instant that every unit of cost moves on by the same span, so that a debt has a duration.
     fn is_linear(&self) -> bool {
         false
@@ -62,4 +85,23 @@ pub trait Meter {
     /// Nanoseconds after which any level that was admitted has become as good as that of a key never seen. A table that
     /// is read beside its successor for this long can be dropped, and nobody gains by it.
     fn fade_nanos(&self) -> u64;
+}
+
+/// When the next unit comes back; what [`Meter::next_unit_nanos`] would have said then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextUnit {
+    /// Found already.
+    Known(Option<u64>),
+    /// Of a recent average: yet to be found.
+    Decayed(NextDecayed),
+}
+
+impl NextUnit {
+    /// Nanoseconds, from the judgement on, until it does; `None` if nothing was spent, or time ends first.
+    pub fn nanos(&self) -> Option<u64> {
+        match self {
+            NextUnit::Known(nanos) => *nanos,
+            NextUnit::Decayed(later) => later.nanos(),
+        }
+    }
 }

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use super::Meter;
+use super::decay::{Decay, FAR, NextDecayed};
 use super::powers::{logarithm, power_of_two};
+use super::{Meter, NextUnit};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
 /// At most `rate` on average, older requests weighing half as much with every half-life that passed since:
@@ -36,10 +37,11 @@ pub struct RecentAverage {
     /// What is added to every instant to be sure that it is not too early.
     margin: u64,
     quantum: u64,
+    /// The greatest lead of a level over the stamp at which more than half the quota is left.
+    half_lead: i64,
+    /// By how much less, in units of cost, a sum may be than the one that its level stands for after a charge.
+    slack: f64,
 }
-
-/// So many half-lives ahead, a request no longer moves a level by as much as a nanosecond counts.
-const FAR: u64 = 64;
 
 /// 2⁻¹⁰ of a request is left of a sum of one after so many half-lives.
 const FADED: u64 = 10;
@@ -82,8 +84,15 @@ impl RecentAverage {
             margin,
             // ln(1 + 1/n) ≥ 1/(n + 1): no more than what one request adds to the level at the ceiling
             quantum: ((nanos / ((at_ceiling + 1.0) * std::f64::consts::LN_2)) as u64).clamp(1, half_life >> 10),
+            half_lead: 0,
+            slack: 0.0,
         };
         meter.most = meter.greatest_sum().ok_or(BUDGET)?;
+        meter.half_lead = meter.decay().greatest_lead(f64::from(meter.quota() / 2 + 1));
+        // a charge rounds the instant up by a nanosecond, the margin and the errors that this is for, of twice its size at
+        // most; to one more than before it if that is later, which is within the same
+        let rounded = (4 * margin + 8) as f64 / nanos;
+        meter.slack = meter.most * (rounded + 2.0_f64.powi(-44));
         Ok(meter)
     }
 
@@ -151,55 +160,13 @@ impl RecentAverage {
     /// The last stamp that is admitted: levels at the end of time can no longer be told apart.
     #[inline]
     fn last(&self) -> u64 {
-        (u64::MAX - 1).saturating_sub(self.depth)
+        self.decay().last()
     }
 
-    /// Nanoseconds until `cost`, which does not fit now, is admitted; `None` if never.
-    fn opens(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        if cost.get() > self.quota() || now.nanos() > self.last() {
-            return None;
-        }
-        let lead = i128::from(self.greatest_lead(f64::from(cost.get())));
-        let opens = u64::try_from(i128::from(level) - lead).ok()?;
-        (opens <= self.last()).then(|| opens.saturating_sub(now.nanos()))
-    }
-
-    /// The greatest lead of a level over the stamp at which `cost`, which fits an empty budget, is admitted.
-    fn greatest_lead(&self, cost: f64) -> i64 {
-        let half_life = self.half_life as f64;
-        let fits = |lead: i64| power_of_two(lead as f64 / half_life) + cost <= self.most;
-        // where the rest of a sum is nothing and where it is too much, a half-life beyond which `power_of_two` saturates
-        let (lowest, highest) = (-((61 * self.half_life) as i64), (FAR * self.half_life) as i64);
-        // what a rounded sum leaves room for: without the half of its last place, the search below starts dozens of
-        // nanoseconds away where budgets are large
-        let room = self.most - cost + (self.most.next_up() - self.most) / 2.0;
-        let guess = match room {
-            room if room >= 1.0 => half_life * logarithm(room),
-            room if room > 0.0 => -half_life * logarithm(1.0 / room),
-            _ => lowest as f64,
-        };
-        let guess = (guess as i64).clamp(lowest, highest);
-        // from the guess outwards in growing steps, then between the last two by halves; at `lowest` it fits, at
-        // `highest` it does not
-        let (mut low, mut high, mut step) = (guess, guess, 1_i64);
-        if fits(guess) {
-            high = (guess + step).min(highest);
-            while high < highest && fits(high) {
-                step *= 2;
-                (low, high) = (high, (high + step).min(highest));
-            }
-        } else {
-            low = (guess - step).max(lowest);
-            while low > lowest && !fits(low) {
-                step *= 2;
-                (low, high) = ((low - step).max(lowest), low);
-            }
-        }
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if fits(middle) { low = middle } else { high = middle }
-        }
-        low
+    /// What is needed to tell a wait.
+    #[inline]
+    fn decay(&self) -> Decay {
+        Decay { half_life: self.half_life, most: self.most, depth: self.depth }
     }
 }
 
@@ -225,6 +192,32 @@ impl Meter for RecentAverage {
         now.nanos() <= self.last() && self.sum(level, now) + f64::from(cost.get()) <= self.most
     }
 
+    /// From the sum before it becomes a level again, unless rounding could tell the two apart.
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        if now.nanos() > self.last() {
+            return None;
+        }
+        let left = self.most - (self.sum(level, now) + f64::from(cost.get()));
+        if left < 0.0 {
+            return None;
+        }
+        let units = left as u32;
+        let beyond = left - f64::from(units);
+        if beyond > self.slack && beyond < 1.0 - self.slack {
+            return Some(units);
+        }
+        Some(self.remaining(self.charge(level, now, cost), now))
+    }
+
+    /// By the lead alone: the sum keeps its order.
+    #[inline]
+    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
+        let lead = i128::from(level) - i128::from(now.nanos());
+        now.nanos() > self.last() || (level > 0 && lead > i128::from(self.half_lead))
+    }
+
+    #[inline]
     fn quota(&self) -> u32 {
         self.most as u32
     }
@@ -246,7 +239,7 @@ impl Meter for RecentAverage {
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        if self.fits(level, now, cost) { Some(0) } else { self.opens(level, now, cost) }
+        if self.fits(level, now, cost) { Some(0) } else { self.decay().opens(level, now, cost) }
     }
 
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
@@ -254,9 +247,14 @@ impl Meter for RecentAverage {
     }
 
     fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
+        let (remaining, next) = self.outlook_later(level, now);
+        (remaining, next.nanos())
+    }
+
+    #[inline]
+    fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let remaining = self.remaining(level, now);
-        let next = Cost::new(remaining.saturating_add(1)).ok().filter(|_| remaining < self.quota());
-        (remaining, next.and_then(|cost| self.opens(level, now, cost)))
+        (remaining, NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining)))
     }
 
     /// When less than 1/1,024 of a request is left of the highest level that can be admitted or counted.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Meter;
-use crate::units::{Cost, OutOfRange, Timestamp};
+use crate::units::{Cost, Divisor, OutOfRange, Timestamp};
 
 /// At most `limit` in every **aligned** window of `length`.
 ///
@@ -25,7 +25,7 @@ use crate::units::{Cost, OutOfRange, Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     limit: u32,
-    length: u64,
+    length: Divisor,
     offset: u64,
 }
 
@@ -50,7 +50,7 @@ impl Window {
         }
         let nanos = u64::try_from(length.as_nanos()).map_err(|_| LENGTHS)?;
         let offset = u64::try_from(offset.as_nanos() % length.as_nanos()).map_err(|_| LENGTHS)?;
-        Ok(Window { limit, length: nanos, offset })
+        Ok(Window { limit, length: Divisor::new(nanos), offset })
     }
 
     /// The most that is admitted in one window, in units of cost.
@@ -60,7 +60,7 @@ impl Window {
 
     /// Nanoseconds from the beginning of a window to the beginning of the next.
     pub fn length_nanos(&self) -> u64 {
-        self.length
+        self.length.get()
     }
 
     /// Nanoseconds from `now` to the end of its window: at least 1. `None` if time or epochs end first.
@@ -72,20 +72,23 @@ impl Window {
     #[inline]
     pub(in crate::sketch) fn epoch(&self, now: Timestamp) -> Option<u32> {
         // in two parts, as `now + offset` may lie past the end of time
-        let whole = now.nanos() / self.length;
-        let part = now.nanos() % self.length + self.offset;
-        u32::try_from(whole + part / self.length + 1).ok()
+        let (whole, part) = self.length.divide(now.nanos());
+        // both parts of the sum are below a length
+        let carried = u64::from(part + self.offset >= self.length.get());
+        u32::try_from(whole + carried + 1).ok()
     }
 
     /// Nanoseconds since the window of `now` began.
     #[inline]
     pub(in crate::sketch) fn elapsed(&self, now: Timestamp) -> u64 {
-        (now.nanos() % self.length + self.offset) % self.length
+        let (_, part) = self.length.divide(now.nanos());
+        let (_, elapsed) = self.length.divide(part + self.offset);
+        elapsed
     }
 
     /// Nanoseconds from `now` to the first of `epoch`, zero if it has begun; `None` if time ends first.
     pub(in crate::sketch) fn until(&self, epoch: u32, now: Timestamp) -> Option<u64> {
-        let begins = u128::from(epoch.saturating_sub(1)) * u128::from(self.length);
+        let begins = u128::from(epoch.saturating_sub(1)) * u128::from(self.length.get());
         let begins = u64::try_from(begins.saturating_sub(u128::from(self.offset))).ok()?;
         Some(begins.saturating_sub(now.nanos()))
     }
@@ -155,8 +158,30 @@ impl Meter for Window {
         self.opens(level, now, 1)
     }
 
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        let current = self.epoch(now)?;
+        let (epoch, count) = split(level);
+        let spent = if epoch < current { 0 } else { count };
+        // an epoch ahead of now's has nothing to give; see `admits`
+        let spent = spent.checked_add(cost.get()).filter(|_| epoch <= current)?;
+        self.limit.checked_sub(spent)
+    }
+
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
+        let (epoch, count) = split(level);
+        let Some(current) = self.epoch(now) else { return (0, None) };
+        if epoch < current {
+            return (self.limit, None);
+        }
+        let remaining = if epoch == current { self.limit.saturating_sub(count) } else { 0 };
+        let next = if remaining == self.limit { None } else { self.opens(level, now, 1) };
+        (remaining, next)
+    }
+
     fn fade_nanos(&self) -> u64 {
-        self.length
+        self.length.get()
     }
 }
 

@@ -1,0 +1,190 @@
+//! The hashes of one request's keys: each is taken once, however many limits count by it.
+//!
+//! All are taken under one seed of the policy, and no table sees them: every limiter makes its
+//! [own](crate::sketch::OwnHash) of each first.
+
+use arrayvec::ArrayVec;
+
+use super::ask::Read;
+use super::share::is_share;
+use super::snapshot::Snapshot;
+use crate::client::Client;
+use crate::client::key::{KeyPart, KeySpec, Missing};
+use crate::limiter::Limiter;
+use crate::policy::{Action, Policy, Route, Rule};
+use crate::request::Request;
+use crate::sketch::{KeyHash, KeyHasher, Seed};
+
+/// Which rules count by the same, and the seed that this is hashed under.
+#[derive(Debug)]
+pub struct SharedKeys {
+    seed: Seed,
+    numbers: Vec<Numbers>,
+}
+
+/// Of one rule: the number of its key and of the value that it counts, the same for equal ones of other rules.
+#[derive(Debug)]
+struct Numbers {
+    key: usize,
+    value: usize,
+}
+
+/// What a request has been hashed by so far, and the hashes.
+#[derive(Debug, Default)]
+pub struct Hashed {
+    shared: ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>,
+    /// Of rules that have been looked ahead to: the limiters' own hashes of the key and of the pair with the value.
+    own: ArrayVec<(usize, [KeyHash; 2]), { Route::MAX_RULES }>,
+}
+
+impl SharedKeys {
+    /// The keys of a policy, hashed under a seed derived from `seed`.
+    pub fn new(policy: &Policy, seed: &Seed) -> SharedKeys {
+        let mut known = Vec::new();
+        let mut number = |parts: &[KeyPart], by_origin: bool| {
+            let same = |(other, of_origin): &(Vec<KeyPart>, bool)| other == parts && *of_origin == by_origin;
+            known.iter().position(same).unwrap_or_else(|| {
+                known.push((parts.to_vec(), by_origin));
+                known.len() - 1
+            })
+        };
+        let numbers = policy.rules.iter().map(|rule| Numbers {
+            key: number(rule.key.parts(), rule.by_origin),
+            value: rule.of.as_ref().map_or(0, |of| number(of.parts(), false)),
+        });
+        // no limit has a name with spaces, so no limiter has this seed
+        SharedKeys { numbers: numbers.collect(), seed: seed.derive("keys of all limits") }
+    }
+
+    /// The limiter's own hash of the rule's key, and of the key together with the value that is counted, if one is.
+    ///
+    /// # Errors
+    /// The request lacks a part of them; what the rule says to that.
+    #[inline]
+    pub fn own(
+        &self,
+        index: usize,
+        (rule, limiter): (&Rule, &Limiter),
+        policy: &Policy,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<[KeyHash; 2], Missing> {
+        match hashed.own.iter().find(|(known, _)| *known == index) {
+            Some((_, own)) => Ok(*own),
+            None => self.hash(index, (rule, limiter), policy, about, hashed),
+        }
+    }
+
+    /// The limiter's own hash of a key that no route and no origin is part of, for a client of whom there is no request yet.
+    ///
+    /// # Errors
+    /// The key is made of more than the client.
+    pub fn of_client(
+        &self,
+        (rule, limiter): (&Rule, &Limiter),
+        request: &Request<'_>,
+        client: &Client,
+    ) -> Result<KeyHash, Missing> {
+        Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed).map_err(|_| rule.key.missing())?))
+    }
+
+    fn hash(
+        &self,
+        index: usize,
+        (rule, limiter): (&Rule, &Limiter),
+        policy: &Policy,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<[KeyHash; 2], Missing> {
+        let key = self.key(index, rule, policy, about, hashed)?;
+        let pair = match &rule.of {
+            Some(of) => limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?),
+            None => KeyHash::default(),
+        };
+        Ok([limiter.own_hash().of(key), pair])
+    }
+
+    /// Hashes the keys of the route's limits and then loads what they will be judged by, in this order: a processor overlaps the
+    /// cache misses of a few hundred instructions, which is all of them if nothing else stands between. Without this each limit
+    /// would wait for main memory by itself, as nothing is loaded ahead of the atomic exchanges of the one before it.
+    pub fn look_ahead(&self, snapshot: &Snapshot, about: &Read<'_>, hashed: &mut Hashed) {
+        for &index in &about.route.rules {
+            let Some((rule, limiter)) = snapshot.rule(index) else { continue };
+            // whoever is exempt would be hashed in vain
+            if !limiter.is_keyed() || is_share(rule) || !rule.exempt.is_empty() {
+                continue;
+            }
+            if let Ok(own) = self.hash(index, (rule, limiter), snapshot.policy(), about, hashed) {
+                // one that finds no room is hashed again
+                let _ = hashed.own.try_push((index, own));
+            }
+        }
+        let touched = hashed.own.iter().map(|(index, [key, pair])| {
+            let limiter = snapshot.limiter(*index);
+            limiter.map_or(0, |limiter| limiter.touch(*key, *pair))
+        });
+        std::hint::black_box(touched.fold(0, u64::wrapping_add));
+    }
+
+    /// The hash of a rule's key.
+    ///
+    /// # Errors
+    /// The request lacks a part of it; what the rule says to that.
+    fn key(
+        &self,
+        index: usize,
+        rule: &Rule,
+        policy: &Policy,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<KeyHash, Missing> {
+        let number = self.numbers.get(index).map(|numbers| numbers.key);
+        once(hashed, number, || Ok(key_under(&self.seed, rule, policy, about)?.finish()))
+    }
+
+    /// The hash of a value that a rule counts.
+    ///
+    /// # Errors
+    /// The request lacks a part of it; what `of` says to that.
+    fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
+        let number = self.numbers.get(index).map(|numbers| numbers.value);
+        let hash = || of.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| of.missing());
+        once(hashed, number, hash)
+    }
+}
+
+/// The hash of that number, taken if it has not been.
+#[inline]
+fn once(
+    hashed: &mut Hashed,
+    number: Option<usize>,
+    hash: impl FnOnce() -> Result<KeyHash, Missing>,
+) -> Result<KeyHash, Missing> {
+    if let Some((_, hash)) = hashed.shared.iter().find(|(known, _)| Some(*known) == number) {
+        return Ok(*hash);
+    }
+    let hash = hash()?;
+    if let Some(number) = number {
+        // one that finds no room is hashed again by the next that asks for it
+        let _ = hashed.shared.try_push((number, hash));
+    }
+    Ok(hash)
+}
+
+/// The hash of the rule's key in the making, under any seed.
+pub fn key_under(seed: &Seed, rule: &Rule, policy: &Policy, about: &Read<'_>) -> Result<KeyHasher, Missing> {
+    // kinds of part that the key itself has none of
+    const ORIGIN: u8 = 128;
+    const NO_ORIGIN: u8 = 129;
+    let Read { request, client, route, .. } = *about;
+    let mut hasher = KeyHasher::new(seed);
+    rule.key.add_to(&mut hasher, request, client, &route.name).map_err(|_| rule.key.missing())?;
+    if rule.by_origin {
+        let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
+        match origin {
+            Some(origin) => hasher.part(ORIGIN, origin.name.as_bytes()),
+            None => hasher.part(NO_ORIGIN, route.name.as_bytes()),
+        }
+    }
+    Ok(hasher)
+}
