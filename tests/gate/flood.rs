@@ -26,12 +26,12 @@ const PROMISE: Promise = Promise::new(5, 1, 3);
 const HONEST: usize = 50;
 const THREADS: usize = 2;
 const CONNECTIONS: usize = 48;
-/// What may be left of one half of the flood: two bytes for each of its clients. A table that kept a hash of them would need
-/// four times as much, in either half.
-const GROWTH_KIB: u64 = 1024;
+/// What may be left of one half of the flood: four bytes for each of its clients. A table that kept a hash of them would need
+/// twice as much, in either half.
+const GROWTH_KIB: u64 = 2048;
 /// What one of the halves may cost beyond that: the allocator takes memory from the system in segments of 4 MiB, and opens
 /// one more once, as soon as threads happen to need it; three million clients cost no more.
-const ONCE_KIB: u64 = 4096 + 2048;
+const ONCE_KIB: u64 = 4096;
 
 #[test]
 fn a_million_clients_cost_no_memory_and_hurt_nobody() {
