@@ -35,6 +35,9 @@ use super::pace::Pace;
 use super::transport::Transport;
 
 mod delegate;
+mod reading;
+
+use reading::Reading;
 
 /// What one read takes from the kernel when the bytes go to the inbox.
 const READ_BYTES: usize = 4096;
@@ -43,21 +46,6 @@ const READ_BYTES: usize = 4096;
 const PIPELINED_BYTES: usize = 16 * 1024;
 /// Small writes are gathered up to this: a segment, as in Pingora, so that a trickling answer is not held back for long.
 const GATHERED_BYTES: usize = 1460;
-
-/// Which bytes from the client belong to the request being served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// None: the request has been read to its end.
-    Complete,
-    /// This many.
-    Length(u64),
-    /// Those up to the last chunk.
-    Chunked(ChunkScanner),
-    /// All: the protocol was switched and there is no next request.
-    Switched,
-    /// None any more, since nobody can say where the request ends.
-    Broken(BodyFault),
-}
 
 /// How far the answer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -417,32 +405,6 @@ impl<S: IO> Wire<S> {
         self.edge.events.body_refused(fault);
         self.edge.events.noticed(fault.reason(), self.link.peer);
         fault.into()
-    }
-}
-
-impl Reading {
-    /// How many of the next bytes from the client belong to this request; from now on they count as read.
-    fn account(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
-        match self {
-            Reading::Complete => Ok(0),
-            Reading::Broken(fault) => Err(*fault),
-            Reading::Switched => Ok(bytes.len()),
-            Reading::Length(left) => {
-                let ours = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
-                *left -= ours as u64;
-                if *left == 0 {
-                    *self = Reading::Complete;
-                }
-                Ok(ours)
-            }
-            Reading::Chunked(scanner) => {
-                let ours = scanner.scan(bytes)?;
-                if scanner.is_done() {
-                    *self = Reading::Complete;
-                }
-                Ok(ours)
-            }
-        }
     }
 }
 

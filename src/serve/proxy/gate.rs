@@ -21,6 +21,7 @@ use pingora::{Error, ErrorType};
 use super::admission::{self, Admission};
 use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
+use super::downstream::{answer_due_in, edge_stream, leave, link_of, over_limit};
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
@@ -30,11 +31,7 @@ use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Verdict};
 use crate::policy::{Action, Balance, Protocol, Route};
 use crate::serve::clock::roll;
-use crate::serve::edge::h2::talk::Stream;
-use crate::serve::edge::link::Link;
 use crate::serve::edge::redirect;
-use crate::serve::edge::stream::EdgeStream;
-use crate::serve::edge::transport::Transport;
 use crate::serve::origins::fault::AnswerFault;
 use crate::serve::origins::origin::affinity_seed;
 use crate::serve::origins::way::Way;
@@ -492,47 +489,6 @@ fn speaks_http2(exchange: &Exchange) -> Option<&Way> {
 /// An answer that is not passed on.
 fn refused(fault: AnswerFault) -> Box<Error> {
     Error::because(ErrorType::InvalidHTTPHeader, "the origin's answer", io::Error::from(fault)).into_up()
-}
-
-/// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.
-fn over_limit(head: &RequestHeader, route: &Route) -> bool {
-    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
-}
-
-/// What is known of the connection.
-fn link_of(session: &Session) -> Option<&Link> {
-    match h2_stream(session) {
-        Some(stream) => Some(stream.link()),
-        None => edge_stream(session)?.link().map(AsRef::as_ref),
-    }
-}
-
-/// The client takes its further requests elsewhere: `Connection: close` in HTTP/1, GOAWAY in HTTP/2.
-fn leave(session: &mut Session) {
-    session.set_keepalive(None);
-    if let Some(stream) = h2_stream(session) {
-        stream.leave();
-    }
-}
-
-/// By when the answer must have begun, from now.
-fn answer_due_in(session: &Session, time: Duration) {
-    if let Some(stream) = h2_stream(session) {
-        stream.answer_due_in(time);
-    } else if let Some(stream) = edge_stream(session) {
-        stream.answer_due_in(time);
-    }
-}
-
-/// The client's stream, if it speaks HTTP/2.
-fn h2_stream(session: &Session) -> Option<&Stream> {
-    Stream::of(&session.req_header().extensions)
-}
-
-/// The client's connection below Pingora, if it speaks HTTP/1.
-fn edge_stream(session: &Session) -> Option<&EdgeStream<Transport>> {
-    session.stream()?.as_any().downcast_ref()
 }
 
 #[cfg(test)]

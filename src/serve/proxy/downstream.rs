@@ -1,0 +1,54 @@
+//! The client's side of a Pingora session: which connection it is, and what the connection layer is to be told of the request.
+
+use std::time::Duration;
+
+use http::header;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+
+use crate::policy::Route;
+use crate::serve::edge::h2::talk::Stream;
+use crate::serve::edge::link::Link;
+use crate::serve::edge::stream::EdgeStream;
+use crate::serve::edge::transport::Transport;
+
+/// What is known of the connection.
+pub fn link_of(session: &Session) -> Option<&Link> {
+    match h2_stream(session) {
+        Some(stream) => Some(stream.link()),
+        None => edge_stream(session)?.link().map(AsRef::as_ref),
+    }
+}
+
+/// The client takes its further requests elsewhere: `Connection: close` in HTTP/1, GOAWAY in HTTP/2.
+pub fn leave(session: &mut Session) {
+    session.set_keepalive(None);
+    if let Some(stream) = h2_stream(session) {
+        stream.leave();
+    }
+}
+
+/// By when the answer must have begun, from now.
+pub fn answer_due_in(session: &Session, time: Duration) {
+    if let Some(stream) = h2_stream(session) {
+        stream.answer_due_in(time);
+    } else if let Some(stream) = edge_stream(session) {
+        stream.answer_due_in(time);
+    }
+}
+
+/// The client's stream, if it speaks HTTP/2.
+pub fn h2_stream(session: &Session) -> Option<&Stream> {
+    Stream::of(&session.req_header().extensions)
+}
+
+/// The client's connection below Pingora, if it speaks HTTP/1.
+pub fn edge_stream(session: &Session) -> Option<&EdgeStream<Transport>> {
+    session.stream()?.as_any().downcast_ref()
+}
+
+/// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.
+pub fn over_limit(head: &RequestHeader, route: &Route) -> bool {
+    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    matches!((declared, route.body_limit), (Some(declared), Some(limit)) if declared > limit.0)
+}
