@@ -5,6 +5,7 @@
 //! * [`proxy`]: a request, from the facts to its answer.
 //! * [`origins`]: what is protected, and how it is reached.
 //! * [`telling`]: what others see of it: metrics, logs, pages.
+//! * [`socket`] is a connection as the system gives it, to clients and origins alike.
 //! * What requests share: [`shared`], and in it the [`installed`] policy; [`clock`] is the time, and [`housekeeping`] what is done every second.
 
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod origins;
 pub mod proxy;
 pub mod server;
 pub mod shared;
+pub mod socket;
 pub mod telling;
 
 pub use server::{Start, StartError, run};

@@ -15,10 +15,10 @@ use super::h2;
 use super::h2::preface::{Beginning, look};
 use super::link::Link;
 use super::proxy_protocol::{NoHeader, Peekable, take};
-use super::socket::Socket;
 use super::tls::handshake::handshake;
 use super::tls::secure::Secure;
 use super::transport::Transport;
+use crate::serve::socket::Socket;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
 pub async fn arrive<A>(

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::socket::Listening;
+use super::listening::Listening;
 use super::socket_file::{self, SocketFile};
 use crate::config::settings::{ListenOn, Listener};
 

@@ -16,7 +16,8 @@ pub use super::bind::{BACKLOG, BindError, Bound, bind};
 use super::connection::Edge;
 use super::door::Entry;
 use super::link::Link;
-use super::socket::{Acceptor, Socket};
+use super::listening::Acceptor;
+use crate::serve::socket::Socket;
 
 /// When descriptors or memory run out, accepting again at once would only burn a core.
 const PAUSE: Duration = Duration::from_millis(100);

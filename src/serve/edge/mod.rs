@@ -1,6 +1,6 @@
 //! The edge: client connections, below HTTP's meaning.
 //!
-//! * [`bind`] makes a listening [`socket`] (with its [`socket_file`] if it is a UNIX one), [`listen`] accepts from it, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
+//! * [`bind`] makes a socket that is [`listening`] (with its [`socket_file`] if it is a UNIX one), [`listen`] accepts from it, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
 //! * [`listen`] binds and accepts, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
 //! * [`door`] decides who is let in, and [`proxy_protocol`] takes the header off that names a client behind a proxy.
 //! * [`tls`] makes a connection a secure one first, where its listener says so; one that says [`redirect`] serves nothing else.
@@ -26,11 +26,11 @@ pub mod h2;
 pub mod head;
 pub mod link;
 pub mod listen;
+pub mod listening;
 pub mod pace;
 pub mod path;
 pub mod proxy_protocol;
 pub mod redirect;
-pub mod socket;
 pub mod socket_file;
 pub mod stream;
 pub mod tls;

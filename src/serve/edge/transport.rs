@@ -17,7 +17,7 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::socket::Socket;
+use crate::serve::socket::Socket;
 
 /// The bytes of a client's connection.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use socket2::SockRef;
 
 use crate::config::settings::{ListenOn, Listener};
 use crate::serve::edge::bind::fits;
-use crate::serve::edge::socket::Listening;
+use crate::serve::edge::listening::Listening;
 use crate::serve::edge::socket_file::SocketFile;
 
 /// Names in systemd's descriptor store begin with it, so that they cannot be a socket unit's by accident.

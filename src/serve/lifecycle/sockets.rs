@@ -11,7 +11,7 @@ use super::given::{Given, Passed, Purpose, Tag};
 use super::notify::Notifier;
 use crate::config::settings::{ListenOn, Listener, Settings};
 use crate::serve::edge::bind::{self, BindError, Bound};
-use crate::serve::edge::socket::Listening;
+use crate::serve::edge::listening::Listening;
 use crate::serve::edge::socket_file::SocketFile;
 use crate::serve::server::StartError;
 

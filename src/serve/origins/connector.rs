@@ -26,10 +26,11 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::fault::AnswerFault;
-use super::socket::{Socket, Wire};
 use super::stream::OriginStream;
 use super::way::{NoTls, Way};
+use super::wire::Wire;
 use crate::policy::Protocol;
+use crate::serve::socket::Socket;
 
 /// Requests at once on one connection of HTTP/2. Pingora's own default is one.
 const STREAMS: usize = 100;

@@ -1,7 +1,7 @@
 //! What is protected, and how it is reached.
 //!
 //! * [`origin`] has the places and addresses of one, [`resolve`] looks names up in the background.
-//! * [`way`] makes connections to one origin: a [`socket`], and [`tls`] over it if the policy says so. [`connector`] is the
+//! * [`way`] makes connections to one origin: a [`wire`], with [`tls`] on it if the policy says so. [`connector`] is the
 //!   door by which Pingora gets them.
 //! * What an origin sends over HTTP/1 is not believed: [`stream`] passes on only what [`reader`] lets through, which judges
 //!   heads by [`answer_head`]. What it refuses is a [`fault`]. [`http2`] is what is left to do there.
@@ -21,8 +21,8 @@ pub mod probe;
 pub mod reader;
 pub mod resolve;
 pub mod ring;
-pub mod socket;
 pub mod stream;
 pub mod tls;
 pub mod verdict;
 pub mod way;
+pub mod wire;

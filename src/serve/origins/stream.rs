@@ -24,8 +24,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::fault::AnswerFault;
 use super::reader::Reader;
-use super::socket::Wire;
 use super::way::Way;
+use super::wire::Wire;
 
 /// What one read takes from the kernel when a head does not come in one piece.
 const READ_BYTES: usize = 4096;

@@ -22,8 +22,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version};
 
 use super::fault::AnswerFault;
-use super::socket::Socket;
 use crate::policy::{OriginTls, Protocol};
+use crate::serve::socket::Socket;
 
 /// How often the files are looked at. One `stat` each.
 const LOOK: Duration = Duration::from_secs(1);

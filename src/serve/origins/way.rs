@@ -19,9 +19,10 @@ use prometheus::IntCounter;
 use tokio::sync::watch;
 
 use super::fault::AnswerFault;
-use super::socket::{Socket, Wire};
 use super::tls::{Tls, TlsFault};
+use super::wire::Wire;
 use crate::policy::{Origin, Protocol};
+use crate::serve::socket::Socket;
 
 /// The way to one origin.
 #[derive(Debug)]

@@ -1,13 +1,12 @@
-//! TCP and UNIX sockets as one: what listens, and what was accepted.
+//! What listens, over TCP or as a UNIX socket, and how connections are taken from it.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+use crate::serve::socket::Socket;
 
 /// A bound socket, non-blocking, listening, not yet with any runtime.
 #[derive(Debug)]
@@ -89,99 +88,5 @@ impl Acceptor {
             Acceptor::Unix(listener) => Listening::Unix(listener.into_std()?),
         }
         .waiting(most))
-    }
-}
-
-/// An accepted connection.
-#[derive(Debug)]
-pub enum Socket {
-    /// Over TCP.
-    Tcp(TcpStream),
-    /// From a process of this machine.
-    Unix(UnixStream),
-}
-
-impl Socket {
-    /// Sends small writes at once; a UNIX socket always does.
-    ///
-    /// # Errors
-    /// The client has gone.
-    pub fn set_nodelay(&self) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => stream.set_nodelay(true),
-            Socket::Unix(_) => Ok(()),
-        }
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        match self {
-            Socket::Tcp(stream) => stream.as_raw_fd(),
-            Socket::Unix(stream) => stream.as_raw_fd(),
-        }
-    }
-}
-
-impl From<TcpStream> for Socket {
-    fn from(stream: TcpStream) -> Socket {
-        Socket::Tcp(stream)
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, data),
-            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, data),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Socket::Tcp(stream) => stream.is_write_vectored(),
-            Socket::Unix(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // the kernel has it
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }
