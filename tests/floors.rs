@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The plan: module of the crate, its floor.
-const FLOORS: [(&str, u32); 14] = [
+const FLOORS: [(&str, u32); 16] = [
     ("units", 1),
     ("request", 2),
     ("sketch", 2),
@@ -16,8 +16,10 @@ const FLOORS: [(&str, u32); 14] = [
     ("engine", 6),
     ("answer", 7),
     ("picture", 7),
+    ("explain", 7),
     ("serve", 8),
     ("replay", 8),
+    ("scenario", 8),
     ("cli", 9),
     ("main", 10),
 ];
