@@ -19,7 +19,7 @@ use crate::serve::origins::fault::AnswerFault;
 use crate::serve::shared::Shared;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
-use crate::serve::telling::noise;
+use crate::serve::telling::noise::{self, About};
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {
@@ -79,7 +79,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
             ClientAddress::Ip(address) => Peer::Ip(address),
             ClientAddress::Unix => Peer::Unix,
         });
-        shared.noise(exchange.listener).note(noise::ABORTED, peer);
+        shared.noise(exchange.listener).note(About::Request, noise::ABORTED, peer);
     }
     let Some(ended) = shared.now_if_watched() else { return };
     let metrics = exchange.installed.metrics();

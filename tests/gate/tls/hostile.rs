@@ -5,13 +5,18 @@ use std::time::Duration;
 use super::{Site, policy};
 use crate::harness::gate::run_to_end;
 use crate::harness::tls::{Authority, Files};
-use crate::harness::{Connection, Origin, Reply, wait_within};
+use crate::harness::{Connection, Gate, Origin, Reply, wait_for, wait_within};
 
 #[test]
-fn what_is_no_tls_is_counted_and_not_written_down() {
+fn what_is_no_tls_is_counted_and_told_in_a_line_a_minute() {
     let origin = Origin::that(Reply::Ok);
     let mut site = Site::start(&origin, "");
-    let before = site.gate.talk();
+    let before = site.gate.talk().lines().count();
+    // balancers look that way whether somebody listens: counted, but nothing to tell
+    for _ in 0..10 {
+        drop(Connection::open(site.gate.address("main")));
+    }
+    site.gate.counts("tidegate_tls_handshake_failures_total", &[("reason", "closed")], 10.0);
     for noise in
         [&b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"[..], b"\0\0\0\0\0\0\0\0", b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n"]
     {
@@ -29,10 +34,20 @@ fn what_is_no_tls_is_counted_and_not_written_down() {
         let mut connection = Connection::open(site.gate.address("main"));
         connection.send(&CLIENT_HELLO_BEGUN).unwrap();
     }
-    site.gate.counts("tidegate_tls_handshake_failures_total", &[("reason", "closed")], 10.0);
-    assert_eq!(site.gate.talk(), before, "nothing is logged");
+    site.gate.counts("tidegate_tls_handshake_failures_total", &[("reason", "closed")], 20.0);
+    let line = told_of(&site.gate);
+    assert!(line.contains("tls/not_tls") && !line.contains("tls/closed 2"), "{line}");
+    assert!(!line.contains("127.0.0.1"), "the client stays a pseudonym: {line}");
+    let said = site.gate.talk();
+    // a second one only if all this took a minute
+    assert!(said.lines().count() - before <= 2, "{said}");
     assert_eq!(site.connect("a.test").ask("GET", "/", "", b"").status, 200);
     assert!(site.gate.is_alive());
+}
+
+/// The first line about clients that misbehave.
+fn told_of(gate: &Gate) -> String {
+    wait_for("the line", || gate.talk().lines().find(|line| line.contains("clients misbehaved")).map(str::to_owned))
 }
 
 /// A record of 16 KiB, of which only the beginning is there: a hello of TLS 1.2.
