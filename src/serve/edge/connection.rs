@@ -88,8 +88,7 @@ impl ConnectionLimits {
         let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
         let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
         ConnectionLimits {
-            // two round trips and a slow phone's arithmetic take less than a second; the rest is for lost packets
-            handshake_deadline: Duration::from_secs(10),
+            handshake_deadline: words.handshake_deadline,
             head: HeadLimits {
                 bytes: bytes(words.head.bytes),
                 request_line: bytes(words.head.line),

@@ -56,21 +56,24 @@ const CLIENT_HELLO_BEGUN: [u8; 11] = [0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 
 #[test]
 fn a_handshake_that_is_never_finished_ends_at_its_deadline() {
     let origin = Origin::that(Reply::Ok);
-    let site = Site::start(&origin, "");
-    let mut silent = Connection::open(site.gate.address("main"));
-    let mut stalled = Connection::open(site.gate.address("main"));
+    let (authority, files) = (Authority::new("of the site"), Files::new());
+    let pair = files.put_pair("a", &authority.sign(&["a.test"]));
+    let words = "connections: { handshake_deadline: 2s }";
+    let gate = Gate::start(&policy(&format!("{{ certificates: {pair} }}, {words}"), &origin, ""));
+    let mut silent = Connection::open(gate.address("main"));
+    let mut stalled = Connection::open(gate.address("main"));
     stalled.send(&CLIENT_HELLO_BEGUN).unwrap();
-    let mut dripping = Connection::open(site.gate.address("main"));
+    let mut dripping = Connection::open(gate.address("main"));
     dripping.send(&CLIENT_HELLO_BEGUN).unwrap();
     // a byte now and then does not buy time
     wait_within(Duration::from_secs(60), "all three to be given up", &mut || {
         let _ = dripping.send(&[0]);
         let labels = [("listener", "main"), ("reason", "late")];
-        (site.gate.metrics().sum("tidegate_tls_handshake_failures_total", &labels) == 3.0).then_some(())
+        (gate.metrics().sum("tidegate_tls_handshake_failures_total", &labels) == 3.0).then_some(())
     });
     assert!(silent.rest().unwrap().is_empty());
     assert!(stalled.rest().unwrap().is_empty());
-    assert_eq!(site.connect("a.test").ask("GET", "/", "", b"").status, 200);
+    assert_eq!(authority.client().connect(gate.address("main"), "a.test").ask("GET", "/", "", b"").status, 200);
 }
 
 #[test]
