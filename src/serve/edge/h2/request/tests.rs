@@ -51,6 +51,16 @@ fn crumbs_of_cookies_become_one_line() {
     let crumbs = [("cookie", "a=1"), ("x", "y"), ("cookie", "b=2"), ("cookie", "c=3")];
     let parts = judged("GET", "http://a/", &crumbs).unwrap();
     assert_eq!(parts.headers.get_all(header::COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3"]);
+    let parts = judged("GET", "http://a/", &[("cookie", ""), ("cookie", "b=2"), ("cookie", "")]).unwrap();
+    assert_eq!(parts.headers.get_all(header::COOKIE).iter().collect::<Vec<_>>(), ["b=2"]);
+}
+
+#[test]
+fn a_line_of_cookies_hides_no_blanks_around_a_crumb() {
+    for padded in [" b=2", "b=2 ", "\tb=2"] {
+        let crumbs = [("cookie", "a=1"), ("cookie", padded), ("cookie", "c=3")];
+        assert_eq!(judged("GET", "http://a/", &crumbs).unwrap_err(), HeadFault::FieldValue, "{padded:?}");
+    }
 }
 
 #[test]
@@ -68,6 +78,7 @@ fn each_fault_is_told_by_its_name() {
         ("GET", "http://a/../b", &[][..], HeadFault::DotSegment),
         ("GET", "http://a/%0d", &[][..], HeadFault::Escape),
         ("GET", "http://a/?%00", &[][..], HeadFault::Escape),
+        ("GET", "http://a/", &[("a\"b", "c")][..], HeadFault::FieldName),
         ("GET", "http://a/", &[("connection", "close")][..], HeadFault::Connection),
         ("GET", "http://a/", &[("keep-alive", "1")][..], HeadFault::Connection),
         ("GET", "http://a/", &[("te", "gzip")][..], HeadFault::Connection),
