@@ -15,6 +15,7 @@ use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::policy::Route;
 use crate::request::Peer;
 use crate::serve::clock::wall_nanos;
+use crate::serve::edge::h2::talk::Stream;
 use crate::serve::origins::fault::AnswerFault;
 use crate::serve::shared::Shared;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
@@ -41,6 +42,8 @@ pub fn origin_failed(exchange: &Exchange, error: &Error) {
 /// How a request ended, as far as its exchange does not know.
 #[derive(Debug)]
 pub struct Ended<'a> {
+    /// What the client spoke: `h1` or `h2`.
+    pub protocol: &'static str,
     /// The method.
     pub method: &'a str,
     /// The `Host` field.
@@ -59,6 +62,7 @@ impl<'a> Ended<'a> {
         let head = session.req_header();
         let written = session.response_written().filter(|head| !head.status.is_informational());
         Ended {
+            protocol: if Stream::of(&head.extensions).is_some() { "h2" } else { "h1" },
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
@@ -126,6 +130,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
         at: exchange.started,
         id: decision.map_or(DecisionId(0), |decision| decision.id),
         listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
+        protocol: Some(Cow::Borrowed(end.protocol)),
         client: shown.as_ref().map(|shown| Cow::Borrowed(shown.as_str())),
         client_source: client.map(|client| Cow::Borrowed(source_of(&client, exchange))),
         client_mark: client.map(|client| Cow::Borrowed(client.mark.as_str())),
