@@ -94,6 +94,13 @@ fn scripts_and_units_speak_of_what_is_installed() {
     }
 }
 
+#[test]
+fn the_changelog_begins_with_this_version() {
+    let changelog = read("packaging/changelog");
+    let version = concat!("tidegate (", env!("CARGO_PKG_VERSION"), "-1) ");
+    assert!(changelog.starts_with(version), "{changelog}");
+}
+
 /// Debian Policy 5.6.13: it stands in lists, after the name.
 #[test]
 fn the_description_fits_a_line_and_is_no_sentence() {
