@@ -351,6 +351,6 @@ impl Part {
 
     /// Where a client asks next: by turns what the gate answers by itself and what the origin does.
     fn path(turn: usize) -> &'static str {
-        if turn % 2 == 0 { "/own" } else { "/through" }
+        if turn.is_multiple_of(2) { "/own" } else { "/through" }
     }
 }

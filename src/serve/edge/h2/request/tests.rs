@@ -78,7 +78,6 @@ fn each_fault_is_told_by_its_name() {
         ("GET", "http://a/../b", &[][..], HeadFault::DotSegment),
         ("GET", "http://a/%0d", &[][..], HeadFault::Escape),
         ("GET", "http://a/?%00", &[][..], HeadFault::Escape),
-        ("GET", "http://a/", &[("a\"b", "c")][..], HeadFault::FieldName),
         ("GET", "http://a/", &[("connection", "close")][..], HeadFault::Connection),
         ("GET", "http://a/", &[("keep-alive", "1")][..], HeadFault::Connection),
         ("GET", "http://a/", &[("te", "gzip")][..], HeadFault::Connection),
@@ -96,6 +95,11 @@ fn each_fault_is_told_by_its_name() {
     let mut blank = parts("GET", "http://a/", &[]);
     blank.headers.insert("x", HeaderValue::from_bytes(b" y").unwrap());
     assert_eq!(read(&mut blank, &LIMITS), Err(HeadFault::FieldValue));
+    // as the library makes names, which is not how it makes them elsewhere
+    let name = http::HeaderName::from_lowercase(b"a\"b").expect("it is taken for a name");
+    let mut quoted = parts("GET", "http://a/", &[]);
+    quoted.headers.insert(name, HeaderValue::from_static("c"));
+    assert_eq!(read(&mut quoted, &LIMITS), Err(HeadFault::FieldName));
 }
 
 #[test]
