@@ -12,6 +12,8 @@ pub mod address;
 pub mod chunks;
 mod cursor;
 pub mod forwarding;
+pub mod h2_frames;
+pub mod h2_head;
 pub mod head;
 mod lenient;
 pub mod origin_answer;

@@ -37,6 +37,8 @@ pub struct Entry<'a> {
     pub id: DecisionId,
     /// The name of the listener.
     pub listener: Cow<'a, str>,
+    /// What the client spoke: `h1` (HTTP/1.0 and 1.1) or `h2`; none in lines of earlier versions.
+    pub protocol: Option<Cow<'a, str>>,
     /// The client, as a pseudonym or in the clear; none when the request was too faulty to tell.
     pub client: Option<Cow<'a, str>>,
     /// Whose word the client's address is.
@@ -125,6 +127,7 @@ impl Entry<'_> {
         line.number("at", self.at.nanos());
         line.text("id", &self.id.text());
         line.text("listener", self.listener.as_bytes());
+        line.optional_text("protocol", &self.protocol);
         line.optional_text("client", &self.client);
         line.optional_text("client_source", &self.client_source);
         line.optional_text("client_mark", &self.client_mark);

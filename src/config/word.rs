@@ -83,6 +83,7 @@ pub trait Word {
 
 words! {
     Mode = "mode" { "enforce" => Mode::Enforce, "shadow" => Mode::Shadow, } later: []
+    Off = "switch" { "off" => Off, } later: []
     Missing = "answer to a missing key" { "allow" => Missing::Allow, "deny" => Missing::Deny, } later: []
     OnShort = "answer to a short chain" { "peer" => OnShort::Peer, "reject" => OnShort::Reject, } later: []
     OnDegraded = "answer to an unreadable element" {
@@ -185,6 +186,10 @@ pub enum ActionWord {
     /// It passes, marked.
     Tag,
 }
+
+/// Not, where something else is the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Off;
 
 /// What happens to a request that finds no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

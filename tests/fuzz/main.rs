@@ -38,6 +38,16 @@ fn forwarding_keeps_its_promises() {
 }
 
 #[test]
+fn h2_frames_keeps_its_promises() {
+    run("h2_frames", targets::h2_frames::h2_frames, 20_000);
+}
+
+#[test]
+fn h2_head_keeps_its_promises() {
+    run("h2_head", targets::h2_head::h2_head, 12_000);
+}
+
+#[test]
 fn head_keeps_its_promises() {
     run("head", targets::head::head, 12_000);
 }

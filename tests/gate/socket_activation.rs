@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use crate::harness::gate::{Ended, Folder, end_with, run_to_end};
-use crate::harness::load::Load;
+use crate::harness::load::Ground;
 use crate::harness::systemd::{Systemd, passing, port};
-use crate::harness::{Connection, wait_for};
+use crate::harness::{Connection, Gate, wait_for};
 
 const ROUTES: &str = "routes:\n  - { name: page, respond: { status: 200, body: ok } }\ntelemetry: {}\n";
 
@@ -94,47 +94,62 @@ fn descriptors_of_another_process_are_left_alone() {
     assert_eq!(gate.fetch("/", "").status, 200);
 }
 
-/// Starts, stops and starts again under load; `next` gives the socket and its name for each start.
-fn restart_under_load(systemd: &Systemd, first: OwnedFd, name: &str, policy: &str, next: impl Fn() -> OwnedFd) {
-    const RESTARTS: usize = 20;
-    let mut gate = systemd.start_with_socket(name, first, policy);
-    let load = Load::on(gate.address("main"));
-    for _ in 0..RESTARTS {
-        load.goes_on(40);
-        let socket = next();
+const RESTARTS: usize = 20;
+
+/// Stops and starts again under load of every kind; `next` starts the gate of a generation.
+fn restart_under_load(ground: &Ground, first: Gate, next: impl Fn(usize) -> Gate) {
+    const EACH: usize = 20;
+    let mut gate = first;
+    let load = ground.load(&gate);
+    for generation in 0..RESTARTS {
+        load.is_served_by(generation, EACH);
         gate.signal("TERM");
         assert_eq!(gate.exit_status().code(), Some(0));
-        gate = systemd.start_with_socket(name, socket, policy);
+        assert!(!gate.talk().contains("cut off"), "{}", gate.talk());
+        gate = next(generation + 1);
     }
-    load.goes_on(40);
-    let answered = load.answered();
-    assert_eq!(load.stop(), Vec::<String>::new());
-    println!("{RESTARTS} restarts, {answered} requests, none failed");
+    load.is_served_by(RESTARTS, EACH);
+    let met = load.stop();
+    println!("{RESTARTS} restarts:\n{}", met.by_each_of(0, RESTARTS).at_least((RESTARTS + 1) * EACH));
 }
 
 #[test]
-fn twenty_restarts_with_a_socket_unit_fail_no_request() {
-    let (socket, _) = port();
-    let hold = socket.try_clone().unwrap();
-    let next = || OwnedFd::from(hold.try_clone().unwrap());
-    restart_under_load(&Systemd::new(), socket.into(), "web", &activated(), next);
+fn twenty_restarts_with_socket_units_fail_no_request() {
+    let (systemd, ground) = (Systemd::new(), Ground::new());
+    let (clear, secure) = (port().0, port().0);
+    let start = |generation| {
+        let hold = |socket: &TcpListener| OwnedFd::from(socket.try_clone().unwrap());
+        let sockets = [("web", hold(&clear)), ("webs", hold(&secure))];
+        systemd.start_with_sockets(sockets, &ground.policy(generation, "systemd:web", "systemd:webs"))
+    };
+    restart_under_load(&ground, start(0), start);
 }
 
 #[test]
 fn twenty_restarts_with_the_descriptor_store_fail_no_request() {
-    const NAME: &str = "tidegate.listener.main";
-    let systemd = Systemd::new();
-    let policy = format!("listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}\n{ROUTES}");
-    let first = systemd.start(&[], "exec \"$0\" \"$@\"", Stdio::null(), &policy);
+    const NAMES: [&str; 2] = ["tidegate.listener.main", "tidegate.listener.secure"];
+    let (systemd, ground) = (Systemd::new(), Ground::new());
+    let policy = |generation| ground.policy(generation, "127.0.0.1:0", "127.0.0.1:0");
+    let first = systemd.start(&[], "exec \"$0\" \"$@\"", Stdio::null(), &policy(0));
     let address = first.address("main");
-    wait_for("the socket to be stored", || systemd.stored().contains(&NAME.to_owned()).then_some(()));
-    // killed, not stopped: the socket outlives even that
+    wait_for("the sockets to be stored", || {
+        let stored = systemd.stored();
+        NAMES.iter().all(|name| stored.contains(&(*name).to_owned())).then_some(())
+    });
+    // killed, not stopped: the sockets outlive even that
     drop(first);
-    let again = systemd.out_of_store(NAME);
-    assert_eq!(TcpListener::from(again.try_clone().unwrap()).local_addr().unwrap(), address);
-    restart_under_load(&systemd, again, NAME, &policy, || systemd.out_of_store(NAME));
-    let stores = systemd.messages().iter().filter(|message| message.contains("FDSTORE=1")).count();
-    assert_eq!(stores, 1, "what is stored is not stored again");
+    let start = |generation| {
+        let sockets = NAMES.map(|name| (name, systemd.out_of_store(name)));
+        systemd.start_with_sockets(sockets, &policy(generation))
+    };
+    let again = start(0);
+    assert_eq!(again.address("main"), address);
+    restart_under_load(&ground, again, start);
+    let stores = |name: &str| {
+        let of_it = |message: &&String| message.contains("FDSTORE=1") && message.contains(name);
+        systemd.messages().iter().filter(of_it).count()
+    };
+    assert_eq!(NAMES.map(stores), [1, 1], "what is stored is not stored again");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::harness::client::request;
 use crate::harness::gate::{binary, end};
-use crate::harness::load::Load;
+use crate::harness::load::Ground;
 use crate::harness::systemd::Systemd;
 use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
 
@@ -31,11 +31,14 @@ fn rewrite(gate: &Gate, policy: &str) {
 #[test]
 fn twenty_upgrades_under_load_fail_no_request() {
     const UPGRADES: usize = 20;
-    let systemd = Systemd::new();
-    let mut gate = start(&systemd, POLICY);
-    let load = Load::on(gate.address("main"));
+    const EACH: usize = 20;
+    let (systemd, ground) = (Systemd::new(), Ground::new());
+    let policy = |generation| ground.policy(generation, "127.0.0.1:0", "127.0.0.1:0");
+    let mut gate = start(&systemd, &policy(0));
+    let load = ground.load(&gate);
     for number in 1..=UPGRADES {
-        load.goes_on(40);
+        load.is_served_by(number - 1, EACH);
+        rewrite(&gate, &policy(number));
         let before = gate.id();
         let ended = gate.upgrade();
         assert_eq!(ended.code, Some(0), "upgrade {number}: {}", ended.stderr);
@@ -45,10 +48,10 @@ fn twenty_upgrades_under_load_fail_no_request() {
         systemd.wait_for("READY=1", number + 1);
         wait_for("the old process to go", || gone(before).then_some(()));
     }
-    load.goes_on(40);
-    let answered = load.answered();
-    assert_eq!(load.stop(), Vec::<String>::new());
-    println!("{UPGRADES} upgrades, {answered} requests, none failed");
+    load.is_served_by(UPGRADES, EACH);
+    let met = load.stop();
+    assert!(!gate.talk().contains("cut off"), "{}", gate.talk());
+    println!("{UPGRADES} upgrades:\n{}", met.by_each_of(0, UPGRADES).at_least((UPGRADES + 1) * EACH));
 }
 
 /// A child that nobody waits for stays in the list of processes.

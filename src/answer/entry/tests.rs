@@ -16,6 +16,7 @@ fn entry() -> Entry<'static> {
         at: Timestamp::from_nanos(77),
         id: DecisionId(42),
         listener: "main".into(),
+        protocol: Some("h2".into()),
         client: Some("c7f1".into()),
         client_source: Some("forwarded".into()),
         client_mark: Some("verified".into()),
@@ -61,13 +62,19 @@ fn a_line_is_one_flat_object_without_what_is_absent() {
         String::from_utf8(line(&entry())).unwrap(),
         concat!(
             r#"{"schema":"tidegate.access/1","time":"2001-09-09T01:46:40.000000005Z","at":77,"id":"000000000001A","#,
-            r#""listener":"main","client":"c7f1","client_source":"forwarded","client_mark":"verified","method":"POST","#,
+            r#""listener":"main","protocol":"h2","client":"c7f1","client_source":"forwarded","client_mark":"verified","method":"POST","#,
             r#""host":"shop.example.com","path":"/login","route":"login","status":429,"verdict":"refused","#,
             r#""reason":"limit","limits":[{"name":"login","mode":"enforce","outcome":"limited","remaining":0,"#,
             r#""retry_ns":11400000000}],"attempts":0,"duration_ns":81000,"bytes_in":12,"bytes_out":345}"#,
             "\n"
         )
     );
+}
+
+#[test]
+fn a_line_of_before_there_was_a_protocol_is_read() {
+    let text = String::from_utf8(line(&entry())).unwrap().replace(r#""protocol":"h2","#, "");
+    assert_eq!(Entry::read(text.as_bytes()).unwrap(), Entry { protocol: None, ..entry() });
 }
 
 #[test]
@@ -202,12 +209,13 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let option = || prop::option::of(word());
     let verdict =
         prop::option::of(prop_oneof![Just(Verdict::Admitted), select(&Refusal::ALL[..]).prop_map(Verdict::Refused),]);
-    let names = (word(), option(), option(), option(), word(), option(), option(), option(), option());
+    let names = (word(), option(), option(), option(), option(), word(), option(), option(), option(), option());
     let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<Option<u64>>());
     let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
     (names, numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
         |(names, numbers, host, path, verdict, limits, id)| {
-            let (listener, client, client_source, client_mark, method, route, origin, origin_address, error) = names;
+            let (listener, protocol, client, client_source, client_mark, method, route, origin, origin_address, error) =
+                names;
             let (
                 [time_unix_nanos, at, duration_nanos, bytes_in, bytes_out, delay_nanos],
                 (status, attempts),
@@ -218,6 +226,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
                 at: Timestamp::from_nanos(at),
                 id: DecisionId(id),
                 listener,
+                protocol,
                 client,
                 client_source,
                 client_mark,

@@ -126,6 +126,7 @@ fn caps(own: &schema::Connections, out: &mut Connections, faults: &mut Faults) {
     let per_client = or_none(&own.per_client, Count(1)..=most, default, |count| count.0.to_string(), faults);
     out.per_client = per_client.and_then(|count| u32::try_from(count.0).ok());
     out.handshakes = own.handshakes.value().map_or(out.handshakes, |rate| rate.0);
+    out.handshake_deadline = span(&own.handshake_deadline, MILLIS_100..=TEN_MINUTES, out.handshake_deadline, faults);
     out.requests = number32(&own.requests, COUNTS, out.requests, faults);
     out.lifetime = or_none(&own.lifetime, MILLIS_100..=WEEK, out.lifetime, duration, faults);
     out.idle = span(&own.idle, MILLIS_100..=DAY, out.idle, faults);

@@ -6,13 +6,15 @@ use std::time::Duration;
 use super::clients::WrittenClients;
 use super::connections::connections;
 use super::limits::Limits;
+use super::tls::ForAll;
 use super::{Context, out_of_place, span};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
 use crate::config::schema::{self, File};
 use crate::config::secret;
 use crate::config::settings::{
-    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
+    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Protocols,
+    Settings,
 };
 use crate::config::shape::Either;
 use crate::config::source::Span;
@@ -93,9 +95,12 @@ fn listeners(
                 .related(long, "the long form"),
         );
     }
+    let mut for_all = ForAll::of(file, context);
     let mut sockets: Vec<(Listener, Span)> = Vec::new();
     if let Some(at) = file.listen.get() {
-        sockets.push((Listener::new("main", at.value.clone()), at.span));
+        let tls = for_all.take();
+        let protocols = Protocols::by_default(tls.is_some());
+        sockets.push((Listener { tls, protocols, ..Listener::new("main", at.value.clone()) }, at.span));
     }
     for entry in file.listeners.value().iter().flat_map(|map| &map.0) {
         let (Some(name), Some(listener)) = (&entry.key, &entry.value) else { continue };
@@ -108,12 +113,23 @@ fn listeners(
                     .related(*place, format!("by `{}`", first.name)),
             );
         }
-        let (tls, redirect) = super::tls::of_listener(&listener.value, context);
+        let (tls, redirect) = super::tls::of_listener(&listener.value, &mut for_all, context);
+        let own = listener.value.connections.value();
+        let plain = tls.is_none() && super::tls::is_plain(&listener.value) && !matches!(file.tls, Field::Bad { .. });
+        if let Some(own) = own.filter(|_| plain) {
+            out_of_place(
+                &own.handshake_deadline,
+                "`handshake_deadline` on a listener without `tls`",
+                "without TLS there is no handshake",
+                context.faults,
+            );
+        }
         let (protocols, h2) = super::http2::of_listener(&listener.value, tls.is_some(), context.faults);
         let address = address(&listener.value, &at.value, context);
         let listener = Listener { connections, tls, redirect, protocols, h2, ..Listener::new(&name.0, address) };
         sockets.push((listener, at.span));
     }
+    for_all.end(file, context.faults);
     let none = file.listeners.value().is_none_or(|map| map.0.is_empty());
     let told = matches!(file.listen, Field::Bad { .. }) || matches!(file.listeners, Field::Bad { .. });
     if sockets.is_empty() && none && !told {

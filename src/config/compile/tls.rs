@@ -1,17 +1,57 @@
-//! `tls` and `redirect` of a listener. The files are read here, so that `check` finds what is wrong with them.
+//! `tls` and `redirect` of a listener, and `tls` of the top level. The files are read here, so that `check` finds what is wrong with
+//! them.
 
 use super::Context;
 use crate::config::UsedCertificate;
 use crate::config::certificate::{self, CertificateFault, Part, covers};
-use crate::config::fault::{Code, Diagnostic};
+use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema;
 use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Redirect, Tls};
+use crate::config::shape::{Either, OneOrMany};
 use crate::config::source::Span;
 
+/// What the top level says for all listeners that say nothing themselves.
+pub struct ForAll {
+    tls: Option<Tls>,
+    used: bool,
+}
+
+impl ForAll {
+    /// Reads the files, once for all.
+    pub fn of(file: &schema::File, context: &mut Context<'_>) -> ForAll {
+        let tls = file
+            .tls
+            .get()
+            .map(|list| Tls { certificates: certificates("`tls`", list, context), client_certificates: None });
+        ForAll { tls, used: false }
+    }
+
+    /// For one more listener.
+    pub fn take(&mut self) -> Option<Tls> {
+        self.used = true;
+        self.tls.clone()
+    }
+
+    /// Tells if no listener took it.
+    pub fn end(&self, file: &schema::File, faults: &mut Faults) {
+        if let Some(at) = file.tls.key().filter(|_| !self.used) {
+            faults.push(
+                Diagnostic::new(Code::IDLE_WORD, at, "no listener uses this `tls`")
+                    .label("all have their own, or `redirect`, or `tls: off`"),
+            );
+        }
+    }
+}
+
 /// What a listener does beyond taking connections.
-pub fn of_listener(listener: &schema::Listener, context: &mut Context<'_>) -> (Option<Tls>, Option<Redirect>) {
-    if let (Some(tls), Some(redirect)) = (listener.tls.key(), listener.redirect.key()) {
+pub fn of_listener(
+    listener: &schema::Listener,
+    for_all: &mut ForAll,
+    context: &mut Context<'_>,
+) -> (Option<Tls>, Option<Redirect>) {
+    let own = listener.tls.key().filter(|_| !matches!(listener.tls.value(), Some(Either::Short(_))));
+    if let (Some(tls), Some(redirect)) = (own, listener.redirect.key()) {
         context.faults.push(
             Diagnostic::error(Code::CONFLICT, redirect, "both `tls` and `redirect`")
                 .label("would send clients in a circle")
@@ -19,8 +59,18 @@ pub fn of_listener(listener: &schema::Listener, context: &mut Context<'_>) -> (O
                 .related(tls, "this listener does TLS"),
         );
     }
-    let tls = listener.tls.value().and_then(|tls| self::tls(tls, context));
+    let tls = match listener.tls.value() {
+        Some(Either::Long(tls)) => self::tls(tls, context),
+        Some(Either::Short(_)) => None,
+        None if listener.tls.is_present() || listener.redirect.is_present() => None,
+        None => for_all.take(),
+    };
     (tls, listener.redirect.value().copied())
+}
+
+/// Whether a listener means to do without TLS, as far as it says something itself.
+pub fn is_plain(listener: &schema::Listener) -> bool {
+    matches!(listener.tls.value(), Some(Either::Short(_)) | None) && !matches!(listener.tls, Field::Bad { .. })
 }
 
 /// A certificate's name, and where it comes from.
@@ -31,12 +81,22 @@ struct Claim {
 }
 
 fn tls(tls: &schema::Tls, context: &mut Context<'_>) -> Option<Tls> {
-    let list = &tls.certificates.get()?;
+    let certificates = certificates("`certificates`", tls.certificates.get()?, context);
+    let client_certificates = tls.client_certificates.value().and_then(|asked| authorities(asked, context));
+    Some(Tls { certificates, client_certificates })
+}
+
+/// Reads what stands under this word.
+fn certificates(
+    word: &str,
+    list: &At<OneOrMany<schema::Certificate>>,
+    context: &mut Context<'_>,
+) -> Vec<CertificateFiles> {
     let mut claims: Vec<Claim> = Vec::new();
     let mut certificates = Vec::new();
     if list.value.0.items.is_empty() && !list.value.0.bad {
         context.faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, list.span, "`certificates` is empty").label("needs one at least"),
+            Diagnostic::error(Code::EMPTY_VALUE, list.span, format!("{word} is empty")).label("needs one at least"),
         );
     }
     for (place, item) in list.value.0.items.iter().enumerate() {
@@ -53,8 +113,7 @@ fn tls(tls: &schema::Tls, context: &mut Context<'_>) -> Option<Tls> {
         read(&files, cert, key, names, place, &mut claims, context);
         certificates.push(files);
     }
-    let client_certificates = tls.client_certificates.value().and_then(|asked| authorities(asked, context));
-    Some(Tls { certificates, client_certificates })
+    certificates
 }
 
 /// Reads a certificate and says what is wrong with it.

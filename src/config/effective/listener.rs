@@ -26,7 +26,7 @@ pub fn listener(listener: &Listener) -> (String, Tree) {
     tree.extend(redirect.map(|redirect| ("redirect", Tree::text(redirect))));
     tree.extend([
         ("proxy_protocol", word(&connections.proxy_protocol)),
-        ("connections", caps(connections)),
+        ("connections", caps(connections, tls.is_some())),
         ("request_head", head),
         ("request_body", pace(&connections.request_body)),
         ("response", pace(&connections.response)),
@@ -60,16 +60,21 @@ fn http2(h2: &Http2) -> Tree {
     ])
 }
 
-fn caps(connections: &Connections) -> Tree {
+fn caps(connections: &Connections, over_tls: bool) -> Tree {
     let mut tree = vec![
         ("max", Tree::text(connections.max)),
         ("per_client", connections.per_client.map_or_else(none, Tree::text)),
         ("handshakes", connections.handshakes.map_or_else(none, Tree::text)),
+    ];
+    if over_tls {
+        tree.push(("handshake_deadline", Tree::text(duration(connections.handshake_deadline))));
+    }
+    tree.extend([
         ("requests", Tree::text(connections.requests)),
         ("lifetime", connections.lifetime.map_or_else(none, |span| Tree::text(duration(span)))),
         ("idle", Tree::text(duration(connections.idle))),
         ("linger", Tree::text(duration(connections.linger))),
-    ];
+    ]);
     if connections.refuse.unix || !connections.refuse.networks.is_empty() {
         tree.push(("refuse", networks(&connections.refuse.networks, connections.refuse.unix)));
     }

@@ -24,6 +24,8 @@ section! {
         /// New connections of one client: `50/s` lets 50 come at once and 50 more every second. On TLS listeners these are its
         /// handshakes. Default `none`.
         optional handshakes: OrNone<Rate>,
+        /// From the accept to the end of the handshake of TLS, 100ms to 10m. Default 10s. Only with `tls`.
+        optional handshake_deadline: Duration,
         /// Requests on one connection, 1 to 1000000; the last answer says that it is. Default 10000.
         optional requests: Count,
         /// After this long the next answer is the connection's last; nothing under way is cut off. 100ms to 168h, or `none`.

@@ -29,7 +29,7 @@ use super::read::Read;
 use super::scalar::Count;
 use super::section::section;
 use super::settings::ListenOn;
-use super::shape::{Either, Keyed, List};
+use super::shape::{Either, Keyed, List, OneOrMany};
 use super::text::{Name, OriginName};
 use super::word::BodyLimit;
 use crate::policy::Mode;
@@ -46,6 +46,9 @@ section! {
         optional listen: ListenOn,
         /// Where to listen, each under a name of its own.
         optional listeners: Keyed<Name, Listener>,
+        /// Certificates for every listener that says neither `tls` nor `redirect`: `tls: { cert: …, key: … }` is short for
+        /// `tls: { certificates: [{ cert: …, key: … }] }` of each. `tls: off` keeps a listener plain.
+        optional tls: OneOrMany<Certificate>,
         /// What routes, origins and limits use when they do not say otherwise.
         optional defaults: Defaults,
         /// Key material.
@@ -70,7 +73,7 @@ section! {
         /// The process. Changes here need a restart.
         optional server: Server,
     }
-    later: ["tls", "stores", "geo", "tests", "admin", "watch", "state"]
+    later: ["stores", "geo", "tests", "admin", "watch", "state"]
 }
 
 section! {

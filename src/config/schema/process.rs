@@ -9,9 +9,9 @@ use crate::config::section::section;
 use crate::config::settings::{
     ClientCertificateMode, ClientInLog, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
-use crate::config::shape::OneOrMany;
+use crate::config::shape::{Either, OneOrMany};
 use crate::config::text::ListenAddress;
-use crate::config::word::{AccessLogFormat, Threads};
+use crate::config::word::{AccessLogFormat, Off, Threads};
 use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
@@ -38,8 +38,8 @@ section! {
         optional request_body: RequestBody,
         /// How slowly a client may take its answer.
         optional response: Response,
-        /// Serve by TLS 1.2 and 1.3, and nothing else.
-        optional tls: Tls,
+        /// Serve by TLS 1.2 and 1.3, and nothing else. `off`: without, whatever the top level's `tls` says.
+        optional tls: Either<Off, Tls>,
         /// `https`, or `https:PORT`: send every request to the same address by TLS (301, or 308 when it is no GET or HEAD).
         /// Requests below `/.well-known/acme-challenge/` that a route takes go to that route.
         optional redirect: Redirect,

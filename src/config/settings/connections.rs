@@ -16,6 +16,8 @@ pub struct Connections {
     pub per_client: Option<u32>,
     /// New ones of one client prefix: as many at once as the rate says per period; `None`: any number.
     pub handshakes: Option<Rate>,
+    /// Of TLS: from its first moment to the end of the handshake.
+    pub handshake_deadline: Duration,
     /// Requests on one connection.
     pub requests: u32,
     /// After this long an answer says that it is the connection's last; `None`: never.
@@ -48,6 +50,8 @@ impl Default for Connections {
             per_client: Some(5_000),
             // no number is right for both one person and a carrier's address
             handshakes: None,
+            // two round trips and a slow phone's arithmetic take less than a second; the rest is for lost packets
+            handshake_deadline: Duration::from_secs(10),
             // bounds what a connection can accumulate, far from where reconnecting costs anything
             requests: 10_000,
             // so that clients spread again over gates that came later

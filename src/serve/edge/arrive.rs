@@ -18,6 +18,7 @@ use super::proxy_protocol::{NoHeader, Peekable, take};
 use super::tls::handshake::handshake;
 use super::tls::secure::Secure;
 use super::transport::Transport;
+use crate::request::Peer;
 use crate::serve::socket::Socket;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
@@ -34,7 +35,7 @@ pub async fn arrive<A>(
     let link = Link::new(edge.listener, peer);
     let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
     let transport = Transport::accepted(stream, peer);
-    let Some((transport, secure)) = secured(transport, edge).await else { return };
+    let Some((transport, secure)) = secured(transport, link.peer, edge).await else { return };
     speak(app, transport, Arc::new(link.with_secure(secure)), edge, shutdown).await;
     drop(entry);
 }
@@ -80,15 +81,15 @@ async fn named(
 }
 
 /// The stage of TLS; `None` when the connection came to nothing, which has been counted.
-async fn secured(transport: Transport, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
+async fn secured(transport: Transport, peer: Peer, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
     let Some(acceptor) = &edge.tls else { return Some((transport, None)) };
     match handshake(acceptor, transport, edge.limits.handshake_deadline).await {
         Ok((stream, secure)) => {
             edge.events.handshake(&secure);
             Some((Transport::secured(stream), Some(secure)))
         }
-        Err(fault) => {
-            edge.events.handshake_failed(fault);
+        Err((fault, transport)) => {
+            edge.events.handshake_failed(fault, peer, transport.is_some_and(|transport| !transport.was_heard()));
             None
         }
     }

@@ -88,8 +88,7 @@ impl ConnectionLimits {
         let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
         let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
         ConnectionLimits {
-            // two round trips and a slow phone's arithmetic take less than a second; the rest is for lost packets
-            handshake_deadline: Duration::from_secs(10),
+            handshake_deadline: words.handshake_deadline,
             head: HeadLimits {
                 bytes: bytes(words.head.bytes),
                 request_line: bytes(words.head.line),
@@ -131,8 +130,8 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn accept_failed(&self, _error: &std::io::Error) {}
     /// A connection became a secure one.
     fn handshake(&self, _secure: &Secure) {}
-    /// It did not, and is closed.
-    fn handshake_failed(&self, _fault: HandshakeFault) {}
+    /// It did not, and is closed. `said_nothing`: not a byte came from the client.
+    fn handshake_failed(&self, _fault: HandshakeFault, _peer: Peer, _said_nothing: bool) {}
     /// A head was refused. Returns the whole answer: status line, fields with `Content-Length` and `Connection: close`,
     /// and body.
     fn refused(&self, fault: HeadFault) -> Bytes;
@@ -142,7 +141,7 @@ pub trait EdgeEvents: Send + Sync + 'static {
         Answer { status, headers: Vec::new(), body: Bytes::new() }
     }
     /// A connection that speaks HTTP/2 was ended for what its client did.
-    fn abused(&self, _abuse: Abuse) {}
+    fn abused(&self, _abuse: Abuse, _peer: Peer) {}
     /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
     /// may serve another request after it.
     fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {

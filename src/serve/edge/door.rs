@@ -14,6 +14,7 @@ use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
 use crate::limiter::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
 use crate::request::Peer;
 use crate::serve::shared::Shared;
+use crate::serve::telling::noise::About;
 use crate::sketch::Seed;
 use crate::units::time::saturating_nanos;
 use crate::units::{OutOfRange, Timestamp};
@@ -96,7 +97,7 @@ impl Door {
     /// [`CONNECTION_REASONS`](crate::serve::telling::metrics::CONNECTION_REASONS).
     pub fn refused(&self, reason: &'static str, peer: Peer) {
         self.shared.installed().metrics().connection_refused(self.listener, reason);
-        self.shared.noise(self.listener).note(reason, peer);
+        self.shared.noise(self.listener).note(About::Request, reason, peer);
     }
 
     /// Housekeeping, about once a second.

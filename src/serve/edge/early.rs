@@ -81,6 +81,7 @@ fn refuse(
 fn send(shared: &Shared, exchange: &Exchange, answer: &Answer, request: &Request<'_>, stay: bool) -> Bytes {
     let host = request.headers.get(header::HOST).map_or(b"".as_slice(), |host| host.as_bytes());
     let end = Ended {
+        protocol: "h1",
         method: request.method.as_str(),
         host,
         path: request.path.as_bytes(),

@@ -18,6 +18,7 @@ use super::{early, written};
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::request::Peer;
 use crate::serve::shared::Shared;
+use crate::serve::telling::noise::About;
 
 /// The events of one listener.
 pub struct Events {
@@ -66,8 +67,12 @@ impl EdgeEvents for Events {
         self.shared.installed().metrics().handshake(self.listener, secure);
     }
 
-    fn handshake_failed(&self, fault: HandshakeFault) {
+    fn handshake_failed(&self, fault: HandshakeFault, peer: Peer, said_nothing: bool) {
         self.shared.installed().metrics().handshake_failed(self.listener, fault);
+        // balancers look that way whether somebody listens
+        if !(said_nothing && fault == HandshakeFault::Closed) {
+            self.shared.noise(self.listener).note(About::Handshake, fault.reason(), peer);
+        }
     }
 
     fn refused(&self, fault: HeadFault) -> Bytes {
@@ -78,8 +83,9 @@ impl EdgeEvents for Events {
         self.answer(fault, Form::of(method, fields))
     }
 
-    fn abused(&self, abuse: Abuse) {
+    fn abused(&self, abuse: Abuse, peer: Peer) {
         self.shared.installed().metrics().h2_abuse(self.listener, abuse);
+        self.shared.noise(self.listener).note(About::Http2, abuse.word(), peer);
     }
 
     fn early(&self, head: &Head, bytes: &[u8], link: &Link, stay: bool) -> Early {
@@ -91,7 +97,7 @@ impl EdgeEvents for Events {
     }
 
     fn noticed(&self, reason: &'static str, peer: Peer) {
-        self.shared.noise(self.listener).note(reason, peer);
+        self.shared.noise(self.listener).note(About::Request, reason, peer);
     }
 
     fn door(&self) -> Option<&Door> {

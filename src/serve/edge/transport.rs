@@ -27,6 +27,8 @@ pub struct Transport {
     id: UniqueIDType,
     /// How many bytes went to the kernel.
     sent: u64,
+    /// Whether a byte came from it.
+    heard: bool,
 }
 
 /// How the bytes travel. What is common costs nothing more; what is large lies behind a pointer, as the whole is moved about.
@@ -44,14 +46,19 @@ impl Transport {
         let _ = digest.peer_addr.set(peer.map(l4::socket::SocketAddr::Inet));
         // without it the last segment of an answer waits for an acknowledgement; a failure means that the client has gone
         let _ = stream.set_nodelay();
-        Transport { bytes: Bytes::Plain(stream), digest: Arc::new(digest), id, sent: 0 }
+        Transport { bytes: Bytes::Plain(stream), digest: Arc::new(digest), id, sent: 0, heard: false }
     }
 
     /// A connection whose handshake is over.
     pub fn secured(stream: TlsStream<Transport>) -> Transport {
         let inner = stream.get_ref().0;
-        let (digest, id, sent) = (Arc::clone(&inner.digest), inner.id, 0);
-        Transport { bytes: Bytes::Tls(Box::new(stream)), digest, id, sent }
+        let (digest, id, sent, heard) = (Arc::clone(&inner.digest), inner.id, 0, inner.heard);
+        Transport { bytes: Bytes::Tls(Box::new(stream)), digest, id, sent, heard }
+    }
+
+    /// Whether the client has said anything yet, were it a byte of a handshake.
+    pub fn was_heard(&self) -> bool {
+        self.heard
     }
 
     /// How many bytes went to the kernel so far. With TLS this lags behind what was written, up to a few records: they lie in
@@ -66,10 +73,13 @@ impl Transport {
 
 impl AsyncRead for Transport {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.bytes {
+        let before = buf.filled().len();
+        let read = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Bytes::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
+        };
+        self.heard |= buf.filled().len() > before;
+        read
     }
 }
 

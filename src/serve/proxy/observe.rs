@@ -15,11 +15,12 @@ use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::policy::Route;
 use crate::request::Peer;
 use crate::serve::clock::wall_nanos;
+use crate::serve::edge::h2::talk::Stream;
 use crate::serve::origins::fault::AnswerFault;
 use crate::serve::shared::Shared;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
-use crate::serve::telling::noise;
+use crate::serve::telling::noise::{self, About};
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {
@@ -41,6 +42,8 @@ pub fn origin_failed(exchange: &Exchange, error: &Error) {
 /// How a request ended, as far as its exchange does not know.
 #[derive(Debug)]
 pub struct Ended<'a> {
+    /// What the client spoke: `h1` or `h2`.
+    pub protocol: &'static str,
     /// The method.
     pub method: &'a str,
     /// The `Host` field.
@@ -59,6 +62,7 @@ impl<'a> Ended<'a> {
         let head = session.req_header();
         let written = session.response_written().filter(|head| !head.status.is_informational());
         Ended {
+            protocol: if Stream::of(&head.extensions).is_some() { "h2" } else { "h1" },
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
@@ -79,7 +83,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
             ClientAddress::Ip(address) => Peer::Ip(address),
             ClientAddress::Unix => Peer::Unix,
         });
-        shared.noise(exchange.listener).note(noise::ABORTED, peer);
+        shared.noise(exchange.listener).note(About::Request, noise::ABORTED, peer);
     }
     let Some(ended) = shared.now_if_watched() else { return };
     let metrics = exchange.installed.metrics();
@@ -126,6 +130,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
         at: exchange.started,
         id: decision.map_or(DecisionId(0), |decision| decision.id),
         listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
+        protocol: Some(Cow::Borrowed(end.protocol)),
         client: shown.as_ref().map(|shown| Cow::Borrowed(shown.as_str())),
         client_source: client.map(|client| Cow::Borrowed(source_of(&client, exchange))),
         client_mark: client.map(|client| Cow::Borrowed(client.mark.as_str())),

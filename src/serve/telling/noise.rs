@@ -1,4 +1,5 @@
-//! What strangers do wrong, told in one line a minute: bad requests, refused connections, clients that leave.
+//! What strangers do wrong, told in one line a minute: bad requests, refused connections, handshakes that fail, abuse of
+//! HTTP/2, clients that leave.
 //!
 //! It is the stranger who decides how often it happens, so no line may be written for each. Every occurrence is counted
 //! in the metrics; here it is counted once more by reason, with one client as an example, and the housekeeping turns that into a
@@ -18,6 +19,8 @@ use super::pseudonym::Pseudonyms;
 use crate::client::{ClientRules, resolve};
 use crate::config::settings::ClientInLog;
 use crate::request::Peer;
+use crate::serve::edge::h2::frames::Abuse;
+use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::units::Timestamp;
 
 /// The client left before it had an answer.
@@ -52,9 +55,36 @@ const FREE: u8 = 0;
 const CLAIMED: u8 = 1;
 const THERE: u8 = 2;
 
-/// Every word that can be noted. The last one of the metrics' lists, `other`, stands for all others.
-fn reasons() -> impl Iterator<Item = &'static str> {
-    malformed_reasons().chain(CONNECTION_REASONS.iter().copied()).chain([ABORTED])
+/// What a reason is about. The words alone are not enough: a head can be `late`, and so can a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A request, or a connection on which there is none.
+    Request,
+    /// A handshake of TLS.
+    Handshake,
+    /// A connection that speaks HTTP/2.
+    Http2,
+}
+
+impl About {
+    /// What stands before the reason in the line.
+    const fn prefix(self) -> &'static str {
+        match self {
+            About::Request => "",
+            About::Handshake => "tls/",
+            About::Http2 => "h2/",
+        }
+    }
+}
+
+/// Everything that can be noted, in the words of the metrics. The last one, [`ABORTED`], also stands for words that are not
+/// known here.
+fn reasons() -> impl Iterator<Item = (About, &'static str)> {
+    let requests = malformed_reasons().chain(CONNECTION_REASONS.iter().copied());
+    let handshakes = HandshakeFault::ALL.iter().map(|fault| (About::Handshake, fault.reason()));
+    let abuses = Abuse::ALL.iter().map(|abuse| (About::Http2, abuse.word()));
+    let requests = requests.map(|word| (About::Request, word));
+    requests.chain(handshakes).chain(abuses).chain([(About::Request, ABORTED)])
 }
 
 impl Noise {
@@ -65,8 +95,8 @@ impl Noise {
     }
 
     /// `peer` did what is counted under `reason`.
-    pub fn note(&self, reason: &'static str, peer: Peer) {
-        let index = reasons().position(|known| known == reason).unwrap_or(self.counts.len() - 1);
+    pub fn note(&self, about: About, reason: &'static str, peer: Peer) {
+        let index = reasons().position(|known| known == (about, reason)).unwrap_or(self.counts.len() - 1);
         if let Some(count) = self.counts.get(index) {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,15 +112,15 @@ impl Noise {
         let Some((total, what)) = self.taken() else { return };
         self.told.store(now.nanos(), Ordering::Relaxed);
         let (example, client) = match self.example.take() {
-            Some((index, peer)) => (reasons().nth(index).unwrap_or_default(), said.client(peer)),
-            None => ("", String::new()),
+            Some((index, peer)) => (reasons().nth(index).map(text).unwrap_or_default(), said.client(peer)),
+            None => (String::new(), String::new()),
         };
         tracing::info!(listener, total, what, example, client, "clients misbehaved since the last such line");
     }
 
     /// The counts as a total and as text, from now on zero; `None` when nothing happened.
     fn taken(&self) -> Option<(u64, String)> {
-        let mut seen: Vec<(u64, &str)> =
+        let mut seen: Vec<(u64, (About, &'static str))> =
             self.counts.iter().map(|count| count.swap(0, Ordering::Relaxed)).zip(reasons()).collect();
         seen.retain(|(count, _)| *count > 0);
         seen.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
@@ -98,10 +128,14 @@ impl Noise {
         let mut what = String::new();
         for (count, reason) in seen {
             let comma = if what.is_empty() { "" } else { ", " };
-            let _ = write!(what, "{comma}{reason} {count}");
+            let _ = write!(what, "{comma}{} {count}", text(reason));
         }
         (total > 0).then_some((total, what))
     }
+}
+
+fn text((about, reason): (About, &'static str)) -> String {
+    format!("{}{reason}", about.prefix())
 }
 
 impl Default for Noise {
@@ -174,11 +208,14 @@ mod tests {
         let noise = Noise::new();
         assert_eq!(noise.taken(), None);
         for _ in 0..3 {
-            noise.note("late", Peer::Unix);
+            noise.note(About::Request, "late", Peer::Unix);
         }
-        noise.note("full", Peer::Unix);
-        noise.note("no such word", Peer::Unix);
-        assert_eq!(noise.taken().unwrap(), (5, "late 3, full 1, aborted 1".to_owned()));
+        noise.note(About::Handshake, "late", Peer::Unix);
+        noise.note(About::Handshake, "late", Peer::Unix);
+        noise.note(About::Request, "full", Peer::Unix);
+        noise.note(About::Http2, "late", Peer::Unix);
+        noise.note(About::Request, "no such word", Peer::Unix);
+        assert_eq!(noise.taken().unwrap(), (8, "late 3, tls/late 2, full 1, h2/late 1, aborted 1".to_owned()));
         assert_eq!(noise.taken(), None);
     }
 
@@ -186,10 +223,10 @@ mod tests {
     fn the_example_is_the_first_and_comes_back_whole() {
         for text in ["192.0.2.7", "2001:db8::7", "::"] {
             let (noise, peer) = (Noise::new(), Peer::Ip(text.parse().unwrap()));
-            noise.note("blank", peer);
-            noise.note("late", Peer::Unix);
+            noise.note(About::Http2, "ping", peer);
+            noise.note(About::Request, "late", Peer::Unix);
             let (index, found) = noise.example.take().unwrap();
-            assert_eq!((reasons().nth(index), found), (Some("blank"), peer));
+            assert_eq!((reasons().nth(index), found), (Some((About::Http2, "ping")), peer));
             assert_eq!(noise.example.take(), None);
         }
     }
@@ -203,7 +240,7 @@ mod tests {
         let noise = Noise::new();
         let left = |noise: &Noise| noise.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
         for (second, told) in [(0, true), (1, false), (59, false), (60, true), (61, false), (130, true)] {
-            noise.note("late", Peer::Unix);
+            noise.note(About::Request, "late", Peer::Unix);
             noise.tell("main", at(second), &saying);
             assert_eq!(left(&noise) == 0, told, "at {second} s");
         }

@@ -12,7 +12,7 @@ use super::raw::{
     WINDOW_UPDATE, block, frame, get, head,
 };
 use super::talker::{Talker, request, talk};
-use crate::harness::{Gate, Latch, Origin, Reply};
+use crate::harness::{Gate, Latch, Origin, Reply, wait_for};
 
 /// Sends up to `most` units, which must be enough to end the connection, and tells what that took.
 fn flood(gate: &mut Gate, name: &str, first: &[u8], most: u32, unit: impl Fn(u32) -> Vec<u8>, reason: &str) {
@@ -223,4 +223,26 @@ fn a_client_that_takes_nothing_is_given_up_and_the_places_are_free_again() {
     honest.stop();
     // the connection takes no more requests, and ends
     raw.farewell().expect("the connection ends");
+}
+
+#[test]
+fn what_clients_of_http2_do_wrong_is_told_in_a_line_a_minute() {
+    const EACH: usize = 20;
+    let gate = gate_before(&Origin::that(Reply::Ok), "");
+    let before = gate.talk().lines().count();
+    for _ in 0..EACH {
+        // data on the stream that has none
+        let mut raw = Raw::open(gate.address("main"), &[]);
+        raw.send(&frame(DATA, 0, 0, b"x")).unwrap();
+        raw.farewell().unwrap();
+    }
+    gate.counts("tidegate_h2_abuse_total", &[("reason", "protocol")], EACH as f64);
+    talk(async {
+        let (mut talker, _) = Talker::open(gate.address("main")).await;
+        assert_eq!(talker.get("/a/%00").await.unwrap().status, 400);
+    });
+    let said = wait_for("the line", || Some(gate.talk()).filter(|said| said.contains("clients misbehaved")));
+    assert!(said.contains("h2/protocol "), "{said}");
+    // a second one only if all this took a minute
+    assert!(said.lines().count() - before <= 2, "{said}");
 }

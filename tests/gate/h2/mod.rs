@@ -5,10 +5,9 @@ mod leaving;
 mod memory;
 mod passing;
 mod raw;
-mod talker;
 mod vectors;
 
-use crate::harness::{Gate, Origin};
+use crate::harness::{Gate, Origin, talker};
 
 /// A gate that speaks HTTP/2 without TLS, before this origin. `more` is added to the origin, each line with four blanks.
 pub fn gate_before(origin: &Origin, more: &str) -> Gate {

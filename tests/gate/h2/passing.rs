@@ -44,6 +44,8 @@ fn both_versions_are_served_on_one_listener() {
         let (mut talker, _) = Talker::open(gate.address("main")).await;
         assert_eq!(talker.ask(request("PUT", "/x", &[]), b"hello").await.unwrap().body, b"hello");
     });
+    let log = gate.log_of(3);
+    assert_eq!(log.iter().map(|entry| entry.protocol.as_str()).collect::<Vec<_>>(), ["h1", "h1", "h2"]);
 }
 
 #[test]

@@ -37,12 +37,17 @@ impl Gate {
     }
 
     /// The same with its files in this folder, and this as its standard input.
-    pub fn start_in(folder: Folder, stdin: Stdio, mut command: Command, policy: &str) -> Gate {
+    pub fn start_in(folder: Folder, stdin: Stdio, command: Command, policy: &str) -> Gate {
+        Gate::start_between(folder, [stdin, Stdio::piped()], command, policy)
+    }
+
+    /// The same with this as its standard error too. What is no pipe is not heard.
+    pub fn start_between(folder: Folder, [stdin, stderr]: [Stdio; 2], mut command: Command, policy: &str) -> Gate {
         let file = folder.0.join("tidegate.yaml");
         let policy = with_sections(policy, &folder.0.join("access.json"));
         std::fs::write(&file, &policy).expect("the policy is written");
         command.arg("run").arg("-c").arg(&file);
-        let gate = Gate::spawn_with(stdin, command, folder);
+        let gate = Gate::spawn_with([stdin, stderr], command, folder);
         gate.address("main");
         if policy.contains("\n  metrics:") {
             gate.metrics_address();
@@ -58,14 +63,16 @@ impl Gate {
     }
 
     fn spawn(command: Command, folder: Folder) -> Gate {
-        Gate::spawn_with(Stdio::null(), command, folder)
+        Gate::spawn_with([Stdio::null(), Stdio::piped()], command, folder)
     }
 
-    fn spawn_with(stdin: Stdio, mut command: Command, folder: Folder) -> Gate {
-        command.current_dir(&folder.0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn spawn_with([stdin, stderr]: [Stdio; 2], mut command: Command, folder: Folder) -> Gate {
+        command.current_dir(&folder.0).stdin(stdin).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("the binary starts");
         let said = Arc::new(Mutex::new(Vec::new()));
-        collect(child.stderr.take().expect("stderr is a pipe"), &said);
+        if let Some(stderr) = child.stderr.take() {
+            collect(stderr, &said);
+        }
         collect(child.stdout.take().expect("stdout is a pipe"), &said);
         Gate { child, folder, said, successors: Vec::new() }
     }

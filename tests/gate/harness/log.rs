@@ -9,6 +9,8 @@ pub struct Entry {
     pub id: String,
     /// The stamp that every limit was judged by, in nanoseconds.
     pub at: u64,
+    /// What it came by.
+    pub protocol: String,
     /// Who asked: a pseudonym by default.
     pub client: String,
     /// The status that the client got.
@@ -37,6 +39,7 @@ pub fn read(line: &str) -> Entry {
     Entry {
         id: text(&value, "id"),
         at: number("at"),
+        protocol: text(&value, "protocol"),
         client: text(&value, "client"),
         status: number("status"),
         verdict: text(&value, "verdict"),

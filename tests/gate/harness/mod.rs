@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod origin;
 pub mod secure;
 pub mod systemd;
+pub mod talker;
 #[cfg(test)]
 mod tests;
 pub mod tls;

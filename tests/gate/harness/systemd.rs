@@ -51,6 +51,15 @@ impl Systemd {
         self.start(&[("LISTEN_FDNAMES", name)], &passing("3<&0"), Stdio::from(socket), policy)
     }
 
+    /// The same with these two sockets under these names.
+    pub fn start_with_sockets(&self, [(one, first), (two, second)]: [(&str, OwnedFd); 2], policy: &str) -> Gate {
+        let folder = Folder::new();
+        // a child has no other descriptors to begin with; what it says comes by its standard output instead
+        let mut command = self.command(&passing("3<&0 4<&2").replace("</dev/null", "</dev/null 2>&1"));
+        command.env("LISTEN_FDNAMES", format!("{one}:{two}")).env("RUNTIME_DIRECTORY", folder.path());
+        Gate::start_between(folder, [first.into(), second.into()], command, policy)
+    }
+
     /// The script as a command that can notify.
     pub fn command(&self, script: &str) -> Command {
         let mut command = shell(script);

@@ -7,7 +7,28 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 
 use super::{Site, policy};
 use crate::harness::tls::{Authority, Files, connect};
-use crate::harness::{Gate, Origin, Reply};
+use crate::harness::{Connection, Gate, Origin, Reply};
+
+#[test]
+fn certificates_of_the_top_level_are_those_of_every_listener_that_is_not_plain() {
+    let origin = Origin::that(Reply::Ok);
+    let (authority, files) = (Authority::new("of the site"), Files::new());
+    let pair = files.put_pair("a", &authority.sign(&["a.test"]));
+    let gate = Gate::start(&format!(
+        "tls: {pair}
+listeners:
+  main: {{ address: \"127.0.0.1:0\" }}
+  plain: {{ address: \"127.0.0.1:0\", tls: off }}
+  other: {{ address: \"127.0.0.1:0\", redirect: https }}
+routes: [{{ origin: \"{}\" }}]
+",
+        origin.address()
+    ));
+    let mut secure = authority.client().connect(gate.address("main"), "a.test");
+    assert_eq!(secure.ask("GET", "/", "", b"").status, 200);
+    let plain = |listener| Connection::open(gate.address(listener)).ask("GET", "/", "Host: a.test\r\n", b"").status;
+    assert_eq!((plain("plain"), plain("other")), (200, 301));
+}
 
 #[test]
 fn the_name_that_is_asked_for_picks_the_certificate() {

@@ -5,13 +5,18 @@ use std::time::Duration;
 use super::{Site, policy};
 use crate::harness::gate::run_to_end;
 use crate::harness::tls::{Authority, Files};
-use crate::harness::{Connection, Origin, Reply, wait_within};
+use crate::harness::{Connection, Gate, Origin, Reply, wait_for, wait_within};
 
 #[test]
-fn what_is_no_tls_is_counted_and_not_written_down() {
+fn what_is_no_tls_is_counted_and_told_in_a_line_a_minute() {
     let origin = Origin::that(Reply::Ok);
     let mut site = Site::start(&origin, "");
-    let before = site.gate.talk();
+    let before = site.gate.talk().lines().count();
+    // balancers look that way whether somebody listens: counted, but nothing to tell
+    for _ in 0..10 {
+        drop(Connection::open(site.gate.address("main")));
+    }
+    site.gate.counts("tidegate_tls_handshake_failures_total", &[("reason", "closed")], 10.0);
     for noise in
         [&b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"[..], b"\0\0\0\0\0\0\0\0", b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n"]
     {
@@ -29,10 +34,20 @@ fn what_is_no_tls_is_counted_and_not_written_down() {
         let mut connection = Connection::open(site.gate.address("main"));
         connection.send(&CLIENT_HELLO_BEGUN).unwrap();
     }
-    site.gate.counts("tidegate_tls_handshake_failures_total", &[("reason", "closed")], 10.0);
-    assert_eq!(site.gate.talk(), before, "nothing is logged");
+    site.gate.counts("tidegate_tls_handshake_failures_total", &[("reason", "closed")], 20.0);
+    let line = told_of(&site.gate);
+    assert!(line.contains("tls/not_tls") && !line.contains("tls/closed 2"), "{line}");
+    assert!(!line.contains("127.0.0.1"), "the client stays a pseudonym: {line}");
+    let said = site.gate.talk();
+    // a second one only if all this took a minute
+    assert!(said.lines().count() - before <= 2, "{said}");
     assert_eq!(site.connect("a.test").ask("GET", "/", "", b"").status, 200);
     assert!(site.gate.is_alive());
+}
+
+/// The first line about clients that misbehave.
+fn told_of(gate: &Gate) -> String {
+    wait_for("the line", || gate.talk().lines().find(|line| line.contains("clients misbehaved")).map(str::to_owned))
 }
 
 /// A record of 16 KiB, of which only the beginning is there: a hello of TLS 1.2.
@@ -41,21 +56,24 @@ const CLIENT_HELLO_BEGUN: [u8; 11] = [0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 
 #[test]
 fn a_handshake_that_is_never_finished_ends_at_its_deadline() {
     let origin = Origin::that(Reply::Ok);
-    let site = Site::start(&origin, "");
-    let mut silent = Connection::open(site.gate.address("main"));
-    let mut stalled = Connection::open(site.gate.address("main"));
+    let (authority, files) = (Authority::new("of the site"), Files::new());
+    let pair = files.put_pair("a", &authority.sign(&["a.test"]));
+    let words = "connections: { handshake_deadline: 2s }";
+    let gate = Gate::start(&policy(&format!("{{ certificates: {pair} }}, {words}"), &origin, ""));
+    let mut silent = Connection::open(gate.address("main"));
+    let mut stalled = Connection::open(gate.address("main"));
     stalled.send(&CLIENT_HELLO_BEGUN).unwrap();
-    let mut dripping = Connection::open(site.gate.address("main"));
+    let mut dripping = Connection::open(gate.address("main"));
     dripping.send(&CLIENT_HELLO_BEGUN).unwrap();
     // a byte now and then does not buy time
     wait_within(Duration::from_secs(60), "all three to be given up", &mut || {
         let _ = dripping.send(&[0]);
         let labels = [("listener", "main"), ("reason", "late")];
-        (site.gate.metrics().sum("tidegate_tls_handshake_failures_total", &labels) == 3.0).then_some(())
+        (gate.metrics().sum("tidegate_tls_handshake_failures_total", &labels) == 3.0).then_some(())
     });
     assert!(silent.rest().unwrap().is_empty());
     assert!(stalled.rest().unwrap().is_empty());
-    assert_eq!(site.connect("a.test").ask("GET", "/", "", b"").status, 200);
+    assert_eq!(authority.client().connect(gate.address("main"), "a.test").ask("GET", "/", "", b"").status, 200);
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Renewed files take the place of the old ones while requests go on.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use super::{Site, policy};
+use crate::harness::load::{Ground, HOST};
 use crate::harness::tls::{Authority, Files};
 use crate::harness::{Gate, Origin, Reply, wait_for};
 
@@ -10,52 +9,21 @@ const SWAPS: usize = 100;
 
 #[test]
 fn a_hundred_renewals_under_constant_load_fail_no_request() {
-    let origin = Origin::that(Reply::Ok);
-    let site = Site::start(&origin, "");
-    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let going = || !stop.load(Ordering::Relaxed);
-    let ask = |connection: &mut crate::harness::Connection| {
-        let answer = connection.ask("GET", "/", "", b"");
-        assert_eq!(answer.status, 200);
-        asked.fetch_add(1, Ordering::Relaxed);
-        answer.keeps_connection()
-    };
-    std::thread::scope(|scope| {
-        // new connections, one after the other
-        for name in ["a.test", "one.wild.test"] {
-            let (site, going, ask) = (&site, &going, &ask);
-            scope.spawn(move || {
-                while going() {
-                    ask(&mut site.connect(name));
-                }
-            });
-        }
-        // connections that last
-        scope.spawn(|| {
-            let mut connection = site.connect("a.test");
-            while going() {
-                // a connection has its most requests too
-                if !ask(&mut connection) {
-                    connection = site.connect("a.test");
-                }
-            }
+    let ground = Ground::new();
+    let gate = Gate::start(&ground.policy(0, "127.0.0.1:0", "127.0.0.1:0"));
+    let (load, client) = (ground.load(&gate), ground.client());
+    for _ in 0..SWAPS {
+        let renewed = ground.renew();
+        wait_for("the renewed certificate to be shown", || {
+            let connection = client.connect(gate.address("secure"), HOST);
+            (connection.tls().peer_certificates()?[0] == renewed.der()).then_some(())
         });
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..SWAPS {
-                let renewed = site.authority.sign(&["a.test", "b.test"]);
-                site.files.put_pair("a", &renewed);
-                wait_for("the renewed certificate to be shown", || {
-                    let connection = site.connect("a.test");
-                    (connection.tls().peer_certificates()?[0] == renewed.der()).then_some(())
-                });
-            }
-        }));
-        stop.store(true, Ordering::Relaxed);
-        result.unwrap();
-    });
-    assert!(asked.load(Ordering::Relaxed) >= SWAPS, "there was load");
-    assert_eq!(site.gate.metrics().sum("tidegate_tls_handshake_failures_total", &[]), 0.0);
-    assert_eq!(site.gate.talk().matches("a renewed certificate is in use").count(), SWAPS);
+        load.goes_on(2);
+    }
+    let met = load.stop();
+    println!("{SWAPS} certificate swaps:\n{}", met.at_least(2 * SWAPS));
+    assert_eq!(gate.metrics().sum("tidegate_tls_handshake_failures_total", &[]), 0.0);
+    assert_eq!(gate.talk().matches("a renewed certificate is in use").count(), SWAPS);
 }
 
 #[test]

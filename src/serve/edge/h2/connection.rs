@@ -77,6 +77,7 @@ pub async fn serve<A, S>(
         proxy_digest: transport.get_proxy_digest(),
         socket_digest: transport.get_socket_digest(),
     });
+    let peer = link.peer;
     let pulse = Pulse::new(begun);
     let account = Account::new(limits.h2.frames(&limits.head), begun);
     // of all answers together; each has its own time besides
@@ -105,7 +106,7 @@ pub async fn serve<A, S>(
         Err(_) => Some(Abuse::Late),
     };
     if let Some(abuse) = abuse {
-        edge.events.abused(abuse);
+        edge.events.abused(abuse, peer);
     }
     if let Ok(transport) = home.try_recv() {
         linger(transport, limits).await;
@@ -253,11 +254,17 @@ where
             None if self.taken == 0 => Some(self.begun + limits.head_deadline),
             None => None,
         };
-        let quiet = (self.talk.streams() == 0 && self.taken > 0).then(|| self.quiet_until());
+        let quiet = self.may_be_quiet().then(|| self.quiet_until());
         let old = limits.lifetime.filter(|_| self.left_at.is_none()).map(|lifetime| self.begun + lifetime);
         // a year is as good as never
         let never = self.begun + Duration::from_secs(365 * 86_400);
         [head, quiet, old].into_iter().flatten().min().unwrap_or(never)
+    }
+
+    /// Whether the connection has nothing to do and only so much time for that. Before its first request it has that of a head,
+    /// unless it was told to leave: nothing would come of waiting then.
+    fn may_be_quiet(&self) -> bool {
+        self.talk.streams() == 0 && (self.taken > 0 || self.left_at.is_some())
     }
 
     /// Until when a connection without requests is kept: what was answered last may still be on its way.
@@ -279,7 +286,7 @@ where
         if self.taken == 0 && late(self.begun) {
             return Fate::Close;
         }
-        if self.talk.streams() == 0 && self.taken > 0 && now >= self.quiet_until() {
+        if self.may_be_quiet() && now >= self.quiet_until() {
             return Fate::Close;
         }
         if limits.lifetime.is_some_and(|lifetime| now >= self.begun + lifetime) {
@@ -312,6 +319,7 @@ where
             }
             Err(fault) => {
                 let answer = self.edge.events.refused_request(fault, &parts.method, &parts.headers);
+                self.edge.events.noticed(fault.reason(), self.link.peer);
                 refuse(&mut respond, answer);
                 if over { Fate::GoOn } else { self.refused() }
             }

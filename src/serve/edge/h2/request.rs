@@ -16,7 +16,7 @@ use http::{HeaderValue, Method, Uri, header};
 use crate::serve::edge::authority::host_name;
 use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::head::fields::Fields;
-use crate::serve::edge::head::scan::{METHOD, TARGET, is};
+use crate::serve::edge::head::scan::{METHOD, TARGET, TOKEN, is};
 use crate::serve::edge::head::{HeadLimits, Version};
 use crate::serve::edge::path::canonical_path;
 
@@ -61,7 +61,7 @@ pub fn read(parts: &mut Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
         return Err(HeadFault::TargetTooLong);
     }
     let canonical = canonical_target(target)?;
-    let written = merge_cookies(parts);
+    let written = merge_cookies(parts)?;
     if parts.headers.len() > limits.fields {
         return Err(HeadFault::TooManyFields);
     }
@@ -108,11 +108,19 @@ fn canonical_target(target: &str) -> Result<Uri, HeadFault> {
 
 /// Turns the crumbs that HTTP/2 allows for compression's sake into the one line that all others expect; says how long the
 /// head is when it is written out.
-fn merge_cookies(parts: &mut Parts) -> usize {
+///
+/// # Errors
+/// A crumb has blanks around it, which the line would hide.
+fn merge_cookies(parts: &mut Parts) -> Result<usize, HeadFault> {
+    if parts.headers.get_all(header::COOKIE).iter().any(|crumb| is_padded(crumb.as_bytes())) {
+        return Err(HeadFault::FieldValue);
+    }
     let mut crumbs = parts.headers.get_all(header::COOKIE).iter();
     if let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) {
-        let mut line = first.as_bytes().to_vec();
-        for crumb in std::iter::once(second).chain(crumbs) {
+        // an empty one would leave a blank at the end of the line, and says nothing
+        let mut crumbs = [first, second].into_iter().chain(crumbs).filter(|crumb| !crumb.is_empty());
+        let mut line = crumbs.next().map(|crumb| crumb.as_bytes().to_vec()).unwrap_or_default();
+        for crumb in crumbs {
             line.extend_from_slice(b"; ");
             line.extend_from_slice(crumb.as_bytes());
         }
@@ -121,7 +129,13 @@ fn merge_cookies(parts: &mut Parts) -> usize {
         }
     }
     let fields = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_PUNCTUATION);
-    fields.sum::<usize>() + target(&parts.uri).len()
+    Ok(fields.sum::<usize>() + target(&parts.uri).len())
+}
+
+/// Whether there are blanks around a value. RFC 9113 section 8.2.1: nothing takes them away here, so an origin would be the first
+/// to.
+fn is_padded(value: &[u8]) -> bool {
+    matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
 /// Judges all fields together; says whether the client waits for `100 Continue`.
@@ -136,8 +150,11 @@ fn judge_fields(parts: &Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
     }
     for (name, value) in &parts.headers {
         let value = value.as_bytes();
-        // RFC 9113 section 8.2.1: nothing takes blanks away here, so an origin would be the first to
-        if matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
+        // the library takes a quotation mark for a character of names
+        if !name.as_str().bytes().all(|byte| is(byte, TOKEN)) {
+            return Err(HeadFault::FieldName);
+        }
+        if is_padded(value) {
             return Err(HeadFault::FieldValue);
         }
         match *name {

@@ -329,6 +329,7 @@ impl Session {
     /// The client is too slow: it is counted, and takes no new requests on this connection.
     fn fault(&mut self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
         self.edge.events.body_refused(fault);
+        self.edge.events.noticed(fault.reason(), self.stream.link().peer);
         self.stream.leave();
         Error::because(kind, "the client keeps us waiting", io::Error::from(fault)).into_down()
     }

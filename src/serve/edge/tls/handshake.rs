@@ -1,6 +1,7 @@
 //! The handshake of a connection: in its time, or not at all.
 //!
-//! What goes wrong is counted by its reason and never logged line by line: it is the client who decides how often it happens.
+//! What goes wrong is counted by its reason, and told in the line a minute that the log has for such: it is the client who decides
+//! how often it happens.
 
 use std::io;
 use std::time::Duration;
@@ -103,22 +104,22 @@ impl HandshakeFault {
 /// Makes a connection a secure one. The client hears why not, as far as TLS has a word for it.
 ///
 /// # Errors
-/// It does not come about within `deadline`; the connection is closed then.
+/// It does not come about within `deadline`. The stream, where it is still there, is the caller's to close.
 pub async fn handshake<S>(
     acceptor: &Acceptor,
     stream: S,
     deadline: Duration,
-) -> Result<(TlsStream<S>, Secure), HandshakeFault>
+) -> Result<(TlsStream<S>, Secure), (HandshakeFault, Option<S>)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let accepting = TlsAcceptor::from(acceptor.config()).accept(stream);
+    let accepting = TlsAcceptor::from(acceptor.config()).accept(stream).into_fallible();
     match timeout(deadline, accepting).await {
         Ok(Ok(stream)) => {
             let secure = Secure::of(stream.get_ref().1, acceptor.asks_for_certificates());
             Ok((stream, secure))
         }
-        Ok(Err(error)) => Err(HandshakeFault::of(&error)),
-        Err(_) => Err(HandshakeFault::Late),
+        Ok(Err((error, stream))) => Err((HandshakeFault::of(&error), Some(stream))),
+        Err(_) => Err((HandshakeFault::Late, None)),
     }
 }

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
+use crate::request::Peer;
 use crate::serve::edge::connection::EdgeEvents;
 use crate::serve::edge::fault::BodyFault;
 
@@ -97,7 +98,7 @@ impl EdgeEvents for Arc<Counts> {
         self.bodies.lock().unwrap().push(fault);
     }
 
-    fn abused(&self, abuse: Abuse) {
+    fn abused(&self, abuse: Abuse, _: Peer) {
         self.abuses.lock().unwrap().push(abuse);
     }
 }
@@ -398,12 +399,15 @@ fn a_stop_closes_idle_connections_soon_and_lets_requests_finish() {
         let gate = Gate::new();
         let (mut idle, idle_ended, _) = gate.client().await;
         assert_eq!(ask(&mut idle, "/").await.unwrap(), (200, 1));
+        let (_unused, unused_ended, _) = gate.client().await;
         let (mut busy, busy_ended, _) = gate.client().await;
         let waiting = tokio::spawn(async move { ask(&mut busy, "/wait").await });
         sleep(Duration::from_secs(1)).await;
         let begun = Instant::now();
         gate.stop.send(true).unwrap();
         idle_ended.await.unwrap().expect("no blame");
+        // one that has not asked yet would hold the process up as long
+        unused_ended.await.unwrap().expect("no blame");
         assert!(begun.elapsed() <= Duration::from_secs(2), "{:?}", begun.elapsed());
         sleep(Duration::from_secs(20)).await;
         gate.app.go_on.notify_one();

@@ -51,6 +51,16 @@ fn crumbs_of_cookies_become_one_line() {
     let crumbs = [("cookie", "a=1"), ("x", "y"), ("cookie", "b=2"), ("cookie", "c=3")];
     let parts = judged("GET", "http://a/", &crumbs).unwrap();
     assert_eq!(parts.headers.get_all(header::COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3"]);
+    let parts = judged("GET", "http://a/", &[("cookie", ""), ("cookie", "b=2"), ("cookie", "")]).unwrap();
+    assert_eq!(parts.headers.get_all(header::COOKIE).iter().collect::<Vec<_>>(), ["b=2"]);
+}
+
+#[test]
+fn a_line_of_cookies_hides_no_blanks_around_a_crumb() {
+    for padded in [" b=2", "b=2 ", "\tb=2"] {
+        let crumbs = [("cookie", "a=1"), ("cookie", padded), ("cookie", "c=3")];
+        assert_eq!(judged("GET", "http://a/", &crumbs).unwrap_err(), HeadFault::FieldValue, "{padded:?}");
+    }
 }
 
 #[test]
@@ -85,6 +95,11 @@ fn each_fault_is_told_by_its_name() {
     let mut blank = parts("GET", "http://a/", &[]);
     blank.headers.insert("x", HeaderValue::from_bytes(b" y").unwrap());
     assert_eq!(read(&mut blank, &LIMITS), Err(HeadFault::FieldValue));
+    // as the library makes names, which is not how it makes them elsewhere
+    let name = http::HeaderName::from_lowercase(b"a\"b").expect("it is taken for a name");
+    let mut quoted = parts("GET", "http://a/", &[]);
+    quoted.headers.insert(name, HeaderValue::from_static("c"));
+    assert_eq!(read(&mut quoted, &LIMITS), Err(HeadFault::FieldName));
 }
 
 #[test]

@@ -7,10 +7,12 @@ use bytes::{Bytes, BytesMut};
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::harness::PATIENCE;
+use super::PATIENCE;
 
 /// Runs a conversation to its end.
 pub fn talk<T>(conversation: impl Future<Output = T>) -> T {
@@ -35,12 +37,22 @@ pub struct Answered {
 
 impl Talker {
     /// Connects; the connection is driven by a task of its own, whose end is told by the handle.
-    pub async fn open(address: SocketAddr) -> (Talker, tokio::task::JoinHandle<Result<(), h2::Error>>) {
+    pub async fn open(address: SocketAddr) -> (Talker, JoinHandle<Result<(), h2::Error>>) {
         let stream = TcpStream::connect(address).await.expect("a connection");
         stream.set_nodelay(true).unwrap();
-        let (requests, connection): (_, Connection<TcpStream, Bytes>) =
-            h2::client::handshake(stream).await.expect("a handshake");
-        (Talker { requests }, tokio::spawn(connection))
+        Talker::over(stream).await.expect("a handshake")
+    }
+
+    /// The same over a stream that stands.
+    ///
+    /// # Errors
+    /// The other side does not begin to speak HTTP/2.
+    pub async fn over<S>(stream: S) -> Result<(Talker, JoinHandle<Result<(), h2::Error>>), h2::Error>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (requests, connection): (_, Connection<S, Bytes>) = h2::client::handshake(stream).await?;
+        Ok((Talker { requests }, tokio::spawn(connection)))
     }
 
     /// Sends a head; `end` says that there is no body.
@@ -56,6 +68,16 @@ impl Talker {
             sending.send_data(Bytes::copy_from_slice(body), true)?;
         }
         read(answer.await?).await
+    }
+
+    /// Sends a request without a body, once there is room for it; told apart from its answer, because a request that was
+    /// never sent has not failed.
+    ///
+    /// # Errors
+    /// The connection takes no requests any more.
+    pub async fn send(&mut self, request: Request<()>) -> Result<ResponseFuture, h2::Error> {
+        poll_fn(|cx| self.requests.poll_ready(cx)).await?;
+        Ok(self.requests.send_request(request, true)?.0)
     }
 
     /// Whether the connection still takes requests.
