@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod demo;
 mod man;
+mod reload;
 mod run;
 mod running;
 mod schema;
@@ -24,7 +25,7 @@ use crate::config::{self, Loaded};
 
 /// Exit codes beside 0 (done, nothing wrong) and clap's own 2 (wrong usage).
 pub mod exit {
-    /// The answer is "no": warnings under `--deny-warnings`.
+    /// The answer is "no": warnings under `--deny-warnings`, a file that the running process refuses.
     pub const NO: u8 = 1;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
@@ -52,6 +53,7 @@ enum Verb {
     Check(check::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
+    Reload(reload::Arguments),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -106,6 +108,7 @@ pub fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

@@ -92,6 +92,7 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/readyz", state::readyz),
         Endpoint::get("/api/v1/status", state::status),
         Endpoint::post("/api/v1/upgrade", orders::order),
+        Endpoint::post("/api/v1/reload", orders::order),
     ]
 }
 
