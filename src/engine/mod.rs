@@ -9,6 +9,7 @@ mod charge;
 pub mod decision;
 mod judge;
 mod keys;
+mod pardon;
 mod penalty;
 mod settle;
 mod share;
@@ -16,4 +17,5 @@ mod snapshot;
 
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use judge::{Arrival, Held, Holds, Judged};
+pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;

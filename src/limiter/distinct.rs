@@ -179,8 +179,23 @@ impl Distinct {
         self.seen.sweep(self.shifted(now));
     }
 
+    /// Raises the count of a key to at least that of another, and has its value count as seen: it was charged under the other.
+    pub fn carry(&self, from: KeyHash, (to, pair): (KeyHash, KeyHash), now: Timestamp) {
+        self.levels.carry(from, to);
+        let moment = self.moment(now).effective;
+        if !self.seen.contains(pair, moment) {
+            // not remembered is harmless: the value will be counted again
+            let _ = self.seen.insert(pair, moment);
+        }
+    }
+
     /// Re-keys the counters when that is due. To be called about once a second.
     pub fn maintain(&self, now: Timestamp) {
+        self.levels.maintain(self.moment(now).effective, self.fade_nanos());
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded.
+    pub fn fade_nanos(&self) -> u64 {
         // a confirmed value may put the slowest tier's counter ahead by twice the greatest quota
         let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
         let ahead = |counter: &Counter| match counter {
@@ -188,7 +203,7 @@ impl Distinct {
             Counter::Aligned(window) => window.fade_nanos(),
         };
         let fade = self.tiers.iter().map(ahead).fold(ahead(&self.own), u64::max);
-        self.levels.maintain(self.moment(now).effective, fade.saturating_add(self.longest_wait));
+        fade.saturating_add(self.longest_wait)
     }
 
     /// The seed that keys and pairs are hashed under.

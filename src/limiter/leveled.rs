@@ -101,9 +101,14 @@ impl<M: Meter> Leveled<M> {
 
     /// Re-keys the table when it is due.
     pub fn maintain(&self, now: Timestamp) {
+        self.levels.maintain(now, self.fade_nanos());
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded: by any tier, ahead of now, or without being asked for.
+    pub fn fade_nanos(&self) -> u64 {
         let longest = self.tiers.iter().map(Meter::fade_nanos).fold(self.own.fade_nanos(), u64::max);
         let debt = if self.indebts { longest.saturating_mul(u64::from(MOST_QUOTAS)).max(MOST_NANOS) } else { 0 };
-        self.levels.maintain(now, longest.saturating_add(debt).saturating_add(self.longest_wait));
+        longest.saturating_add(debt).saturating_add(self.longest_wait)
     }
 
     /// The table.
