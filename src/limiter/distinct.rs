@@ -215,9 +215,25 @@ impl Distinct {
         self.seen.sweep(self.shifted(now));
     }
 
+    /// Raises the count of a key to at least that of another, and has its value count as seen: it was charged under the other.
+    pub fn carry(&self, from: KeyHash, (to, pair): (KeyHash, KeyHash), now: Timestamp) {
+        self.levels.carry(from, to);
+        let moment = self.moment(now).effective;
+        if !self.seen.contains(pair, moment) {
+            // not remembered is harmless: the value will be counted again
+            let _ = self.seen.insert(pair, moment);
+        }
+    }
+
     /// Re-keys the counters when that is due. To be called about once a second.
     pub fn maintain(&self, now: Timestamp) {
-        self.levels.maintain(self.moment(now).effective, self.before.1.real_in(self.fade()));
+        self.levels.maintain(self.moment(now).effective, self.fade_nanos());
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded, whatever numbers it was charged by and however slow the axis was
+    /// meanwhile.
+    pub fn fade_nanos(&self) -> u64 {
+        self.before.1.real_in(self.fade())
     }
 
     /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.

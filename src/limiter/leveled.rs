@@ -135,8 +135,13 @@ impl<M: Meter> Leveled<M> {
 
     /// Re-keys the table when it is due.
     pub fn maintain(&self, now: Timestamp) {
-        // an overlap may have begun while the axis was slower than it is now
-        self.levels.maintain(now, self.before.pace.real_in(self.fade()));
+        self.levels.maintain(now, self.fade_nanos());
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded: by any tier, ahead of now, or without being asked for; by
+    /// whatever numbers, and however slow the axis was meanwhile.
+    pub fn fade_nanos(&self) -> u64 {
+        self.before.pace.real_in(self.fade())
     }
 
     /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.

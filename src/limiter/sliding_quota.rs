@@ -8,7 +8,7 @@
 
 use super::quota::phase;
 use super::{Judgement, Kind, Lost, Place};
-use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window};
+use crate::sketch::{KeyHash, NextUnit, Seed, SlidingReading, SlidingWindows, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
@@ -67,6 +67,16 @@ impl SlidingQuota {
     /// Re-keys the tables when that is due.
     pub fn maintain(&self, now: Timestamp) {
         self.windows.maintain(now);
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded.
+    pub fn fade_nanos(&self) -> u64 {
+        self.windows.fade_nanos()
+    }
+
+    /// Raises the counts of a key to at least those of another.
+    pub fn carry(&self, from: KeyHash, to: KeyHash) {
+        self.windows.carry(from, to);
     }
 
     /// The size of all tables, those that take turns included: twice what was asked for.

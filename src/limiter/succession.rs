@@ -59,6 +59,7 @@ impl Limiter {
             own_hash: self.own_hash.clone(),
             seed: self.seed.clone(),
             unit: spec.unit,
+            pardons: Arc::clone(&self.pardons),
         }))
     }
 

@@ -138,6 +138,13 @@ impl<C: FencedCell, const ROWS: usize> SlidingWindows<C, ROWS> {
         SlidingReading { contended, ..self.reading(&after, now, cost, admitted) }
     }
 
+    /// Raises the counts of `to` to at least those of `from`, in all windows that are known of it.
+    pub fn carry(&self, from: KeyHash, to: KeyHash) {
+        for pair in [&self.even, &self.odd] {
+            pair.lift(to, level(pair, from));
+        }
+    }
+
     /// The windows' numbers.
     pub fn window(&self) -> &Window {
         &self.window
