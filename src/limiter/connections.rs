@@ -91,14 +91,18 @@ impl ConnectionCaps {
         let kept = match (spec.new, &self.new) {
             (Some(rate), Some(before)) => {
                 let pace = before.meter(0).pace_for(&Bucket::new(rate, rate.events())?, (1, 1));
-                let axis = before.axis().bent(now, pace);
                 let own = Bucket::paced(rate, rate.events(), pace)?;
-                axis.map(|axis| before.followed_by(own, Vec::new(), axis, false))
+                let course = before.course().followed_by(now, pace);
+                course.map(|course| before.followed_by(own, Vec::new(), course, false))
             }
             _ => None,
         };
         let new = match (kept, Arc::into_inner(fresh)) {
-            (Some(kept), _) => Some(kept),
+            (Some(kept), _) => {
+                // nobody is asked by the old ones any more but who is just about to
+                kept.take_over();
+                Some(kept)
+            }
             (None, Some(fresh)) => fresh.new,
             // it is not shared yet
             (None, None) => None,

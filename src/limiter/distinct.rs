@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Judgement, Lost};
-use crate::sketch::{Admission, Axis, Bucket, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Window};
+use crate::sketch::{
+    Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Window,
+};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
@@ -30,7 +32,7 @@ pub struct Distinct {
     levels: Arc<Levels>,
     seen: Arc<SeenSet>,
     /// Where a moment lies among the levels; sliding ones only.
-    axis: Axis,
+    course: Course,
     /// The longest span of the axis that levels needed to fade under the numbers before, and its slowest pace.
     before: (u64, Pace),
     seed: Seed,
@@ -84,7 +86,7 @@ impl Distinct {
             tiers,
             levels: Arc::new(levels),
             seen: Arc::new(SeenSet::with_memory(half, lifetime)?),
-            axis: Axis::TIME,
+            course: Course::first(),
             before: (0, Pace::EVEN),
             seed,
             offset: 0,
@@ -111,18 +113,23 @@ impl Distinct {
             _ => Pace::EVEN,
         };
         // as levels are charged: no later than the set says it is
-        let Some(axis) = self.axis.bent(self.moment(now).effective, pace) else { return Ok(None) };
+        let Some(course) = self.course.followed_by(self.moment(now).effective, pace) else { return Ok(None) };
         Ok(Some(Distinct {
             own: counter(max, pace)?,
             tiers: tiers.iter().map(|max| counter(*max, pace)).collect::<Result<_, _>>()?,
             levels: Arc::clone(&self.levels),
             seen: Arc::clone(&self.seen),
-            axis,
+            course,
             before: (self.fade(), self.before.1.slower(pace)),
             seed: self.seed.clone(),
             offset: self.offset,
             longest_wait: 0,
         }))
+    }
+
+    /// From now on these quotas are in force.
+    pub fn take_over(&self) {
+        self.course.take_over();
     }
 
     /// The same with aligned periods that begin `offset` before whole multiples of their length on the axis of stamps, so that
@@ -245,7 +252,7 @@ impl Distinct {
             Counter::Aligned(window) => window.fade_nanos(),
         };
         let fade = self.tiers.iter().map(ahead).fold(ahead(&self.own), u64::max);
-        fade.saturating_add(self.axis.pace().places_in_at_least(self.longest_wait)).max(self.before.0)
+        fade.saturating_add(self.course.axis().pace().places_in_at_least(self.longest_wait)).max(self.before.0)
     }
 
     /// The seed that keys and pairs are hashed under.
@@ -294,7 +301,7 @@ impl Distinct {
     fn moment(&self, now: Timestamp) -> Moment {
         let now = self.shifted(now);
         let effective = self.seen.moment(now);
-        Moment { effective, place: self.axis.at(effective), lag: effective.nanos() - now.nanos() }
+        Moment { effective, place: self.course.at(effective), lag: effective.nanos() - now.nanos() }
     }
 
     fn passed(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
@@ -319,7 +326,7 @@ impl Distinct {
     fn told(&self, wait: Option<u64>, moment: Moment) -> Option<u64> {
         match wait? {
             0 => Some(0),
-            places => Some(self.axis.wait(moment.effective, places)?.saturating_add(moment.lag)),
+            places => Some(self.course.axis().wait(moment.effective, places)?.saturating_add(moment.lag)),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{Judgement, Lost, Place};
-use crate::sketch::{Admission, Axis, Levels, Meter, NextUnit, Pace, Seed};
+use crate::sketch::{Admission, Axis, Course, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// A table of levels and the meters that judge by them.
@@ -17,7 +17,7 @@ pub struct Leveled<M> {
     /// Shared with the limiters that it follows, while there are requests that began under those.
     levels: Arc<Levels>,
     /// Where a moment lies among the levels. All that the meters are told and tell is on this axis.
-    axis: Axis,
+    course: Course,
     seed: Seed,
     indebts: bool,
     /// How far ahead of now a request may be charged, in nanoseconds, because it waits.
@@ -48,15 +48,24 @@ impl<M: Meter> Leveled<M> {
     pub fn new(own: M, tiers: Vec<M>, memory: Bytes, seed: Seed, indebts: bool) -> Result<Leveled<M>, OutOfRange> {
         let levels = Arc::new(Levels::new(memory, &seed)?);
         let before = Before { fade: 0, pace: Pace::EVEN };
-        Ok(Leveled { own, tiers: tiers.into(), levels, axis: Axis::TIME, seed, indebts, longest_wait: 0, before })
+        Ok(Leveled {
+            own,
+            tiers: tiers.into(),
+            levels,
+            course: Course::first(),
+            seed,
+            indebts,
+            longest_wait: 0,
+            before,
+        })
     }
 
-    /// The same levels under other numbers, which the meters have in spans of `axis`. What was admitted before stays charged;
+    /// The same levels under other numbers, which the meters have in spans of the axis of `course`. What was admitted before stays charged;
     /// requests that go on under the old numbers are charged here as well.
-    pub fn followed_by(&self, own: M, tiers: Vec<M>, axis: Axis, indebts: bool) -> Leveled<M> {
-        let before = Before { fade: self.fade(), pace: self.before.pace.slower(axis.pace()) };
+    pub fn followed_by(&self, own: M, tiers: Vec<M>, course: Course, indebts: bool) -> Leveled<M> {
+        let before = Before { fade: self.fade(), pace: self.before.pace.slower(course.axis().pace()) };
         let (levels, seed) = (Arc::clone(&self.levels), self.seed.clone());
-        Leveled { own, tiers: tiers.into(), levels, axis, seed, indebts, longest_wait: 0, before }
+        Leveled { own, tiers: tiers.into(), levels, course, seed, indebts, longest_wait: 0, before }
     }
 
     /// The same for requests that may be charged so far ahead of now, because they wait.
@@ -70,8 +79,13 @@ impl<M: Meter> Leveled<M> {
     }
 
     /// Where a moment lies among the levels.
-    pub fn axis(&self) -> &Axis {
-        &self.axis
+    pub fn course(&self) -> &Course {
+        &self.course
+    }
+
+    /// From now on these numbers are in force.
+    pub fn take_over(&self) {
+        self.course.take_over();
     }
 
     /// Whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
@@ -79,7 +93,7 @@ impl<M: Meter> Leveled<M> {
         let meter = self.meter(place.tier);
         let level = self.levels.estimate(place.key);
         let whole = cost.saturating_add(held);
-        let at = self.axis.at(now);
+        let at = self.course.at(now);
         if let Some(remaining) = meter.leaves(level, at, whole) {
             // when more appears is told by what `admit` says, and costs some meters two logarithms
             fitting(meter, remaining, cost)
@@ -96,7 +110,7 @@ impl<M: Meter> Leveled<M> {
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
         let meter = self.meter(place.tier);
-        let at = self.axis.at(now);
+        let at = self.course.at(now);
         let (level, contended) = match self.levels.admit(meter, place.key, at, cost) {
             Admission::Admitted { level } => {
                 let (remaining, next_unit) = meter.outlook_later(level, at);
@@ -112,15 +126,18 @@ impl<M: Meter> Leveled<M> {
     pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
         let meter = self.meter(place.tier);
         let most = Cost::new(meter.quota().saturating_mul(MOST_QUOTAS)).unwrap_or(Cost::ONE);
-        let at = self.axis.at(now);
-        let hour =
-            if meter.is_linear() { at.nanos().saturating_add(self.axis.pace().places_in(MOST_NANOS)) } else { 0 };
+        let at = self.course.at(now);
+        let hour = if meter.is_linear() {
+            at.nanos().saturating_add(self.course.axis().pace().places_in(MOST_NANOS))
+        } else {
+            0
+        };
         self.levels.charge(meter, place.key, at, cost, meter.charge(0, at, most).max(hour));
     }
 
     /// Charges `cost` whether it fits or not, up to the level `ceiling`; says where the level is then.
     pub fn charge_up_to(&self, place: &Place, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
-        self.levels.charge(self.meter(place.tier), place.key, self.axis.at(now), cost, ceiling)
+        self.levels.charge(self.meter(place.tier), place.key, self.course.at(now), cost, ceiling)
     }
 
     /// The level of a key, or more.
@@ -130,7 +147,7 @@ impl<M: Meter> Leveled<M> {
 
     /// What the key would be told at this level.
     pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
-        self.in_time(refused(self.meter(place.tier), level, self.axis.at(now), cost), now)
+        self.in_time(refused(self.meter(place.tier), level, self.course.at(now), cost), now)
     }
 
     /// Re-keys the table when it is due.
@@ -147,7 +164,7 @@ impl<M: Meter> Leveled<M> {
     /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.
     fn fade(&self) -> u64 {
         let longest = self.tiers.iter().map(Meter::fade_nanos).fold(self.own.fade_nanos(), u64::max);
-        let span = |nanos| self.axis.pace().places_in_at_least(nanos);
+        let span = |nanos| self.course.axis().pace().places_in_at_least(nanos);
         let debt = if self.indebts { longest.saturating_mul(u64::from(MOST_QUOTAS)).max(span(MOST_NANOS)) } else { 0 };
         longest.saturating_add(debt).saturating_add(span(self.longest_wait)).max(self.before.fade)
     }
@@ -155,7 +172,7 @@ impl<M: Meter> Leveled<M> {
     /// What a meter says, in spans of time.
     #[inline]
     fn in_time(&self, judgement: Judgement, now: Timestamp) -> Judgement {
-        if self.axis.is_time() { judgement } else { converted(judgement, &self.axis, now) }
+        if self.course.axis().is_time() { judgement } else { converted(judgement, self.course.axis(), now) }
     }
 
     /// The table.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::Kind;
 use super::leveled::Leveled;
-use crate::sketch::{Seed, Window};
-use crate::units::{Bytes, OutOfRange};
+use crate::sketch::{Pace, Seed, Window};
+use crate::units::{Bytes, OutOfRange, Timestamp};
 
 /// The state of one `quota` limit without `sliding`.
 pub type QuotaLimiter = Leveled<Window>;
@@ -44,7 +44,9 @@ pub fn followed_by(
 ) -> Result<Option<QuotaLimiter>, OutOfRange> {
     let (own, tiers) = windows(kinds, unix_nanos_at_origin)?;
     let same = own.has_windows_of(before.meter(0));
-    Ok(same.then(|| before.followed_by(own, tiers, *before.axis(), indebts)))
+    // counts need no axis but time
+    let course = same.then(|| before.course().followed_by(Timestamp::ZERO, Pace::EVEN)).flatten();
+    Ok(course.map(|course| before.followed_by(own, tiers, course, indebts)))
 }
 
 fn windows(kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<(Window, Vec<Window>), OutOfRange> {

@@ -40,9 +40,9 @@ pub fn followed_by(
 ) -> Result<Option<RateLimiter>, OutOfRange> {
     let (new, tiers) = buckets(kinds, Pace::EVEN)?;
     let pace = tiers.iter().fold(before.meter(0).pace_for(&new, units), |pace, tier| pace.slower(tier.roomy()));
-    let Some(axis) = before.axis().bent(now, pace) else { return Ok(None) };
+    let Some(course) = before.course().followed_by(now, pace) else { return Ok(None) };
     let (own, tiers) = buckets(kinds, pace)?;
-    Ok(Some(before.followed_by(own, tiers, axis, indebts)))
+    Ok(Some(before.followed_by(own, tiers, course, indebts)))
 }
 
 /// The buckets of the limit and its tiers, on an axis of this pace.

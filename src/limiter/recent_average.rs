@@ -45,9 +45,9 @@ impl RecentAverageLimiter {
     ) -> Result<Option<RecentAverageLimiter>, OutOfRange> {
         let Some(Kind::RecentAverage { half_life, .. }) = kinds.first() else { return Err(super::MIXED) };
         let pace = self.leveled.meter(0).pace_for(*half_life);
-        let Some(axis) = self.leveled.axis().bent(now, pace) else { return Ok(None) };
+        let Some(course) = self.leveled.course().followed_by(now, pace) else { return Ok(None) };
         let (own, tiers) = averages(kinds, pace)?;
-        let leveled = self.leveled.followed_by(own, tiers, axis, indebts);
+        let leveled = self.leveled.followed_by(own, tiers, course, indebts);
         Ok(Some(RecentAverageLimiter { leveled, counts_refused: counts_refused(kinds) }))
     }
 
@@ -68,7 +68,7 @@ impl RecentAverageLimiter {
             return None;
         }
         let meter = self.leveled.meter(place.tier);
-        let at = self.leveled.axis().at(now);
+        let at = self.leveled.course().at(now);
         let ceiling = meter.ceiling(at);
         let before = self.leveled.level(place);
         let raised = meter.charge(before, at, cost).min(ceiling);

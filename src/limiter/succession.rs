@@ -65,8 +65,16 @@ impl Limiter {
 
     /// From now on this limiter's policy is in force: what is one for it and the limiter before goes by its numbers.
     pub fn take_over(&self) {
-        if let State::FairShare { share, capacity: Some(capacity), .. } = &self.state {
-            share.set_capacity(*capacity);
+        match &self.state {
+            State::Rate(limiter) => limiter.take_over(),
+            State::Quota(limiter) => limiter.take_over(),
+            State::RecentAverage(limiter) => limiter.leveled().take_over(),
+            State::Distinct(limiter) => limiter.take_over(),
+            State::FairShare { share, capacity: Some(capacity), .. } => share.set_capacity(*capacity),
+            State::FairShare { capacity: None, .. }
+            | State::SlidingQuota(_)
+            | State::Inflight(_)
+            | State::InflightByKey { .. } => {}
         }
     }
 

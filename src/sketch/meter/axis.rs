@@ -7,10 +7,18 @@
 //! So levels lie on an axis that need not run as fast as time. It begins as time itself. When numbers change, nothing in the
 //! table is touched: the axis runs faster or slower **from then on**, such that one request still moves a level by the same
 //! span of the axis, and a half-life still is the same span. What was spent stays spent, to the unit, and fades at the new
-//! rate from that moment. Requests that began under the old numbers go on by the old axis, in the same table: the two meet where
-//! the numbers changed, and on each of them levels only grow.
+//! rate from that moment.
+//!
+//! Requests that began under the old numbers go on by the old axis, in the same table: the two meet where the numbers changed, and
+//! on each of them levels only grow. Where the new axis is ahead of the old one, they go by the new one ([`Course`]):
+//! otherwise what they are charged would be taken for something that happened long ago.
 //!
 //! **Rounding** is against the client: a place on the axis is rounded down, a wait up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
 
 use crate::units::Timestamp;
 
@@ -122,6 +130,58 @@ impl Axis {
     }
 }
 
+/// The axis of one who charges a table, beside those of others who have charged it before or will after.
+#[derive(Debug)]
+pub struct Course {
+    own: Axis,
+    number: u64,
+    current: Arc<Current>,
+}
+
+/// The axis that is in force, one for all who charge a table.
+#[derive(Debug, Default)]
+struct Current {
+    /// Whose it is. Stored after `axis`, so that whoever sees another number than his own finds a later axis than his own.
+    number: AtomicU64,
+    axis: ArcSwap<Axis>,
+}
+
+impl Course {
+    /// Of the first: time itself.
+    pub fn first() -> Course {
+        Course { own: Axis::TIME, number: 0, current: Arc::default() }
+    }
+
+    /// Of the next, at another pace from `now` on; not in force before [`Course::take_over`]. `None` as [`Axis::bent`].
+    pub fn followed_by(&self, now: Timestamp, pace: Pace) -> Option<Course> {
+        let (number, current) = (self.number + 1, Arc::clone(&self.current));
+        Some(Course { own: self.own.bent(now, pace)?, number, current })
+    }
+
+    /// From now on this one is in force.
+    pub fn take_over(&self) {
+        self.current.axis.store(Arc::new(self.own));
+        self.current.number.store(self.number, Ordering::Release);
+    }
+
+    /// The place of a stamp: on the own axis, or on the one in force if that is ahead.
+    #[inline]
+    pub fn at(&self, now: Timestamp) -> Timestamp {
+        let own = self.own.at(now);
+        if self.current.number.load(Ordering::Acquire) == self.number { own } else { self.no_earlier(own, now) }
+    }
+
+    #[cold]
+    fn no_earlier(&self, own: Timestamp, now: Timestamp) -> Timestamp {
+        own.max(self.current.axis.load().at(now))
+    }
+
+    /// The own axis.
+    pub fn axis(&self) -> &Axis {
+        &self.own
+    }
+}
+
 impl Bend {
     fn at(&self, now: Timestamp) -> Timestamp {
         let now = now.nanos();
@@ -171,6 +231,19 @@ mod tests {
         let fast = slow.bent(at(1_010), Pace::new(1, 3)).unwrap();
         assert_eq!([1_010, 1_011, 1_020].map(|now| fast.at(at(now)).nanos()), [1_005, 1_008, 1_035]);
         assert!(fast.at(at(1_009)) < fast.at(at(1_010)));
+    }
+
+    #[test]
+    fn whoever_comes_late_is_never_charged_in_the_past() {
+        let first = Course::first();
+        let fast = first.followed_by(at(100), Pace::new(1, 2)).unwrap();
+        assert_eq!((first.at(at(110)), fast.axis().at(at(110))), (at(110), at(120)));
+        fast.take_over();
+        assert_eq!((first.at(at(110)), fast.at(at(110))), (at(120), at(120)), "not ten before the others");
+        let slow = fast.followed_by(at(110), Pace::new(2, 1)).unwrap();
+        slow.take_over();
+        // at 120 now, then 5 in 10
+        assert_eq!([&first, &fast, &slow].map(|course| course.at(at(120)).nanos()), [125, 140, 125]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub mod recent_average;
 pub mod window;
 
 use crate::units::{Cost, Timestamp};
-pub use axis::{Axis, Pace};
+pub use axis::{Axis, Course, Pace};
 pub use bucket::Bucket;
 pub use decay::NextDecayed;
 pub use recent_average::RecentAverage;
