@@ -304,6 +304,3 @@ fn memory(kind: &Kind) -> Option<crate::units::Bytes> {
         Kind::Inflight { .. } => None,
     }
 }
-
-#[cfg(test)]
-mod tests;

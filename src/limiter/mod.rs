@@ -41,6 +41,7 @@ pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Lost, Place, Refuses};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
+use kind::{fixed, most, most_upgraded};
 pub use leveled::Leveled;
 use pardon::Pardons;
 pub use pardon::{Full, MOST_PARDONS};
@@ -476,31 +477,9 @@ fn share_spec(
     }
 }
 
-/// What a number in the policy says, per second.
-fn fixed(capacity: Capacity) -> Option<f64> {
-    match capacity {
-        Capacity::Rate(rate) => Some(rate.per_second()),
-        Capacity::Origin(_) => None,
-    }
-}
-
 /// Nothing held back; `seed` is the limit's.
 fn pending(seed: &Seed) -> Result<Arc<Pending>, OutOfRange> {
     Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending")).map(Arc::new)
-}
-
-fn most(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight { max, .. } | Kind::Distinct { max, .. } => Ok(*max),
-        _ => Err(MIXED),
-    }
-}
-
-fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight { upgraded, .. } => Ok(*upgraded),
-        _ => Err(MIXED),
-    }
 }
 
 fn most_of(max: &[u32], tier: u8) -> u32 {

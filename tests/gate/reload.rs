@@ -71,8 +71,11 @@ fn two_hundred_reloads_under_load_fail_no_request_and_give_no_budget() {
     let policy = |step: usize| {
         let (rate, burst) = NUMBERS[step % NUMBERS.len()];
         let (cap, weight) = (64 + step % 7, 1 + step % 3);
-        let more =
-            if step % 5 == 0 { "  - { name: extra, match: { path: /extra }, respond: { status: 200 } }\n" } else { "" };
+        let more = if step.is_multiple_of(5) {
+            "  - { name: extra, match: { path: /extra }, respond: { status: 200 } }\n"
+        } else {
+            ""
+        };
         with(&format!(
             "origins:
   shop: {{ addresses: [{{ address: {}, weight: {weight} }}], inflight: {{ max: {cap}, queue: 100, queue_timeout: 10s }} }}
@@ -126,7 +129,7 @@ routes:
     let (mut good, mut refused) = (0_usize, 0_usize);
     for step in 1..=RELOADS {
         load.goes_on(3);
-        if step % 4 == 0 {
+        if step.is_multiple_of(4) {
             let ended = reload(&gate, &broken(step));
             assert_eq!(ended.code, Some(1), "{}{}\n{}", ended.stdout, ended.stderr, broken(step));
             let place =
@@ -140,7 +143,7 @@ routes:
             assert!(!told.contains("reset"), "{told}");
             good += 1;
         }
-        if step % 20 == 0 {
+        if step.is_multiple_of(20) {
             let metrics = gate.metrics();
             for name in ["tidegate_http_requests_total", "tidegate_limit_decisions_total", "tidegate_connections_total"]
             {
