@@ -7,7 +7,9 @@ mod check;
 mod completions;
 mod demo;
 mod man;
+mod reload;
 mod run;
+mod running;
 mod schema;
 mod show;
 mod upgrade;
@@ -23,7 +25,7 @@ use crate::config::{self, Loaded};
 
 /// Exit codes beside 0 (done, nothing wrong) and clap's own 2 (wrong usage).
 pub mod exit {
-    /// The answer is "no": warnings under `--deny-warnings`.
+    /// The answer is "no": warnings under `--deny-warnings`, a file that the running process refuses.
     pub const NO: u8 = 1;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
@@ -51,6 +53,7 @@ enum Verb {
     Check(check::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
+    Reload(reload::Arguments),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -63,6 +66,17 @@ pub struct Global {
     #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG")]
     #[arg(default_value = "/etc/tidegate/tidegate.yaml", hide_env_values = true)]
     pub config: PathBuf,
+    /// The admin socket: where `run` has it, and where other verbs ask [default: private/admin.sock in systemd's runtime
+    /// folder, or tidegate/admin.sock in $XDG_RUNTIME_DIR]
+    #[arg(
+        long,
+        alias = "control",
+        value_name = "SOCKET",
+        global = true,
+        env = "TIDEGATE_ADMIN",
+        hide_env_values = true
+    )]
+    pub admin: Option<PathBuf>,
     /// When to use colors
     #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", global = true)]
     pub color: Color,
@@ -94,6 +108,7 @@ pub fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

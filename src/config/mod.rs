@@ -50,6 +50,7 @@ use std::path::Path;
 
 use crate::policy::Policy;
 use compile::Context;
+pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
 use node::Node;
@@ -110,6 +111,14 @@ pub struct UsedCertificate {
     pub not_before: i64,
     /// When it ends, in seconds since 1970.
     pub not_after: i64,
+}
+
+/// A duration as it is written in policy files, such as `250ms`, `10s`, `1h30m`; for verbs and endpoints.
+///
+/// # Errors
+/// It is none; what is allowed.
+pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    <std::time::Duration as read::Scalar>::parse(text).map_err(|wrong| wrong.label)
 }
 
 /// Loads a file, or all `*.yaml` of a directory in the order of their names as one configuration.
@@ -226,6 +235,13 @@ impl Loaded {
                 .help(format!("more than {MANY} cost a Prometheus server dearly; join routes or limits")),
             );
         }
+    }
+
+    /// A hash over the names and texts of all files that were read, and over the secrets: another one says that something was
+    /// changed, whether what it says now is good or not. Certificates, which are watched by themselves, are not in it.
+    pub fn digest(&self) -> [u8; 32] {
+        let secrets = self.outcome.as_ref().ok().and_then(|config| config.settings.client_hmac.as_ref());
+        self.sources.digest(secrets.map_or(&[], |secret| secret.0.as_slice()))
     }
 
     /// How many of the diagnostics are warnings.

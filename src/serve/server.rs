@@ -14,19 +14,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::admin::web::Web;
+use super::admin::{self, Admin};
 use super::clock::{self, Clock};
 use super::housekeeping::Housekeeping;
-use super::installed::Installed;
+use super::installed::{Installed, Version};
 use super::lifecycle::given::{Given, Tag};
 use super::lifecycle::handover::Predecessor;
 use super::lifecycle::notify::Notifier;
 use super::lifecycle::sockets::{self, Opened};
 use super::lifecycle::upgrade::Program;
 use super::lifecycle::watchdog::{self, Watchdog};
-use super::lifecycle::{self, Life, Signals, control};
+use super::lifecycle::{self, Life, Signals};
+use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
 use super::shared::Shared;
-use crate::config::Config;
+use super::small_server;
 use crate::config::settings::{ClientInLog, Settings};
+use crate::config::{self, Config};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::serve::edge::bind::BindError;
@@ -35,7 +39,7 @@ use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, Connections};
 use crate::serve::edge::tls::watch::{POLL, State, Watch};
-use crate::serve::origins::{health, resolve};
+use crate::serve::origins::resolve;
 use crate::serve::proxy::framework::proxy;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
 use crate::serve::telling::access_log::AccessLogWriter;
@@ -72,12 +76,13 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// What a run has beside its configuration.
-#[derive(Debug)]
 pub struct Start {
     /// How the process was started, for the one after it.
     pub program: Program,
-    /// Where the control socket is; `None`: there is none.
-    pub control: Option<PathBuf>,
+    /// How to load the configuration again; `None`: it was no file.
+    pub load: Option<Loader>,
+    /// Where the admin socket is; `None`: there is none.
+    pub admin: Option<PathBuf>,
     /// Listening sockets that it was given.
     pub given: Given,
     /// The process whose place it takes, and in which order that one offered its sockets.
@@ -90,13 +95,13 @@ pub struct Start {
 /// # Errors
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, start: Start) -> Result<(), StartError> {
-    let Start { program, control, given, predecessor } = start;
+    let Start { program, load, admin, given, predecessor } = start;
     let (predecessor, offered) = match predecessor {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
     };
     let mut predecessor = predecessor;
-    let ended = start_and_serve(config, program, control.as_deref(), given, &offered, &mut predecessor);
+    let ended = start_and_serve(config, load, program, admin.as_deref(), given, &offered, &mut predecessor);
     if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
         predecessor.fail(&format!("error: {error}\n"));
     }
@@ -105,26 +110,31 @@ pub fn run(config: Config, start: Start) -> Result<(), StartError> {
 
 fn start_and_serve(
     config: Config,
+    load: Option<Loader>,
     program: Program,
-    control: Option<&Path>,
+    admin: Option<&Path>,
     given: Given,
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
-    let Config { policy, settings, .. } = config;
+    let Config { policy, settings, effective } = config;
+    let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
     let notifier = Arc::new(Notifier::from_environment());
-    let opened = sockets::open(&settings, control, given, offered, Arc::clone(&notifier))?;
+    let opened = sockets::open(&settings, admin, given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
         eprintln!("metrics on http://{}{}", bound.address, page.path);
+    }
+    if let Some(bound) = &opened.web {
+        eprintln!("admin on http://{}/", bound.address);
     }
     let (stop, stopping) = watch::channel(false);
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(policy, settings, stopping)?;
+    let (shared, writer) = build(policy, settings, version, stopping.clone())?;
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -146,7 +156,8 @@ fn start_and_serve(
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let reception = Reception { doors, certificates: watch };
+    let reloader = Reloader::new(Arc::clone(&shared), effective, load, Arc::clone(&watch), doors.clone(), stopping);
+    let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
     let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
     let served = runtime.block_on(serving);
     drop((housekeeping, renewals));
@@ -197,6 +208,7 @@ fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
 fn build(
     policy: Policy,
     settings: Settings,
+    version: Version,
     stopping: watch::Receiver<bool>,
 ) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
@@ -221,7 +233,7 @@ fn build(
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
     let installed = Installed::new(snapshot, metrics, refused, started)
         .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
-    let installed = Arc::new(installed);
+    let installed = Arc::new(installed.with_version(version));
     let waits = Waits::new(MOST_WAITING, stopping);
     Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
 }
@@ -241,6 +253,7 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
 struct Reception {
     doors: Vec<Arc<Door>>,
     certificates: Arc<Watch>,
+    reloader: Arc<Reloader>,
 }
 
 async fn serve(
@@ -253,7 +266,7 @@ async fn serve(
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let signals = Signals::catch()?;
-    let Opened { listeners, metrics, control, mut sockets } = opened;
+    let Opened { listeners, metrics, web, admin: socket, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
     for listener in &listeners {
         eprintln!("listening on {} ({})", listener.address, listener.name);
@@ -261,10 +274,16 @@ async fn serve(
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
-    if let (Some(page), Some(socket)) = (&shared.settings.metrics, metrics.and_then(sockets::tcp)) {
+    if let (Some(page), Some(bound)) = (&shared.settings.metrics, metrics) {
         let path = page.path.clone();
         let pages = scrape::Pages::new(path, metrics_of(shared), most_refused_of(shared), Arc::clone(&ready));
-        tokio::spawn(scrape::serve(socket, pages, stopping.clone()));
+        tokio::spawn(small_server::serve(bound.socket, pages, stopping.clone()));
+    }
+    let (order, orders) = mpsc::channel(1);
+    let context = Arc::new(admin::Context::new(Arc::clone(shared), Arc::clone(&ready), order));
+    if let (Some(settings), Some(bound)) = (&shared.settings.admin, web) {
+        let way = Admin::web(Arc::clone(&context), Web::new(settings.token.as_ref()));
+        tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
     first_lookups(shared, &stopping).await;
     let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
@@ -291,14 +310,25 @@ async fn serve(
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,
     };
-    let (order, orders) = mpsc::channel(1);
-    match control {
-        Some(socket) => drop(tokio::spawn(control::listen(socket, order))),
-        // a channel without a sender would end what waits for it
-        None => drop(tokio::spawn(async move { order.closed().await })),
+    // not before orders can be carried out
+    if let Some(bound) = socket {
+        tokio::spawn(small_server::serve(bound.socket, Admin::socket(Arc::clone(&context)), stopping.clone()));
     }
-    let life =
-        Life { signals, orders, program, sockets, notifier, ready, shutdown: stop, accepting, connections, watchdog };
+    tokio::spawn(keep_watching(Arc::clone(&reception.reloader)));
+    let reloader = Arc::clone(&reception.reloader);
+    let life = Life {
+        signals,
+        orders,
+        reloader,
+        program,
+        sockets,
+        notifier,
+        ready,
+        shutdown: stop,
+        accepting,
+        connections,
+        watchdog,
+    };
     lifecycle::until_stopped(life, shared.settings.drain, shared).await;
     Ok(())
 }
@@ -314,10 +344,7 @@ async fn first_lookups(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
     // names that take longer arrive by the background task; until then their origin answers 503
     let _ = timeout(FIRST_LOOKUP, lookup).await;
     for origin in installed.origins() {
-        tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
-        tokio::spawn(health::keep_checking(Arc::clone(origin), shared.clock, stopping.clone()));
-        let (way, stopping) = (Arc::clone(origin.way()), stopping.clone());
-        tokio::spawn(async move { way.keep_fresh(stopping).await });
+        keep_fresh(origin, shared, stopping);
     }
 }
 

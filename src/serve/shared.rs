@@ -88,6 +88,21 @@ impl Shared {
         self.installed.load_full()
     }
 
+    /// Puts another policy in force; gives the one before.
+    pub fn install(&self, next: Arc<Installed>) -> Arc<Installed> {
+        self.installed.swap(next)
+    }
+
+    /// The hash over the whole configuration in force, in hexadecimal digits; people are shown the first seven.
+    pub fn config_hash(&self) -> String {
+        self.installed.load().version().hash.clone()
+    }
+
+    /// When the configuration in force was loaded, in nanoseconds since 1970.
+    pub fn config_loaded(&self) -> u64 {
+        self.installed.load().version().loaded
+    }
+
     /// From now on every answer closes its connection, so that clients go elsewhere.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);

@@ -21,16 +21,19 @@ pub use origin::{
     Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, Timeouts,
 };
 pub use process::{
-    AccessLog, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry, Tls,
+    AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry,
+    Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
+
+use std::time::Duration;
 
 use super::read::Read;
 use super::scalar::Count;
 use super::section::section;
 use super::settings::ListenOn;
 use super::shape::{Either, Keyed, List, OneOrMany};
-use super::text::{Name, OriginName};
+use super::text::{ListenAddress, Name, OriginName};
 use super::word::BodyLimit;
 use crate::policy::Mode;
 
@@ -70,10 +73,16 @@ section! {
         optional responses: Responses,
         /// Metrics, access log and the process's own log.
         optional telemetry: Telemetry,
-        /// The process. Changes here need a restart.
+        /// Where the admin endpoints can be read over TCP, such as `127.0.0.1:9901`. Without it they are on the admin socket
+        /// only, to which alone verbs go.
+        optional admin: Either<ListenAddress, Admin>,
+        /// The process. Changes here need `tidegate upgrade`.
         optional server: Server,
+        /// How often to look whether the files have changed, `1s` to `1h`, and reload them if so. Off by default: then SIGHUP and
+        /// `tidegate reload` do. By content, so that it works with editors, network file systems and Kubernetes ConfigMaps.
+        optional watch: Duration,
     }
-    later: ["stores", "geo", "tests", "admin", "watch", "state"]
+    later: ["stores", "geo", "tests", "state"]
 }
 
 section! {

@@ -15,6 +15,7 @@ use crate::config::word::{AccessLogFormat, Off, Threads};
 use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
+use super::client::SecretSource;
 use super::connection::{Connections, RequestBody, RequestHead, Response};
 
 section! {
@@ -136,6 +137,18 @@ section! {
 }
 
 section! {
+    /// Where the admin endpoints can be read over TCP: state and decisions, for reading only.
+    Admin ("a map with `address`") {
+        /// An address and a port of its own, such as `127.0.0.1:9901`. One that others than this machine reach needs a `token`.
+        required address: ListenAddress,
+        /// What whoever reads has to know, sent as `Authorization: Bearer TOKEN` or as the password of `Basic`. Better than a
+        /// text are `{ file: PATH }` and `{ env: NAME }`.
+        optional token: Either<String, SecretSource>,
+    }
+    later: []
+}
+
+section! {
     /// The access log: one line per request.
     AccessLog ("a map") {
         /// `stdout` (default), `stderr`, or a file's path from `/`.
@@ -173,7 +186,7 @@ section! {
 }
 
 section! {
-    /// The process. Changes here need a restart.
+    /// The process. Changes here need `tidegate upgrade`.
     Server ("a map") {
         /// Worker threads: `auto` (default, one per core) or 1 to 1024.
         optional threads: Threads,

@@ -118,15 +118,23 @@ impl Ground {
         Ground { origin: Origin::that(Reply::Ok), authority, files, certificate, folder: Folder::new() }
     }
 
-    /// The policy of a generation: every answer tells its number. The listeners are at these addresses.
-    pub fn policy(&self, generation: usize, clear: &str, secure: &str) -> String {
-        let (origin, certificate) = (self.origin.address(), &self.certificate);
-        let log = self.folder.path().join("access.json");
+    /// The section that says where clients of every kind are met.
+    pub fn listeners(&self, clear: &str, secure: &str) -> String {
+        let certificate = &self.certificate;
         format!(
             "listeners:
   main: {{ address: \"{clear}\", protocols: [h2, http/1.1] }}
   secure: {{ address: \"{secure}\", tls: {{ certificates: {certificate} }} }}
-routes:
+"
+        )
+    }
+
+    /// The policy of a generation: every answer tells its number. The listeners are at these addresses.
+    pub fn policy(&self, generation: usize, clear: &str, secure: &str) -> String {
+        let (origin, listeners) = (self.origin.address(), self.listeners(clear, secure));
+        let log = self.folder.path().join("access.json");
+        format!(
+            "{listeners}routes:
   - name: own
     match: {{ path: /own }}
     respond: {{ status: 200, body: ok }}
@@ -273,6 +281,11 @@ impl Tally {
 pub struct Met(Vec<(Kind, Tally)>);
 
 impl Met {
+    /// All whole answers.
+    pub fn total(&self) -> usize {
+        self.0.iter().map(|(_, tally)| tally.total()).sum()
+    }
+
     /// Asserts that every kind was served at least so often.
     pub fn at_least(&self, answers: usize) -> &Met {
         for (kind, tally) in &self.0 {
