@@ -10,6 +10,7 @@ mod man;
 mod run;
 mod schema;
 mod show;
+mod test;
 mod upgrade;
 
 use std::io::{IsTerminal, Write};
@@ -23,7 +24,7 @@ use crate::config::{self, Loaded};
 
 /// Exit codes beside 0 (done, nothing wrong) and clap's own 2 (wrong usage).
 pub mod exit {
-    /// The answer is "no": warnings under `--deny-warnings`.
+    /// The answer is "no": warnings under `--deny-warnings`, a test that failed.
     pub const NO: u8 = 1;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
@@ -49,6 +50,7 @@ enum Verb {
     Run(run::Run),
     Demo(demo::Demo),
     Check(check::Arguments),
+    Test(test::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
     Upgrade(upgrade::Arguments),
@@ -92,6 +94,7 @@ pub fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(arguments, &global),
         Verb::Demo(arguments) => demo::demo(arguments, &global),
         Verb::Check(arguments) => check::run(arguments, &global),
+        Verb::Test(arguments) => test::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),

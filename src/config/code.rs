@@ -91,6 +91,7 @@ codes! {
     BAD_SECRET = "E0313", "a secret that is missing, empty or readable by others";
     BAD_VERSION = "E0314", "a schema version that this program does not know";
     BAD_LIST_FILE = "E0315", "a list or preset file that cannot be used";
+    UNKNOWN_ROUTE = "E0316", "a route that is not defined";
     BAD_CERTIFICATE = "E0320", "a certificate, key or list of authorities that cannot be used";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";

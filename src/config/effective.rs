@@ -30,10 +30,12 @@ pub struct Written {
     pub routes: Vec<WrittenRoute>,
     /// Where the secret comes from.
     pub secret: Option<Tree>,
+    /// The tests, in their long form.
+    pub tests: Vec<Tree>,
 }
 
-/// Sections that make [`Settings`]; all others make the [`Policy`].
-const OF_SETTINGS: [&str; 5] = ["version", "listeners", "secrets", "telemetry", "server"];
+/// Sections that make [`Settings`], and the tests; all others make the [`Policy`].
+const OF_SETTINGS: [&str; 6] = ["version", "listeners", "secrets", "telemetry", "server", "tests"];
 
 /// The effective configuration.
 pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
@@ -56,6 +58,7 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("responses", responses(&policy.responses));
     add("telemetry", telemetry(settings));
     add("server", server(settings));
+    add("tests", Tree::List(written.tests.clone()));
     Tree::Map(tree)
 }
 

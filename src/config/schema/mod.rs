@@ -4,6 +4,7 @@
 //! text, so they speak to operators.
 
 mod answer;
+mod case;
 mod client;
 mod connection;
 mod health;
@@ -13,6 +14,7 @@ mod process;
 mod route;
 
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
+pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Ejection, Health};
@@ -69,8 +71,10 @@ section! {
         optional telemetry: Telemetry,
         /// The process. Changes here need a restart.
         optional server: Server,
+        /// What must come of which requests, for `tidegate test`. Nothing of it is looked at when serving.
+        optional tests: List<Test>,
     }
-    later: ["tls", "stores", "geo", "tests", "admin", "watch", "state"]
+    later: ["tls", "stores", "geo", "admin", "watch", "state"]
 }
 
 section! {
