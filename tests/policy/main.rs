@@ -7,6 +7,7 @@
 )]
 
 mod bounds;
+mod cases;
 mod decided;
 mod examples;
 mod faults;
@@ -16,6 +17,7 @@ mod penalty;
 mod schema;
 mod show;
 mod sources;
+mod thousand;
 mod verbs;
 
 use std::path::{Path, PathBuf};
