@@ -9,6 +9,7 @@
 mod bounds;
 mod cases;
 mod decided;
+mod documents;
 mod examples;
 mod faults;
 mod forms;
