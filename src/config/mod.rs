@@ -35,6 +35,7 @@ mod pattern;
 mod place;
 pub mod preset;
 mod read;
+pub mod reference;
 pub mod render;
 mod scalar;
 pub mod schema;
