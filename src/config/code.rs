@@ -110,6 +110,7 @@ codes! {
     SHARED_NODE = "W0414", "a node of a fair share that honest clients share with a flood";
     FORGEABLE = "W0415", "an exemption that rests on a header alone";
     UNVERIFIED_ORIGIN = "W0416", "an origin whose certificate is not verified";
+    SMALL_SKETCH = "W0417", "a sketch so small that clients are refused for others";
     CERTIFICATE_TIME = "W0420", "a certificate that has expired, soon will, or is not yet valid";
     OPEN_KEY = "W0421", "a private key that everybody on the machine can read";
     CERTIFICATE_NAMES = "W0422", "a certificate whose names do not fit, or are those of another";
