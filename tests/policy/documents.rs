@@ -69,6 +69,9 @@ fn completed(text: &str) -> String {
     if !has("listen:") && !has("listeners:") {
         whole.push_str("listen: \":8080\"\n");
     }
+    if !has("origins:") && text.contains("origin:shop") {
+        whole.push_str("origins: { shop: { addresses: [\"127.0.0.1:3000\"], inflight: 400 } }\n");
+    }
     if !has("routes:") {
         whole.push_str("routes: [{ origin: \"127.0.0.1:3000\" }]\n");
     }
