@@ -22,6 +22,7 @@
 //! | 6 | [`engine`] | decides |
 //! | 7 | [`answer`] | a decision put into words |
 //! | 7 | [`picture`] | what happened over time, drawn |
+//! | 8 | [`scenario`] | what a policy claims of itself, tried under a clock of its own |
 //! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs |
 //! | 9 | [`cli`] | one file per verb |
 //!
@@ -76,6 +77,7 @@ pub mod engine;
 pub mod answer;
 pub mod picture;
 
+pub mod scenario;
 pub mod serve;
 
 pub mod cli;

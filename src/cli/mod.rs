@@ -12,6 +12,7 @@ mod run;
 mod running;
 mod schema;
 mod show;
+mod test;
 mod upgrade;
 
 use std::io::{IsTerminal, Write};
@@ -25,7 +26,7 @@ use crate::config::{self, Loaded};
 
 /// Exit codes beside 0 (done, nothing wrong) and clap's own 2 (wrong usage).
 pub mod exit {
-    /// The answer is "no": warnings under `--deny-warnings`, a file that the running process refuses.
+    /// The answer is "no": warnings under `--deny-warnings`, a test that failed, a file that the running process refuses.
     pub const NO: u8 = 1;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
@@ -51,6 +52,7 @@ enum Verb {
     Run(run::Run),
     Demo(demo::Demo),
     Check(check::Arguments),
+    Test(test::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
     Reload(reload::Arguments),
@@ -106,6 +108,7 @@ pub fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(arguments, &global),
         Verb::Demo(arguments) => demo::demo(arguments, &global),
         Verb::Check(arguments) => check::run(arguments, &global),
+        Verb::Test(arguments) => test::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Reload(arguments) => reload::run(arguments, &global),

@@ -1,19 +1,36 @@
-//! `tidegate schema`: the JSON Schema of policy files.
+//! `tidegate schema`: every word of a policy file, for editors and for people.
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
+use crate::config::reference;
 use crate::config::schema::json_schema;
 
-/// Print the JSON Schema (draft 2020-12) of policy files
+/// Print the JSON Schema (draft 2020-12) of policy files, or their manual
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tidegate schema > tidegate.schema.json\n  \
     and in the first line of a policy file:\n  # yaml-language-server: $schema=tidegate.schema.json")]
-pub struct Arguments {}
+pub struct Arguments {
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    pub format: Format,
+}
+
+/// How to write the words of a policy file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A JSON Schema, for editors
+    Json,
+    /// A manual for people
+    Markdown,
+}
 
 /// Prints it.
-pub fn run(_: &Arguments) -> ExitCode {
-    super::print(&format!("{:#}\n", json_schema().as_value()));
+pub fn run(arguments: &Arguments) -> ExitCode {
+    super::print(&match arguments.format {
+        Format::Json => format!("{:#}\n", json_schema().as_value()),
+        Format::Markdown => reference::markdown(),
+    });
     ExitCode::SUCCESS
 }

@@ -91,6 +91,7 @@ codes! {
     BAD_SECRET = "E0313", "a secret that is missing, empty or readable by others";
     BAD_VERSION = "E0314", "a schema version that this program does not know";
     BAD_LIST_FILE = "E0315", "a list or preset file that cannot be used";
+    UNKNOWN_ROUTE = "E0316", "a route that is not defined";
     BAD_CERTIFICATE = "E0320", "a certificate, key or list of authorities that cannot be used";
     OPEN_ADMIN = "E0321", "an `admin` address that others can reach, without a token";
 
@@ -110,6 +111,7 @@ codes! {
     SHARED_NODE = "W0414", "a node of a fair share that honest clients share with a flood";
     FORGEABLE = "W0415", "an exemption that rests on a header alone";
     UNVERIFIED_ORIGIN = "W0416", "an origin whose certificate is not verified";
+    SMALL_SKETCH = "W0417", "a sketch so small that clients are refused for others";
     CERTIFICATE_TIME = "W0420", "a certificate that has expired, soon will, or is not yet valid";
     OPEN_KEY = "W0421", "a private key that everybody on the machine can read";
     CERTIFICATE_NAMES = "W0422", "a certificate whose names do not fit, or are those of another";

@@ -32,10 +32,12 @@ pub struct Written {
     pub secret: Option<Tree>,
     /// Where the token of the admin endpoints comes from.
     pub token: Option<Tree>,
+    /// The tests, in their long form.
+    pub tests: Vec<Tree>,
 }
 
-/// Sections that make [`Settings`]; all others make the [`Policy`].
-const OF_SETTINGS: [&str; 7] = ["version", "listeners", "secrets", "telemetry", "admin", "server", "watch"];
+/// Sections that make [`Settings`], and the tests; all others make the [`Policy`].
+const OF_SETTINGS: [&str; 8] = ["version", "listeners", "secrets", "telemetry", "admin", "server", "watch", "tests"];
 
 /// The effective configuration.
 pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
@@ -59,7 +61,8 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("telemetry", telemetry(settings));
     add("admin", Tree::map(settings.admin.iter().flat_map(|page| admin(page, written.token.as_ref()))));
     add("server", server(settings));
-    tree.extend(settings.watch.map(|every| ("watch".to_owned(), Tree::text(duration(every)))));
+    add("watch", settings.watch.map_or(Tree::Map(Vec::new()), |every| Tree::text(duration(every))));
+    add("tests", Tree::List(written.tests.clone()));
     Tree::Map(tree)
 }
 

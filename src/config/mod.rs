@@ -16,6 +16,8 @@
 //! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
 //! places; `parse` is the only file that knows it.
 
+pub mod case;
+mod case_text;
 pub mod certificate;
 pub mod code;
 mod compile;
@@ -33,6 +35,7 @@ mod pattern;
 mod place;
 pub mod preset;
 mod read;
+pub mod reference;
 pub mod render;
 mod scalar;
 pub mod schema;
@@ -49,6 +52,7 @@ mod word;
 use std::path::Path;
 
 use crate::policy::Policy;
+use case::Case;
 use compile::Context;
 pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
@@ -56,7 +60,7 @@ use include::Reader;
 use node::Node;
 use preset::UsedPreset;
 use read::Read;
-use schema::File;
+use schema::{File, TestFile};
 use settings::Settings;
 use source::{Sources, Span};
 pub use tree::Tree;
@@ -71,6 +75,8 @@ pub struct Config {
     pub settings: Settings,
     /// The whole as a policy file: short forms expanded, defaults filled in, secrets masked.
     pub effective: Tree,
+    /// What the file claims of itself, for `tidegate test`.
+    pub cases: Vec<Case>,
 }
 
 /// There were errors; the diagnostics say which.
@@ -242,6 +248,24 @@ impl Loaded {
     pub fn digest(&self) -> [u8; 32] {
         let secrets = self.outcome.as_ref().ok().and_then(|config| config.settings.client_hmac.as_ref());
         self.sources.digest(secrets.map_or(&[], |secret| secret.0.as_slice()))
+    }
+
+    /// Reads a file, or all `*.yaml` of a directory, that holds tests alone, and adds them to those of the configuration. What is
+    /// wrong with it is added to the diagnostics; an error there refuses the whole. Does nothing where there is no configuration.
+    pub fn add_tests(&mut self, path: &Path, environment: &Environment<'_>) {
+        let Ok(config) = &mut self.outcome else { return };
+        let mut faults = Faults::default();
+        let mut reader = Reader { sources: &mut self.sources, faults: &mut faults, environment };
+        let (root, _) = reader.path(path);
+        if let Some(file) = root.and_then(|root| TestFile::read(&root, &mut faults)) {
+            config.cases.extend(compile::more_cases(&file, &config.policy, &mut faults));
+        }
+        let errors = faults.errors();
+        self.left_out += faults.left_out();
+        self.diagnostics.extend(faults.into_sorted());
+        if errors > 0 {
+            self.outcome = Err(Refused { errors });
+        }
     }
 
     /// How many of the diagnostics are warnings.

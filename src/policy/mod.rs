@@ -31,7 +31,7 @@ pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
 pub use statuses::StatusSet;
 
 /// Everything the operator decided, compiled.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     /// Who is believed about a client's address, and how clients are counted.
     pub clients: ClientRules,

@@ -21,7 +21,7 @@ use crate::units::Bytes;
 pub use table::RouteTable;
 
 /// One route of the policy file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Route {
     /// The operator's name, or `route_N` by its place in the file (from 0). A metric label.
     pub name: String,
@@ -47,7 +47,7 @@ impl Route {
 }
 
 /// What is done with an admitted request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Action {
     /// Sent to the origin at this position in [`super::Policy::origins`].
     Forward(usize),

@@ -117,7 +117,7 @@ fn start_and_serve(
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
-    let Config { policy, settings, effective } = config;
+    let Config { policy, settings, effective, .. } = config;
     let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);

@@ -37,7 +37,7 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     let mut open: Option<(usize, String)> = None;
     for (number, line) in (1..).zip(text.lines()) {
         match (&mut open, line) {
-            (None, "```yaml") => open = Some((number + 1, String::new())),
+            (None, "```yaml" | "```yaml fragment") => open = Some((number + 1, String::new())),
             (Some(_), "```") => blocks.extend(open.take()),
             (Some((_, block)), line) => {
                 block.push_str(line);

@@ -32,7 +32,11 @@ fn every_policy_of_the_page_is_valid() {
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o640)).unwrap();
     }
     let page = fs::read_to_string(path("docs/listeners.md")).unwrap();
-    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    let blocks: Vec<&str> = page
+        .split("```yaml")
+        .skip(1)
+        .map(|rest| rest.split_once('\n').unwrap().1.split_once("```").unwrap().0)
+        .collect();
     assert!(blocks.len() >= 4, "{} blocks", blocks.len());
     for block in blocks {
         let loaded = load_text("page.yaml", block, &environment, &home);

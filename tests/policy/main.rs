@@ -7,7 +7,9 @@
 )]
 
 mod bounds;
+mod cases;
 mod decided;
+mod documents;
 mod examples;
 mod faults;
 mod forms;
@@ -16,6 +18,7 @@ mod penalty;
 mod schema;
 mod show;
 mod sources;
+mod thousand;
 mod verbs;
 
 use std::path::{Path, PathBuf};

@@ -35,6 +35,19 @@ fn the_committed_schema_is_the_generated_one() {
 }
 
 #[test]
+fn the_committed_reference_is_the_generated_one() {
+    let generated = tidegate::config::reference::markdown();
+    let file = path("docs/reference.md");
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&file, &generated).unwrap();
+    }
+    assert!(
+        fs::read_to_string(file).unwrap_or_default() == generated,
+        "docs/reference.md is not what `tidegate schema --format markdown` prints"
+    );
+}
+
+#[test]
 fn every_example_is_valid_by_the_schema() {
     let schema = schema();
     for name in ["minimal.yaml", "production.yaml", "complete.yaml", "routes.d/health.yaml"] {

@@ -1,5 +1,6 @@
 //! `limits` and the unnamed limits of routes.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::limit::rate::{BucketPlaces, bucket};
@@ -24,6 +25,10 @@ pub struct Limits {
     mode: Mode,
     rules: Vec<Rule>,
     named: Vec<Named>,
+    /// Where a name stands in `named`: a file may have a thousand limits, and as many routes that look for them.
+    places: HashMap<String, usize>,
+    /// The names of all rules and of `named`.
+    taken: HashSet<String>,
 }
 
 /// A limit of `limits`.
@@ -43,7 +48,8 @@ impl Limits {
         origins: &mut Origins,
         faults: &mut Faults,
     ) -> Limits {
-        let mut limits = Limits { mode, rules: Vec::new(), named: Vec::new() };
+        let mut limits =
+            Limits { mode, rules: Vec::new(), named: Vec::new(), places: HashMap::new(), taken: HashSet::new() };
         let mut others: Vec<(usize, At<Name>)> = Vec::new();
         for entry in section.value().iter().flat_map(|map| &map.0) {
             let compiled = match (&entry.key, &entry.value) {
@@ -57,6 +63,8 @@ impl Limits {
             });
             // a name that is none cannot be used, and is not told to be unused as well
             let used = entry.key.is_none();
+            limits.places.entry(entry.name.clone()).or_insert(limits.named.len());
+            limits.taken.insert(entry.name.clone());
             limits.named.push(Named { name: entry.name.clone(), at: entry.key_span, rule, used });
         }
         limits.check_renamed(section, faults);
@@ -128,7 +136,7 @@ impl Limits {
 
     /// The limit that a route or another limit names; `None` when there is none or it has faults, which have been told.
     pub fn find(&mut self, who: &str, name: &At<String>, faults: &mut Faults) -> Option<usize> {
-        if let Some(named) = self.named.iter_mut().find(|named| named.name == name.value) {
+        if let Some(named) = self.places.get(&name.value).and_then(|place| self.named.get_mut(*place)) {
             named.used = true;
             return named.rule;
         }
@@ -231,6 +239,11 @@ impl Limits {
         Some(self.add(Rule::new(name, key, kind, self.mode)))
     }
 
+    /// The names of limits that are none for their faults, which have been told.
+    pub fn broken(&self) -> Vec<String> {
+        self.named.iter().filter(|named| named.rule.is_none()).map(|named| named.name.clone()).collect()
+    }
+
     /// Warns of every limit that no route uses.
     pub fn warn_of_unused(&self, faults: &mut Faults) {
         for named in self.named.iter().filter(|named| !named.used) {
@@ -243,22 +256,20 @@ impl Limits {
     }
 
     fn add(&mut self, rule: Rule) -> usize {
+        self.taken.insert(rule.name.clone());
         self.rules.push(rule);
         self.rules.len() - 1
     }
 
     /// `ROUTE_limit`, `ROUTE_limit_2` and so on, within the length of names and unlike any other.
     fn derived_name(&self, route: &str, what: &str) -> String {
-        let taken = |name: &str| {
-            self.named.iter().any(|named| named.name == name) || self.rules.iter().any(|rule| rule.name == name)
-        };
         (1..)
             .map(|nth| {
                 let suffix = if nth == 1 { format!("_{what}") } else { format!("_{what}_{nth}") };
                 let room = Name::MAX.saturating_sub(suffix.len());
                 format!("{}{suffix}", route.get(..room).unwrap_or(route))
             })
-            .find(|name| !taken(name))
+            .find(|name| !self.taken.contains(name))
             .unwrap_or_default()
     }
 }

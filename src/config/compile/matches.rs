@@ -160,7 +160,11 @@ fn methods(written: &schema::Match, faults: &mut Faults) -> Vec<Method> {
 
 type Headers = Vec<(HeaderName, TextMatch)>;
 
-fn headers(field: &Field<Keyed<HeaderName, Either<ExactText, TextForm>>>, faults: &mut Faults) -> (Headers, Tree) {
+/// Fields by name, and their long forms; those that are here twice are told.
+pub(super) fn headers(
+    field: &Field<Keyed<HeaderName, Either<ExactText, TextForm>>>,
+    faults: &mut Faults,
+) -> (Headers, Tree) {
     let mut headers: Headers = Vec::new();
     let mut tree = Vec::new();
     for entry in field.value().iter().flat_map(|map| &map.0) {

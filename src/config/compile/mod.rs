@@ -3,6 +3,7 @@
 //! Every function here reports what it finds and goes on with a stand-in, so that one fault hides no other; whether any
 //! was found decides at the end. What a fault would only repeat is not said twice.
 
+mod cases;
 mod clients;
 mod connections;
 mod health;
@@ -24,6 +25,7 @@ pub use routes::WrittenRoute;
 use std::path::Path;
 use std::time::Duration;
 
+use super::case::Case;
 use super::effective::{Written, effective};
 use super::fault::{Code, Diagnostic, Faults};
 use super::preset::UsedPreset;
@@ -73,6 +75,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, context.faults);
     let routes = routes::routes(file, &defaults, &mut limits, &mut origins, context);
     let settings = settings::settings(file, &written_clients, &mut limits, context);
+    let broken = limits.broken();
     limits.warn_of_unused(context.faults);
     origins.warn_of_unused(context.faults);
     let (routes, written): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
@@ -89,10 +92,17 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),
         _ => None,
     };
-    let written = Written { clients: written_clients, routes: written, secret: key, token };
+    let known = cases::Known::new(&policy, &broken);
+    let (cases, tests) = cases::cases(&file.tests, &known, context.faults).into_iter().unzip();
+    let written = Written { clients: written_clients, routes: written, secret: key, token, tests };
     let effective = effective(&policy, &settings, &written);
     policy.fingerprint = super::effective::fingerprint(&effective);
-    Config { policy, settings, effective }
+    Config { policy, settings, effective, cases }
+}
+
+/// Compiles the tests of a file of their own.
+pub fn more_cases(file: &schema::TestFile, policy: &Policy, faults: &mut Faults) -> Vec<Case> {
+    cases::cases(&file.tests, &cases::Known::new(policy, &[]), faults).into_iter().map(|(case, _)| case).collect()
 }
 
 fn version(file: &File, context: &mut Context<'_>) {

@@ -87,6 +87,10 @@ fn name(nth: usize, at: &At<schema::Route>, names: &mut HashMap<String, Span>, f
     let own = at.value.name.get();
     let name = own.map_or_else(|| format!("route_{nth}"), |name| name.value.0.clone());
     let span = own.map_or(at.span, |name| name.span);
+    if matches!(at.value.name, Field::Bad { .. }) {
+        // the name that stands in must not be taken for another's
+        return name;
+    }
     if let Some(first) = names.get(&name) {
         faults.push(
             Diagnostic::error(Code::DUPLICATE_NAME, span, format!("the route {} is here twice", quoted(&name)))

@@ -4,6 +4,7 @@
 //! text, so they speak to operators.
 
 mod answer;
+mod case;
 mod client;
 mod connection;
 mod health;
@@ -13,6 +14,7 @@ mod process;
 mod route;
 
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
+pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Ejection, Health};
@@ -81,8 +83,10 @@ section! {
         /// How often to look whether the files have changed, `1s` to `1h`, and reload them if so. Off by default: then SIGHUP and
         /// `tidegate reload` do. By content, so that it works with editors, network file systems and Kubernetes ConfigMaps.
         optional watch: Duration,
+        /// What must come of which requests, for `tidegate test`. Nothing of it is looked at when serving.
+        optional tests: List<Test>,
     }
-    later: ["stores", "geo", "tests", "state"]
+    later: ["stores", "geo", "state"]
 }
 
 section! {

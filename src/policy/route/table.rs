@@ -18,7 +18,7 @@ use super::{HostMatch, Match, PathMatch, Route, TextMatch};
 use crate::request::Request;
 
 /// All routes of a policy and the index over them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RouteTable {
     routes: Vec<Route>,
     exact_hosts: Map<Paths>,
@@ -112,7 +112,7 @@ impl RouteTable {
 }
 
 /// The alternatives for one host, by path.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Paths {
     exact: Map<Vec<Entry>>,
     regexes: Vec<Entry>,
@@ -199,7 +199,7 @@ fn query_holds(query: &str, name: &str, asked: &TextMatch) -> bool {
 type Map<T> = HashMap<Box<str>, T, BuildHasherDefault<DefaultHasher>>;
 
 /// A map that can be asked for the longest of its texts that fits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ByLength<T> {
     /// The lengths that occur, longest first, each once.
     lengths: Vec<usize>,

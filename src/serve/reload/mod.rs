@@ -132,7 +132,7 @@ impl Reloader {
         }
         let (warnings, text) = (loaded.warnings(), render(&loaded, Format::Text, false));
         let lines = render(&loaded, Format::Short, false);
-        let Ok(Config { policy, settings, effective }) = loaded.outcome else {
+        let Ok(Config { policy, settings, effective, .. }) = loaded.outcome else {
             if !dry_run {
                 lines.lines().for_each(|line| tracing::error!("the policy file is refused: {line}"));
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cost::largest;
 use super::key::Node;
-use super::rate::{memory, rate_and_burst, requests, unit};
+use super::rate::{levels_memory, memory, rate_and_burst, requests, unit};
 use super::{Written, missing_field};
 use crate::config::compile::origins::Origins;
 use crate::config::compile::{checked32, number32, span};
@@ -16,7 +16,6 @@ use crate::config::source::Span;
 use crate::config::word::LimitType;
 use crate::limiter::Distinct;
 use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
-use crate::sketch::MonotoneTable;
 use crate::units::{Bytes, Cost, Rate};
 
 /// The sizes that a sketch can have; beyond that it must be a power of two.
@@ -73,7 +72,7 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
     if !limit.rate.is_present() && !limit.max.is_present() {
         missing_field(written, "rate", faults);
     }
-    let memory = memory(&limit.memory, MEMORY, MonotoneTable::DEFAULT_MEMORY, faults);
+    let memory = levels_memory(&limit.memory, MEMORY, faults);
     let rate = limit.rate.get()?;
     let unit = unit(written, faults)?;
     let (rate, burst) = rate_and_burst(rate, &limit.burst, cost, unit, faults)?;
@@ -82,7 +81,7 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
 
 fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
     let limit = written.limit;
-    let memory = memory(&limit.memory, MEMORY, MonotoneTable::DEFAULT_MEMORY, faults);
+    let memory = levels_memory(&limit.memory, MEMORY, faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
     let (max, window, at) = match &limit.rate {
         Field::Absent => {
@@ -164,7 +163,7 @@ fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Opt
             missing_field(written, field, faults);
         }
     }
-    let memory = memory(&limit.memory, MEMORY, MonotoneTable::DEFAULT_MEMORY, faults);
+    let memory = levels_memory(&limit.memory, MEMORY, faults);
     let half_life = span(&limit.half_life, HALF_LIFE, Duration::from_secs(60), faults);
     let rate = limit.rate.get().and_then(|at| average(at, half_life, cost, limit.half_life.get().is_some(), faults));
     let penalty = span(&limit.max_penalty, WINDOW, half_life.saturating_mul(PENALTY_HALF_LIVES), faults);

@@ -12,7 +12,7 @@ use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{Burst, LimitRate, amount_text, rate_text};
 use crate::config::read::{At, Field};
 use crate::config::source::Span;
-use crate::sketch::Bucket;
+use crate::sketch::{Bucket, MonotoneTable};
 use crate::units::{Bytes, Cost, Rate};
 
 /// Where faults of rate and burst are shown.
@@ -216,11 +216,54 @@ pub fn memory(field: &Field<Bytes>, range: RangeInclusive<u64>, default: Bytes, 
     default
 }
 
+/// The size of a sketch of levels. One that is small enough to refuse innocent clients early, more often than one in
+/// [`RARELY`] while [`BUSY`] others are at their limits, is told with the error that it makes.
+pub fn levels_memory(field: &Field<Bytes>, range: RangeInclusive<u64>, faults: &mut Faults) -> Bytes {
+    let before = faults.errors();
+    let size = memory(field, range.clone(), MonotoneTable::DEFAULT_MEMORY, faults);
+    if let Some(at) = field.get().filter(|_| faults.errors() == before)
+        && refused_early(size) > 1.0 / RARELY
+    {
+        let enough = (0..u64::BITS).map(|shift| Bytes(1 << shift)).find(|size| refused_early(*size) <= 1.0 / RARELY);
+        let one_in = (1.0 / refused_early(size)).round().max(1.0);
+        let fault = Diagnostic::new(Code::SMALL_SKETCH, at.span, format!("a sketch of {} is small", at.shown))
+            .label(format!("one client in {one_in} is refused early while 1000 others are at their limits"));
+        faults.push(match enough.filter(|_| !at.masked) {
+            Some(enough) => {
+                fault.help(format!("write `{enough}` or more, or leave it out for {}", MonotoneTable::DEFAULT_MEMORY))
+            }
+            None => fault,
+        });
+    }
+    size
+}
+
+/// So many clients are taken to be at their limits, as `tidegate check -v` does.
+const BUSY: u64 = 1_000;
+
+/// More often than one in so many is worth a word: a support team hears of it.
+const RARELY: f64 = 1_000.0;
+
+/// The probability that a client is refused early; see [`MonotoneTable::false_refusal`].
+fn refused_early(size: Bytes) -> f64 {
+    const ROWS: u64 = 4;
+    let columns = (size.0 / (8 * ROWS)).max(1);
+    (-(-(BUSY as f64) / columns as f64).exp_m1()).powi(ROWS as i32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_error_of_a_sketch_is_the_one_that_it_states_itself() {
+        for size in [4 << 10, 64 << 10, 1 << 20].map(Bytes) {
+            let stated = MonotoneTable::with_memory(size).unwrap().false_refusal(BUSY);
+            assert!((refused_early(size) - stated).abs() < 1e-12, "{size}: {stated}");
+        }
+    }
 
     #[test]
     fn the_unit_is_the_smallest_that_keeps_the_rate_below_a_million() {

@@ -1,0 +1,81 @@
+//! Tests of a policy: requests are sent through the real limits under a clock of their own, and compared with what must come
+//! of them.
+//!
+//! [`run`] builds a fresh [`crate::engine::Snapshot`], lets the time of one [`Case`] pass and judges every request of it as a
+//! live gate would: the client is found by the trusted proxies, the route by its table, limits are asked, delayed requests go
+//! on when their wait is over, places are held while the origin takes its time, and what is counted by answers is charged
+//! when they come. The same case gives the same outcome every time: time is a number, dice and hash keys have fixed seeds.
+//!
+//! * `stage`: the time that passes, and what happens in it.
+//! * `message`: the requests; `capacity`: the places at origins; `fitted`: sketches no larger than a case needs.
+//! * `tally`: expected against found; `account`: how one decision came about, in words.
+//! * [`report`]: outcomes for people and for machines.
+//!
+//! What stands before the gate's own judgement is not played: connections and their caps, TLS, PROXY headers, slow clients,
+//! and an origin is one server that answers what the test says (no retries, checks or adaptive caps).
+
+mod account;
+mod capacity;
+mod clock;
+mod fitted;
+mod message;
+pub mod report;
+mod stage;
+mod tally;
+mod told;
+
+use std::time::Duration;
+
+use crate::config::case::Case;
+use crate::policy::Policy;
+use stage::Stage;
+
+/// The one spelling of a request's path, as the reader of live heads makes it; `None` for a path that is refused there. It
+/// is handed in, because it lives with the sockets.
+pub type Canonical = fn(&[u8]) -> Option<String>;
+
+/// What came of a case.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// How many requests were sent.
+    pub sent: u64,
+    /// How long it took by the clock of the case.
+    pub lasted: Duration,
+    /// What is not as expected; nothing when the case holds.
+    pub differences: Vec<Difference>,
+    /// The first request that differs, and how its decision came about; lines of text without an indent.
+    pub account: Option<String>,
+}
+
+impl Outcome {
+    /// Whether everything is as expected.
+    pub fn holds(&self) -> bool {
+        self.differences.is_empty()
+    }
+}
+
+/// One thing that is not as expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Which of the maps under `send`, from 1; `None` for all of them together.
+    pub step: Option<usize>,
+    /// The word under `expect`.
+    pub word: String,
+    /// What was expected of it.
+    pub expected: String,
+    /// What came instead.
+    pub found: String,
+    /// Of how many requests, where each is looked at by itself.
+    pub requests: Option<u64>,
+}
+
+/// Lets a case happen under a policy.
+///
+/// # Errors
+/// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
+pub fn run(policy: &Policy, case: &Case, canonical: Canonical) -> Result<Outcome, String> {
+    Stage::set(policy, case, canonical).map(Stage::play)
+}
+
+#[cfg(test)]
+mod tests;

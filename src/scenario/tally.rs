@@ -1,0 +1,329 @@
+//! Expected against found: counts what comes of requests, and remembers the first that differs.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::Difference;
+use super::account;
+use super::message::Messages;
+use crate::answer::Fault;
+use crate::config::case::{By, Expected, Range};
+use crate::engine::{Decision, Outcome, Refusal, Verdict};
+use crate::policy::route::TextMatch;
+use crate::policy::{Action, Mode, Policy};
+
+/// A request whose answer is known.
+pub struct Seen<'s> {
+    /// What judged it.
+    pub policy: &'s Policy,
+    /// What it is one of.
+    pub messages: &'s Messages<'s>,
+    /// Its step, from 0.
+    pub step: usize,
+    /// Its position in the step, from 0.
+    pub nth: u32,
+    /// How many the step has.
+    pub of: u32,
+    /// How many steps there are.
+    pub steps: usize,
+    /// When it was sent, from the beginning of the case.
+    pub at: Duration,
+    /// Before or after others.
+    pub order: (u64, usize, u32),
+    /// What was decided; `None` when it did not come that far.
+    pub decision: Option<&'s Decision>,
+    /// Why it could not be served, if that is no verdict of the policy.
+    pub fault: Option<Fault>,
+    /// What it was answered with.
+    pub status: u16,
+    /// What it was told to wait.
+    pub retry_after: Option<Duration>,
+    /// The fields of its answer; of those that were let through, only where they are asked for.
+    pub headers: &'s HeaderMap,
+}
+
+impl Seen<'_> {
+    /// Let through, to the origin or to the route's own answer.
+    pub fn is_allowed(&self) -> bool {
+        self.fault.is_none() && self.decision.is_some_and(|decision| decision.verdict == Verdict::Admitted)
+    }
+
+    /// Refused by a limit or a cap, and not because nothing was there for it.
+    pub fn is_limited(&self) -> bool {
+        match self.decision.map(|decision| decision.verdict) {
+            Some(Verdict::Refused(Refusal::NoRoute | Refusal::ClientUnresolved)) | None => false,
+            Some(Verdict::Refused(_)) => true,
+            Some(Verdict::Admitted) => false,
+        }
+    }
+
+    /// Who refused it.
+    pub fn limited_by(&self) -> Vec<By> {
+        let Some(decision) = self.decision.filter(|_| self.is_limited()) else { return Vec::new() };
+        if decision.verdict == Verdict::Refused(Refusal::OriginFull) {
+            let route = decision.route.and_then(|route| self.policy.routes.route(route));
+            return match route.map(|route| &route.action) {
+                Some(Action::Forward(origin)) => vec![By::Origin(*origin)],
+                _ => Vec::new(),
+            };
+        }
+        decision.violated().map(|reading| By::Limit(reading.rule)).collect()
+    }
+
+    /// The shadow limits that it was over.
+    pub fn shadowed_by(&self) -> Vec<By> {
+        let readings = self.decision.iter().flat_map(|decision| &decision.readings);
+        let over = readings.filter(|reading| reading.mode == Mode::Shadow && reading.outcome == Outcome::Refused);
+        over.map(|reading| By::Limit(reading.rule)).collect()
+    }
+
+    /// How long it was held back, if it was let through after that.
+    pub fn delay(&self) -> Option<Duration> {
+        let decision = self.decision.filter(|_| self.is_allowed())?;
+        (decision.delay_nanos > 0).then(|| Duration::from_nanos(decision.delay_nanos))
+    }
+
+    fn is_tagged(&self) -> bool {
+        self.is_allowed() && self.has(Outcome::Tagged)
+    }
+
+    fn has(&self, outcome: Outcome) -> bool {
+        self.decision.is_some_and(|decision| decision.readings.iter().any(|reading| reading.outcome == outcome))
+    }
+
+    fn is(&self, counted: Counted) -> bool {
+        match counted {
+            Counted::Allowed => self.is_allowed(),
+            Counted::Limited => self.is_limited(),
+            Counted::Shadowed => !self.shadowed_by().is_empty(),
+            Counted::Delayed => self.delay().is_some(),
+            Counted::Tagged => self.is_tagged(),
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Allowed,
+    Limited,
+    Shadowed,
+    Delayed,
+    Tagged,
+}
+
+impl Counted {
+    fn word(self) -> &'static str {
+        match self {
+            Counted::Allowed => "allowed",
+            Counted::Limited => "limited",
+            Counted::Shadowed => "shadowed",
+            Counted::Delayed => "delayed",
+            Counted::Tagged => "tagged",
+        }
+    }
+}
+
+/// What has come of the requests so far, of those that one `expect` speaks of.
+#[derive(Debug)]
+pub struct Tally<'a> {
+    expected: &'a Expected,
+    counts: Vec<Count>,
+    /// Requests that are not as each has to be, by word.
+    misses: Vec<Miss>,
+    last: Option<(u64, usize, u32)>,
+}
+
+#[derive(Debug)]
+struct Count {
+    what: Counted,
+    range: Range<u64>,
+    found: u64,
+    /// The request that was one too many.
+    over: Option<Noted>,
+    /// The first that was not one of those.
+    other: Option<Noted>,
+}
+
+#[derive(Debug)]
+struct Miss {
+    word: String,
+    expected: String,
+    found: String,
+    requests: u64,
+    noted: Noted,
+}
+
+/// A request and the account of it.
+#[derive(Debug, Clone)]
+struct Noted {
+    order: (u64, usize, u32),
+    account: String,
+}
+
+impl Noted {
+    fn of(seen: &Seen<'_>) -> Noted {
+        Noted { order: seen.order, account: account::of(seen) }
+    }
+}
+
+impl<'a> Tally<'a> {
+    /// Nothing yet.
+    pub fn new(expected: &'a Expected) -> Tally<'a> {
+        let ranges = [
+            (Counted::Allowed, expected.allowed),
+            (Counted::Limited, expected.limited),
+            (Counted::Shadowed, expected.shadowed),
+            (Counted::Delayed, expected.delayed),
+            (Counted::Tagged, expected.tagged),
+        ];
+        let count = |(what, range): (Counted, Option<Range<u64>>)| {
+            Some(Count { what, range: range?, found: 0, over: None, other: None })
+        };
+        Tally { expected, counts: ranges.into_iter().filter_map(count).collect(), misses: Vec::new(), last: None }
+    }
+
+    /// Counts a request. `last_step`: it may be the last that is spoken of.
+    pub fn see(&mut self, seen: &Seen<'_>, last_step: bool) {
+        for count in &mut self.counts {
+            if !seen.is(count.what) {
+                count.other.get_or_insert_with(|| Noted::of(seen));
+                continue;
+            }
+            count.found += 1;
+            if count.range.high.is_some_and(|most| count.found == most + 1) {
+                count.over = Some(Noted::of(seen));
+            }
+        }
+        self.see_alone(seen);
+        if last_step && seen.nth + 1 == seen.of && self.last.is_none_or(|last| last < seen.order) {
+            self.last = Some(seen.order);
+            self.see_headers(seen);
+        }
+    }
+
+    /// What each request has to be by itself.
+    fn see_alone(&mut self, seen: &Seen<'_>) {
+        let expected = self.expected;
+        if !expected.status.is_empty() && !expected.status.contains(&seen.status) {
+            let wanted: Vec<String> = expected.status.iter().map(u16::to_string).collect();
+            self.miss(seen, "status", wanted.join(" or "), seen.status.to_string());
+        }
+        if !expected.by.is_empty() && seen.is_limited() {
+            let by = seen.limited_by();
+            if !by.iter().any(|by| expected.by.contains(by)) {
+                self.miss(seen, "by", names(&expected.by, seen.policy), names(&by, seen.policy));
+            }
+        }
+        let shadowed = if expected.shadowed_by.is_empty() { Vec::new() } else { seen.shadowed_by() };
+        if !shadowed.is_empty() && !shadowed.iter().any(|by| expected.shadowed_by.contains(by)) {
+            let wanted = names(&expected.shadowed_by, seen.policy);
+            self.miss(seen, "shadowed_by", wanted, names(&shadowed, seen.policy));
+        }
+        if let (Some(range), Some(delay)) = (expected.delay, seen.delay())
+            && !range.holds(delay)
+        {
+            self.miss(seen, "delay", account::spans(range), account::span(delay));
+        }
+        if let Some(range) = expected.retry_after
+            && (seen.is_limited() || seen.fault.is_some())
+            && !seen.retry_after.is_some_and(|wait| range.holds(wait))
+        {
+            let found = seen.retry_after.map_or_else(|| "none".to_owned(), account::span);
+            self.miss(seen, "retry_after", account::spans(range), found);
+        }
+        if let Some(name) = &expected.route {
+            let route = seen.decision.and_then(|decision| seen.policy.routes.route(decision.route?));
+            let found = route.map(|route| route.name.as_str());
+            if found != Some(name) {
+                self.miss(seen, "route", name.clone(), found.unwrap_or("none").to_owned());
+            }
+        }
+        if let Some(wanted) = &expected.client {
+            let client = seen.decision.and_then(|decision| decision.client);
+            let names = client.map(|client| (client.address.to_string(), client.network.to_string()));
+            if !names.as_ref().is_some_and(|(address, network)| address == wanted || network == wanted) {
+                let found = names.map_or_else(|| "none".to_owned(), |(address, network)| either(&address, &network));
+                self.miss(seen, "client", wanted.clone(), found);
+            }
+        }
+    }
+
+    fn see_headers(&mut self, seen: &Seen<'_>) {
+        for (name, wanted) in &self.expected.headers {
+            let lines: Vec<&str> = seen.headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+            let met = |line: &&str| match wanted {
+                TextMatch::Exact(text) => line == text,
+                TextMatch::Regex(regex) => regex.is_match(line),
+            };
+            if lines.iter().any(met) {
+                continue;
+            }
+            let text = match wanted {
+                TextMatch::Exact(text) => text.clone(),
+                TextMatch::Regex(regex) => format!("a text like {}", regex.as_str()),
+            };
+            let found = if lines.is_empty() { "none".to_owned() } else { lines.join(", ") };
+            self.miss(seen, &format!("headers.{name}"), text, found);
+        }
+    }
+
+    fn miss(&mut self, seen: &Seen<'_>, word: &str, expected: String, found: String) {
+        match self.misses.iter_mut().find(|miss| miss.word == word) {
+            Some(miss) => {
+                miss.requests += 1;
+                if seen.order < miss.noted.order {
+                    (miss.found, miss.noted) = (found, Noted::of(seen));
+                }
+            }
+            None => {
+                let noted = Noted::of(seen);
+                self.misses.push(Miss { word: word.to_owned(), expected, found, requests: 1, noted });
+            }
+        }
+    }
+
+    /// All that is not as expected.
+    pub fn differences(&self, step: Option<usize>) -> Vec<Difference> {
+        let counts = self.counts.iter().filter(|count| !count.range.holds(count.found)).map(|count| Difference {
+            step,
+            word: count.what.word().to_owned(),
+            expected: account::numbers(count.range),
+            found: count.found.to_string(),
+            requests: None,
+        });
+        let misses = self.misses.iter().map(|miss| Difference {
+            step,
+            word: miss.word.clone(),
+            expected: miss.expected.clone(),
+            found: miss.found.clone(),
+            requests: Some(miss.requests),
+        });
+        counts.chain(misses).collect()
+    }
+
+    /// The account of the first request that differs.
+    pub fn first(&self) -> Option<((u64, usize, u32), &str)> {
+        let of_counts = self.counts.iter().filter(|count| !count.range.holds(count.found)).filter_map(|count| {
+            // too many: the one that was too much; too few: the first that could have been one more
+            if count.over.is_some() { count.over.as_ref() } else { count.other.as_ref() }
+        });
+        let noted = of_counts.chain(self.misses.iter().map(|miss| &miss.noted));
+        noted.min_by_key(|noted| noted.order).map(|noted| (noted.order, noted.account.as_str()))
+    }
+}
+
+fn either(address: &str, network: &str) -> String {
+    if address == network { address.to_owned() } else { format!("{address} ({network})") }
+}
+
+/// The names of limits and origins, as tests write them.
+pub fn names(by: &[By], policy: &Policy) -> String {
+    let name = |by: &By| match by {
+        By::Limit(rule) => policy.rules.get(*rule).map(|rule| rule.name.clone()),
+        By::Origin(origin) => policy.origins.get(*origin).map(|origin| format!("origin:{}", origin.name)),
+    };
+    let names: Vec<String> = by.iter().filter_map(name).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
