@@ -112,6 +112,11 @@ pub struct UsedCertificate {
     pub not_after: i64,
 }
 
+/// A duration as a policy file has it, `10s` or `1h30m`, for arguments of the command line; `None` for any other text.
+pub fn duration(text: &str) -> Option<std::time::Duration> {
+    <std::time::Duration as read::Scalar>::parse(text).ok()
+}
+
 /// Loads a file, or all `*.yaml` of a directory in the order of their names as one configuration.
 ///
 /// `environment` gives the values of variables. Reads files; reads no clock.

@@ -111,6 +111,11 @@ impl Sources {
         self.logs.iter().all(|log| log.gives.hosts > 0)
     }
 
+    /// Whether every log says the query.
+    pub fn gives_query(&self) -> bool {
+        self.logs.iter().all(|log| !matches!(log.parser.format(), Format::Tidegate))
+    }
+
     /// Whether every log has this header field, whose name is in lower case, as far as its first lines show.
     pub fn gives_header(&self, name: &str) -> bool {
         self.logs.iter().all(|log| match log.parser.format().gives_header(name) {

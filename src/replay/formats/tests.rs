@@ -269,3 +269,30 @@ fn no_cut_line_of_any_format_makes_a_parser_panic() {
         assert!(!lines.is_empty(), "{name}");
     }
 }
+
+#[test]
+fn our_own_line_is_read_as_its_writer_reads_it() {
+    use crate::answer::entry::Entry;
+    let line = r#"{"schema":"tidegate.access/1","time":"2026-11-21T08:35:53.000000001Z","at":5000000007,"at_zero":1000000000000000000,"id":"000000000001A","listener":"main","client":"203.0.113.7","client_source":"peer","client_mark":"degraded","method":"POST","host":"h\u00e9:80","path":"/a\"b","route":"login","status":429,"verdict":"refused","reason":"limit","limits":[{"name":"l","mode":"enforce","outcome":"limited","remaining":0}],"attempts":0,"duration_ns":81000,"bytes_in":12,"bytes_out":345}"#;
+    let entry = Entry::read(line.as_bytes()).unwrap();
+    let (mut text, mut fields, mut parsed) = (line.as_bytes().to_vec(), Vec::new(), Parsed::default());
+    assert_eq!(Parser::new(Format::Tidegate).parse(&mut text, &mut fields, &mut parsed), Line::Request);
+    assert_eq!(parsed.host.of(&text), Some(&*entry.host));
+    assert_eq!(parsed.path.of(&text), Some(&*entry.path));
+    assert_eq!(parsed.method.of(&text), Some(entry.method.as_bytes()));
+    assert_eq!(
+        (parsed.status, parsed.bytes, parsed.duration),
+        (entry.status, entry.bytes_out, Some(entry.duration_nanos))
+    );
+    assert_eq!(parsed.start, entry.at_zero.unwrap() + entry.at.nanos());
+    let told = parsed.told.unwrap();
+    assert_eq!(told.id.of(&text), Some(entry.id.to_string().as_bytes()));
+    assert_eq!(told.mark.of(&text), Some(&b"degraded"[..]));
+    assert_eq!(told.reason.of(&text), Some(&b"limit"[..]));
+    let without = line.replace(r#""at_zero":1000000000000000000,"#, "");
+    assert_eq!(
+        read(&Format::Tidegate, &without).unwrap().start,
+        entry.time_unix_nanos,
+        "older lines have the wall clock only"
+    );
+}
