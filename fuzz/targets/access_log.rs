@@ -157,6 +157,7 @@ fn entry<'a>(input: &mut Cursor<'a>) -> Entry<'a> {
     let mut entry = Entry {
         time_unix_nanos: input.number(),
         at: Timestamp::from_nanos(input.number()),
+        at_zero: Some(input.number()),
         id: DecisionId(input.number()),
         listener: input.text().into(),
         client: optional(input.text().into()),

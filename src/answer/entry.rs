@@ -19,6 +19,7 @@ use crate::engine::{DecisionId, Outcome, Verdict};
 use crate::policy::{Kind, Mode, Route, Rule};
 use crate::units::Timestamp;
 pub use read::Unreadable;
+pub use time::write as write_time;
 
 /// What the first field of every line says. Fields may be added under it; a change of meaning gets another number.
 pub const SCHEMA: &str = "tidegate.access/1";
@@ -33,6 +34,9 @@ pub struct Entry<'a> {
     pub time_unix_nanos: u64,
     /// The stamp that every limit was judged by.
     pub at: Timestamp,
+    /// What the wall clock would have shown at stamp zero, in nanoseconds since 1970, the same in all lines of a process: with it a
+    /// replay puts windows where the gate had them. None in lines of versions that did not write it.
+    pub at_zero: Option<u64>,
     /// The identifier of request and decision.
     pub id: DecisionId,
     /// The name of the listener.
@@ -125,6 +129,7 @@ impl Entry<'_> {
         time::write(line.out, self.time_unix_nanos);
         line.out.push(b'"');
         line.number("at", self.at.nanos());
+        line.optional_number("at_zero", self.at_zero);
         line.text("id", &self.id.text());
         line.text("listener", self.listener.as_bytes());
         line.optional_text("protocol", &self.protocol);

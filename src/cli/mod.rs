@@ -8,6 +8,7 @@ mod completions;
 mod demo;
 mod man;
 mod reload;
+mod replay;
 mod run;
 mod running;
 mod schema;
@@ -56,6 +57,7 @@ enum Verb {
     Show(show::Arguments),
     Schema(schema::Arguments),
     Reload(reload::Arguments),
+    Replay(Box<replay::Arguments>),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -112,6 +114,7 @@ pub fn main() -> ExitCode {
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Reload(arguments) => reload::run(arguments, &global),
+        Verb::Replay(arguments) => replay::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

@@ -61,6 +61,14 @@ impl Snapshot {
     /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
+        let client = client::resolve(&self.policy().clients, request.peer, request.headers);
+        self.judge_for(request, client.ok(), arrival)
+    }
+
+    /// The same for a client that is known already, as in a log; `None` for one that the policy refuses to serve because its
+    /// address cannot be told.
+    #[inline]
+    pub fn judge_for(&self, request: &Request, client: Option<Client>, arrival: Arrival) -> Judged {
         let Arrival { id, at, dice } = arrival;
         // written where it is returned, as a decision is half a kilobyte
         let mut judged = Judged {
@@ -81,7 +89,7 @@ impl Snapshot {
         };
         let found = self.policy().routes.find(request);
         judged.decision.route = found.map(|(index, _)| index);
-        let Ok(client) = client::resolve(&self.policy().clients, request.peer, request.headers) else {
+        let Some(client) = client else {
             judged.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
             return judged;
         };

@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::units::time::saturating_nanos;
 use crate::units::{Dice, Timestamp};
 
 /// Time for limits: monotonic, and far enough from zero that a level of zero always means "long ago".
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,
+    unix_nanos_at_zero: u64,
 }
 
 /// Where the clock starts: 400 days, more than the longest time a limit can look back.
@@ -17,12 +19,20 @@ const HEAD_START: Duration = Duration::from_secs(400 * 86_400);
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        let start = Instant::now();
+        let unix_nanos_at_zero = wall_nanos().saturating_sub(saturating_nanos(HEAD_START));
+        Clock { start, unix_nanos_at_zero }
     }
 
     /// The stamp of this moment. Never goes back.
     pub fn now(&self) -> Timestamp {
         Timestamp::ZERO.after(HEAD_START).after(self.start.elapsed())
+    }
+
+    /// What the wall clock would have shown at stamp zero, in nanoseconds since 1970: aligned windows take their phase from it,
+    /// and the access log says it, so that a replay has the same phase. Found once, so no step of the wall clock moves it.
+    pub fn unix_nanos_at_zero(&self) -> u64 {
+        self.unix_nanos_at_zero
     }
 
     /// How long this clock has been running.

@@ -227,8 +227,7 @@ fn build(
         metrics.register_access_log(log);
     }
     let started = Clock::start();
-    let origin_of_stamps = clock::wall_nanos().saturating_sub(started.now().nanos());
-    let snapshot = Snapshot::new(policy, &seed, origin_of_stamps)
+    let snapshot = Snapshot::new(policy, &seed, started.unix_nanos_at_zero())
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
     let installed = Installed::new(snapshot, metrics, refused, started)

@@ -45,6 +45,7 @@ mod quiet_log;
 mod real_clients;
 mod real_logs;
 mod reload;
+mod replayed;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;

@@ -64,6 +64,7 @@ impl Entry<'static> {
         Ok(Entry {
             time_unix_nanos: known_word("time", raw.time, time::read)?,
             at: Timestamp::from_nanos(raw.at),
+            at_zero: raw.at_zero,
             id: known_word("id", raw.id, DecisionId::parse)?,
             listener: raw.listener.into(),
             protocol: raw.protocol.map(Cow::Owned),
@@ -101,6 +102,7 @@ struct Schema {
 struct Raw {
     time: String,
     at: u64,
+    at_zero: Option<u64>,
     id: String,
     listener: String,
     protocol: Option<String>,

@@ -14,6 +14,7 @@ fn entry() -> Entry<'static> {
     Entry {
         time_unix_nanos: 1_000_000_000_000_000_005,
         at: Timestamp::from_nanos(77),
+        at_zero: Some(999_999_999),
         id: DecisionId(42),
         listener: "main".into(),
         protocol: Some("h2".into()),
@@ -61,7 +62,7 @@ fn a_line_is_one_flat_object_without_what_is_absent() {
     assert_eq!(
         String::from_utf8(line(&entry())).unwrap(),
         concat!(
-            r#"{"schema":"tidegate.access/1","time":"2001-09-09T01:46:40.000000005Z","at":77,"id":"000000000001A","#,
+            r#"{"schema":"tidegate.access/1","time":"2001-09-09T01:46:40.000000005Z","at":77,"at_zero":999999999,"id":"000000000001A","#,
             r#""listener":"main","protocol":"h2","client":"c7f1","client_source":"forwarded","client_mark":"verified","method":"POST","#,
             r#""host":"shop.example.com","path":"/login","route":"login","status":429,"verdict":"refused","#,
             r#""reason":"limit","limits":[{"name":"login","mode":"enforce","outcome":"limited","remaining":0,"#,
@@ -210,7 +211,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let verdict =
         prop::option::of(prop_oneof![Just(Verdict::Admitted), select(&Refusal::ALL[..]).prop_map(Verdict::Refused),]);
     let names = (word(), option(), option(), option(), option(), word(), option(), option(), option(), option());
-    let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<Option<u64>>());
+    let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<[Option<u64>; 2]>());
     let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
     (names, numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
         |(names, numbers, host, path, verdict, limits, id)| {
@@ -219,11 +220,12 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
             let (
                 [time_unix_nanos, at, duration_nanos, bytes_in, bytes_out, delay_nanos],
                 (status, attempts),
-                origin_nanos,
+                [origin_nanos, at_zero],
             ) = numbers;
             Entry {
                 time_unix_nanos,
                 at: Timestamp::from_nanos(at),
+                at_zero,
                 id: DecisionId(id),
                 listener,
                 protocol,

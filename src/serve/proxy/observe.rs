@@ -128,6 +128,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
     let entry = Entry {
         time_unix_nanos: wall_nanos().saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(0)),
         at: exchange.started,
+        at_zero: Some(shared.clock.unix_nanos_at_zero()),
         id: decision.map_or(DecisionId(0), |decision| decision.id),
         listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
         protocol: Some(Cow::Borrowed(end.protocol)),

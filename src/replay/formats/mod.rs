@@ -1,0 +1,272 @@
+//! The formats of access logs, one per file, and which of them a log has.
+//!
+//! A parser says where in a line everything is; it copies nothing, and no line makes it panic.
+
+mod address;
+mod alb;
+mod caddy;
+mod cloudfront;
+mod combined;
+pub mod custom;
+mod envoy;
+mod haproxy;
+mod own;
+mod quoted;
+mod traefik;
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::line::{FieldSpan, Line, Parsed, Span};
+use super::prefix;
+use super::stamp::{SECOND, Stamps};
+pub use custom::{Custom, CustomFault};
+
+/// The format of one log.
+#[derive(Debug, Clone)]
+pub enum Format {
+    /// The combined and common formats of nginx and Apache, with a virtual host before them or not.
+    Combined,
+    /// What the operator says, in the words of nginx or Apache.
+    Custom(Arc<Custom>),
+    /// Caddy's JSON.
+    Caddy,
+    /// Traefik's JSON.
+    Traefik,
+    /// Traefik's text, which is the combined format and more.
+    TraefikText,
+    /// CloudFront's standard log; the columns are as its `#Fields` line says.
+    CloudFront(cloudfront::Columns),
+    /// AWS's Application Load Balancer.
+    Alb,
+    /// Envoy's JSON, with the usual names.
+    Envoy,
+    /// Envoy's default text.
+    EnvoyText,
+    /// HAProxy's HTTP format.
+    Haproxy,
+    /// Our own.
+    Tidegate,
+}
+
+/// A name that `--format` takes, beside `auto`, and the format.
+pub const NAMES: [(&str, Format); 10] = [
+    ("tidegate", Format::Tidegate),
+    ("caddy", Format::Caddy),
+    ("traefik", Format::Traefik),
+    ("envoy", Format::Envoy),
+    ("envoy-text", Format::EnvoyText),
+    ("alb", Format::Alb),
+    ("cloudfront", Format::CloudFront(cloudfront::STANDARD)),
+    ("haproxy", Format::Haproxy),
+    ("traefik-text", Format::TraefikText),
+    ("combined", Format::Combined),
+];
+
+/// What a field that a log gives by name is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FieldName {
+    /// A header field, in lower case.
+    Header(Arc<str>),
+    /// A cookie.
+    Cookie(Arc<str>),
+    /// A parameter of the query.
+    Query(Arc<str>),
+}
+
+/// Whether a log of some format has something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gives {
+    /// In every line.
+    Always,
+    /// In none.
+    Never,
+    /// As its server was told.
+    Perhaps,
+}
+
+/// A name that no format has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormatFault(pub String);
+
+impl fmt::Display for FormatFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        write!(f, "unknown log format {:?}; allowed auto, {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for FormatFault {}
+
+/// Reads the lines of one log.
+#[derive(Debug, Clone)]
+pub struct Parser {
+    format: Format,
+    stamps: Stamps,
+    names: Arc<[FieldName]>,
+}
+
+impl Format {
+    /// The format of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(name: &str) -> Result<Format, FormatFault> {
+        // what some call the combined format
+        let name = if matches!(name, "nginx" | "apache" | "common" | "clf") { "combined" } else { name };
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, format)| format.clone()).ok_or_else(|| FormatFault(name.to_owned()))
+    }
+
+    /// The format that fits most of these lines, and at least one.
+    pub fn of<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Format> {
+        let mut best = None;
+        for (_, format) in &NAMES {
+            let mut parser = Parser::new(format.clone());
+            let (mut buffer, mut fields) = (Vec::new(), Vec::new());
+            let mut fits = 0;
+            for line in lines.clone() {
+                buffer.clear();
+                buffer.extend_from_slice(line);
+                fields.clear();
+                let mut parsed = Parsed::default();
+                fits += usize::from(parser.parse(&mut buffer, &mut fields, &mut parsed) == Line::Request);
+            }
+            if fits > best.as_ref().map_or(0, |(most, _)| *most) {
+                best = Some((fits, parser.format));
+            }
+        }
+        best.map(|(_, format)| format)
+    }
+
+    /// What people call it.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Format::Combined => "nginx/Apache combined",
+            Format::Custom(_) => "custom log format",
+            Format::Caddy => "Caddy JSON",
+            Format::Traefik => "Traefik JSON",
+            Format::TraefikText => "Traefik text",
+            Format::CloudFront(_) => "CloudFront",
+            Format::Alb => "AWS ALB",
+            Format::Envoy => "Envoy JSON",
+            Format::EnvoyText => "Envoy text",
+            Format::Haproxy => "HAProxy HTTP",
+            Format::Tidegate => "tidegate JSON",
+        }
+    }
+
+    /// The step of its stamps, in nanoseconds.
+    pub fn resolution(&self) -> u64 {
+        match self {
+            Format::Combined | Format::TraefikText | Format::CloudFront(_) => SECOND,
+            Format::Custom(custom) => custom.resolution(),
+            Format::EnvoyText | Format::Haproxy => SECOND / 1_000,
+            Format::Caddy | Format::Traefik | Format::Envoy => 1_000,
+            Format::Alb => 1_000,
+            Format::Tidegate => 1,
+        }
+    }
+
+    /// Whether its lines say how long requests took.
+    pub fn gives_duration(&self) -> Gives {
+        match self {
+            Format::Combined => Gives::Never,
+            Format::Custom(custom) => custom.gives_duration(),
+            Format::Traefik | Format::Envoy => Gives::Perhaps,
+            _ => Gives::Always,
+        }
+    }
+
+    /// Whether its lines have this header field, whose name is in lower case.
+    pub fn gives_header(&self, name: &str) -> Gives {
+        match self {
+            Format::Caddy | Format::Traefik | Format::Envoy => Gives::Perhaps,
+            Format::Custom(custom) => custom.gives(&FieldName::Header(name.into())),
+            Format::Combined | Format::TraefikText if matches!(name, "user-agent" | "referer") => Gives::Perhaps,
+            Format::CloudFront(_) if matches!(name, "user-agent" | "referer" | "cookie" | "x-forwarded-for") => {
+                Gives::Perhaps
+            }
+            Format::Alb | Format::EnvoyText if name == "user-agent" => Gives::Always,
+            Format::EnvoyText if name == "x-forwarded-for" => Gives::Always,
+            _ => Gives::Never,
+        }
+    }
+}
+
+impl Parser {
+    /// For a log of this format.
+    pub fn new(format: Format) -> Parser {
+        let names: Arc<[FieldName]> = match &format {
+            Format::Custom(custom) => custom.names().into(),
+            _ => LISTED.iter().map(|name| FieldName::Header((*name).into())).collect(),
+        };
+        Parser { format, stamps: Stamps::default(), names }
+    }
+
+    /// The format.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// The names that [`NameAt::Listed`](super::line::NameAt::Listed) points at.
+    pub fn names(&self) -> Arc<[FieldName]> {
+        Arc::clone(&self.names)
+    }
+
+    /// Reads one line, without its line break. Where escapes stood in it, `line` changes. What stands in `fields` already stays
+    /// there. Positions are those in `line`.
+    pub fn parse(&mut self, line: &mut [u8], fields: &mut Vec<FieldSpan>, parsed: &mut Parsed) -> Line {
+        if line.is_empty() {
+            return Line::Other;
+        }
+        let prefix = prefix::length(line);
+        if prefix == 0 {
+            return self.parse_bare(line, fields, parsed);
+        }
+        let from = fields.len();
+        let Some(bare) = line.get_mut(prefix..) else { return Line::Unreadable };
+        let read = self.parse_bare(bare, fields, parsed);
+        *parsed = parsed.moved(prefix);
+        for field in fields.get_mut(from..).unwrap_or_default() {
+            *field = field.moved(prefix);
+        }
+        read
+    }
+
+    fn parse_bare(&mut self, line: &mut [u8], fields: &mut Vec<FieldSpan>, parsed: &mut Parsed) -> Line {
+        let read = match &mut self.format {
+            Format::Combined => combined::parse(line, &mut self.stamps, fields, parsed, false),
+            Format::TraefikText => combined::parse(line, &mut self.stamps, fields, parsed, true),
+            Format::Custom(custom) => custom.parse(line, &mut self.stamps, fields, parsed),
+            Format::Caddy => caddy::parse(line, fields, parsed),
+            Format::Traefik => traefik::parse(line, fields, parsed),
+            Format::CloudFront(columns) => cloudfront::parse(line, columns, fields, parsed),
+            Format::Alb => alb::parse(line, fields, parsed),
+            Format::Envoy => envoy::parse_json(line, fields, parsed),
+            Format::EnvoyText => envoy::parse_text(line, fields, parsed),
+            Format::Haproxy => haproxy::parse(line, parsed),
+            Format::Tidegate => own::parse(line, parsed),
+        };
+        match read.unwrap_or(Line::Unreadable) {
+            Line::Request if !is_whole(line, parsed) => Line::NoRequest,
+            read => read,
+        }
+    }
+}
+
+/// Whether a request says who asked for what.
+fn is_whole(line: &[u8], parsed: &Parsed) -> bool {
+    let has = |span: Span| span.of(line).is_some_and(|text| !text.is_empty());
+    has(parsed.method) && has(parsed.path) && (parsed.address.is_some() || has(parsed.client))
+}
+
+/// Header fields of formats that give them at places of their own, by position.
+const LISTED: [&str; 4] = ["user-agent", "referer", "x-forwarded-for", "cookie"];
+const USER_AGENT: u16 = 0;
+const REFERER: u16 = 1;
+const FORWARDED_FOR: u16 = 2;
+const COOKIE: u16 = 3;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! Counts what a gate decides, into an [`Outcome`].
+//!
+//! Clients are counted exactly, in memory that grows with them: some fifty bytes each, up to [`MOST_CLIENTS`]; what is known of
+//! those that a limit touched takes more, and is kept of [`MOST_TOUCHED`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::exact::Exact;
+use super::outcome::{LimitOutcome, Minute, Outcome, Touched};
+use super::record::{LoggedClient, Record};
+use crate::client::{Client, ClientNetwork};
+use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
+use crate::policy::{Policy, Rule};
+use crate::request::Request;
+
+/// So many clients are told apart.
+pub const MOST_CLIENTS: usize = 5_000_000;
+
+/// Of so many touched clients the particulars are kept.
+pub const MOST_TOUCHED: usize = 200_000;
+
+const MINUTE: u64 = 60 * 1_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// What to count.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Only requests that this route takes.
+    pub route: Option<String>,
+    /// Exact counters beside the sketches.
+    pub exact: bool,
+}
+
+/// The counts so far, of one policy.
+#[derive(Debug)]
+pub struct Ledger {
+    route: Option<usize>,
+    outcome: Outcome,
+    clients: HashMap<u128, u32>,
+    seen: Vec<Seen>,
+    touched: HashMap<u32, About>,
+    /// By limit: which clients it was asked about, a bit each.
+    asked: Vec<Vec<u64>>,
+    exact: Vec<Option<Exact>>,
+}
+
+/// What is kept of every client.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    requests: u32,
+    second: u32,
+    in_second: u32,
+    peak: u32,
+}
+
+/// What is kept of a touched one.
+#[derive(Debug)]
+struct About {
+    touched: Touched,
+    /// How far the path that is kept leads (Boyer and Moore 1981).
+    votes: u32,
+}
+
+/// What a decision comes to, for whoever compares two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fate {
+    /// The client's number; none beyond those that are told apart.
+    pub client: Option<u32>,
+    /// The policy as it stands refuses it.
+    pub refused: bool,
+    /// At least one limit would, whether it decides or only watches.
+    pub limited: bool,
+}
+
+impl Ledger {
+    /// Nothing yet. `zero` is the wall clock at the origin of stamps.
+    pub fn new(policy: &Policy, missing: &[Option<String>], enforced: &[bool], wanted: &Wanted, zero: u64) -> Ledger {
+        let limit = |((rule, missing), enforced): ((&Arc<Rule>, &Option<String>), &bool)| LimitOutcome {
+            name: rule.name.clone(),
+            enforced: *enforced,
+            missing: missing.clone(),
+            ..LimitOutcome::default()
+        };
+        let limits: Vec<LimitOutcome> = policy.rules.iter().zip(missing).zip(enforced).map(limit).collect();
+        let exact = |rule: &Arc<Rule>| if wanted.exact { Exact::new(rule, zero) } else { None };
+        let route = wanted.route.as_ref().map(|name| {
+            let found = policy.routes.iter().position(|route| route.name == *name);
+            found.unwrap_or(usize::MAX)
+        });
+        Ledger {
+            route,
+            asked: vec![Vec::new(); limits.len()],
+            exact: policy.rules.iter().map(exact).collect(),
+            outcome: Outcome { limits, ..Outcome::default() },
+            clients: HashMap::new(),
+            seen: Vec::new(),
+            touched: HashMap::new(),
+        }
+    }
+
+    /// A request that was not judged.
+    pub fn unjudged(&mut self, why: super::gate::Unjudged) {
+        match why {
+            super::gate::Unjudged::Malformed => self.outcome.malformed += 1,
+            super::gate::Unjudged::Unresolved => self.outcome.unresolved += 1,
+        }
+    }
+
+    /// A request that was.
+    pub fn note(
+        &mut self,
+        record: &Record<'_>,
+        judged: &Judged,
+        client: &Client,
+        request: &Request<'_>,
+        name: &dyn Fn(&Record<'_>, &Client) -> String,
+    ) -> Option<Fate> {
+        let decision = &judged.decision;
+        if self.route.is_some() && decision.route != self.route {
+            return None;
+        }
+        self.outcome.judged += 1;
+        self.outcome.limited_before += u64::from(matches!(record.status, 429 | 503));
+        self.outcome.named_clients |= matches!(record.client, LoggedClient::Name(_));
+        let refused = match decision.verdict {
+            Verdict::Admitted | Verdict::Refused(Refusal::OriginFull) => false,
+            Verdict::Refused(Refusal::NoRoute) => {
+                self.outcome.no_route += 1;
+                false
+            }
+            Verdict::Refused(_) => true,
+        };
+        self.outcome.refused += u64::from(refused);
+        let number = self.client(client, record.start);
+        let minute = self.minute(record.start / MINUTE);
+        if let Some(minute) = self.outcome.minutes.get_mut(minute) {
+            minute.requests += 1;
+            minute.refused += u32::from(refused);
+        }
+        let mut limited = false;
+        for (slot, reading) in decision.readings.iter().enumerate() {
+            let Some(limit) = self.outcome.limits.get_mut(reading.rule) else { continue };
+            if limit.missing.is_some() || reading.outcome == Said::Exempt {
+                continue;
+            }
+            limit.judged += 1;
+            limit.delayed += u64::from(reading.outcome == Said::Delayed);
+            let said_no = matches!(reading.outcome, Said::Refused | Said::Tagged);
+            limit.limited += u64::from(said_no);
+            let cell = self.outcome.minutes.get_mut(minute).and_then(|minute| minute.limits.get_mut(reading.rule));
+            if let Some((asked, no)) = cell {
+                (*asked, *no) = (*asked + 1, *no + u32::from(said_no));
+            }
+            if let (Some(number), Some(asked)) = (number, self.asked.get_mut(reading.rule)) {
+                mark(asked, number);
+            }
+            if let Some(Some(exact)) = self.exact.get_mut(reading.rule) {
+                exact.note(judged, slot, request.method);
+            }
+            if said_no {
+                limited = true;
+                if let Some(number) = number {
+                    self.touch(number, reading.rule, record, request, || name(record, client));
+                }
+            }
+        }
+        if limited
+            && let Some(number) = number
+            && let Some(about) = self.touched.get_mut(&number)
+        {
+            about.touched.limited += 1;
+        }
+        Some(Fate { client: number, refused, limited })
+    }
+
+    /// The client's number.
+    fn client(&mut self, client: &Client, start: u64) -> Option<u32> {
+        let key = match client.network {
+            ClientNetwork::Prefix(prefix) => match prefix.address() {
+                std::net::IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(v4.to_bits()),
+                std::net::IpAddr::V6(v6) => v6.to_bits(),
+            },
+            ClientNetwork::Unix => u128::MAX,
+        };
+        let next = self.seen.len();
+        let number = match self.clients.get(&key) {
+            Some(number) => *number,
+            None if next >= MOST_CLIENTS => {
+                self.outcome.clients_capped = true;
+                return None;
+            }
+            None => {
+                let number = u32::try_from(next).ok()?;
+                self.clients.insert(key, number);
+                self.seen.push(Seen { requests: 0, second: 0, in_second: 0, peak: 0 });
+                number
+            }
+        };
+        let second = (start / SECOND) as u32;
+        if let Some(seen) = self.seen.get_mut(number as usize) {
+            seen.requests = seen.requests.saturating_add(1);
+            seen.in_second = if seen.second == second { seen.in_second + 1 } else { 1 };
+            (seen.second, seen.peak) = (second, seen.peak.max(seen.in_second));
+        }
+        Some(number)
+    }
+
+    /// The position of this minute; minutes come in order.
+    fn minute(&mut self, minute: u64) -> usize {
+        let minutes = &mut self.outcome.minutes;
+        if minutes.last().is_none_or(|last| last.minute < minute) {
+            let limits = vec![(0, 0); self.outcome.limits.len()];
+            minutes.push(Minute { minute, requests: 0, refused: 0, limits });
+        }
+        minutes.len() - 1
+    }
+
+    #[cold]
+    fn touch(
+        &mut self,
+        number: u32,
+        rule: usize,
+        record: &Record<'_>,
+        request: &Request<'_>,
+        name: impl FnOnce() -> String,
+    ) {
+        let room = self.touched.len() < MOST_TOUCHED;
+        let new = || About {
+            touched: Touched {
+                number,
+                name: name(),
+                requests: 0,
+                limited: 0,
+                by: Default::default(),
+                path: String::new(),
+                peak: 0,
+                from: record.start,
+                to: record.start,
+            },
+            votes: 0,
+        };
+        let about = match self.touched.get_mut(&number) {
+            Some(about) => about,
+            None if room => self.touched.entry(number).or_insert_with(new),
+            None => return,
+        };
+        *about.touched.by.entry(rule).or_insert(0) += 1;
+        about.touched.to = record.start;
+        if about.votes == 0 {
+            request.path.chars().take(80).collect::<String>().clone_into(&mut about.touched.path);
+            about.votes = 1;
+        } else if about.touched.path == request.path {
+            about.votes += 1;
+        } else {
+            about.votes -= 1;
+        }
+    }
+
+    /// The end.
+    pub fn finish(mut self, plan_notes: Vec<String>) -> Outcome {
+        let count = |bits: &Vec<u64>| bits.iter().map(|word| u64::from(word.count_ones())).sum();
+        for (index, limit) in self.outcome.limits.iter_mut().enumerate() {
+            limit.clients_judged = self.asked.get(index).map_or(0, count);
+            limit.clients = self.touched.values().filter(|about| about.touched.by.contains_key(&index)).count() as u64;
+            let minutes = self.outcome.minutes.iter().filter_map(|minute| Some((minute, minute.limits.get(index)?.1)));
+            let worst =
+                minutes.filter(|(_, no)| *no > 0).max_by_key(|(minute, no)| (*no, std::cmp::Reverse(minute.minute)));
+            limit.worst_minute = worst.map(|(minute, no)| (minute.minute, no));
+            limit.error = self.exact.get(index).and_then(Option::as_ref).map(Exact::error);
+        }
+        self.outcome.clients = self.seen.len() as u64;
+        let seen = &self.seen;
+        let mut touched: Vec<Touched> = self.touched.into_values().map(|about| about.touched).collect();
+        for client in &mut touched {
+            if let Some(seen) = seen.get(client.number as usize) {
+                (client.requests, client.peak) = (u64::from(seen.requests), seen.peak);
+            }
+        }
+        touched.sort_by_key(|client| (std::cmp::Reverse(client.limited), client.number));
+        self.outcome.touched = touched;
+        self.outcome.notes.extend(plan_notes);
+        self.outcome
+    }
+}
+
+fn mark(bits: &mut Vec<u64>, number: u32) {
+    let (word, bit) = (number as usize / 64, number % 64);
+    if bits.len() <= word {
+        bits.resize(word + 1, 0);
+    }
+    if let Some(word) = bits.get_mut(word) {
+        *word |= 1 << bit;
+    }
+}

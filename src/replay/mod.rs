@@ -1,0 +1,33 @@
+//! The offline face: past requests, in their own time, through the same engine.
+//!
+//! * [`read()`] gives every request of one or several access logs, in the order in which they began; [`formats`] has one file per
+//!   format of such logs. No policy is known there: it is for whoever wants to look at past traffic.
+//! * [`simulate()`] runs policies over them: [`plan`] says what of a policy the logs can judge, [`gate`] judges under a virtual
+//!   clock, [`ledger`] counts, [`outcome`] is what is told, [`diff`] compares two policies, [`condition`] says when that is too
+//!   much.
+
+pub mod condition;
+pub mod diff;
+mod exact;
+pub mod formats;
+pub mod gate;
+pub mod json;
+pub mod ledger;
+pub mod line;
+mod order;
+pub mod outcome;
+pub mod plan;
+mod prefix;
+mod read;
+pub mod record;
+pub mod report;
+pub mod simulate;
+mod source;
+pub mod stamp;
+
+pub use formats::{Format, FormatFault};
+pub use outcome::Outcome;
+pub use read::{Fault, Options, Progress, Shown, Tally, read};
+pub use record::{LoggedClient, Record, Told};
+pub use simulate::{Failed, Question, Replayed, simulate};
+pub use source::{Place, Sources};

@@ -1,0 +1,286 @@
+//! Reads logs: one thread reads, unzips and takes lines apart, the caller's sees requests in the order in which they began.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use memchr::memchr_iter;
+
+use super::formats::Parser;
+use super::line::{Line, Parsed};
+use super::order::{Batch, Calendar};
+use super::record::Record;
+use super::source::{Lines, Piece, Sources, cut};
+use crate::units::time::saturating_nanos;
+
+/// How logs are read.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// Lines may come so much later than others that began after them and still be put in order: 60 s.
+    pub reorder: Duration,
+    /// Told how far it has come, for whoever shows that.
+    pub progress: Option<&'a Progress>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options { reorder: Duration::from_secs(60), progress: None }
+    }
+}
+
+/// How far reading has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Lines that have been taken apart.
+    pub lines: AtomicU64,
+    /// Bytes of them, after unzipping.
+    pub bytes: AtomicU64,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All lines.
+    pub lines: u64,
+    /// Requests among them: what was given.
+    pub requests: u64,
+    /// Lines that are none and were none to be: empty ones, comments, those of another log in the same file.
+    pub other: u64,
+    /// Lines of connections on which no request was understood.
+    pub no_request: u64,
+    /// Lines that the format does not fit.
+    pub unreadable: u64,
+    /// The first three of them.
+    pub shown: Vec<Shown>,
+    /// Requests that came too late to be put in order, and were given the time of what was given last.
+    pub late: u64,
+    /// The window was cut short because too much stood in it.
+    pub shortened: bool,
+    /// The earliest beginning of a request, in nanoseconds since 1970; 0 without one.
+    pub first: u64,
+    /// The latest beginning.
+    pub last: u64,
+    /// Bytes read, after unzipping.
+    pub bytes: u64,
+}
+
+/// A line that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The log's name.
+    pub log: String,
+    /// Its number, from 1.
+    pub line: u64,
+    /// The text, cut.
+    pub text: String,
+}
+
+impl Tally {
+    /// Whether more than one line in twenty could not be read, so that the rest says nothing.
+    pub fn is_unreadable(&self) -> bool {
+        self.unreadable * 20 > self.lines
+    }
+}
+
+/// Why logs cannot be read.
+#[derive(Debug)]
+pub enum Fault {
+    /// The system does not give one: its name.
+    Read(String, io::Error),
+    /// No format fits the first hundred lines of one: its name, and three of them.
+    Unknown(String, Vec<String>),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Read(log, error) => write!(f, "{log}: {error}"),
+            Fault::Unknown(log, lines) => {
+                write!(f, "{log}: no known log format fits its first lines; name it with --format or --log-format")?;
+                lines.iter().try_for_each(|line| write!(f, "\n    {line}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Fault::Read(_, error) => Some(error),
+            Fault::Unknown(..) => None,
+        }
+    }
+}
+
+/// So many requests go from one thread to the other at once, and so many times that many may wait.
+const BATCH: usize = 8 << 10;
+const WAITING: usize = 4;
+
+/// Gives every request of the logs to `visit`, in the order in which they began. Logs that overlap in time are woven
+/// together. What could not be read is in the tally; whether it was too much is the caller's to say.
+///
+/// # Errors
+/// A log cannot be read to its end.
+pub fn read(sources: Sources, options: &Options<'_>, mut visit: impl FnMut(&Record<'_>)) -> Result<Tally, Fault> {
+    thread::scope(|scope| {
+        let (send, receive) = mpsc::sync_channel(WAITING);
+        let reader = scope.spawn(move || Reader::new(options, send).run(sources));
+        for batch in receive {
+            each(&batch, &mut visit);
+        }
+        // a reader that panicked has told so itself
+        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn each(batch: &Batch, visit: &mut impl FnMut(&Record<'_>)) {
+    for place in &batch.order {
+        let Some(piece) = batch.pieces.get(place.piece as usize) else { continue };
+        let Some(parsed) = piece.requests.get(place.index as usize) else { continue };
+        let (from, to) = parsed.fields;
+        let fields = piece.fields.get(from as usize..to as usize).unwrap_or_default();
+        visit(&Record::new(place.start, place.late, &piece.text, parsed, fields, &piece.names));
+    }
+}
+
+struct Reader<'a> {
+    options: &'a Options<'a>,
+    send: SyncSender<Batch>,
+    calendar: Calendar,
+    batch: Batch,
+    tally: Tally,
+}
+
+/// A log that is being read.
+struct Open {
+    name: String,
+    parser: Parser,
+    lines: Option<Lines>,
+    log: Option<super::source::Log>,
+    /// The latest stamp so far.
+    reached: u64,
+    line: u64,
+    ended: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(options: &'a Options<'a>, send: SyncSender<Batch>) -> Reader<'a> {
+        let calendar = Calendar::new(saturating_nanos(options.reorder));
+        Reader { options, send, calendar, batch: Batch::default(), tally: Tally::default() }
+    }
+
+    fn run(mut self, sources: Sources) -> Result<Tally, Fault> {
+        let mut logs: Vec<Open> = sources
+            .logs
+            .into_iter()
+            .map(|log| Open {
+                name: log.place.to_string(),
+                parser: log.parser.clone(),
+                lines: None,
+                reached: log.first,
+                log: Some(log),
+                line: 0,
+                ended: false,
+            })
+            .collect();
+        // always on with the one that is furthest behind; one after the other when they do not overlap
+        while let Some(log) = logs.iter_mut().filter(|log| !log.ended).min_by_key(|log| log.reached) {
+            let fault = |error| Fault::Read(log.name.clone(), error);
+            if let Some(mut unopened) = log.log.take() {
+                log.lines = Some(unopened.lines().map_err(fault)?);
+            }
+            match log.lines.as_mut().map_or(Ok(None), Lines::next).map_err(fault)? {
+                Some(text) => {
+                    let piece = self.take_apart(text, log);
+                    self.calendar.add(piece);
+                }
+                None => (log.ended, log.lines) = (true, None),
+            }
+            let reached = logs.iter().filter(|log| !log.ended).map(|log| log.reached).min().unwrap_or(u64::MAX);
+            if !self.settle(reached) {
+                break;
+            }
+        }
+        self.settle(u64::MAX);
+        let _ = self.flush();
+        (self.tally.late, self.tally.shortened) = (self.calendar.late, self.calendar.shortened);
+        Ok(self.tally)
+    }
+
+    /// Hands on what is settled; `false` when nobody listens any more.
+    fn settle(&mut self, reached: u64) -> bool {
+        while self.calendar.settle(reached, &mut self.batch) {
+            if self.batch.order.len() >= BATCH && !self.flush() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self) -> bool {
+        self.send.send(std::mem::take(&mut self.batch)).is_ok()
+    }
+
+    fn take_apart(&mut self, mut text: Vec<u8>, log: &mut Open) -> Piece {
+        let mut requests = Vec::with_capacity(text.len() / 96);
+        let mut fields = Vec::new();
+        let (mut from, before) = (0, log.line);
+        let ends: Vec<usize> = memchr_iter(b'\n', &text).collect();
+        for end in ends.into_iter().chain((text.last() != Some(&b'\n')).then_some(text.len())) {
+            log.line += 1;
+            let Some(line) = text.get_mut(from..end) else { break };
+            let line = match line {
+                [line @ .., b'\r'] => line,
+                line => line,
+            };
+            let (first, mut parsed) = (fields.len(), Parsed::default());
+            match log.parser.parse(line, &mut fields, &mut parsed) {
+                Line::Request => {
+                    log.reached = log.reached.max(parsed.stamp);
+                    self.note(&parsed);
+                    for field in fields.get_mut(first..).unwrap_or_default() {
+                        *field = field.moved(from);
+                    }
+                    parsed.fields = (first as u32, fields.len() as u32);
+                    requests.push(parsed.moved(from));
+                }
+                other => {
+                    fields.truncate(first);
+                    match other {
+                        Line::Other => self.tally.other += 1,
+                        Line::NoRequest => self.tally.no_request += 1,
+                        Line::Request | Line::Unreadable => self.refuse(log, line),
+                    }
+                }
+            }
+            from = end + 1;
+        }
+        self.tally.lines += log.line - before;
+        self.tally.bytes += text.len() as u64;
+        if let Some(progress) = self.options.progress {
+            progress.lines.store(self.tally.lines, Ordering::Relaxed);
+            progress.bytes.store(self.tally.bytes, Ordering::Relaxed);
+        }
+        Piece { text, requests, fields, names: log.parser.names() }
+    }
+
+    fn note(&mut self, parsed: &Parsed) {
+        let tally = &mut self.tally;
+        tally.first = if tally.requests == 0 { parsed.start } else { tally.first.min(parsed.start) };
+        tally.last = tally.last.max(parsed.start);
+        tally.requests += 1;
+    }
+
+    fn refuse(&mut self, log: &Open, line: &[u8]) {
+        self.tally.unreadable += 1;
+        if self.tally.shown.len() < 3 {
+            self.tally.shown.push(Shown { log: log.name.clone(), line: log.line, text: cut(line) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
