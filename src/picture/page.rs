@@ -83,7 +83,7 @@ dd{margin:0;font-size:17px;font-weight:600}\
 table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}\
 th,td{padding:4px 8px;border-bottom:1px solid #d0d7de;text-align:right;vertical-align:top;white-space:nowrap}\
 th{color:#57606a;font-weight:600}\
-.name{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8em}\
+.name{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:11em}\
 pre{background:#f6f8fa;padding:10px 12px;overflow-x:auto;font-size:12.5px;line-height:1.45}\
 figure{margin:16px 0}\
 figure svg{display:block;width:100%;height:auto}\

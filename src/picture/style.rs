@@ -43,7 +43,7 @@ pub const MORE: &str = "\
 .c4{stroke:#57606a;stroke-dasharray:4 4}\
 .c5{stroke:#a40e5b;stroke-dasharray:12 4}\
 .point{fill:#1f2328;stroke:#fff;stroke-width:2}\
-.said{fill:#1f2328;font-weight:600}\
+.said{fill:#1f2328;font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:4px}\
 .heat{fill:#2f6fb5}\
 .touch{fill:#c2413b}\
 .lane{fill:#57606a;fill-opacity:.06}\
@@ -55,7 +55,7 @@ pub const MORE: &str = "\
 .c4{stroke:#9ea7b1}\
 .c5{stroke:#ff80b5}\
 .point{fill:#f0f3f6;stroke:#0d1117}\
-.said{fill:#f0f3f6}\
+.said{fill:#f0f3f6;stroke:#0d1117}\
 .heat{fill:#6cb0f5}\
 .touch{fill:#ff8a80}\
 .lane{fill:#9ea7b1}}";
