@@ -11,6 +11,7 @@ mod replay;
 mod run;
 mod schema;
 mod show;
+mod suggest;
 mod upgrade;
 
 use std::io::{IsTerminal, Write};
@@ -51,6 +52,7 @@ enum Verb {
     Demo(demo::Demo),
     Check(check::Arguments),
     Show(show::Arguments),
+    Suggest(suggest::Arguments),
     Schema(schema::Arguments),
     Replay(Box<replay::Arguments>),
     Upgrade(upgrade::Arguments),
@@ -95,6 +97,7 @@ pub fn main() -> ExitCode {
         Verb::Demo(arguments) => demo::demo(arguments, &global),
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
+        Verb::Suggest(arguments) => suggest::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),

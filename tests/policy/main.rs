@@ -16,6 +16,7 @@ mod penalty;
 mod schema;
 mod show;
 mod sources;
+mod suggest;
 mod verbs;
 
 use std::path::{Path, PathBuf};
