@@ -13,6 +13,7 @@ mod run;
 mod running;
 mod schema;
 mod show;
+mod suggest;
 mod test;
 mod upgrade;
 
@@ -55,6 +56,7 @@ enum Verb {
     Check(check::Arguments),
     Test(test::Arguments),
     Show(show::Arguments),
+    Suggest(suggest::Arguments),
     Schema(schema::Arguments),
     Reload(reload::Arguments),
     Replay(Box<replay::Arguments>),
@@ -112,6 +114,7 @@ pub fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Test(arguments) => test::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
+        Verb::Suggest(arguments) => suggest::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Replay(arguments) => replay::run(arguments, &global),

@@ -1,7 +1,8 @@
 //! `tidegate replay`: what a policy would have done to past traffic.
 
+mod drawing;
 mod progress;
-mod times;
+pub mod times;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
-use super::{Global, environment, exit, print, say};
+use self::drawing::Drawing;
+use super::{Global, environment, exit, print, say, suggest};
 use crate::client::Client;
 use crate::config::{self, Config};
 use crate::engine::{Judged, Verdict};
@@ -79,6 +81,13 @@ pub struct Arguments {
     /// Write every decision into this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub decisions: Option<PathBuf>,
+    #[command(flatten)]
+    pub pictures: drawing::Pictures,
+    /// Propose limits instead of judging by some, as `tidegate suggest` does
+    #[arg(long)]
+    pub suggest: bool,
+    #[command(flatten, next_help_heading = "With --suggest")]
+    pub asked: suggest::Asked,
     /// Show clients as the log has them, not as pseudonyms
     #[arg(long)]
     pub show_clients: bool,
@@ -89,6 +98,9 @@ pub struct Arguments {
 
 /// Replays, and says what came of it.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
+    if arguments.suggest {
+        return suggest::run(&suggest_instead(arguments), global);
+    }
     let Some(config) = load(&global.config, global) else { return ExitCode::from(exit::INVALID) };
     let against = match &arguments.against {
         None => None,
@@ -106,8 +118,26 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     }
 }
 
+/// The same logs, and another question.
+fn suggest_instead(arguments: &Arguments) -> suggest::Arguments {
+    let says = |word: &str| arguments.format.iter().any(|format| format == word);
+    suggest::Arguments {
+        logs: arguments.logs.clone(),
+        asked: arguments.asked.clone(),
+        format: match (says("yaml"), says("json")) {
+            (true, _) => suggest::Format::Yaml,
+            (_, true) => suggest::Format::Json,
+            _ => suggest::Format::Text,
+        },
+        log_format: format_of_logs(arguments).to_owned(),
+        since: arguments.since.clone(),
+        until: arguments.until.clone(),
+        host: arguments.host.clone(),
+    }
+}
+
 /// Why there is no result, and the exit code of that.
-struct Stop(u8, String);
+pub struct Stop(pub u8, pub String);
 
 fn system(what: &Path) -> impl FnOnce(io::Error) -> Stop + use<'_> {
     move |error| Stop(exit::SYSTEM, format!("{}: {error}", what.display()))
@@ -161,9 +191,11 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         Some(path) => Some(BufWriter::new(File::create(path).map_err(system(path))?)),
         None => None,
     };
+    let mut drawing = Drawing::new(&arguments.pictures, &config.policy, arguments.route.as_deref());
     let mut written = Ok(());
     let speaker = progress::speak(&counted, global.quiet);
     let replayed = simulate(sources, &question, config.policy, against, |record, judged| {
+        drawing.note(record, judged, &name);
         if let Some(out) = &mut decisions
             && written.is_ok()
         {
@@ -189,6 +221,7 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         exact: arguments.exact,
     };
     tell(arguments, &replayed, &head)?;
+    drawing.write(&replayed.outcome, &head, arguments, global)?;
     Ok(fails(arguments, &replayed))
 }
 
@@ -227,7 +260,8 @@ fn fails(arguments: &Arguments, replayed: &Replayed) -> ExitCode {
     code
 }
 
-fn stop(failed: Failed) -> Stop {
+/// A replay's failure with its exit code.
+pub fn stop(failed: Failed) -> Stop {
     match failed {
         Failed::Read(fault) => Stop(exit::SYSTEM, fault.to_string()),
         Failed::Limit(limit, why) => Stop(exit::INVALID, format!("limit `{limit}`: {why}")),
@@ -270,16 +304,21 @@ fn check_names(arguments: &Arguments, policy: &Policy) -> Result<(), Stop> {
 /// The words of servers have signs in them that no name has.
 fn log_format(arguments: &Arguments) -> Result<Option<LogFormat>, Stop> {
     let usage = |fault: String| Stop(2, fault);
-    let named = arguments.format.iter().find(|format| !matches!(format.as_str(), "text" | "json"));
-    let format = named.unwrap_or(&arguments.log_format);
+    let format = format_of_logs(arguments);
     if format.contains(['$', '%']) {
         let custom = Custom::new(format).map_err(|fault| usage(fault.to_string()))?;
         return Ok(Some(LogFormat::Custom(custom.into())));
     }
-    match format.as_str() {
+    match format {
         "auto" => Ok(None),
         name => LogFormat::named(name).map(Some).map_err(|fault| usage(fault.to_string())),
     }
+}
+
+/// As it was written, under either name.
+fn format_of_logs(arguments: &Arguments) -> &str {
+    let named = arguments.format.iter().find(|format| !matches!(format.as_str(), "text" | "json" | "yaml"));
+    named.unwrap_or(&arguments.log_format)
 }
 
 fn places(arguments: &Arguments) -> Vec<Place> {

@@ -1,5 +1,7 @@
 //! Where everything of a chart goes.
 
+use super::frame::{Frame, Setting, text};
+use super::scale::Scale;
 use super::style::STYLE;
 use super::svg::{At, Attributes, Path, Svg};
 use super::timeline::{Panel, Role, Series, Shape, Timeline};
@@ -23,24 +25,11 @@ const SWATCH: f64 = 20.0;
 const BETWEEN: f64 = 16.0;
 
 /// The whole document.
-pub fn draw(chart: &Timeline) -> String {
+pub fn draw(chart: &Timeline, setting: Setting) -> String {
     let blocks: Vec<Block<'_>> = chart.panels.iter().map(Block::new).collect();
     let height = HEAD + blocks.iter().map(Block::height).sum::<f64>() + FOOT;
-    let root: Attributes<'_> = &[
-        ("xmlns", &"http://www.w3.org/2000/svg"),
-        ("viewBox", &format_args!("0 0 {} {}", At(WIDTH), At(height))),
-        ("width", &At(WIDTH)),
-        ("height", &At(height)),
-        ("role", &"img"),
-    ];
-    let mut svg = Svg::default();
-    svg.element("svg", root, |svg| {
-        svg.labelled("title", &[], &chart.title);
-        svg.labelled("desc", &[], &chart.description);
-        svg.labelled("style", &[], STYLE);
-        hatch(svg);
-        svg.empty("rect", &[("class", &"paper"), ("width", &At(WIDTH)), ("height", &At(height))]);
-        text(svg, "title", "start", LEFT, 20.0, &chart.title);
+    let (title, description) = (&chart.title, &chart.description);
+    Frame { width: WIDTH, height, left: LEFT, title, description }.document(setting, STYLE, |svg| {
         let time = Scale::new(chart.time.from, chart.time.until, LEFT, RIGHT);
         let mut top = HEAD;
         for block in &blocks {
@@ -52,29 +41,7 @@ pub fn draw(chart: &Timeline) -> String {
             text(svg, "", "middle", time.place(value), bottom + 16.0, &label);
         }
         text(svg, "", "middle", (LEFT + RIGHT) / 2.0, bottom + 34.0, &chart.time.label);
-    });
-    svg.into_text()
-}
-
-/// What was refused is hatched, so that it is not told by its colour alone.
-fn hatch(svg: &mut Svg) {
-    let pattern: Attributes<'_> = &[
-        ("id", &"refused"),
-        ("width", &6),
-        ("height", &6),
-        ("patternUnits", &"userSpaceOnUse"),
-        ("patternTransform", &"rotate(45)"),
-    ];
-    svg.element("pattern", pattern, |svg| {
-        svg.empty("rect", &[("class", &"under"), ("width", &6), ("height", &6)]);
-        svg.empty("path", &[("class", &"hatch"), ("d", &"M0 0V6")]);
-    });
-}
-
-fn text(svg: &mut Svg, class: &str, anchor: &str, x: f64, y: f64, words: &str) {
-    let place: Attributes<'_> = &[("class", &class), ("text-anchor", &anchor), ("x", &At(x)), ("y", &At(y))];
-    // no class, no attribute
-    svg.labelled("text", if class.is_empty() { place.get(1..).unwrap_or(place) } else { place }, words);
+    })
 }
 
 /// A panel and its legend's rows.
@@ -288,67 +255,6 @@ fn highest(panel: &Panel) -> f64 {
     if top > 0.0 && top.is_finite() { top } else { 1.0 }
 }
 
-/// Values of an axis to places on the paper.
-#[derive(Debug, Clone, Copy)]
-struct Scale {
-    from: f64,
-    until: f64,
-    start: f64,
-    end: f64,
-}
-
-impl Scale {
-    /// An axis without length is taken for one of length 1.
-    fn new(from: f64, until: f64, start: f64, end: f64) -> Scale {
-        let from = if from.is_finite() { from } else { 0.0 };
-        let until = if until.is_finite() && until > from { until } else { from + 1.0 };
-        Scale { from, until, start, end }
-    }
-
-    /// Where a value goes; what is beyond an end stays at that end.
-    fn place(&self, value: f64) -> f64 {
-        let part = ((value - self.from) / (self.until - self.from)).clamp(0.0, 1.0);
-        self.start + part * (self.end - self.start)
-    }
-
-    /// About so many round values within the axis, with their labels.
-    fn ticks(&self, about: u32) -> Vec<(f64, String)> {
-        let step = round_step((self.until - self.from) / f64::from(about));
-        let first = (self.from / step).ceil();
-        let values = (0..=2 * about).map(|index| (first + f64::from(index)) * step);
-        values.take_while(|value| *value <= self.until).map(|value| (value, label(value, step))).collect()
-    }
-}
-
-/// The least of 1, 2 and 5 times a power of ten that is at least this.
-fn round_step(least: f64) -> f64 {
-    let mut power = 1.0;
-    // both loops end: a positive finite number is passed within a few hundred steps of ten
-    while power > least {
-        power /= 10.0;
-    }
-    while power * 10.0 <= least {
-        power *= 10.0;
-    }
-    let found = [1.0, 2.0, 5.0].into_iter().map(|digit| digit * power).find(|step| *step >= least);
-    found.unwrap_or(10.0 * power)
-}
-
-/// A tick's number, with commas between thousands, and as many decimals as its step has (up to three).
-fn label(value: f64, step: f64) -> String {
-    let decimals = (0..3).find(|decimals| (step * 10.0_f64.powi(*decimals)).fract().abs() < 1e-9).unwrap_or(3);
-    let plain = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
-    let (whole, fraction) = plain.split_once('.').map_or((plain.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index) % 3 == 0 && !grouped.ends_with('-') {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    fraction.map_or(grouped.clone(), |fraction| format!("{grouped}.{fraction}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::timeline::{Line, TimeAxis};
@@ -414,17 +320,5 @@ mod tests {
             odd.panels.clear();
             assert!(odd.svg().ends_with("</svg>\n"));
         }
-    }
-
-    #[test]
-    fn ticks_are_round_and_grouped() {
-        let labels = |until: f64, about| -> Vec<String> {
-            Scale::new(0.0, until, 0.0, 1.0).ticks(about).into_iter().map(|(_, label)| label).collect()
-        };
-        assert_eq!(labels(21.0, 4), ["0", "10", "20"]);
-        assert_eq!(labels(6_300.0, 4), ["0", "2,000", "4,000", "6,000"]);
-        assert_eq!(labels(1.2, 4), ["0.0", "0.5", "1.0"]);
-        assert_eq!(labels(2_100_000.0, 4), ["0", "1,000,000", "2,000,000"]);
-        assert_eq!(label(-1_000.0, 500.0), "-1,000");
     }
 }

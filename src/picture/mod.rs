@@ -5,14 +5,44 @@
 //! is what by a [`Role`], which decides the colour.
 //!
 //! * `svg`: elements, attributes, escaping, numbers.
-//! * `timeline`: what a chart is made of. `layout`: where it goes. `style`: its colours, in light and in dark.
+//! * `timeline`: what a chart over time is made of. `layout`: where it goes.
+//! * `curve`: a trade-off. `bars`: a histogram. `heat`: who sent how much when.
+//! * `page`: pictures, tables and words together.
+//! * `frame`, `scale`: what they have in common. `style`: their colours, in light and in dark.
+//!
+//! Every picture is a document of its own (`svg`), or a part of a page (`inline`).
 //!
 //! Source: SVG 1.1 second edition (paths §8, patterns §13.3, `title` and `desc` §5.4), Media Queries 5 §11.5
 //! (`prefers-color-scheme`).
 
+mod bars;
+mod curve;
+mod frame;
+mod heat;
 mod layout;
+mod page;
+mod scale;
 mod style;
 mod svg;
 mod timeline;
 
+pub use bars::{Bar, Bars};
+pub use curve::{Curve, Curves, Point};
+pub use heat::{Heat, HeatRow};
+pub use page::{Block, Figure, Page, Table};
+
 pub use timeline::{Line, Panel, Role, Series, Shape, TimeAxis, Timeline};
+
+/// The style sheet that a page with pictures inline must have. It holds no character that HTML would read.
+fn page_style() -> String {
+    frame::full_sheet()
+}
+
+/// The hatching that a page with pictures inline must have, once: an SVG element that takes no room.
+fn page_patterns() -> String {
+    let mut svg = svg::Svg::default();
+    let hidden: svg::Attributes<'_> =
+        &[("width", &0), ("height", &0), ("aria-hidden", &"true"), ("class", &"patterns")];
+    svg.element("svg", hidden, frame::hatch);
+    svg.into_text()
+}

@@ -32,3 +32,30 @@ text{fill:#9ea7b1}\
 .under{fill:#5c2320}\
 .offered{stroke:#f0f3f6}\
 .line{stroke:#f0f3f6}}";
+
+/// What curves, bars and maps need besides.
+pub const MORE: &str = "\
+.curve{fill:none;stroke-width:2}\
+.c0{stroke:#b35900}\
+.c1{stroke:#2f6fb5;stroke-dasharray:8 3}\
+.c2{stroke:#1a7f64;stroke-dasharray:2 3}\
+.c3{stroke:#8250df;stroke-dasharray:8 3 2 3}\
+.c4{stroke:#57606a;stroke-dasharray:4 4}\
+.c5{stroke:#a40e5b;stroke-dasharray:12 4}\
+.point{fill:#1f2328;stroke:#fff;stroke-width:2}\
+.said{fill:#1f2328;font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:4px}\
+.heat{fill:#2f6fb5}\
+.touch{fill:#c2413b}\
+.lane{fill:#57606a;fill-opacity:.06}\
+@media(prefers-color-scheme:dark){\
+.c0{stroke:#f0a050}\
+.c1{stroke:#6cb0f5}\
+.c2{stroke:#3fb68b}\
+.c3{stroke:#c297ff}\
+.c4{stroke:#9ea7b1}\
+.c5{stroke:#ff80b5}\
+.point{fill:#f0f3f6;stroke:#0d1117}\
+.said{fill:#f0f3f6;stroke:#0d1117}\
+.heat{fill:#6cb0f5}\
+.touch{fill:#ff8a80}\
+.lane{fill:#9ea7b1}}";

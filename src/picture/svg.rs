@@ -34,6 +34,17 @@ impl Svg {
         self.text.push_str("/>\n");
     }
 
+    /// An element of HTML that has no end.
+    pub fn void(&mut self, name: &str, attributes: Attributes<'_>) {
+        self.open(name, attributes);
+        self.text.push_str(">\n");
+    }
+
+    /// What a writer of this module wrote before.
+    pub fn trusted(&mut self, written: &str) {
+        self.text.push_str(written);
+    }
+
     /// All that was written.
     pub fn into_text(self) -> String {
         self.text
@@ -72,7 +83,7 @@ impl Display for At {
     }
 }
 
-/// The `d` of a path whose lines run along the axes.
+/// The `d` of a path.
 #[derive(Debug, Default)]
 pub struct Path {
     text: String,
@@ -92,6 +103,11 @@ impl Path {
     /// A vertical line to `y`.
     pub fn along(&mut self, y: f64) {
         self.command(format_args!("V{}", At(y)));
+    }
+
+    /// A line to any point.
+    pub fn to(&mut self, x: f64, y: f64) {
+        self.command(format_args!("L{} {}", At(x), At(y)));
     }
 
     /// Whether nothing was drawn.

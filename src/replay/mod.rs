@@ -5,9 +5,11 @@
 //! * [`simulate()`] runs policies over them: [`plan`] says what of a policy the logs can judge, [`gate`] judges under a virtual
 //!   clock, [`ledger`] counts, [`outcome`] is what is told, [`diff`] compares two policies, [`condition`] says when that is too
 //!   much.
+//! * [`suggest`] proposes limits from what was read; [`drawn`] makes pictures of what a policy decided.
 
 pub mod condition;
 pub mod diff;
+pub mod drawn;
 mod exact;
 pub mod formats;
 pub mod gate;
@@ -24,6 +26,7 @@ pub mod report;
 pub mod simulate;
 mod source;
 pub mod stamp;
+pub mod suggest;
 
 pub use formats::{Format, FormatFault};
 pub use outcome::Outcome;

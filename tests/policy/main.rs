@@ -18,6 +18,7 @@ mod penalty;
 mod schema;
 mod show;
 mod sources;
+mod suggest;
 mod thousand;
 mod verbs;
 

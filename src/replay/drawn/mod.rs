@@ -1,0 +1,133 @@
+//! The report of a replay: what would have been limited, when, whose, and what other numbers would have done; as one
+//! self-contained page, or as pictures.
+//!
+//! * [`ledger`]: gathers it, request by request, in memory that does not grow with time. `bins`, `heavy`: its parts.
+//! * `draw`: numbers to pictures and tables.
+//!
+//! What a log says of paths and clients goes into the page as text and cannot leave it (`picture::page`). Clients are shown
+//! by the names that the caller gives: pseudonyms, unless the operator asked for addresses.
+
+mod bins;
+mod draw;
+mod heavy;
+pub mod ledger;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use draw::{grouped, percent, span};
+pub use ledger::{Asked, Heard, Ledger};
+
+use crate::picture::{Block, Page};
+
+/// What the report says that the replay itself knows not from the requests.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// What was replayed, such as the names of the logs.
+    pub source: String,
+    /// Which policy judged, such as the name of its file.
+    pub policy: String,
+    /// Something that must not be overlooked, such as that one client makes most of the log.
+    pub alerts: Vec<String>,
+    /// Only this limit, by name.
+    pub only: Option<String>,
+    /// Limits that could not be replayed, by name: nothing is drawn of them.
+    pub left_out: Vec<String>,
+    /// What could not be replayed, how exact the stamps are, and so on.
+    pub notes: Vec<String>,
+}
+
+impl About {
+    /// The limits that are drawn.
+    fn shown<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = &'a ledger::Limit> {
+        let asked = |limit: &&ledger::Limit| self.only.as_ref().is_none_or(|only| *only == limit.name);
+        let known = |limit: &&ledger::Limit| limit.judged > 0 && !self.left_out.contains(&limit.name);
+        ledger.limits.iter().filter(asked).filter(known)
+    }
+}
+
+/// One picture, with the name of a file for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Such as `login-flow.svg`: letters, digits, `_`, `-` and `.` only.
+    pub file: String,
+    /// An SVG document.
+    pub svg: String,
+}
+
+/// The alert that a page must show when one client makes most of the log: its limits then judge a proxy. `None`: none does.
+pub fn alarm(ledger: &Ledger) -> Option<String> {
+    const FEWEST: u64 = 20;
+    let most = *ledger.heavy.most(1).first()?;
+    (ledger.requests >= FEWEST && most.requests * 5 > ledger.requests * 4).then(|| {
+        let share = percent(most.requests, ledger.requests);
+        format!("One client, {}, makes {share} of the requests: is a proxy missing from trusted_proxies?", most.name)
+    })
+}
+
+/// A self-contained HTML page: no script, nothing from elsewhere; the same text for the same replay on every machine.
+pub fn html(ledger: &Ledger, about: &About) -> String {
+    let mut page = Page { title: "tidegate replay".into(), ..Page::default() };
+    page.subtitle = format!("{} judged by {}", about.source, about.policy);
+    page.blocks.extend(alarm(ledger).into_iter().chain(about.alerts.iter().cloned()).map(Block::Alert));
+    page.blocks.push(draw::facts(ledger));
+    page.blocks.push(draw::overview(ledger, about));
+    page.blocks.push(Block::Figure(draw::flow(ledger).inline()));
+    for limit in about.shown(ledger) {
+        page.blocks.push(Block::Heading(draw::heading(limit)));
+        page.blocks.push(Block::Figure(draw::limit_flow(ledger, limit).inline()));
+        page.blocks.extend(draw::trade_off(limit).map(|chart| Block::Figure(chart.inline())));
+        page.blocks.extend(draw::peaks(limit).map(|chart| Block::Figure(chart.inline())));
+        page.blocks.extend(draw::touched(limit));
+    }
+    page.blocks.push(Block::Heading("The clients that send most".into()));
+    page.blocks.push(Block::Figure(draw::heat(ledger).inline()));
+    page.blocks.push(Block::Heading("What to know before you trust it".into()));
+    page.blocks.push(Block::Notes(notes(ledger, about)));
+    page.html()
+}
+
+/// Each picture of the report as a file of its own.
+pub fn pictures(ledger: &Ledger, about: &About) -> Vec<Picture> {
+    let picture = |file: String, svg: String| Picture { file, svg };
+    let mut pictures = vec![picture("flow.svg".into(), draw::flow(ledger).svg())];
+    for limit in about.shown(ledger) {
+        let name = file_name(&limit.name);
+        pictures.push(picture(format!("{name}-flow.svg"), draw::limit_flow(ledger, limit).svg()));
+        pictures.extend(draw::trade_off(limit).map(|chart| picture(format!("{name}-trade-off.svg"), chart.svg())));
+        pictures.extend(draw::peaks(limit).map(|chart| picture(format!("{name}-peaks.svg"), chart.svg())));
+    }
+    pictures.push(picture("clients.svg".into(), draw::heat(ledger).svg()));
+    pictures
+}
+
+/// A limit's name as a part of a file's: names of limits may hold a slash or worse.
+fn file_name(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    name.chars().map(safe).collect()
+}
+
+fn notes(ledger: &Ledger, about: &About) -> Vec<String> {
+    let mut notes = about.notes.clone();
+    notes.push(
+        "Clients are taken not to change their behaviour when limited: retries would add load, backing off would take \
+         some away."
+            .into(),
+    );
+    if ledger.limits.iter().any(|limit| limit.frontier.is_some()) {
+        notes.push(
+            "Trade-offs and peaks are exact, and look at each limit alone: what another limit refuses first is not \
+             charged to it, and can only make it touch fewer."
+                .into(),
+        );
+    }
+    if ledger.heavy.lost() > 0 {
+        let lost = ledger.heavy.lost();
+        notes.push(format!(
+            "In the map of clients, a row may lack up to {lost} requests from before its client was heavy."
+        ));
+    }
+    for limit in ledger.limits.iter().filter(|limit| limit.untold > 0) {
+        notes.push(format!("`{}` touched more clients than are told apart here.", limit.name));
+    }
+    notes
+}

@@ -1,0 +1,287 @@
+//! On real logs: the table that the method was chosen by, and that what is promised is what the engine does.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::study::outline_policy;
+use super::*;
+use crate::config::fault::Severity;
+use crate::config::{Loaded, load_text};
+use crate::engine::Outcome;
+use crate::policy::Policy;
+use crate::replay::gate::Canonical;
+use crate::replay::ledger::Wanted;
+use crate::replay::simulate::{Question, simulate};
+use crate::replay::{Options, Place, Sources};
+use crate::sketch::KeyHash;
+use crate::units::{Cost, Rate, Share, Timestamp};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn loaded(text: &str) -> Loaded {
+    load_text("suggested.yaml", text, &|_: &str| None, Path::new("."))
+}
+
+fn policy(text: &str) -> Policy {
+    let loaded = loaded(text);
+    let told: Vec<String> = loaded.diagnostics.iter().map(|fault| format!("{fault:?}")).collect();
+    assert!(told.is_empty(), "{text}\n{told:#?}");
+    loaded.outcome.unwrap().policy
+}
+
+/// Every decision that the engine makes of a log.
+fn each(log: &str, policy: Policy, mut visit: impl FnMut(Timestamp, &crate::engine::Judged)) {
+    let sources = Sources::open(&[Place::File(data(log))], None).unwrap();
+    let canonical = Canonical { path: |path| std::str::from_utf8(path).ok().map(Into::into), host: |host| host.into() };
+    let question = Question {
+        options: Options::default(),
+        host: None,
+        since: 0,
+        until: u64::MAX,
+        wanted: Wanted::default(),
+        canonical,
+        name: &|_, client| client.network.to_string(),
+    };
+    simulate(sources, &question, policy, None, |record, judged| visit(Timestamp::from_nanos(record.start), judged))
+        .unwrap();
+}
+
+fn scope(skip_static: bool) -> Scope {
+    Scope { key: "client_ip".into(), path: None, method: None, skip_static }
+}
+
+fn levels() -> Vec<Level> {
+    Level::all(&[0.01, 0.001, 0.0001].map(|share| Share::new(share).unwrap()))
+}
+
+fn findings(log: &str, scope: &Scope, levels: Vec<Level>) -> Findings {
+    let outline = || policy(&outline_policy(scope));
+    let mut study = Study::by_class(scope, &outline(), Frontier::MOST_CLIENTS).unwrap();
+    each(log, outline(), |now, judged| study.observe(judged.decision.route, judged.key(0), now));
+    let mut findings = Findings::new(&study, scope.clone(), levels);
+    each(log, outline(), |now, judged| findings.try_on(&study, judged.decision.route, judged.key(0), now));
+    findings
+}
+
+/// A log, its clients, and rows of: rate as events per seconds, the peaks that half, 1 % and 0.1 % of clients exceed and
+/// the highest, and with the burst of 0.1 % the clients and requests that are limited.
+type Row = ((u32, u64), [f64; 4], (u64, u64));
+
+#[test]
+fn the_frontier_of_real_logs_is_the_one_that_was_found_by_other_means() {
+    let table: [(&str, usize, &[Row]); 3] = [
+        (
+            "apache-combined-elastic.log.gz",
+            1_753,
+            &[
+                ((1, 2), [1.0, 8.5, 46.5, 78.5], (1, 40)),
+                ((1, 1), [1.0, 4.0, 20.0, 49.0], (1, 35)),
+                ((2, 1), [1.0, 3.0, 6.0, 12.0], (1, 8)),
+            ],
+        ),
+        (
+            "nasa-1995-08-01.clf.gz",
+            853,
+            &[((1, 10), [3.5, 14.1, 23.4, 23.4], (0, 0)), ((1, 1), [2.0, 6.0, 12.0, 12.0], (0, 0))],
+        ),
+        ("shop-2019-combined.log.gz", 101, &[((1, 1), [1.0, 26.0, 28.0, 28.0], (0, 0))]),
+    ];
+    let everything = "listen: \":8080\"\nroutes: [{ origin: \"127.0.0.1:3000\", limit: 1/s }]\n";
+    for (log, clients, rows) in table {
+        let rate = |(events, seconds): (u32, u64)| Rate::new(events, Duration::from_secs(seconds)).unwrap();
+        let rates: Vec<Rate> = rows.iter().map(|row| rate(row.0)).collect();
+        let mut frontier = Frontier::new(rates.clone(), 10_000).unwrap();
+        let mut requests: Vec<(Timestamp, KeyHash)> = Vec::new();
+        each(log, policy(everything), |now, judged| requests.push((now, judged.key(0).unwrap())));
+        for (now, key) in &requests {
+            frontier.observe(*key, *now, Cost::ONE);
+        }
+        assert_eq!(frontier.clients(), clients, "{log}");
+        for (place, (_, peaks, (limited, lost))) in rows.iter().enumerate() {
+            let column = frontier.column(place).unwrap();
+            let positions = [clients / 2, clients / 100, clients / 1_000, 0];
+            let tenths = positions.map(|position| (column.peak(position) * 10.0).round() / 10.0);
+            assert_eq!(tenths, *peaks, "{log} at {}", column.rate);
+            let burst = column.burst(clients / 1_000);
+            let mut trial = Trial::new(&frontier, place, column.rate, burst).unwrap();
+            for (now, key) in &requests {
+                _ = trial.observe(*key, *now, Cost::ONE);
+            }
+            assert_eq!((trial.clients().len() as u64, trial.refused()), (*limited, *lost), "{log} at {}", column.rate);
+        }
+    }
+}
+
+/// Whom each limit of a policy limits when a log is replayed through the engine, and how many requests they lose.
+fn replayed(log: &str, text: &str) -> Vec<(String, BTreeSet<KeyHash>, u64)> {
+    let names: Vec<String> = policy(text).rules.iter().map(|rule| rule.name.clone()).collect();
+    let mut limited: Vec<_> = names.into_iter().map(|name| (name, BTreeSet::new(), 0)).collect();
+    each(log, policy(text), |_, judged| {
+        for reading in judged.decision.readings.iter().filter(|reading| reading.outcome == Outcome::Refused) {
+            let client = judged.decision.client.unwrap().network.to_string();
+            let (_, clients, lost) = &mut limited[reading.rule];
+            clients.insert(name_key(&client));
+            *lost += 1;
+        }
+    });
+    limited
+}
+
+fn name_key(name: &str) -> KeyHash {
+    let mut hasher = crate::sketch::KeyHasher::new(&crate::sketch::Seed::from_bytes([9; 16]));
+    hasher.part(0, name.as_bytes());
+    hasher.finish()
+}
+
+#[test]
+fn every_proposal_touches_exactly_whom_it_promised_when_it_is_replayed() {
+    let logs = [
+        "apache-combined-elastic.log.gz",
+        "nasa-1995-08-01.clf.gz",
+        "shop-2019-combined.log.gz",
+        "logs/attack-login-bruteforce.log",
+        "logs/traefik-json-scan.log",
+    ];
+    let generous = Level::all(&[0.2, 0.05, 0.01].map(|share| Share::new(share).unwrap()));
+    let mut proposals = 0;
+    for log in logs {
+        for (skip_static, levels) in [(true, levels()), (false, generous.clone())] {
+            let scope = scope(skip_static);
+            let found = findings(log, &scope, levels);
+            // by the names that the engine gives to clients: the study knows their keys only
+            let text = plan::policy(&scope, &found.limits(), &found.without());
+            let replayed = replayed(log, &text);
+            let promised: Vec<_> =
+                found.groups.iter().flat_map(|group| group.proposals.iter().zip(&group.trials)).collect();
+            assert_eq!(promised.len(), replayed.len(), "{log}");
+            for ((proposal, trial), (name, clients, lost)) in promised.into_iter().zip(replayed) {
+                assert_eq!(clients.len(), proposal.touched, "{log}: {name}");
+                assert_eq!(lost, trial.refused(), "{log}: {name}");
+                assert!(proposal.touched <= proposal.exact_touched && proposal.exact_touched <= proposal.allowed);
+                proposals += 1;
+            }
+        }
+    }
+    assert!(proposals > 30, "{proposals}");
+}
+
+#[test]
+fn the_exact_burst_touches_exactly_so_many_by_name_when_it_is_replayed() {
+    let log = "apache-combined-elastic.log.gz";
+    let scope = scope(true);
+    let outline = || policy(&outline_policy(&scope));
+    let mut study = Study::by_class(&scope, &outline(), Frontier::MOST_CLIENTS).unwrap();
+    let mut names = std::collections::HashMap::new();
+    each(log, outline(), |now, judged| {
+        study.observe(judged.decision.route, judged.key(0), now);
+        if let Some(key) = judged.key(0) {
+            names.insert(key, name_key(&judged.decision.client.unwrap().network.to_string()));
+        }
+    });
+    let found = Findings::new(&study, scope.clone(), levels());
+    for (place, proposal) in found.groups[0].proposals.iter().enumerate() {
+        let mut limits = found.limits();
+        limits[place].burst = proposal.exact_burst;
+        let replayed = &replayed(log, &plan::policy(&scope, &limits, &found.without()))[place];
+        let promised: BTreeSet<KeyHash> = study.groups()[0]
+            .frontier
+            .touched(proposal.column, proposal.exact_burst)
+            .iter()
+            .map(|key| names[key])
+            .collect();
+        assert_eq!(promised.len(), proposal.exact_touched);
+        assert_eq!(replayed.1, promised, "{}", replayed.0);
+    }
+}
+
+#[test]
+fn what_is_proposed_is_a_policy_without_a_fault_or_a_warning() {
+    for log in ["apache-combined-elastic.log.gz", "nasa-1995-08-01.clf.gz", "shop-2019-combined.log.gz"] {
+        let found = findings(log, &scope(true), levels());
+        let text = told::yaml(&found, &told::Log::default());
+        let loaded = loaded(&text);
+        let faults: Vec<_> = loaded.diagnostics.iter().filter(|fault| fault.severity() >= Severity::Warning).collect();
+        assert!(loaded.outcome.is_ok() && faults.is_empty(), "{text}\n{faults:?}");
+        let shadows = loaded.outcome.unwrap().policy.rules.iter().all(|rule| rule.mode == crate::policy::Mode::Shadow);
+        assert!(shadows, "{text}");
+        for name in ["site_strict", "site_balanced", "site_loose"] {
+            assert!(text.contains(&format!("  {name}: {{ rate: ")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_share_below_one_client_is_told_as_no_measurement() {
+    let found = findings("nasa-1995-08-01.clf.gz", &scope(false), levels());
+    let text = told::text(&found, &told::Log::default());
+    assert!(text.contains("0.1% or 0.01% of 853 clients is less than one"), "{text}");
+    assert!(text.contains("use --touch 0.2% or a longer log"), "{text}");
+}
+
+#[test]
+fn static_files_are_left_out_and_it_is_told() {
+    let found = findings("nasa-1995-08-01.clf.gz", &scope(true), levels());
+    assert!(found.uncounted.static_files > 4_000);
+    assert!(found.notes().iter().any(|note| note.contains("requests for static files are left out")));
+    let all = findings("nasa-1995-08-01.clf.gz", &scope(false), levels());
+    assert_eq!((all.uncounted.static_files, all.groups[0].requests), (0, 9_999));
+}
+
+#[test]
+fn one_client_that_is_all_is_an_alarm() {
+    let scope = scope(false);
+    let mut study = Study::by_class(&scope, &policy(&outline_policy(&scope)), 10).unwrap();
+    let key = |name: &str| Some(name_key(name));
+    for second in 0..100 {
+        let client = if second % 10 == 0 { format!("client {second}") } else { "proxy".into() };
+        study.observe(Some(3), key(&client), Timestamp::from_nanos(second * 1_000_000_000));
+    }
+    let found = Findings::new(&study, scope, levels());
+    let alarm = found.alarm().unwrap();
+    assert!(alarm.starts_with("one client makes 90.0 % of the requests: is a proxy missing"), "{alarm}");
+    assert!(told::text(&found, &told::Log::default()).contains("WARNING: one client makes"));
+}
+
+#[test]
+fn logins_that_a_log_shows_have_proposals_of_their_own() {
+    let scope = scope(true);
+    let (login, pages) = (Some(0), Some(3));
+    let mut study = Study::by_class(&scope, &policy(&outline_policy(&scope)), 1_000).unwrap();
+    for second in 0..1_200_u64 {
+        let now = Timestamp::from_nanos(second * 1_000_000_000);
+        let key = Some(name_key(&format!("client {}", second % 40)));
+        (0..5).for_each(|_| study.observe(pages, key, now));
+        if second % 40 == second / 40 {
+            study.observe(login, key, now);
+        }
+    }
+    let found = Findings::new(&study, scope.clone(), levels());
+    let names: Vec<&str> = found.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!((names, found.without()), (vec!["site", "login", "pages"], vec![Class::Api]));
+    let policy = policy(&plan::policy(&scope, &found.limits(), &found.without()));
+    let limits = |route: usize| {
+        let route = policy.routes.route(route).unwrap();
+        (route.name.as_str(), route.rules.len())
+    };
+    assert_eq!([limits(0), limits(1), limits(2)], [("login", 6), ("static", 0), ("pages", 6)]);
+    let login = &found.groups[1].proposals[0];
+    assert_eq!((login.exact_burst, login.exact_touched), (1, 0), "nobody logs in twice at once");
+}
+
+#[test]
+fn a_header_as_the_key_and_one_path_make_a_policy_of_their_own() {
+    let scope = Scope {
+        key: "header:x-api-key".into(),
+        path: Some("/api/it's".into()),
+        method: Some("POST".into()),
+        skip_static: true,
+    };
+    let policy = policy(&outline_policy(&scope));
+    let names: Vec<&str> = policy.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names, ["static", "chosen", "rest"]);
+    let limited: Vec<usize> = policy.routes.iter().map(|route| route.rules.len()).collect();
+    assert_eq!(limited, [0, 1, 0]);
+}

@@ -1,0 +1,163 @@
+//! `tidegate suggest` as its users meet it, and the page about it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::path;
+
+/// A folder of its own with a log in it, under the name that the page gives it.
+fn home(name: &str) -> PathBuf {
+    let home = std::env::temp_dir().join(format!("tidegate-suggest-{name}-{}", std::process::id()));
+    fs::create_dir_all(&home).unwrap();
+    fs::copy(path("tests/data/apache-combined-elastic.log.gz"), home.join("access.log.gz")).unwrap();
+    home
+}
+
+/// Runs a line as a shell would.
+fn shell(home: &Path, line: &str) -> Output {
+    let binary = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().unwrap();
+    let search = format!("{}:/usr/bin:/bin", binary.display());
+    Command::new("sh").args(["-c", line]).current_dir(home).env_clear().env("PATH", search).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Without what differs from run to run: how long it took, and pseudonyms, whose secret is drawn anew.
+fn settled(text: &str) -> String {
+    let took = Regex::new(r" in \d+\.\d s\b").unwrap().replace_all(text, " in 0.1 s");
+    let pseudonym = Regex::new(r"(?m)^[A-Za-z0-9_-]{22}( |$)").unwrap();
+    let mut number = 0;
+    let numbered = |found: &regex::Captures<'_>| {
+        number += 1;
+        // as long as one
+        format!("pseudonym-of-client-{number:02}{}", &found[1])
+    };
+    let text = pseudonym.replace_all(&took, numbered).into_owned();
+    // how far it has come is told on a slow machine only
+    let lines = text.lines().filter(|line| !line.ends_with(" lines/s"));
+    lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_page_about_it_shows_what_the_commands_print() {
+    let file = path("docs/suggest.md");
+    let page = fs::read_to_string(&file).unwrap();
+    let home = home("page");
+    let block = Regex::new(r"(?s)```console\n(.*?)```").unwrap();
+    let mut ran = 0;
+    let now = block.replace_all(&page, |found: &regex::Captures<'_>| {
+        let mut text = String::from("```console\n");
+        for line in found[1].lines().filter_map(|line| line.strip_prefix("$ ")) {
+            let output = shell(&home, line);
+            assert!(output.status.success(), "{line}\n{}", err(&output));
+            text.push_str(&format!("$ {line}\n"));
+            for said in [out(&output), err(&output)] {
+                let said = settled(&said);
+                text.push_str(&said);
+                text.push_str(if said.is_empty() { "" } else { "\n" });
+            }
+            ran += 1;
+        }
+        text + "```"
+    });
+    assert!(home.join("report.html").exists());
+    let pictures = shell(&home, "tidegate replay -c suggested.yaml --limit site_strict --svg . access.log.gz");
+    assert!(pictures.status.success(), "{}", err(&pictures));
+    let drawn = fs::read_to_string(home.join("site_strict-trade-off.svg")).unwrap();
+    fs::remove_dir_all(&home).unwrap();
+    assert!(ran >= 4, "{ran} commands");
+    let picture = path("docs/suggest-trade-off.svg");
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&file, &*now).unwrap();
+        fs::write(&picture, &drawn).unwrap();
+    }
+    let committed = fs::read_to_string(&file).unwrap();
+    assert!(committed == now, "docs/suggest.md is not what is printed now; UPDATE_EXPECTED=1 rewrites it:\n{now}");
+    assert!(fs::read_to_string(&picture).unwrap_or_default() == drawn, "nor is its picture");
+}
+
+#[test]
+fn a_replay_of_what_was_proposed_touches_exactly_as_many_clients() {
+    let home = home("exact");
+    let asked = shell(&home, "tidegate suggest --format json --touch 5%,1%,0.1% access.log.gz");
+    assert!(asked.status.success(), "{}", err(&asked));
+    let document: Value = serde_json::from_str(&out(&asked)).unwrap();
+    assert_eq!(document["schema"], "tidegate.suggest/1");
+    fs::write(home.join("suggested.yaml"), document["policy"].as_str().unwrap()).unwrap();
+    let checked = shell(&home, "tidegate check --deny-warnings suggested.yaml");
+    assert!(checked.status.success(), "{}{}", out(&checked), err(&checked));
+    let replayed = shell(&home, "tidegate replay -q --format json -c suggested.yaml access.log.gz");
+    assert!(replayed.status.success(), "{}", err(&replayed));
+    let replayed: Value = serde_json::from_str(&out(&replayed)).unwrap();
+    fs::remove_dir_all(&home).unwrap();
+    let limits = replayed["limits"].as_array().unwrap();
+    let mut compared = 0;
+    for proposal in
+        document["groups"].as_array().unwrap().iter().flat_map(|group| group["proposals"].as_array().unwrap())
+    {
+        let limit = limits.iter().find(|limit| limit["name"] == proposal["limit"]).unwrap();
+        assert_eq!(limit["clients"], proposal["clients_touched"], "{limit}\n{proposal}");
+        assert_eq!(limit["limited"], proposal["requests_limited"], "{limit}\n{proposal}");
+        compared += 1;
+    }
+    assert!(compared >= 3);
+}
+
+#[test]
+fn replay_suggests_the_same() {
+    let home = home("same");
+    let [alone, beside] = ["tidegate suggest access.log.gz", "tidegate replay --suggest access.log.gz"].map(|line| {
+        let output = shell(&home, line);
+        assert!(output.status.success(), "{}", err(&output));
+        out(&output)
+    });
+    fs::remove_dir_all(&home).unwrap();
+    assert_eq!(alone, beside);
+}
+
+#[test]
+fn standard_input_is_read_once_and_routes_of_a_policy_have_proposals_of_their_own() {
+    let home = home("ways");
+    let piped = shell(&home, "gzip -dc access.log.gz | tidegate suggest --path /presentations --method GET -");
+    assert!(piped.status.success(), "{}", err(&piped));
+    assert!(out(&piped).contains("chosen_strict: { rate: "), "{}", out(&piped));
+    let policy = "listen: \":8080\"\nroutes:\n  - { name: blog, match: { path: /blog }, origin: \"127.0.0.1:3000\" }\n  \
+                  - { name: rest, origin: \"127.0.0.1:3000\" }\n";
+    fs::write(home.join("own.yaml"), policy).unwrap();
+    let routes = shell(&home, "tidegate suggest --per-route -c own.yaml access.log.gz");
+    fs::remove_dir_all(&home).unwrap();
+    assert!(routes.status.success(), "{}", err(&routes));
+    assert!(
+        out(&routes).contains("# route blog: limits: [blog_strict, blog_balanced, blog_loose]"),
+        "{}",
+        out(&routes)
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_is_wrong_usage() {
+    let home = home("usage");
+    for (line, told) in [
+        ("tidegate suggest --touch 200% access.log.gz", "allowed a share such as 1% or 0.01%"),
+        ("tidegate suggest --key header: access.log.gz", "--key, --path or --method: "),
+        ("tidegate suggest --per-route --path /x access.log.gz", "cannot be used with"),
+        ("tidegate suggest --log-format nonsense access.log.gz", "unknown log format"),
+    ] {
+        let output = shell(&home, line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", err(&output));
+        assert!(err(&output).contains(told), "{line}: {}", err(&output));
+    }
+    let missing = shell(&home, "tidegate suggest nowhere.log");
+    fs::remove_dir_all(&home).unwrap();
+    assert_eq!(missing.status.code(), Some(71), "{}", err(&missing));
+}
