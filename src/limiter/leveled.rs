@@ -3,7 +3,7 @@
 //! The levels of all tiers lie in one table. Each tier's meter judges them by its own numbers, so a client that changes its
 //! tier takes along what it has spent.
 
-use super::{Judgement, Lost, Place};
+use super::{Judgement, Lost, Occupancy, Place};
 use crate::sketch::{Admission, Levels, Meter, NextUnit, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -109,6 +109,11 @@ impl<M: Meter> Leveled<M> {
         let longest = self.tiers.iter().map(Meter::fade_nanos).fold(self.own.fade_nanos(), u64::max);
         let debt = if self.indebts { longest.saturating_mul(u64::from(MOST_QUOTAS)).max(MOST_NANOS) } else { 0 };
         longest.saturating_add(debt).saturating_add(self.longest_wait)
+    }
+
+    /// How full the table is, by the numbers of tier 0. Reads a row of it.
+    pub fn occupancy(&self, now: Timestamp) -> Occupancy {
+        Occupancy::new(self.levels.fill(&self.own, now), self.levels.columns())
     }
 
     /// The table.
