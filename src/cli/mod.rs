@@ -7,10 +7,12 @@ mod check;
 mod completions;
 mod demo;
 mod man;
+mod pardon;
 mod run;
 mod running;
 mod schema;
 mod show;
+mod status;
 mod upgrade;
 
 use std::io::{IsTerminal, Write};
@@ -52,6 +54,8 @@ enum Verb {
     Check(check::Arguments),
     Show(show::Arguments),
     Schema(schema::Arguments),
+    Status(status::Arguments),
+    Pardon(pardon::Arguments),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -106,6 +110,8 @@ pub fn main() -> ExitCode {
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Status(arguments) => status::run(arguments, &global),
+        Verb::Pardon(arguments) => pardon::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

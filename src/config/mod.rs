@@ -112,6 +112,14 @@ pub struct UsedCertificate {
     pub not_after: i64,
 }
 
+/// A duration as it is written in policy files, such as `250ms`, `10s`, `1h30m`; for verbs and endpoints.
+///
+/// # Errors
+/// It is none; what is allowed.
+pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    <std::time::Duration as read::Scalar>::parse(text).map_err(|wrong| wrong.label)
+}
+
 /// Loads a file, or all `*.yaml` of a directory in the order of their names as one configuration.
 ///
 /// `environment` gives the values of variables. Reads files; reads no clock.

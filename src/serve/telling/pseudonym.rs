@@ -17,7 +17,8 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::client::{Client, ClientNetwork};
+use crate::client::{Client, ClientNetwork, Mark};
+use crate::units::Prefix;
 
 /// Changes when the input changes, so that old and new pseudonyms cannot be taken for one another.
 const VERSION: u8 = 1;
@@ -43,9 +44,18 @@ impl Pseudonyms {
 
     /// The pseudonym of `client`. Allocates nothing.
     pub fn of(&self, client: &Client) -> PseudonymText {
+        self.text_of(client.mark, client.network)
+    }
+
+    /// The pseudonym of a network: that of a verified client which is the whole of it.
+    pub fn of_network(&self, network: Prefix) -> PseudonymText {
+        self.text_of(Mark::Verified, ClientNetwork::Prefix(network))
+    }
+
+    fn text_of(&self, mark: Mark, network: ClientNetwork) -> PseudonymText {
         let mut mac = self.begun.clone();
-        update_with_length(&mut mac, client.mark.as_str().as_bytes());
-        match client.network {
+        update_with_length(&mut mac, mark.as_str().as_bytes());
+        match network {
             ClientNetwork::Prefix(prefix) => {
                 let (bytes, used) = prefix.key_bytes();
                 update_with_length(&mut mac, bytes.get(..used).unwrap_or(&bytes));
