@@ -8,6 +8,7 @@ mod completions;
 mod demo;
 mod man;
 mod pardon;
+mod reload;
 mod run;
 mod running;
 mod schema;
@@ -26,7 +27,7 @@ use crate::config::{self, Loaded};
 
 /// Exit codes beside 0 (done, nothing wrong) and clap's own 2 (wrong usage).
 pub mod exit {
-    /// The answer is "no": warnings under `--deny-warnings`.
+    /// The answer is "no": warnings under `--deny-warnings`, a file that the running process refuses.
     pub const NO: u8 = 1;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
@@ -56,6 +57,7 @@ enum Verb {
     Schema(schema::Arguments),
     Status(status::Arguments),
     Pardon(pardon::Arguments),
+    Reload(reload::Arguments),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -112,6 +114,7 @@ pub fn main() -> ExitCode {
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Status(arguments) => status::run(arguments, &global),
         Verb::Pardon(arguments) => pardon::run(arguments, &global),
+        Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

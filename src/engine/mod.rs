@@ -14,8 +14,10 @@ mod penalty;
 mod settle;
 mod share;
 mod snapshot;
+mod succession;
 
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use judge::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;
+pub use succession::{Carried, Fate, Reset, Succession};

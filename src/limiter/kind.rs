@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::units::{Bytes, Rate};
+use super::MIXED;
+use crate::units::{Bytes, OutOfRange, Rate};
 
 /// What a limit promises. The variants are named after the words in `type:`.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,4 +122,34 @@ pub enum Scope {
         /// Size of the sketch.
         memory: Bytes,
     },
+}
+
+/// What a number in the policy says, per second.
+pub(super) fn fixed(capacity: Capacity) -> Option<f64> {
+    match capacity {
+        Capacity::Rate(rate) => Some(rate.per_second()),
+        Capacity::Origin(_) => None,
+    }
+}
+
+/// How many, of kinds that say just that.
+///
+/// # Errors
+/// Another kind.
+pub(super) fn most(kind: &Kind) -> Result<u32, OutOfRange> {
+    match kind {
+        Kind::Inflight { max, .. } | Kind::Distinct { max, .. } => Ok(*max),
+        _ => Err(MIXED),
+    }
+}
+
+/// How many switched connections.
+///
+/// # Errors
+/// Not `inflight`.
+pub(super) fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
+    match kind {
+        Kind::Inflight { upgraded, .. } => Ok(*upgraded),
+        _ => Err(MIXED),
+    }
 }

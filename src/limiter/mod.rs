@@ -22,6 +22,7 @@ mod quota;
 mod rate;
 mod recent_average;
 mod sliding_quota;
+mod succession;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Lost, Place, Refuses};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
+use kind::{fixed, most, most_upgraded};
 pub use leveled::Leveled;
 use pardon::Pardons;
 pub use pardon::{Full, MOST_PARDONS};
@@ -48,6 +50,7 @@ use quota::QuotaLimiter;
 use rate::RateLimiter;
 use recent_average::RecentAverageLimiter;
 use sliding_quota::SlidingQuota;
+pub use succession::Moved;
 
 /// What a limiter is made from.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +64,8 @@ pub struct Spec<'a> {
     pub deferred: bool,
     /// Whether keys may be charged without being asked for: for answers, or for bytes.
     pub indebts: bool,
+    /// Bytes per unit of the promise, of a limit on bytes; 1 of any other.
+    pub unit: u32,
     /// How many nanoseconds ahead of now a request may be charged, because `action: delay` makes it wait.
     pub longest_wait: u64,
     /// How many routes the policy has.
@@ -78,10 +83,15 @@ const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" 
 #[derive(Debug)]
 pub struct Limiter {
     state: State,
-    /// Of limits whose charge waits for the answer: what is on its way.
+    /// Of limits whose charge waits for the answer, or did before a reload: what is on its way.
     pending: Option<Arc<Pending>>,
+    /// Whether it waits.
+    deferred: bool,
     own_hash: OwnHash,
-    pardons: Pardons,
+    seed: Seed,
+    unit: u32,
+    /// Shared with the limiters that it follows.
+    pardons: Arc<Pardons>,
 }
 
 /// One state per kind: the only list of them, at which the compiler points when a kind is added.
@@ -95,6 +105,8 @@ enum State {
     FairShare {
         share: FairShare,
         follows: Option<Follows>,
+        /// What the policy says is shared out, per second; `None` where an origin says it.
+        capacity: Option<f64>,
         seed: Seed,
     },
     Inflight(Inflight),
@@ -141,6 +153,7 @@ impl Limiter {
             Kind::FairShare { capacity, multipliers, charge_parents, memory } => State::FairShare {
                 share: FairShare::new(&share_spec(*capacity, multipliers, *charge_parents, *memory), &own)?,
                 follows: Follows::new(*capacity, spec.origin_caps),
+                capacity: fixed(*capacity),
                 seed: own,
             },
             Kind::Inflight { scope: Scope::Key { memory }, .. } => {
@@ -157,10 +170,11 @@ impl Limiter {
             }
         };
         let pending = match spec.deferred {
-            true => Some(Arc::new(Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending"))?)),
+            true => Some(pending(&seed)?),
             false => None,
         };
-        Ok(Limiter { state, pending, own_hash, pardons: Pardons::default() })
+        let (deferred, unit) = (spec.deferred, spec.unit);
+        Ok(Limiter { state, pending, deferred, own_hash, seed, unit, pardons: Arc::default() })
     }
 
     /// Loads what a request would be judged by and changes nothing: for a caller with several limits to ask, whose cache misses
@@ -188,7 +202,14 @@ impl Limiter {
         hold: &mut Option<Hold>,
     ) -> Result<Judgement, Lost> {
         if let Some(pending) = &self.pending {
-            return self.hold_back(pending, at, place, now, cost, hold);
+            if self.deferred {
+                return self.hold_back(pending, at, place, now, cost, hold);
+            }
+            // attempts from before the reload after which none are held back
+            let beside = self.probe_beside(at, now, cost, self.held_back(at));
+            if !beside.admitted {
+                return Err(Lost { judgement: beside, contended: false });
+            }
         }
         match &self.state {
             State::Rate(limiter) => limiter.admit(at, now, cost),
@@ -314,7 +335,7 @@ impl Limiter {
 
     /// Whether what a request takes comes back at its end, so that charging it first risks nothing.
     pub fn gives_back(&self) -> bool {
-        self.pending.is_some() || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
+        self.deferred || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
     }
 
     /// Whether it counts by keys; an exact `inflight` limit has no use for one.
@@ -466,18 +487,9 @@ fn share_spec(
     }
 }
 
-fn most(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight { max, .. } | Kind::Distinct { max, .. } => Ok(*max),
-        _ => Err(MIXED),
-    }
-}
-
-fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight { upgraded, .. } => Ok(*upgraded),
-        _ => Err(MIXED),
-    }
+/// Nothing held back; `seed` is the limit's.
+fn pending(seed: &Seed) -> Result<Arc<Pending>, OutOfRange> {
+    Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending")).map(Arc::new)
 }
 
 fn most_of(max: &[u32], tier: u8) -> u32 {

@@ -34,6 +34,18 @@ impl SlidingQuota {
         Ok(SlidingQuota { windows, max: *max })
     }
 
+    /// The same counts under another quota; `None` when the windows are others, so that counts mean something else.
+    ///
+    /// # Errors
+    /// As [`SlidingQuota::new`].
+    pub fn followed_by(&self, kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<Option<SlidingQuota>, OutOfRange> {
+        let [Kind::Quota { max, window, .. }] = kinds else {
+            return Err(OutOfRange { allowed: "no tiers when sliding" });
+        };
+        let window = Window::new(*max, *window, phase(*window, unix_nanos_at_origin))?;
+        Ok(self.windows.with_limit_of(window).ok().map(|windows| SlidingQuota { windows, max: *max }))
+    }
+
     /// Whether a request of `cost` fits now.
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
         let reading = self.windows.probe(place.key, now, cost);

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::clock;
 use crate::config::Tree;
 
 /// The configuration in force.
@@ -12,13 +11,6 @@ pub struct InForce {
     pub file: Option<PathBuf>,
     /// The whole as a policy file, with secrets masked.
     pub effective: Tree,
-    /// When it was taken into use, in nanoseconds since 1970.
-    pub since: u64,
-}
-
-impl InForce {
-    /// In force from this moment.
-    pub fn now(file: Option<PathBuf>, effective: Tree) -> InForce {
-        InForce { file, effective, since: clock::wall_nanos() }
-    }
+    /// Paths of what the file says otherwise by now and needs a new process.
+    pub waiting: Vec<String>,
 }

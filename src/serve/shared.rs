@@ -59,7 +59,11 @@ impl Shared {
             settings,
             waits,
             installed: ArcSwap::new(installed),
-            in_force: ArcSwap::from_pointee(InForce::now(None, Tree::Map(Vec::new()))),
+            in_force: ArcSwap::from_pointee(InForce {
+                file: None,
+                effective: Tree::Map(Vec::new()),
+                waiting: Vec::new(),
+            }),
             draining: AtomicBool::new(false),
         }
     }
@@ -102,14 +106,24 @@ impl Shared {
         self.in_force.store(Arc::new(in_force));
     }
 
-    /// The fingerprint of the policy in force.
-    pub fn config_hash(&self) -> String {
-        self.installed().snapshot().policy().fingerprint.clone()
-    }
-
     /// How clients appear in log and lists.
     pub fn clients_in_log(&self) -> ClientInLog {
         self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients)
+    }
+
+    /// Puts another policy in force; gives the one before.
+    pub fn install(&self, next: Arc<Installed>) -> Arc<Installed> {
+        self.installed.swap(next)
+    }
+
+    /// The hash over the whole configuration in force, in hexadecimal digits; people are shown the first seven.
+    pub fn config_hash(&self) -> String {
+        self.installed.load().version().hash.clone()
+    }
+
+    /// When the configuration in force was loaded, in nanoseconds since 1970.
+    pub fn config_loaded(&self) -> u64 {
+        self.installed.load().version().loaded
     }
 
     /// From now on every answer closes its connection, so that clients go elsewhere.

@@ -340,3 +340,18 @@ fn a_client_is_found_by_its_pseudonym_and_by_its_network() {
     );
     assert_eq!(verb(&gate, &["pardon"]).code, Some(2));
 }
+
+#[test]
+fn after_a_reload_other_words_are_in_force_and_what_waits_is_told() {
+    let gate = gate(OPEN, "");
+    let before = ask(&gate, "GET", "/api/v1/status", &Value::Null).1;
+    let file = gate.folder().join("tidegate.yaml");
+    let policy = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, policy.replace("rate: 2/h", "rate: 3/h").replace("threads: 2", "threads: 3")).unwrap();
+    let (status, told) = ask(&gate, "POST", "/api/v1/reload", &json!({}));
+    assert_eq!(status, 200, "{told}");
+    let after = ask(&gate, "GET", "/api/v1/status", &Value::Null).1;
+    assert_ne!(before["config"]["hash"], after["config"]["hash"]);
+    assert_eq!(after["waiting_for_upgrade"], json!(["server.threads"]));
+    assert_eq!(verb(&gate, &["show", "--running", "limits.per_client.rate"]).stdout, "3/h\n");
+}

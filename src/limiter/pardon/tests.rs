@@ -14,6 +14,7 @@ fn limiter(kind: &Kind, deferred: bool) -> Arc<Limiter> {
         deferred,
         indebts: deferred,
         longest_wait: 0,
+        unit: 1,
         routes: 1,
         origin_caps: &[],
         unix_nanos_at_origin: 0,

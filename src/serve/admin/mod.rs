@@ -122,6 +122,7 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/api/v1/pardon", Handler::Now(pardons::pardon)),
         Endpoint::post("/api/v1/pardon/revoke", Handler::Now(pardons::revoke)),
         Endpoint::post("/api/v1/upgrade", Handler::Later(orders::order)),
+        Endpoint::post("/api/v1/reload", Handler::Later(orders::order)),
     ]
 }
 

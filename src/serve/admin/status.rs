@@ -103,8 +103,8 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         config: Config {
             file: in_force.file.clone(),
             hash: shared.config_hash(),
-            loaded_at: seconds(in_force.since),
-            age_seconds: seconds(now.saturating_sub(in_force.since)),
+            loaded_at: seconds(shared.config_loaded()),
+            age_seconds: seconds(now.saturating_sub(shared.config_loaded())),
         },
         requests: Requests {
             ended: numbers.count(&all::REQUESTS, &[]),
@@ -115,7 +115,7 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         origins: origins(&installed, shared.clock.now(), &numbers),
         limits: limits(&installed, shared.clock.now(), &numbers),
         pardons: context.pardons.len(shared.clock.now()),
-        waiting_for_upgrade: Vec::new(),
+        waiting_for_upgrade: in_force.waiting.clone(),
         notices: Vec::new(),
     };
     Answer::json(StatusCode::OK, &status)
