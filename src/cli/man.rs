@@ -72,7 +72,10 @@ fn of_commands(mut command: Command) -> String {
 
 const EXIT_CODES: [(&str, &str); 6] = [
     ("0", "Done, nothing wrong."),
-    ("1", "The answer is no: warnings under --deny-warnings, an upgrade that did not happen, a second signal to stop."),
+    (
+        "1",
+        "The answer is no: warnings under --deny-warnings, an upgrade or pardon that did not happen, a second signal to stop.",
+    ),
     ("2", "Wrong usage."),
     ("69", "No server answers on the admin socket."),
     ("71", "The system refused: an address, a file, a permission."),

@@ -7,12 +7,14 @@ mod check;
 mod completions;
 mod demo;
 mod man;
+mod pardon;
 mod reload;
 mod replay;
 mod run;
 mod running;
 mod schema;
 mod show;
+mod status;
 mod suggest;
 mod test;
 mod upgrade;
@@ -58,6 +60,8 @@ enum Verb {
     Show(show::Arguments),
     Suggest(suggest::Arguments),
     Schema(schema::Arguments),
+    Status(status::Arguments),
+    Pardon(pardon::Arguments),
     Reload(reload::Arguments),
     Replay(Box<replay::Arguments>),
     Upgrade(upgrade::Arguments),
@@ -116,6 +120,8 @@ pub fn main() -> ExitCode {
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Suggest(arguments) => suggest::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Status(arguments) => status::run(arguments, &global),
+        Verb::Pardon(arguments) => pardon::run(arguments, &global),
         Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Replay(arguments) => replay::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),

@@ -52,12 +52,12 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
             return ExitCode::from(exit::SYSTEM);
         }
     };
-    let loaded = match (&args.listen, &args.origin) {
+    let (loaded, file) = match (&args.listen, &args.origin) {
         (Some(listen), Some(origin)) => {
             let policy = policy_of(listen, origin, args.limit.as_deref());
-            config::load_text("command line", &policy, &environment, Path::new("."))
+            (config::load_text("command line", &policy, &environment, Path::new(".")), None)
         }
-        _ => global.load(),
+        _ => (global.load(), Some(std::path::absolute(&global.config).unwrap_or_else(|_| global.config.clone()))),
     };
     let load = args.listen.is_none().then(|| {
         let path = global.config.clone();
@@ -65,7 +65,7 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
         load
     });
     let admin = global.admin.clone().or_else(free_default);
-    start(loaded, Start { program, load, admin, given, predecessor }, global)
+    start(loaded, Start { program, file, load, admin, given, predecessor }, global)
 }
 
 /// The process that this one follows, and the order in which it offered its sockets.
@@ -112,8 +112,14 @@ fn free_default() -> Option<PathBuf> {
 
 /// Serves by a policy that is written in the program; there is no upgrade for it.
 pub fn serve_text(name: &str, policy: &str, global: &Global) -> ExitCode {
-    let start_alone =
-        Start { program: Program::current(), load: None, admin: None, given: Given::default(), predecessor: None };
+    let start_alone = Start {
+        program: Program::current(),
+        file: None,
+        load: None,
+        admin: None,
+        given: Given::default(),
+        predecessor: None,
+    };
     start(config::load_text(name, policy, &environment, Path::new(".")), start_alone, global)
 }
 

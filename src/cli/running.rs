@@ -4,7 +4,10 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 use super::{Global, exit, say};
+use crate::serve::admin::client::Reply;
 use crate::serve::lifecycle::control;
 
 /// Asks the process at `--admin`, or the first that answers at the usual places.
@@ -22,6 +25,21 @@ pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Res
     }
     say(&format!("tidegate: no running server answers\n{}", refusals.concat()));
     Err(ExitCode::from(exit::UNAVAILABLE))
+}
+
+/// Asks for JSON; gives it as it came and as it reads.
+///
+/// # Errors
+/// Nobody answers, or the answer is no, which has been said; the exit code to end with.
+pub fn told(global: &Global, question: impl Fn(&Path) -> io::Result<Reply>) -> Result<(String, Value), ExitCode> {
+    let reply = ask(global, question)?;
+    match reply.json() {
+        Ok(told) if reply.is_good() => Ok((reply.body, told)),
+        _ => {
+            say(&format!("tidegate: {}\n", reply.error()));
+            Err(ExitCode::from(exit::NO))
+        }
+    }
 }
 
 fn cause(error: &io::Error) -> String {

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
-use super::{Global, exit, print, say};
-use crate::config::fault::nearest;
+use super::{Global, exit, print, running, say};
+use crate::serve::admin::client;
 
 /// Print the configuration in force: short forms expanded, defaults filled in, secrets masked
 #[derive(Debug, Args)]
@@ -13,6 +14,9 @@ use crate::config::fault::nearest;
 pub struct Arguments {
     /// The part to show, such as `limits.login` or `routes.0`; all of it when left out
     pub path: Option<String>,
+    /// Ask the running process, not the file
+    #[arg(long)]
+    pub running: bool,
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Yaml)]
     pub format: Format,
@@ -29,31 +33,35 @@ pub enum Format {
 
 /// Prints it, or what is wrong with it.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let loaded = global.load();
-    let Ok(config) = &loaded.outcome else {
-        global.tell(&loaded);
-        return ExitCode::from(exit::INVALID);
-    };
     let path = arguments.path.as_deref().unwrap_or_default();
-    let Some(part) = config.effective.at(path) else {
-        say(&format!("tidegate: there is no `{path}` in the configuration{}\n", way_out(&config.effective, path)));
-        return ExitCode::from(exit::NO);
-    };
-    print(&match arguments.format {
-        Format::Yaml => part.to_yaml(),
-        Format::Json => format!("{:#}\n", part.to_json()),
-    });
+    let part = if arguments.running { of_running(path, global) } else { of_file(path, global) };
+    match part {
+        Ok((_, json)) if arguments.format == Format::Json => print(&format!("{json:#}\n")),
+        Ok((yaml, _)) => print(&yaml),
+        Err(code) => return code,
+    }
     ExitCode::SUCCESS
 }
 
-/// The nearest path, or what there is instead.
-fn way_out(effective: &crate::config::Tree, path: &str) -> String {
-    let (parent, step) = path.rsplit_once('.').unwrap_or(("", path));
-    let Some(parent_tree) = effective.at(parent) else { return String::new() };
-    let steps = parent_tree.steps();
-    let dot = if parent.is_empty() { "" } else { "." };
-    match nearest(step, steps.iter().map(String::as_str)) {
-        Some(near) => format!("; did you mean `{parent}{dot}{near}`?"),
-        None => format!("; there are: {}", steps.join(", ")),
-    }
+/// A part of a configuration, as YAML and as JSON.
+type Part = (String, Value);
+
+fn of_file(path: &str, global: &Global) -> Result<Part, ExitCode> {
+    let loaded = global.load();
+    let Ok(config) = &loaded.outcome else {
+        global.tell(&loaded);
+        return Err(ExitCode::from(exit::INVALID));
+    };
+    let Some(part) = config.effective.at(path) else {
+        say(&format!("tidegate: {}\n", config.effective.missing(path)));
+        return Err(ExitCode::from(exit::NO));
+    };
+    Ok((part.to_yaml(), part.to_json()))
+}
+
+fn of_running(path: &str, global: &Global) -> Result<Part, ExitCode> {
+    let target = client::target("/api/v1/config", &[("path", path)]);
+    let (_, mut told) = running::told(global, |socket| client::get(socket, &target))?;
+    let yaml = told.get("yaml").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok((yaml, told.get_mut("config").map(Value::take).unwrap_or_default()))
 }

@@ -1,5 +1,7 @@
 //! A tree that is written as YAML: the way back from what is in force to a text that loads again.
 
+use super::fault::nearest;
+
 /// What `show` prints: maps in order, lists, texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tree {
@@ -87,6 +89,19 @@ impl Tree {
             Tree::List(items) => items.iter().map(Tree::to_json).collect(),
             Tree::Map(fields) => fields.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
         }
+    }
+
+    /// What to say of a path at which there is nothing: the nearest one, or what there is instead.
+    pub fn missing(&self, path: &str) -> String {
+        let (parent, step) = path.rsplit_once('.').unwrap_or(("", path));
+        let steps = self.at(parent).map(Tree::steps).unwrap_or_default();
+        let dot = if parent.is_empty() { "" } else { "." };
+        let way_out = match nearest(step, steps.iter().map(String::as_str)) {
+            Some(near) => format!("; did you mean `{parent}{dot}{near}`?"),
+            None if steps.is_empty() => String::new(),
+            None => format!("; there are: {}", steps.join(", ")),
+        };
+        format!("there is no `{path}` in the configuration{way_out}")
     }
 
     /// The tree as a YAML document in block style.

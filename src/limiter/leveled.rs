@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Place};
+use super::{Judgement, Lost, Occupancy, Place};
 use crate::sketch::{Admission, Axis, Course, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -173,6 +173,11 @@ impl<M: Meter> Leveled<M> {
     #[inline]
     fn in_time(&self, judgement: Judgement, now: Timestamp) -> Judgement {
         if self.course.axis().is_time() { judgement } else { converted(judgement, self.course.axis(), now) }
+    }
+
+    /// How full the table is, by the numbers of tier 0. Reads a row of it.
+    pub fn occupancy(&self, now: Timestamp) -> Occupancy {
+        Occupancy::new(self.levels.fill(&self.own, now), self.levels.columns())
     }
 
     /// The table.

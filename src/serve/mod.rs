@@ -7,12 +7,13 @@
 //! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it; both on the
 //!   [`small_server`].
 //! * [`socket`] is a connection as the system gives it, to clients and origins alike.
-//! * What requests share: [`shared`], and in it the [`installed`] policy; [`clock`] is the time, and [`housekeeping`] what is done every second.
+//! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, and [`housekeeping`] what is done every second.
 
 pub mod admin;
 pub mod clock;
 pub mod edge;
 pub mod housekeeping;
+pub mod in_force;
 pub mod installed;
 pub mod lifecycle;
 pub mod origins;

@@ -18,6 +18,7 @@ use super::admin::web::Web;
 use super::admin::{self, Admin};
 use super::clock::{self, Clock};
 use super::housekeeping::Housekeeping;
+use super::in_force::InForce;
 use super::installed::{Installed, Version};
 use super::lifecycle::given::{Given, Tag};
 use super::lifecycle::handover::Predecessor;
@@ -29,7 +30,7 @@ use super::lifecycle::{self, Life, Signals};
 use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
 use super::shared::Shared;
 use super::small_server;
-use crate::config::settings::{ClientInLog, Settings};
+use crate::config::settings::Settings;
 use crate::config::{self, Config};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
@@ -79,6 +80,8 @@ impl std::error::Error for StartError {}
 pub struct Start {
     /// How the process was started, for the one after it.
     pub program: Program,
+    /// The file or directory of the configuration; `None`: it came from the command line.
+    pub file: Option<PathBuf>,
     /// How to load the configuration again; `None`: it was no file.
     pub load: Option<Loader>,
     /// Where the admin socket is; `None`: there is none.
@@ -95,13 +98,13 @@ pub struct Start {
 /// # Errors
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, start: Start) -> Result<(), StartError> {
-    let Start { program, load, admin, given, predecessor } = start;
+    let Start { program, file, load, admin, given, predecessor } = start;
     let (predecessor, offered) = match predecessor {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
     };
     let mut predecessor = predecessor;
-    let ended = start_and_serve(config, load, program, admin.as_deref(), given, &offered, &mut predecessor);
+    let ended = start_and_serve(config, load, program, file, admin.as_deref(), given, &offered, &mut predecessor);
     if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
         predecessor.fail(&format!("error: {error}\n"));
     }
@@ -112,6 +115,7 @@ fn start_and_serve(
     config: Config,
     load: Option<Loader>,
     program: Program,
+    file: Option<PathBuf>,
     admin: Option<&Path>,
     given: Given,
     offered: &[Tag],
@@ -135,6 +139,7 @@ fn start_and_serve(
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
     let (shared, writer) = build(policy, settings, version, stopping.clone())?;
+    shared.set_in_force(InForce { file, effective: effective.clone(), waiting: Vec::new() });
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -279,7 +284,8 @@ async fn serve(
         tokio::spawn(small_server::serve(bound.socket, pages, stopping.clone()));
     }
     let (order, orders) = mpsc::channel(1);
-    let context = Arc::new(admin::Context::new(Arc::clone(shared), Arc::clone(&ready), order));
+    let named = listeners.iter().map(|bound| (bound.name.clone(), bound.address.to_string())).collect();
+    let context = Arc::new(admin::Context::new(Arc::clone(shared), Arc::clone(&ready), named, order));
     if let (Some(settings), Some(bound)) = (&shared.settings.admin, web) {
         let way = Admin::web(Arc::clone(&context), Web::new(settings.token.as_ref()));
         tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
@@ -355,7 +361,7 @@ fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
 /// Clients appear as in the access log; as pseudonyms if there is none.
 fn most_refused_of(shared: &Arc<Shared>) -> scrape::Render {
     let shared = Arc::clone(shared);
-    let clients = shared.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients);
+    let clients = shared.clients_in_log();
     Arc::new(move || {
         let installed = shared.installed();
         let rules = &installed.snapshot().policy().rules;

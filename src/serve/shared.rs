@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 
 use super::clock::Clock;
+use super::in_force::InForce;
 use super::installed::Installed;
+use crate::config::Tree;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
@@ -32,6 +34,7 @@ pub struct Shared {
     no_noise: Noise,
     watched: bool,
     installed: ArcSwap<Installed>,
+    in_force: ArcSwap<InForce>,
     draining: AtomicBool,
 }
 
@@ -56,6 +59,11 @@ impl Shared {
             settings,
             waits,
             installed: ArcSwap::new(installed),
+            in_force: ArcSwap::from_pointee(InForce {
+                file: None,
+                effective: Tree::Map(Vec::new()),
+                waiting: Vec::new(),
+            }),
             draining: AtomicBool::new(false),
         }
     }
@@ -75,7 +83,7 @@ impl Shared {
         let installed = self.installed();
         let saying = Saying {
             rules: &installed.snapshot().policy().clients,
-            as_what: self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients),
+            as_what: self.clients_in_log(),
             pseudonyms: &self.pseudonyms,
         };
         for (noise, listener) in self.noise.iter().zip(&self.settings.listeners) {
@@ -86,6 +94,21 @@ impl Shared {
     /// The policy in force. Taken once per request and kept to its end.
     pub fn installed(&self) -> Arc<Installed> {
         self.installed.load_full()
+    }
+
+    /// The configuration in force, as text.
+    pub fn in_force(&self) -> Arc<InForce> {
+        self.in_force.load_full()
+    }
+
+    /// Tells which configuration is in force from now on. To be called with every policy that is installed.
+    pub fn set_in_force(&self, in_force: InForce) {
+        self.in_force.store(Arc::new(in_force));
+    }
+
+    /// How clients appear in log and lists.
+    pub fn clients_in_log(&self) -> ClientInLog {
+        self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients)
     }
 
     /// Puts another policy in force; gives the one before.

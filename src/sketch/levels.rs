@@ -153,6 +153,11 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.table().false_refusal(keys_at_limit)
     }
 
+    /// The part of the cells that hold something which the meter does not count as nothing, 0 to 1.
+    pub fn fill<M: Meter>(&self, meter: &M, now: Timestamp) -> f64 {
+        self.sketch.fill(|level| meter.remaining(level, now) < meter.quota())
+    }
+
     /// Cells per row of a table.
     pub fn columns(&self) -> usize {
         self.sketch.table().columns()

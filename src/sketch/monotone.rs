@@ -326,6 +326,14 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         charge(self.cells(key), meter, now, cost, ceiling)
     }
 
+    /// The part of the first row's cells whose level is `live`, 0 to 1; of a row of more than 2¹⁷, of cells evenly taken from it.
+    pub fn fill(&self, live: impl Fn(u64) -> bool) -> f64 {
+        let Some(row) = self.rows.first() else { return 0.0 };
+        let step = (row.len() >> 17).max(1);
+        let found = row.iter().step_by(step).map(C::load).filter(|level| *level > 0 && live(*level)).count();
+        found as f64 / (row.len() / step) as f64
+    }
+
     /// The memory of the cells.
     pub fn memory(&self) -> Bytes {
         Bytes((ROWS * self.columns() * size_of::<C>()) as u64)

@@ -184,6 +184,11 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         table
     }
 
+    /// [`MonotoneTable::fill`] of the table that serves.
+    pub fn fill(&self, live: impl Fn(u64) -> bool) -> f64 {
+        self.pair(self.phase.load()).0.fill(live)
+    }
+
     /// The memory of both tables.
     pub fn memory(&self) -> Bytes {
         Bytes(self.tables.iter().map(|table| table.memory().0).sum())

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 /// How long an answer may take: the longest thing asked for is an upgrade, which has its own deadline below this.
@@ -41,6 +42,12 @@ impl Reply {
         let told = self.json().ok().and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
         told.unwrap_or_else(|| format!("it answered with status {}", self.status))
     }
+}
+
+/// A path with a query of these names and values; values may be any text.
+pub fn target(path: &str, query: &[(&str, &str)]) -> String {
+    let pair = |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+    format!("{path}?{}", query.iter().map(pair).collect::<Vec<_>>().join("&"))
 }
 
 /// Reads from the process that listens at `socket`; `target` is a path from `/`, with its query.

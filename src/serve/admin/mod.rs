@@ -12,7 +12,9 @@ mod asked;
 pub mod client;
 pub mod events;
 mod orders;
-mod state;
+mod pardons;
+mod parts;
+mod status;
 pub mod web;
 
 use std::pin::Pin;
@@ -23,10 +25,14 @@ use http::{Method, StatusCode};
 use tokio::sync::{Semaphore, mpsc};
 
 pub use self::asked::Asked;
+use self::pardons::Pardons;
+pub use self::status::Notice;
 use self::web::Web;
 use super::lifecycle::control::Order;
 use super::shared::Shared;
 use super::small_server::{Answer, Answers, Origin, Request};
+use crate::client::Client;
+use crate::config::settings::ClientInLog;
 
 /// What endpoints see of the process.
 pub struct Context {
@@ -34,6 +40,9 @@ pub struct Context {
     pub shared: Arc<Shared>,
     /// Whether requests are welcome.
     pub ready: Arc<AtomicBool>,
+    /// The listeners' names, and where they listen.
+    pub listeners: Vec<(String, String)>,
+    pardons: Pardons,
     /// To the process's [life](super::lifecycle), which carries them out.
     orders: mpsc::Sender<Order>,
     /// One place for each stream that may be open.
@@ -42,8 +51,22 @@ pub struct Context {
 
 impl Context {
     /// Of this process.
-    pub fn new(shared: Arc<Shared>, ready: Arc<AtomicBool>, orders: mpsc::Sender<Order>) -> Context {
-        Context { shared, ready, orders, streams: Arc::new(Semaphore::new(events::MOST_STREAMS)) }
+    pub fn new(
+        shared: Arc<Shared>,
+        ready: Arc<AtomicBool>,
+        listeners: Vec<(String, String)>,
+        orders: mpsc::Sender<Order>,
+    ) -> Context {
+        let streams = Arc::new(Semaphore::new(events::MOST_STREAMS));
+        Context { shared, ready, listeners, pardons: Pardons::default(), orders, streams }
+    }
+
+    /// The client as the access log has it; a pseudonym if there is none.
+    pub fn name_of(&self, client: &Client) -> String {
+        match self.shared.clients_in_log() {
+            ClientInLog::Pseudonym => self.shared.pseudonyms.of(client).to_string(),
+            ClientInLog::Address => client.network.to_string(),
+        }
     }
 }
 
@@ -75,8 +98,8 @@ impl Endpoint {
     }
 
     /// For acting: answers `POST`, on the socket only.
-    const fn post(path: &'static str, handler: fn(Arc<Context>, Asked) -> Later) -> Endpoint {
-        Endpoint { method: Method::POST, path, handler: Handler::Later(handler) }
+    const fn post(path: &'static str, handler: Handler) -> Endpoint {
+        Endpoint { method: Method::POST, path, handler }
     }
 
     /// Whether this method, which may be `HEAD`, is the endpoint's.
@@ -88,11 +111,18 @@ impl Endpoint {
 /// Every endpoint there is.
 fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/healthz", state::healthz),
-        Endpoint::get("/readyz", state::readyz),
-        Endpoint::get("/api/v1/status", state::status),
-        Endpoint::post("/api/v1/upgrade", orders::order),
-        Endpoint::post("/api/v1/reload", orders::order),
+        Endpoint::get("/healthz", status::healthz),
+        Endpoint::get("/readyz", status::readyz),
+        Endpoint::get("/api/v1/status", status::status),
+        Endpoint::get("/api/v1/limits", parts::get_limits),
+        Endpoint::get("/api/v1/origins", parts::get_origins),
+        Endpoint::get("/api/v1/offenders", parts::get_offenders),
+        Endpoint::get("/api/v1/config", parts::get_config),
+        Endpoint::get("/api/v1/pardons", pardons::list),
+        Endpoint::post("/api/v1/pardon", Handler::Now(pardons::pardon)),
+        Endpoint::post("/api/v1/pardon/revoke", Handler::Now(pardons::revoke)),
+        Endpoint::post("/api/v1/upgrade", Handler::Later(orders::order)),
+        Endpoint::post("/api/v1/reload", Handler::Later(orders::order)),
     ]
 }
 

@@ -24,6 +24,7 @@ use self::difference::{Changes, paths};
 pub use self::report::{JSON_SCHEMA, Report, shown};
 use self::report::{Limits, Renewed, Tls, milliseconds};
 use super::clock::wall_nanos;
+use super::in_force::InForce;
 use super::installed::{Installed, Version};
 use super::shared::Shared;
 use crate::config::render::{Format, render};
@@ -184,6 +185,8 @@ impl Reloader {
         let before = self.shared.install(Arc::clone(&next));
         next.snapshot().take_over();
         self.hand_over(&before, &next, prepared.fresh());
+        let file = self.shared.in_force().file.clone();
+        self.shared.set_in_force(InForce { file, effective: effective.clone(), waiting: report.waiting.clone() });
         self.adopt(state, &settings, effective);
         next.metrics().reload_succeeded(generation);
         report.milliseconds = milliseconds(began.elapsed());

@@ -138,3 +138,6 @@ async fn pass_on(
         timeout(DEADLINE, stream.write_all(&piece)).await??;
     }
 }
+
+#[cfg(test)]
+mod tests;

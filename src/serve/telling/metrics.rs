@@ -14,6 +14,7 @@ pub mod catalogue;
 mod cells;
 mod families;
 mod live;
+mod numbers;
 #[cfg(test)]
 mod page;
 mod process;
@@ -42,6 +43,7 @@ use shape::Shape;
 
 use catalogue as all;
 pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader};
+pub use numbers::Numbers;
 
 /// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
 pub struct Metrics {
@@ -116,6 +118,11 @@ impl Metrics {
     /// The page in the text format 0.0.4. Takes time for every series: milliseconds for thousands of them.
     pub fn render(&self) -> String {
         self.families.render()
+    }
+
+    /// The numbers of this moment. Takes as long as the page.
+    pub fn numbers(&self) -> Numbers {
+        Numbers(self.families.gather())
     }
 
     /// Counts what was decided. Once per request, when the verdict is final. `contended` is the place, in the route's

@@ -20,7 +20,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::client::{Client, ClientNetwork};
+use crate::client::{Client, ClientNetwork, Mark};
+use crate::units::Prefix;
 
 /// Changes when the input changes, so that old and new pseudonyms cannot be taken for one another.
 const VERSION: u8 = 1;
@@ -52,12 +53,17 @@ impl Pseudonyms {
 
     /// The pseudonym that the client had under the key before this one; `None` if there was none.
     pub fn before(&self, client: &Client) -> Option<PseudonymText> {
-        self.before.load().as_ref().map(|begun| text((**begun).clone(), client))
+        self.before.load().as_ref().map(|begun| text((**begun).clone(), client.mark, client.network))
     }
 
     /// The pseudonym of `client`. Allocates nothing.
     pub fn of(&self, client: &Client) -> PseudonymText {
-        text((**self.begun.load()).clone(), client)
+        text((**self.begun.load()).clone(), client.mark, client.network)
+    }
+
+    /// The pseudonym of a network: that of a verified client which is the whole of it.
+    pub fn of_network(&self, network: Prefix) -> PseudonymText {
+        text((**self.begun.load()).clone(), Mark::Verified, ClientNetwork::Prefix(network))
     }
 }
 
@@ -68,9 +74,9 @@ fn begun(secret: &[u8]) -> Hmac<Sha256> {
     begun
 }
 
-fn text(mut mac: Hmac<Sha256>, client: &Client) -> PseudonymText {
-    update_with_length(&mut mac, client.mark.as_str().as_bytes());
-    match client.network {
+fn text(mut mac: Hmac<Sha256>, mark: Mark, network: ClientNetwork) -> PseudonymText {
+    update_with_length(&mut mac, mark.as_str().as_bytes());
+    match network {
         ClientNetwork::Prefix(prefix) => {
             let (bytes, used) = prefix.key_bytes();
             update_with_length(&mut mac, bytes.get(..used).unwrap_or(&bytes));

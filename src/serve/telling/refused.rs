@@ -82,10 +82,20 @@ impl MostRefused {
         Heaviest::merge(now, &copies.iter().collect::<Vec<_>>())
     }
 
-    /// The page, as JSON: the heaviest first.
-    pub fn page(&self, now: Timestamp, rules: &[Arc<Rule>], clients: ClientInLog, pseudonyms: &Pseudonyms) -> String {
+    /// Who was refused most, as it weighs at `now`, the heaviest first.
+    pub fn list(&self, now: Timestamp) -> List {
         let merged = self.merged(now);
         let missed = self.missed.load(Ordering::Relaxed);
+        List {
+            entries: merged.entries(),
+            total: merged.total().saturating_add(missed),
+            error_bound: merged.error_bound().saturating_add(missed),
+        }
+    }
+
+    /// The page, as JSON: the heaviest first.
+    pub fn page(&self, now: Timestamp, rules: &[Arc<Rule>], clients: ClientInLog, pseudonyms: &Pseudonyms) -> String {
+        let List { entries, total, error_bound } = self.list(now);
         let entry = |entry: heaviest::Entry<Client>| Entry {
             limit: rules.get(entry.rule as usize).map_or("", |rule| rule.name.as_str()),
             client: match clients {
@@ -98,9 +108,9 @@ impl MostRefused {
         };
         let page = Page {
             schema: "tidegate.most_refused/1",
-            entries: merged.entries().into_iter().map(entry).collect(),
-            total: merged.total().saturating_add(missed),
-            error_bound: merged.error_bound().saturating_add(missed),
+            entries: entries.into_iter().map(entry).collect(),
+            total,
+            error_bound,
         };
         // text and numbers only: nothing in it can fail
         serde_json::to_string(&page).unwrap_or_default() + "\n"
@@ -118,6 +128,17 @@ impl MostRefused {
         }
         hasher.finish()
     }
+}
+
+/// Who was refused most.
+#[derive(Debug)]
+pub struct List {
+    /// The heaviest first.
+    pub entries: Vec<heaviest::Entry<Client>>,
+    /// All refusals, as they weigh now.
+    pub total: u64,
+    /// Whoever is not in the list weighs no more.
+    pub error_bound: u64,
 }
 
 #[derive(Debug, Serialize)]

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry,
@@ -114,11 +115,16 @@ impl Families {
         }
     }
 
+    /// All families as they are now, by name.
+    pub fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+
     /// The page, in the text format 0.0.4, families by name.
     pub fn render(&self) -> String {
         let mut page = String::new();
         // fails only on a family without name or series, and gathering leaves those out
-        let _ = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut page);
+        let _ = prometheus::TextEncoder::new().encode_utf8(&self.gather(), &mut page);
         page
     }
 }

@@ -1,0 +1,162 @@
+//! `tidegate status`: the running process on one screen.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use super::{Global, exit, print, running};
+use crate::serve::admin::client;
+
+/// Show the running process on one screen: configuration, listeners, origins, limits, what waits
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tidegate status --format json\n\n\
+    With --quiet nothing is printed: the exit code says it.\n\n\
+    Exit codes: 0 it takes requests, 1 it is starting or stopping, 69 no server answers.")]
+pub struct Arguments {
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How to write what the process says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Asks, and prints the answer.
+pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
+    let (body, status) = match running::told(global, |socket| client::get(socket, "/api/v1/status")) {
+        Ok(told) => told,
+        Err(code) => return code,
+    };
+    if !global.quiet {
+        print(&match arguments.format {
+            Format::Text => text(&status),
+            Format::Json => format!("{}\n", body.trim_end()),
+        });
+    }
+    if status.get("state").is_some_and(|state| state == "ready") { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+}
+
+fn text(status: &Value) -> String {
+    let at = |path: &str| status.pointer(path).unwrap_or(&Value::Null);
+    let mut screen = format!(
+        "tidegate {} {}   process {}   {}   up {}\nconfig   {} ({}), {}\nrequests {} ended, {} refused, {} malformed\n",
+        word(at("/version")),
+        word(at("/instance")),
+        word(at("/process")),
+        word(at("/state")),
+        span(at("/uptime_seconds")),
+        word(at("/config/hash")),
+        span(at("/config/age_seconds")),
+        at("/config/file").as_str().unwrap_or("from the command line"),
+        word(at("/requests/ended")),
+        word(at("/requests/refused")),
+        word(at("/requests/malformed")),
+    );
+    let rows = |path: &str| at(path).as_array().map(Vec::as_slice).unwrap_or_default();
+    table(&mut screen, ["LISTENER", "address", "connections", "accepted", "refused"], rows("/listeners"), |row| {
+        ["/name", "/address", "/connections", "/accepted", "/refused"].map(row)
+    });
+    table(&mut screen, ["ORIGIN", "in flight", "queue", "healthy", "errors"], rows("/origins"), |row| {
+        let inflight = match row("/limit").as_str() {
+            NOTHING => row("/inflight"),
+            limit => format!("{}/{limit}", row("/inflight")),
+        };
+        [row("/name"), inflight, row("/queued"), row("/healthy"), row("/errors")]
+    });
+    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited"], rows("/limits"), |row| {
+        let shadow = if row("/mode") == "shadow" { " (shadow)" } else { "" };
+        let fill = row("/fill").parse().map_or(NOTHING.to_owned(), |fill: f64| format!("{:.0}%", fill * 100.0));
+        [row("/name") + shadow, row("/keys"), fill, row("/decisions/allowed"), row("/decisions/limited")]
+    });
+    if let Some(pardons) = at("/pardons").as_u64().filter(|pardons| *pardons > 0) {
+        let _ = writeln!(screen, "\n{pardons} pardoned: see `tidegate pardon --list`");
+    }
+    for waiting in rows("/waiting_for_upgrade") {
+        let _ = writeln!(screen, "! waits for `tidegate upgrade`: {}", word(waiting));
+    }
+    for notice in rows("/notices") {
+        let _ = writeln!(screen, "! {}", word(notice.get("text").unwrap_or(&Value::Null)));
+    }
+    screen
+}
+
+/// Columns as wide as they need to be: names to the left, all else to the right. `cells` is given what finds a part of its row.
+fn table(screen: &mut String, head: [&str; 5], rows: &[Value], cells: impl Fn(&dyn Fn(&str) -> String) -> [String; 5]) {
+    if rows.is_empty() {
+        return;
+    }
+    let row = |row: &Value| cells(&|path| row.pointer(path).map_or(NOTHING.to_owned(), word));
+    let lines: Vec<[String; 5]> = std::iter::once(head.map(str::to_owned)).chain(rows.iter().map(row)).collect();
+    let mut widths = [0; 5];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    screen.push('\n');
+    for line in &lines {
+        let mut written = String::new();
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            let _ = match column {
+                0 => write!(written, "{cell:<width$}"),
+                _ => write!(written, "   {cell:>width$}"),
+            };
+        }
+        screen.push_str(written.trim_end());
+        screen.push('\n');
+    }
+}
+
+/// In the place of what there is not.
+const NOTHING: &str = "–";
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => NOTHING.to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `3d 4h`, `5m 7s`: the two greatest units.
+fn span(seconds: &Value) -> String {
+    let seconds = seconds.as_u64().unwrap_or(0);
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m {}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h {minutes}m"),
+        (days, hours, _) => format!("{days}d {hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn spans_have_their_two_greatest_units() {
+        let of = |seconds: u64| span(&json!(seconds));
+        assert_eq!([of(7), of(67), of(3_700), of(273_600)], ["7s", "1m 7s", "1h 1m", "3d 4h"]);
+    }
+
+    #[test]
+    fn numbers_stand_below_each_other() {
+        let mut screen = String::new();
+        let rows = [json!({"n": "a"}), json!({"n": "longer"})];
+        table(&mut screen, ["NAME", "x", "y", "z", "u"], &rows, |row| {
+            [row("/n"), "1".into(), "22".into(), row("/none"), String::new()]
+        });
+        assert_eq!(screen, "\nNAME     x    y   z   u\na        1   22   –\nlonger   1   22   –\n");
+    }
+}

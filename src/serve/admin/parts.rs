@@ -1,0 +1,225 @@
+//! Limits, origins, offenders and the configuration, each for itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Asked, Context};
+use crate::client::ClientNetwork;
+use crate::config::settings::ClientInLog;
+use crate::engine::Outcome;
+use crate::policy::Rule;
+use crate::serve::installed::Installed;
+use crate::serve::small_server::Answer;
+use crate::serve::telling::metrics::Numbers;
+use crate::serve::telling::metrics::catalogue as all;
+use crate::units::{Prefix, Timestamp};
+
+/// One limit, as it is at the moment.
+#[derive(Debug, Serialize)]
+pub struct LimitState {
+    name: String,
+    kind: &'static str,
+    mode: &'static str,
+    memory_bytes: u64,
+    /// Which part of its table's cells holds a debt, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fill: Option<f64>,
+    /// How many keys have a debt, estimated from that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<u64>,
+    /// The chance that a key which has none is taken for one that has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact_keys: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inflight: Option<u64>,
+    /// What it said, by verdict, since the process began.
+    decisions: BTreeMap<&'static str, u64>,
+}
+
+/// All limits.
+pub fn limits(installed: &Installed, now: Timestamp, numbers: &Numbers) -> Vec<LimitState> {
+    let snapshot = installed.snapshot();
+    let limit = |(rule, limiter): (&Arc<Rule>, &Arc<crate::limiter::Limiter>)| {
+        let gauges = limiter.gauges();
+        let occupancy = limiter.occupancy(now);
+        let said = |outcome: Outcome| {
+            let labels = [("limit", rule.name.as_str()), ("verdict", outcome.word())];
+            (outcome.word(), numbers.count(&all::DECISIONS, &labels))
+        };
+        LimitState {
+            name: rule.name.clone(),
+            kind: rule.kind.word(),
+            mode: rule.mode.word(),
+            memory_bytes: gauges.memory,
+            fill: occupancy.map(|occupancy| occupancy.fill),
+            keys: occupancy.map(|occupancy| occupancy.keys),
+            error: occupancy.map(|occupancy| occupancy.error),
+            exact_keys: gauges.exact_keys,
+            inflight: gauges.inflight,
+            decisions: Outcome::ALL.map(said).into_iter().collect(),
+        }
+    };
+    snapshot.policy().rules.iter().zip(snapshot.limiters()).map(limit).collect()
+}
+
+/// One origin, as it is at the moment.
+#[derive(Debug, Serialize)]
+pub struct OriginState {
+    name: String,
+    inflight: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    queued: u32,
+    shed: u64,
+    errors: u64,
+    retries: u64,
+    healthy: usize,
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Serialize)]
+struct Endpoint {
+    address: String,
+    healthy: bool,
+    ejections: u64,
+}
+
+/// All origins.
+pub fn origins(installed: &Installed, now: Timestamp, numbers: &Numbers) -> Vec<OriginState> {
+    let origin = |origin: &Arc<crate::serve::origins::origin::OriginState>| {
+        let name = origin.spec().name.clone();
+        let ring = origin.ring();
+        let endpoints: Vec<Endpoint> = ring
+            .endpoints
+            .iter()
+            .map(|endpoint| Endpoint {
+                address: endpoint.address.to_string(),
+                healthy: endpoint.is_usable(now),
+                ejections: endpoint.record.ejections(),
+            })
+            .collect();
+        let own = [("origin", name.as_str())];
+        OriginState {
+            inflight: origin.inflight(),
+            limit: origin.limit(),
+            queued: origin.waiting(),
+            shed: numbers.count(&all::ORIGIN_SHED, &own),
+            errors: numbers.count(&all::ORIGIN_ERRORS, &own),
+            retries: numbers.count(&all::ORIGIN_RETRIES, &own),
+            healthy: endpoints.iter().filter(|endpoint| endpoint.healthy).count(),
+            endpoints,
+            name,
+        }
+    };
+    installed.origins().iter().map(origin).collect()
+}
+
+/// `GET /api/v1/limits`.
+pub fn get_limits(context: &Arc<Context>, _: &Asked) -> Answer {
+    let installed = context.shared.installed();
+    let limits = limits(&installed, context.shared.clock.now(), &installed.metrics().numbers());
+    Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.limits/1", "limits": limits }))
+}
+
+/// `GET /api/v1/origins`.
+pub fn get_origins(context: &Arc<Context>, _: &Asked) -> Answer {
+    let installed = context.shared.installed();
+    let origins = origins(&installed, context.shared.clock.now(), &installed.metrics().numbers());
+    Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.origins/1", "origins": origins }))
+}
+
+/// `GET /api/v1/config?path=PATH`: what is in force, or a part of it such as `limits.login`, with secrets masked. Every scalar
+/// of the JSON is a text, as in the file.
+pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let in_force = context.shared.in_force();
+    let path = asked.query("path").unwrap_or_default();
+    let Some(part) = in_force.effective.at(&path) else {
+        return Answer::error(StatusCode::NOT_FOUND, in_force.effective.missing(&path));
+    };
+    let told = json!({
+        "schema": "tidegate.config/1",
+        "hash": context.shared.config_hash(),
+        "config": part.to_json(),
+        "yaml": part.to_yaml(),
+    });
+    Answer::json(StatusCode::OK, &told)
+}
+
+#[derive(Debug, Serialize)]
+struct Offender {
+    client: String,
+    limit: String,
+    count: u64,
+    error: u64,
+    share: f64,
+    last_seen_seconds_ago: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Network {
+    network: String,
+    clients: u64,
+    count: u64,
+    error: u64,
+    share: f64,
+}
+
+/// `GET /api/v1/offenders`: whom the limits refused most lately, clients first, then networks (/24 and /48). A count may be
+/// at most `error` too high, and whoever is missing was refused at most `error_bound` times. Networks have pseudonyms of their own
+/// where clients have.
+pub fn get_offenders(context: &Arc<Context>, _: &Asked) -> Answer {
+    let shared = &context.shared;
+    let installed = shared.installed();
+    let now = shared.clock.now();
+    let found = installed.refused().list(now);
+    let rules = &installed.snapshot().policy().rules;
+    let share = |count: u64| if found.total == 0 { 0.0 } else { count as f64 / found.total as f64 };
+    let mut networks: BTreeMap<Prefix, Network> = BTreeMap::new();
+    let mut offenders = Vec::with_capacity(found.entries.len());
+    for entry in &found.entries {
+        if let ClientNetwork::Prefix(prefix) = entry.payload.network {
+            let wide = networks.entry(Prefix::around(prefix.address(), 24, 48)).or_default();
+            wide.clients += 1;
+            wide.count = wide.count.saturating_add(entry.count);
+            wide.error = wide.error.saturating_add(entry.error);
+        }
+        offenders.push(Offender {
+            client: context.name_of(&entry.payload),
+            limit: rules.get(entry.rule as usize).map_or_else(String::new, |rule| rule.name.clone()),
+            count: entry.count,
+            error: entry.error,
+            share: share(entry.count),
+            last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
+        });
+    }
+    let named = shared.clients_in_log() == ClientInLog::Address;
+    let mut networks: Vec<Network> = networks
+        .into_iter()
+        .filter(|(_, network)| network.clients > 1)
+        .map(|(prefix, network)| Network {
+            network: if named { prefix.to_string() } else { network_name(context, prefix) },
+            share: share(network.count),
+            ..network
+        })
+        .collect();
+    networks.sort_by_key(|network| std::cmp::Reverse(network.count));
+    let told: Value = json!({
+        "schema": "tidegate.offenders/1",
+        "total": found.total,
+        "error_bound": found.error_bound,
+        "offenders": offenders,
+        "networks": networks,
+    });
+    Answer::json(StatusCode::OK, &told)
+}
+
+/// The pseudonym of a client that is the whole network.
+fn network_name(context: &Context, network: Prefix) -> String {
+    context.shared.pseudonyms.of_network(network).to_string()
+}

@@ -1,0 +1,357 @@
+//! The admin endpoints: the socket, which takes everything and hears its owner, and the web address, which only tells.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::gate::{Ended, Folder, binary, end, run_to_end};
+use crate::harness::{Gate, PATIENCE, wait_for};
+
+const TOKEN: &str = "0123456789abcdef0123";
+
+/// A gate with an admin socket and a web address, whose clients come by `X-Forwarded-For`.
+fn gate(admin: &str, telemetry: &str) -> Gate {
+    let folder = Folder::new();
+    let token = folder.path().join("admin.token");
+    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    let mut command = binary();
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let policy = format!(
+        "trusted_proxies: [127.0.0.0/8]
+admin: {admin}
+limits:
+  per_client: {{ key: client_ip, rate: 2/h, burst: 2 }}
+  per_site: {{ key: \"client_ip:ipv4_prefix=24\", rate: 1000/s, burst: 1000 }}
+  by_key: {{ key: \"header:x-api-key\", missing: allow, rate: 1/h, burst: 1 }}
+origins:
+  app: {{ addresses: [\"127.0.0.1:9\"], inflight: {{ max: 7 }} }}
+routes:
+  - {{ name: page, limits: [per_client, per_site, by_key], respond: {{ status: 200, body: ok }} }}
+  - {{ name: app, match: {{ path: /app }}, origin: app }}
+{telemetry}"
+    );
+    let gate = Gate::start_in(folder, Stdio::null(), command, &policy);
+    // the socket is there a moment after the listeners
+    wait_for("the admin socket", || UnixStream::connect(gate.admin_socket()).ok());
+    wait_for("the gate to be ready", || (ask(&gate, "GET", "/readyz", &Value::Null).0 == 200).then_some(()));
+    gate
+}
+
+const OPEN: &str = "127.0.0.1:0";
+
+fn web_address(gate: &Gate) -> SocketAddr {
+    gate.announced("admin address", |line| line.strip_prefix("admin on http://")?.strip_suffix('/')?.parse().ok())
+}
+
+/// Everything that is answered to these bytes: the status, the head, the body.
+fn talk(mut stream: impl Read + Write, request: &[u8]) -> (u16, String, String) {
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head.to_owned(), body.to_owned())
+}
+
+fn web(address: SocketAddr, request: &str) -> (u16, String, String) {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    talk(stream, request.as_bytes())
+}
+
+fn get(address: SocketAddr, path: &str, lines: &str) -> (u16, String, String) {
+    web(address, &format!("GET {path} HTTP/1.1\r\n{lines}\r\n"))
+}
+
+/// Asks on the socket, as `curl --unix-socket` does.
+fn ask(gate: &Gate, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let stream = UnixStream::connect(gate.admin_socket()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let length = body.len();
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: gate\r\nContent-Length: {length}\r\n\r\n{body}");
+    let (status, head, body) = talk(stream, request.as_bytes());
+    assert!(head.contains("Content-Type: application/json") || !path.starts_with("/api/"), "{head}");
+    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
+fn verb(gate: &Gate, arguments: &[&str]) -> Ended {
+    end(binary().args(arguments).arg("--admin").arg(gate.admin_socket()))
+}
+
+/// One request of this client; its status.
+fn request(gate: &Gate, client: &str) -> u16 {
+    gate.fetch("/", &format!("X-Forwarded-For: {client}\r\n")).status
+}
+
+#[test]
+fn a_name_that_others_could_point_here_is_not_answered() {
+    let gate = gate(OPEN, "");
+    let address = web_address(&gate);
+    for host in [format!("{address}"), "127.0.0.1".into(), "localhost:9901".into(), "[::1]:9901".into()] {
+        assert_eq!(get(address, "/api/v1/status", &format!("Host: {host}\r\n")).0, 200, "{host}");
+    }
+    for lines in
+        ["Host: evil.example\r\n", "Host: localhost.evil.example:9901\r\n", "", "Host: a\r\nHost: localhost\r\n"]
+    {
+        let (status, _, body) = get(address, "/api/v1/status", lines);
+        assert_eq!(status, 403, "{lines:?}");
+        assert!(body.starts_with("{\"error\":") && !body.contains("per_client"), "{body}");
+    }
+    let (_, head, _) = get(address, "/api/v1/status", "Host: localhost\r\n");
+    for field in ["Content-Security-Policy: default-src 'none'; script-src 'self'", "Cache-Control: no-store"] {
+        assert!(head.contains(field), "{head}");
+    }
+    let foreign = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n";
+    assert_eq!(get(address, "/api/v1/status", foreign).0, 403);
+}
+
+#[test]
+fn the_web_address_only_tells() {
+    let gate = gate(OPEN, "");
+    let address = web_address(&gate);
+    for path in ["/api/v1/upgrade", "/api/v1/pardon", "/api/v1/pardon/revoke", "/api/v1/status", "/nothing"] {
+        for method in ["POST", "PUT", "DELETE"] {
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}");
+            let (status, head, _) = web(address, &request);
+            assert_eq!(status, 405, "{method} {path}");
+            assert!(head.contains("Allow: GET, HEAD\r\n"), "{head}");
+        }
+    }
+    // a GET does not act either
+    assert_eq!(get(address, "/api/v1/upgrade", "Host: localhost\r\n").0, 405);
+    assert_eq!(get(address, "/nothing", "Host: localhost\r\n").0, 404);
+    for path in ["/healthz", "/readyz", "/api/v1/limits", "/api/v1/origins", "/api/v1/offenders", "/api/v1/config"] {
+        assert_eq!(get(address, path, "Host: localhost\r\n").0, 200, "{path}");
+        let head = web(address, &format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!((head.0, head.2.as_str()), (200, ""), "{path}");
+    }
+    // and nothing of it is on the public listener
+    assert_eq!(gate.fetch("/api/v1/status", "").text(), "ok");
+}
+
+#[test]
+fn a_token_is_asked_for_and_never_told() {
+    let gate = gate("{ address: \"127.0.0.1:0\", token: { file: admin.token } }", "");
+    let address = web_address(&gate);
+    let with = |line: &str| get(address, "/api/v1/config", &format!("Host: localhost\r\n{line}"));
+    let (status, head, body) = with("");
+    assert_eq!((status, body.contains("per_client")), (401, false));
+    assert!(head.contains("WWW-Authenticate: Basic realm=\"tidegate\""), "{head}");
+    assert_eq!(with("Authorization: Bearer 0123456789abcdef012\r\n").0, 401);
+    let (status, _, body) = with(&format!("Authorization: Bearer {TOKEN}\r\n"));
+    assert_eq!((status, body.contains(TOKEN)), (200, false));
+    // base64 of `op:` and the token
+    assert_eq!(with("Authorization: Basic b3A6MDEyMzQ1Njc4OWFiY2RlZjAxMjM=\r\n").0, 200);
+    assert!(!gate.talk().contains(TOKEN));
+}
+
+#[test]
+fn an_address_for_all_needs_a_token() {
+    let policy = "listen: \"127.0.0.1:0\"\nadmin: \"0.0.0.0:0\"\nroutes: [{ respond: { status: 200 } }]\n";
+    let ended = run_to_end(&["check", "tidegate.yaml"], policy);
+    assert_eq!(ended.code, Some(78));
+    assert!((ended.stdout + &ended.stderr).contains("E0321"));
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let gate = gate(OPEN, "");
+    let long = "x".repeat(9_000);
+    let (status, ..) = web(web_address(&gate), &format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n"));
+    assert_eq!(status, 431);
+    let stream = UnixStream::connect(gate.admin_socket()).unwrap();
+    let (status, ..) = talk(stream, b"POST /api/v1/pardon HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n");
+    assert_eq!(status, 413);
+    let stream = UnixStream::connect(gate.admin_socket()).unwrap();
+    let (status, ..) = talk(stream, b"POST /api/v1/pardon HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    assert_eq!(status, 411);
+}
+
+#[test]
+fn who_is_slow_is_closed_and_holds_nobody_up() {
+    let gate = gate(OPEN, "");
+    let address = web_address(&gate);
+    let slow: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /api/v1/status HTTP/1.1\r\nHost: loc").unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream
+        })
+        .collect();
+    // one more waits for a place, which the slow ones lose by themselves; the socket has places of its own
+    assert_eq!(ask(&gate, "GET", "/healthz", &Value::Null).0, 200);
+    assert_eq!(get(address, "/api/v1/status", "Host: localhost\r\n").0, 200);
+    for mut stream in slow {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"", "closed without an answer");
+    }
+}
+
+#[test]
+fn another_user_is_not_heard() {
+    let gate = gate(OPEN, "");
+    let can = end(Command::new("setpriv").args(["--reuid", "65534", "--clear-groups", "true"])).code == Some(0);
+    if !can {
+        eprintln!("not root, or no setpriv: left out");
+        return;
+    }
+    let socket = gate.admin_socket();
+    // what the file's mode and the folder's keep out is let in here, so that only the kernel's word is left
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
+    for folder in
+        socket.ancestors().skip(1).take_while(|folder| *folder != Path::new("/tmp") && folder.parent().is_some())
+    {
+        let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+        let _ = std::fs::set_permissions(folder, PermissionsExt::from_mode(mode | 0o055));
+    }
+    let mut curl = Command::new("setpriv");
+    curl.args(["--reuid", "65534", "--clear-groups", "curl", "-s", "-X", "POST", "--unix-socket"]);
+    let ended = end(curl.arg(&socket).arg("http://gate/api/v1/upgrade"));
+    if ended.code == Some(127) {
+        eprintln!("no curl: left out");
+        return;
+    }
+    assert!(ended.stdout.contains("only the process's own user and root"), "{} {}", ended.stdout, ended.stderr);
+    wait_for("the log to tell", || gate.talk().contains("another user").then_some(()));
+    assert_eq!(ask(&gate, "GET", "/healthz", &Value::Null).0, 200);
+}
+
+#[test]
+fn status_says_what_the_metrics_say() {
+    let gate = gate(OPEN, "");
+    for n in 0..5 {
+        request(&gate, &format!("192.0.2.{n}"));
+    }
+    for _ in 0..4 {
+        request(&gate, "198.51.100.1");
+    }
+    gate.counts("tidegate_requests_total", &[], 9.0);
+    let metrics = gate.metrics();
+    let (status, told) = ask(&gate, "GET", "/api/v1/status", &Value::Null);
+    assert_eq!(status, 200);
+    assert_eq!(told["schema"], "tidegate.status/1");
+    assert_eq!((&told["process"], &told["state"]), (&json!(gate.id()), &json!("ready")));
+    assert_eq!(told["requests"]["ended"], json!(metrics.sum("tidegate_requests_total", &[]) as u64));
+    assert_eq!(told["requests"]["refused"], json!(2));
+    assert_eq!(told["listeners"][0]["address"], json!(gate.address("main").to_string()));
+    assert_eq!(
+        told["listeners"][0]["accepted"],
+        json!(metrics.sum("tidegate_connections_accepted_total", &[("listener", "main")]) as u64)
+    );
+    let limits = told["limits"].as_array().unwrap();
+    let limit = limits.iter().find(|limit| limit["name"] == "per_client").unwrap();
+    for verdict in ["allowed", "limited"] {
+        let counted = metrics.sum("tidegate_limit_decisions_total", &[("limit", "per_client"), ("verdict", verdict)]);
+        assert_eq!(limit["decisions"][verdict], json!(counted as u64), "{verdict}");
+    }
+    assert_eq!((&limit["keys"], &limit["kind"]), (&json!(6), &json!("rate")));
+    assert_eq!(told["origins"][0]["limit"], json!(7));
+    assert_eq!((&told["waiting_for_upgrade"], &told["notices"]), (&json!([]), &json!([])));
+    // the verb shows the same
+    let ended = verb(&gate, &["status"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    println!("{}", ended.stdout);
+    for part in ["per_client", "0/7", told["config"]["hash"].as_str().unwrap(), "tidegate.yaml"] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    assert_eq!(verb(&gate, &["status", "--quiet"]).stdout, "");
+    let ended = verb(&gate, &["status", "--format", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap()["process"], json!(gate.id()));
+    let nobody = end(binary().args(["status", "--admin", "/nonexistent/admin.sock"]));
+    assert_eq!(nobody.code, Some(69), "{}", nobody.stderr);
+}
+
+#[test]
+fn what_runs_is_shown_as_the_file_would_be() {
+    let gate = gate(OPEN, "");
+    let file = gate.folder().join("tidegate.yaml");
+    let of_file = end(binary().args(["show", "-c"]).arg(&file));
+    let of_running = verb(&gate, &["show", "--running"]);
+    assert_eq!((of_running.code, of_running.stdout), (Some(0), of_file.stdout));
+    let part = verb(&gate, &["show", "--running", "limits.per_client.rate"]);
+    assert_eq!(part.stdout, "2/h\n");
+    let none = verb(&gate, &["show", "--running", "limits.per_clien"]);
+    assert_eq!(none.code, Some(1));
+    assert!(none.stderr.contains("did you mean `limits.per_client`"), "{}", none.stderr);
+}
+
+#[test]
+fn a_limited_client_is_pardoned_and_nobody_else_is() {
+    let gate = gate(OPEN, "");
+    let (client, other) = ("203.0.113.7", "203.0.113.8");
+    let use_up = |client: &str| (0..4).map(|_| request(&gate, client)).collect::<Vec<_>>();
+    assert_eq!(use_up(client), [200, 200, 429, 429]);
+    assert_eq!(use_up(other), [200, 200, 429, 429]);
+    let ended = verb(&gate, &["pardon", client]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("is pardoned in per_client, per_site"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("not in by_key: it does not count by the client alone"), "{}", ended.stdout);
+    assert_eq!(use_up(client), [200, 200, 429, 429], "a whole budget again, and no more");
+    assert_eq!(request(&gate, other), 429, "nobody else");
+    // for a while, then no longer
+    assert_eq!(ask(&gate, "POST", "/api/v1/pardon", &json!({ "client": client, "exempt_seconds": 3_600 })).0, 200);
+    assert!((0..10).all(|_| request(&gate, client) == 200));
+    let listed = ask(&gate, "GET", "/api/v1/pardons", &Value::Null).1;
+    assert_eq!(listed["pardons"].as_array().unwrap().len(), 1, "{listed}");
+    assert!(listed["pardons"][0]["exempt_for_seconds"].as_u64().unwrap() > 3_500, "{listed}");
+    let ended = verb(&gate, &["pardon", "--revoke", client]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(request(&gate, client), 429, "the debt from before counts again");
+    assert_eq!(verb(&gate, &["pardon", "--list"]).stdout, "");
+    assert_eq!(verb(&gate, &["pardon", "--revoke", client]).code, Some(1));
+    // nobody is named by address where the log does not
+    assert!(!gate.talk().contains(client) && !listed.to_string().contains(client), "{}", gate.talk());
+}
+
+#[test]
+fn a_client_is_found_by_its_pseudonym_and_by_its_network() {
+    let gate = gate(OPEN, "");
+    let client = "203.0.113.7";
+    assert_eq!((0..3).map(|_| request(&gate, client)).collect::<Vec<_>>(), [200, 200, 429]);
+    let offenders = ask(&gate, "GET", "/api/v1/offenders", &Value::Null).1;
+    let offender = &offenders["offenders"][0];
+    assert_eq!((&offender["limit"], &offender["count"]), (&json!("per_client"), &json!(1)), "{offenders}");
+    let pseudonym = offender["client"].as_str().unwrap();
+    assert_eq!(verb(&gate, &["pardon", pseudonym, "--limit", "per_client"]).code, Some(0));
+    assert_eq!((0..3).map(|_| request(&gate, client)).collect::<Vec<_>>(), [200, 200, 429]);
+    let refused = |arguments: &[&str]| {
+        let ended = verb(&gate, arguments);
+        assert_eq!(ended.code, Some(1), "{}", ended.stdout);
+        ended.stderr
+    };
+    assert!(refused(&["pardon", "AAAAAAAAAAAAAAAAAAAAAA"]).contains("cannot be led back"));
+    assert!(refused(&["pardon", client, "--limit", "none"]).contains("there is no limit `none`"));
+    assert!(refused(&["pardon", client, "--limit", "by_key"]).contains("does not count by the client alone"));
+    assert!(refused(&["pardon", "203.0.113.0/24", "--limit", "per_client"]).contains("counts smaller networks"));
+    let site = verb(&gate, &["pardon", "203.0.113.0/24"]);
+    assert!(
+        site.stdout.contains("is pardoned in per_site") && site.stdout.contains("not in per_client"),
+        "{}",
+        site.stdout
+    );
+    assert_eq!(verb(&gate, &["pardon"]).code, Some(2));
+}
+
+#[test]
+fn after_a_reload_other_words_are_in_force_and_what_waits_is_told() {
+    let gate = gate(OPEN, "");
+    let before = ask(&gate, "GET", "/api/v1/status", &Value::Null).1;
+    let file = gate.folder().join("tidegate.yaml");
+    let policy = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, policy.replace("rate: 2/h", "rate: 3/h").replace("threads: 2", "threads: 3")).unwrap();
+    let (status, told) = ask(&gate, "POST", "/api/v1/reload", &json!({}));
+    assert_eq!(status, 200, "{told}");
+    let after = ask(&gate, "GET", "/api/v1/status", &Value::Null).1;
+    assert_ne!(before["config"]["hash"], after["config"]["hash"]);
+    assert_eq!(after["waiting_for_upgrade"], json!(["server.threads"]));
+    assert_eq!(verb(&gate, &["show", "--running", "limits.per_client.rate"]).stdout, "3/h\n");
+}
