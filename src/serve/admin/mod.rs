@@ -10,6 +10,7 @@
 
 mod asked;
 pub mod client;
+mod decisions;
 pub mod events;
 mod orders;
 mod state;
@@ -91,6 +92,8 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/healthz", state::healthz),
         Endpoint::get("/readyz", state::readyz),
         Endpoint::get("/api/v1/status", state::status),
+        Endpoint::get("/api/v1/decisions", decisions::latest),
+        Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::post("/api/v1/upgrade", orders::order),
     ]
 }
