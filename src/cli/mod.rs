@@ -6,6 +6,7 @@
 mod check;
 mod completions;
 mod demo;
+mod explain;
 mod man;
 mod run;
 mod running;
@@ -26,6 +27,8 @@ use crate::config::{self, Loaded};
 pub mod exit {
     /// The answer is "no": warnings under `--deny-warnings`.
     pub const NO: u8 = 1;
+    /// Wrong usage that only shows when it is looked at; clap's own number.
+    pub const USAGE: u8 = 2;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
     /// The system refused: bind, file limit, permission.
@@ -51,6 +54,7 @@ enum Verb {
     Demo(demo::Demo),
     Check(check::Arguments),
     Show(show::Arguments),
+    Explain(Box<explain::Arguments>),
     Schema(schema::Arguments),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Verb::Demo(arguments) => demo::demo(arguments, &global),
         Verb::Check(arguments) => check::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
+        Verb::Explain(arguments) => explain::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),

@@ -113,7 +113,7 @@ impl Page {
             false if client.peer_trusted => "the peer, a trusted proxy that named nobody".to_owned(),
             false => "the peer".to_owned(),
         };
-        self.line(&format!("{who:<14}({whence})"));
+        self.line(&format!("{who:<13} ({whence})"));
         if client.chain.len() > 1 {
             let mut chain: Vec<String> = client.chain.iter().map(hop).collect();
             if let Some(peer) = chain.first_mut() {
@@ -136,7 +136,7 @@ impl Page {
         self.label = "route";
         let Some(route) = &of.route else { return self.line("none") };
         let next = route.runner_up.as_ref().map_or_else(String::new, |other| format!("; next best: {other}"));
-        self.line(&format!("{:<14}({}{next})", route.name, route.why));
+        self.line(&format!("{:<13} ({}{next})", route.name, route.why));
     }
 
     fn limits(&mut self, limits: &[LimitPart]) {
@@ -150,7 +150,8 @@ impl Page {
             let tier = limit.tier.map(|tier| format!("tier {tier}"));
             let node = limit.node.as_ref().map(|node| format!("at {node}"));
             let key = match &limit.key_pseudonym {
-                Some(pseudonym) => format!("by {} = {pseudonym}", limit.key),
+                // the whole of it stands above
+                Some(pseudonym) => format!("by {} = {}…", limit.key, pseudonym.get(..4).unwrap_or(pseudonym)),
                 None => format!("by {}", limit.key),
             };
             let said = [limit.level.clone(), wait_words(limit), tier, node, Some(key)];
