@@ -29,7 +29,8 @@
 //! ## The story of a request
 //!
 //! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
-//! 2. [`engine::Snapshot`] adds one limiter per rule. [`serve::installed`] makes it ready to serve.
+//! 2. [`engine::Snapshot`] adds one limiter per rule. [`serve::installed`] makes it ready to serve;
+//!    [`serve::reload`] puts the next one in its place, on the same state.
 //! 3. [`serve::edge::connection`] reads the request's head under its own deadline and size, and [`serve::edge::head`] refuses every
 //!    head that has two readings. Only then does Pingora see it.
 //! 4. [`serve::proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time

@@ -8,6 +8,7 @@ mod completions;
 mod demo;
 mod explain;
 mod man;
+mod reload;
 mod run;
 mod running;
 mod schema;
@@ -25,7 +26,7 @@ use crate::config::{self, Loaded};
 
 /// Exit codes beside 0 (done, nothing wrong) and clap's own 2 (wrong usage).
 pub mod exit {
-    /// The answer is "no": warnings under `--deny-warnings`.
+    /// The answer is "no": warnings under `--deny-warnings`, a file that the running process refuses.
     pub const NO: u8 = 1;
     /// Wrong usage that only shows when it is looked at; clap's own number.
     pub const USAGE: u8 = 2;
@@ -56,6 +57,7 @@ enum Verb {
     Show(show::Arguments),
     Explain(Box<explain::Arguments>),
     Schema(schema::Arguments),
+    Reload(reload::Arguments),
     Upgrade(upgrade::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -111,6 +113,7 @@ pub fn main() -> ExitCode {
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Explain(arguments) => explain::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -12,6 +13,7 @@ use crate::serve::lifecycle::control;
 use crate::serve::lifecycle::given::{Given, Tag};
 use crate::serve::lifecycle::handover::{self, Predecessor};
 use crate::serve::lifecycle::upgrade::Program;
+use crate::serve::reload::Loader;
 use crate::serve::{self, Start};
 
 /// Serve, by a policy file or by three flags
@@ -57,8 +59,13 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
         }
         _ => global.load(),
     };
+    let load = args.listen.is_none().then(|| {
+        let path = global.config.clone();
+        let load: Loader = Arc::new(move || config::load(&path, &environment));
+        load
+    });
     let admin = global.admin.clone().or_else(free_default);
-    start(loaded, Start { program, admin, given, predecessor }, global)
+    start(loaded, Start { program, load, admin, given, predecessor }, global)
 }
 
 /// The process that this one follows, and the order in which it offered its sockets.
@@ -105,7 +112,8 @@ fn free_default() -> Option<PathBuf> {
 
 /// Serves by a policy that is written in the program; there is no upgrade for it.
 pub fn serve_text(name: &str, policy: &str, global: &Global) -> ExitCode {
-    let start_alone = Start { program: Program::current(), admin: None, given: Given::default(), predecessor: None };
+    let start_alone =
+        Start { program: Program::current(), load: None, admin: None, given: Given::default(), predecessor: None };
     start(config::load_text(name, policy, &environment, Path::new(".")), start_alone, global)
 }
 

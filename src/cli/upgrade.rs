@@ -19,13 +19,13 @@ pub struct Arguments {}
 /// Asks for it, and prints what came of it.
 pub fn run(_: &Arguments, global: &Global) -> ExitCode {
     match running::ask(global, |socket| control::ask(socket, &Verb::Upgrade)) {
-        Ok(Answer { done: true, text }) => {
+        Ok(Answer { done: true, text, .. }) => {
             if !global.quiet {
                 print(&format!("{text}\n"));
             }
             ExitCode::SUCCESS
         }
-        Ok(Answer { done: false, text }) => {
+        Ok(Answer { done: false, text, .. }) => {
             say(&format!("tidegate: not upgraded, the running process goes on\n{}\n", text.trim_end()));
             ExitCode::from(exit::NO)
         }

@@ -35,7 +35,7 @@ pub struct Written {
 }
 
 /// Sections that make [`Settings`]; all others make the [`Policy`].
-const OF_SETTINGS: [&str; 6] = ["version", "listeners", "secrets", "telemetry", "admin", "server"];
+const OF_SETTINGS: [&str; 7] = ["version", "listeners", "secrets", "telemetry", "admin", "server", "watch"];
 
 /// The effective configuration.
 pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
@@ -59,6 +59,7 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("telemetry", telemetry(settings));
     add("admin", Tree::map(settings.admin.iter().flat_map(|page| admin(page, written.token.as_ref()))));
     add("server", server(settings));
+    tree.extend(settings.watch.map(|every| ("watch".to_owned(), Tree::text(duration(every)))));
     Tree::Map(tree)
 }
 
@@ -68,6 +69,11 @@ pub fn fingerprint(effective: &Tree) -> String {
     let policy = sections.iter().filter(|(name, _)| !OF_SETTINGS.contains(&name.as_str()));
     let text = Tree::Map(policy.cloned().collect()).to_yaml();
     Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A hash over the whole effective configuration: forty hexadecimal digits, of which people are shown the first seven.
+pub fn hash(effective: &Tree) -> String {
+    Sha256::digest(effective.to_yaml().as_bytes()).iter().take(20).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {

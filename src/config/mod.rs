@@ -51,6 +51,7 @@ use std::path::Path;
 
 use crate::policy::Policy;
 use compile::Context;
+pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
 pub use limit_value::{amount_text, rate_text};
@@ -240,6 +241,13 @@ impl Loaded {
                 .help(format!("more than {MANY} cost a Prometheus server dearly; join routes or limits")),
             );
         }
+    }
+
+    /// A hash over the names and texts of all files that were read, and over the secrets: another one says that something was
+    /// changed, whether what it says now is good or not. Certificates, which are watched by themselves, are not in it.
+    pub fn digest(&self) -> [u8; 32] {
+        let secrets = self.outcome.as_ref().ok().and_then(|config| config.settings.client_hmac.as_ref());
+        self.sources.digest(secrets.map_or(&[], |secret| secret.0.as_slice()))
     }
 
     /// How many of the diagnostics are warnings.

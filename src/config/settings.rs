@@ -32,6 +32,8 @@ pub struct Settings {
     pub log: Log,
     /// The key that turns client addresses into pseudonyms; `None`: one made at start, so pseudonyms do not outlive the process.
     pub client_hmac: Option<Secret>,
+    /// How often to look whether the files have changed; `None`: never.
+    pub watch: Option<Duration>,
 }
 
 /// A socket to listen on.

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use super::fault::{Code, Diagnostic};
 
 /// A policy file larger than this is refused: ten thousand routes are 2 MiB, and a log piped in by mistake is not.
@@ -72,6 +74,17 @@ impl Sources {
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> usize {
         self.list.push(Source { name: name.into(), text: text.into() });
         self.list.len() - 1
+    }
+
+    /// A hash over all names and texts, and over `more`.
+    pub fn digest(&self, more: &[u8]) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let texts = self.list.iter().flat_map(|source| [source.name.as_bytes(), source.text.as_bytes()]);
+        for text in texts.chain([more]) {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        hash.finalize().into()
     }
 
     /// The source that a span lies in.

@@ -57,6 +57,9 @@ impl Snapshot {
             Ok(place) => place,
             Err(missing) => return self.without_key(rule, missing, about, judged, hashed),
         };
+        if limiter.is_exempt(place.key, about.at) {
+            return None;
+        }
         reading.mode = self.mode_of(rule_index, rule, about);
         let cost = rule.cost.on_entry(about.request.method);
         let Ask { place, .. } = asked.insert(Ask { place, cost });

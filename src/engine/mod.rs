@@ -9,12 +9,16 @@ mod charge;
 pub mod decision;
 mod judge;
 mod keys;
+mod pardon;
 mod penalty;
 mod settle;
 mod share;
 mod short;
 mod snapshot;
+mod succession;
 
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use judge::{Arrival, Held, Holds, Judged};
+pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;
+pub use succession::{Carried, Fate, Reset, Succession};

@@ -4,12 +4,12 @@
 //! requests would be refused for a good while to come. Only a limit that every request of the client runs into can say so,
 //! whatever the request is: of type `recent_average`, by `client_ip` alone, enforced for all, without exceptions.
 
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 
 use super::Snapshot;
 use crate::client;
 use crate::limiter::Place;
-use crate::request::{Peer, Request};
+use crate::request::Peer;
 use crate::units::{Cost, Timestamp};
 
 impl Snapshot {
@@ -18,15 +18,16 @@ impl Snapshot {
     /// does not count the connection against anybody.
     pub fn penalty_nanos(&self, limit: &str, peer: Peer, now: Timestamp) -> u64 {
         let index = self.policy().rules.iter().position(|rule| rule.name == limit);
-        let Some((rule, limiter)) = index.and_then(|index| self.rule(index)) else { return 0 };
+        let Some((index, (rule, limiter))) = index.and_then(|index| Some((index, self.rule(index)?))) else { return 0 };
         if !rule.keeps_out() {
             return 0;
         }
         let headers = HeaderMap::new();
         let Ok(client) = client::resolve(&self.policy().clients, peer, &headers) else { return 0 };
-        let request =
-            Request { peer, method: &Method::GET, host: "", path: "/", query: None, headers: &headers, tls_sni: None };
-        let Ok(key) = self.keys().of_client((rule, limiter), &request, &client) else { return 0 };
+        let Some(key) = self.key_of_client(index, &client) else { return 0 };
+        if limiter.is_exempt(key, now) {
+            return 0;
+        }
         let judged = limiter.probe(&Place { key, ..Place::default() }, now, Cost::ONE);
         if judged.admitted { 0 } else { judged.retry_nanos.unwrap_or(0) }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::keys::SharedKeys;
-use crate::limiter::{Kind, Limiter, Spec};
-use crate::policy::{CostRule, Counted, Mode, OnLimit, Policy, Rule};
+use super::succession::Numbers;
+use crate::limiter::Limiter;
+use crate::policy::{Mode, Policy, Rule};
 use crate::sketch::Seed;
 use crate::units::{Bytes, OutOfRange};
 
@@ -16,6 +17,10 @@ pub struct Snapshot {
     /// Of limits that are enforced for a part of their keys only: what picks them.
     rollouts: Vec<Option<Seed>>,
     keys: SharedKeys,
+    seed: Seed,
+    unix_nanos_at_origin: u64,
+    /// Which one it is of those that followed one another, from 1.
+    generation: u64,
 }
 
 /// Not secret: the same keys are picked in every process, and a client that finds out which is none the better for it.
@@ -29,35 +34,39 @@ impl Snapshot {
     /// # Errors
     /// A limit whose numbers its limiter refuses, by name. `config` checks them first, so a loaded policy has none.
     pub fn new(policy: Policy, seed: &Seed, unix_nanos_at_origin: u64) -> Result<Snapshot, (String, OutOfRange)> {
-        let routes = policy.routes.iter().count();
-        let origin_caps: Vec<_> = policy.origins.iter().map(|origin| origin.inflight.map(|cap| cap.max)).collect();
-        let limiter = |rule: &Arc<Rule>| {
-            let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
-            let kinds: Vec<Kind> = std::iter::once(&rule.kind).chain(tiers).cloned().collect();
-            let deferred = rule.cost.is_deferred() || rule.counted != Counted::Requests;
-            let origin_caps = &origin_caps;
-            let longest_wait = match &rule.action {
-                OnLimit::Delay { max } => u64::try_from(max.as_nanos()).unwrap_or(u64::MAX),
-                _ => 0,
-            };
-            let indebts = deferred || matches!(rule.cost, CostRule::Bytes { .. });
-            let spec = Spec {
-                name: &rule.name,
-                kinds: &kinds,
-                deferred,
-                indebts,
-                longest_wait,
-                routes,
-                origin_caps,
-                unix_nanos_at_origin,
-            };
-            Limiter::new(&spec, seed).map(Arc::new).map_err(|fault| (rule.name.clone(), fault))
-        };
+        let numbers = Numbers::of(&policy, unix_nanos_at_origin);
+        let limiter = |rule: &Arc<Rule>| numbers.empty(rule, seed).map(Arc::new);
         let limiters = policy.rules.iter().map(limiter).collect::<Result<_, _>>()?;
+        Ok(Snapshot::of(policy, limiters, seed, unix_nanos_at_origin, 1))
+    }
+
+    /// A policy with the state that its limits have.
+    pub(super) fn of(
+        policy: Policy,
+        limiters: Vec<Arc<Limiter>>,
+        seed: &Seed,
+        unix_nanos_at_origin: u64,
+        generation: u64,
+    ) -> Snapshot {
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
         let keys = SharedKeys::new(&policy, seed);
-        Ok(Snapshot { policy, limiters, rollouts, keys })
+        Snapshot { policy, limiters, rollouts, keys, seed: seed.clone(), unix_nanos_at_origin, generation }
+    }
+
+    /// Which one it is of those that followed one another: the first is 1.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What all seeds come from, the same for those that follow one another.
+    pub(super) fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970.
+    pub(super) fn unix_nanos_at_origin(&self) -> u64 {
+        self.unix_nanos_at_origin
     }
 
     /// The rule book.

@@ -19,6 +19,8 @@ use crate::units::{Cost, Timestamp};
 pub struct Attempt {
     limiter: Arc<Limiter>,
     held: Option<pending::Attempt>,
+    /// The same attempt under another hash of its key.
+    also: Option<pending::Attempt>,
     place: Place,
     cost: Cost,
     at: Timestamp,
@@ -33,7 +35,17 @@ impl Attempt {
         cost: Cost,
         at: Timestamp,
     ) -> Attempt {
-        Attempt { limiter, held: Some(held), place, cost, at, sent: false }
+        Attempt { limiter, held: Some(held), also: None, place, cost, at, sent: false }
+    }
+
+    /// Takes over what the same attempt holds under another hash of its key; it is charged once, where both would be.
+    pub(super) fn join(&mut self, other: Option<pending::Attempt>) {
+        self.also = other;
+    }
+
+    /// What it holds, which is then somebody else's to release.
+    pub(super) fn into_held(mut self) -> Option<pending::Attempt> {
+        self.held.take()
     }
 
     /// What is held back for it.
@@ -58,6 +70,8 @@ impl Attempt {
 
     fn finish(&mut self, now: Timestamp, charge: Option<Cost>) {
         let Some(held) = self.held.take() else { return };
+        // released after the charge, as the other
+        let _also = self.also.take();
         match charge {
             Some(cost) => held.answered(|| self.limiter.charge(&self.place, now, cost)),
             None => drop(held),

@@ -43,9 +43,10 @@ pub enum CapReached {
 pub struct ConnectionCaps {
     max: u32,
     /// A count that only its own read-modify-writes decide on; nothing is published by it.
-    open: AtomicU32,
-    per_client: Option<Arc<InflightByKey>>,
+    open: Arc<AtomicU32>,
+    per_client: Option<(Arc<InflightByKey>, u32)>,
     new: Option<Leveled<Bucket>>,
+    seed: Seed,
 }
 
 /// Beside 1,000 clients that use their rate up, another is refused early with probability 8·10⁻⁷.
@@ -59,16 +60,59 @@ impl ConnectionCaps {
     /// A rate that [`Bucket::new`] refuses: one whose period is over 3,650 days, which no policy file can say.
     pub fn new(spec: &CapsSpec, seed: &Seed) -> Result<Arc<ConnectionCaps>, OutOfRange> {
         let columns = u64::from(spec.max).saturating_mul(2).next_power_of_two().clamp(1 << 11, 1 << 21);
-        let per_client = |cap| InflightByKey::new(cap, Bytes(columns * 32), seed.derive("open")).map(Arc::new);
+        let per_client = |cap| {
+            let table = InflightByKey::new(u32::MAX, Bytes(columns * 32), seed.derive("open"))?;
+            Ok((Arc::new(table), cap))
+        };
         let new = |rate: Rate| {
             let bucket = Bucket::new(rate, rate.events())?;
             Leveled::new(bucket, Vec::new(), TABLE_OF_NEW, seed.derive("new"), false)
         };
         Ok(Arc::new(ConnectionCaps {
             max: spec.max,
-            open: AtomicU32::new(0),
+            open: Arc::default(),
             per_client: spec.per_client.map(per_client).transpose()?,
             new: spec.new.map(new).transpose()?,
+            seed: seed.clone(),
+        }))
+    }
+
+    /// The same connections under other caps, from `now` on: those that are open count for both, and so do the new ones of each client.
+    /// A cap that was not there before counts from now on. The table of clients keeps its size.
+    ///
+    /// # Errors
+    /// As [`ConnectionCaps::new`].
+    pub fn followed_by(&self, spec: &CapsSpec, now: Timestamp) -> Result<Arc<ConnectionCaps>, OutOfRange> {
+        let fresh = ConnectionCaps::new(spec, &self.seed)?;
+        let per_client = spec.per_client.and_then(|cap| match &self.per_client {
+            Some((table, _)) => Some((Arc::clone(table), cap)),
+            None => fresh.per_client.clone(),
+        });
+        let kept = match (spec.new, &self.new) {
+            (Some(rate), Some(before)) => {
+                let pace = before.meter(0).pace_for(&Bucket::new(rate, rate.events())?, (1, 1));
+                let own = Bucket::paced(rate, rate.events(), pace)?;
+                let course = before.course().followed_by(now, pace);
+                course.map(|course| before.followed_by(own, Vec::new(), course, false))
+            }
+            _ => None,
+        };
+        let new = match (kept, Arc::into_inner(fresh)) {
+            (Some(kept), _) => {
+                // nobody is asked by the old ones any more but who is just about to
+                kept.take_over();
+                Some(kept)
+            }
+            (None, Some(fresh)) => fresh.new,
+            // it is not shared yet
+            (None, None) => None,
+        };
+        Ok(Arc::new(ConnectionCaps {
+            max: spec.max,
+            open: Arc::clone(&self.open),
+            per_client,
+            new,
+            seed: self.seed.clone(),
         }))
     }
 
@@ -98,7 +142,7 @@ impl ConnectionCaps {
 
     /// What it holds, the same whatever the number of clients.
     pub fn memory(&self) -> Bytes {
-        let open = self.per_client.as_ref().map_or(0, |open| open.memory().0);
+        let open = self.per_client.as_ref().map_or(0, |(open, _)| open.memory().0);
         Bytes(open + self.new.as_ref().map_or(0, |new| new.levels().memory().0))
     }
 }
@@ -131,9 +175,8 @@ impl ConnectionPlace {
             hasher.finish()
         };
         let permit = match &self.caps.per_client {
-            Some(open) => {
-                let (_, permit) =
-                    open.admit(key(open.seed()), Cost::ONE, open.max()).map_err(|_| CapReached::PerClient)?;
+            Some((open, cap)) => {
+                let (_, permit) = open.admit(key(open.seed()), Cost::ONE, *cap).map_err(|_| CapReached::PerClient)?;
                 Some(permit)
             }
             None => None,
@@ -252,6 +295,34 @@ mod tests {
         });
         assert_eq!(caps.open(), 0);
         assert!((0..3).all(|number| caps.enter().unwrap().belongs_to(client(number), NOW).is_ok()));
+    }
+
+    #[test]
+    fn other_caps_count_the_same_connections() {
+        let before = caps(4, Some(2), Some(4));
+        let enter = |caps: &Arc<ConnectionCaps>, number| {
+            let mut place = caps.enter()?;
+            place.belongs_to(client(number), NOW).map(|()| place)
+        };
+        let mut held: Vec<_> = (0..2).map(|_| enter(&before, 1).unwrap()).collect();
+        let spec = |max, per_client, new: u32| CapsSpec {
+            max,
+            per_client,
+            new: Some(Rate::new(new, Duration::from_secs(1)).unwrap()),
+        };
+        let after = before.followed_by(&spec(3, Some(2), 2), NOW).unwrap();
+        assert_eq!(enter(&after, 1).unwrap_err(), CapReached::PerClient);
+        held.push(enter(&after, 2).unwrap());
+        assert_eq!(enter(&after, 3).unwrap_err(), CapReached::Full);
+        assert_eq!((before.open(), after.open()), (3, 3));
+        let wide = after.followed_by(&spec(9, Some(9), 3), NOW).unwrap();
+        held.push(enter(&wide, 1).unwrap());
+        assert_eq!(enter(&wide, 1).unwrap_err(), CapReached::New, "two before the change and one after it are three");
+        drop(held);
+        assert_eq!((before.open(), wide.open()), (0, 0));
+        assert!(enter(&wide, 2).is_ok());
+        let none = wide.followed_by(&CapsSpec { max: 1, per_client: None, new: None }, NOW).unwrap();
+        assert!(enter(&none, 1).is_ok());
     }
 
     #[test]

@@ -14,11 +14,14 @@
 //! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
 //! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::needs::{self, Owed};
 use super::{Judgement, Kind, Lost};
-use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, NextUnit, Seed, SeenSet, Window};
+use crate::sketch::{
+    Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Window,
+};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
@@ -26,8 +29,13 @@ use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 pub struct Distinct {
     own: Counter,
     tiers: Box<[Counter]>,
-    levels: Levels,
-    seen: SeenSet,
+    /// Shared, as the set is, with the limiters that it follows.
+    levels: Arc<Levels>,
+    seen: Arc<SeenSet>,
+    /// Where a moment lies among the levels; sliding ones only.
+    course: Course,
+    /// The longest span of the axis that levels needed to fade under the numbers before, and its slowest pace.
+    before: (u64, Pace),
     seed: Seed,
     offset: u64,
     longest_wait: u64,
@@ -69,12 +77,7 @@ impl Distinct {
         if sliding && period > Duration::from_secs(86_400) {
             return Err(OutOfRange { allowed: "1s to 1d when sliding" });
         }
-        let counter = |max: u32| -> Result<Counter, OutOfRange> {
-            Ok(match sliding {
-                true => Counter::Sliding(Bucket::new(Rate::new(max, period)?, max)?),
-                false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
-            })
-        };
+        let counter = |max: u32| Counter::new(max, period, sliding, Pace::EVEN);
         let own = counter(max)?;
         let tiers = tiers.iter().map(|max| counter(*max)).collect::<Result<_, _>>()?;
         let lifetime = if sliding { Lifetime::smooth(period)? } else { Lifetime::aligned(period)? };
@@ -82,12 +85,52 @@ impl Distinct {
         Ok(Distinct {
             own,
             tiers,
-            levels,
-            seen: SeenSet::with_memory(half, lifetime)?,
+            levels: Arc::new(levels),
+            seen: Arc::new(SeenSet::with_memory(half, lifetime)?),
+            course: Course::first(),
+            before: (0, Pace::EVEN),
             seed,
             offset: 0,
             longest_wait: 0,
         })
+    }
+
+    /// The same counts and values under other quotas, from `now` on: the quota of tier 0, then those of the tiers. What was
+    /// counted stays counted. `None` when it cannot be carried over.
+    ///
+    /// # Errors
+    /// As [`Distinct::new`]. The period and the form must be as they were.
+    pub fn followed_by(
+        &self,
+        max: u32,
+        tiers: &[u32],
+        period: Duration,
+        now: Timestamp,
+    ) -> Result<Option<Distinct>, OutOfRange> {
+        let sliding = matches!(self.own, Counter::Sliding(_));
+        let counter = |max: u32, pace| Counter::new(max, period, sliding, pace);
+        let pace = match (&self.own, counter(max, Pace::EVEN)?) {
+            (Counter::Sliding(before), Counter::Sliding(new)) => before.pace_for(&new, (1, 1)),
+            _ => Pace::EVEN,
+        };
+        // as levels are charged: no later than the set says it is
+        let Some(course) = self.course.followed_by(self.moment(now).effective, pace) else { return Ok(None) };
+        Ok(Some(Distinct {
+            own: counter(max, pace)?,
+            tiers: tiers.iter().map(|max| counter(*max, pace)).collect::<Result<_, _>>()?,
+            levels: Arc::clone(&self.levels),
+            seen: Arc::clone(&self.seen),
+            course,
+            before: (self.fade(), self.before.1.slower(pace)),
+            seed: self.seed.clone(),
+            offset: self.offset,
+            longest_wait: 0,
+        }))
+    }
+
+    /// From now on these quotas are in force.
+    pub fn take_over(&self) {
+        self.course.take_over();
     }
 
     /// The same with aligned periods that begin `offset` before whole multiples of their length on the axis of stamps, so that
@@ -112,15 +155,15 @@ impl Distinct {
         let (counter, moment) = (self.counter(tier), self.moment(now));
         let level = self.levels.estimate(key);
         if self.seen.contains(pair, moment.effective) {
-            return passed(counter, level, moment);
+            return self.passed(counter, level, moment);
         }
-        let charged = counter.charge(level, moment.effective, Cost::ONE.saturating_add(held));
-        if counter.admits(charged, moment.effective) {
-            passed(counter, charged, moment)
+        let charged = counter.charge(level, moment.place, Cost::ONE.saturating_add(held));
+        if counter.admits(charged, moment.place) {
+            self.passed(counter, charged, moment)
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
-            let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.effective, held));
-            refused(counter, held, moment)
+            let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.place, held));
+            self.refused(counter, held, moment)
         }
     }
 
@@ -183,13 +226,13 @@ impl Distinct {
     /// Counts the value unless it is seen, even above the quota. For values that are charged only once the answer is known:
     /// who admits only what fits beside all pending attempts stays within the quota.
     pub fn confirm(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) {
-        let (counter, moment) = (self.counter(tier), self.moment(now).effective);
-        if !self.seen.contains(pair, moment) {
+        let (counter, moment) = (self.counter(tier), self.moment(now));
+        if !self.seen.contains(pair, moment.effective) {
             // what a tier admits can put a key over the numbers of another: twice the greatest quota is more than any
             let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
-            self.levels.charge(counter, key, moment, Cost::ONE, counter.charge(0, moment, most));
+            self.levels.charge(counter, key, moment.place, Cost::ONE, counter.charge(0, moment.place, most));
             // not remembered is harmless: the value will be counted again
-            let _ = self.seen.insert(pair, moment);
+            let _ = self.seen.insert(pair, moment.effective);
         }
     }
 
@@ -203,8 +246,29 @@ impl Distinct {
         self.seen.sweep(self.shifted(now));
     }
 
+    /// Raises the count of a key to at least that of another, and has its value count as seen: it was charged under the other.
+    pub fn carry(&self, from: KeyHash, (to, pair): (KeyHash, KeyHash), now: Timestamp) {
+        self.levels.carry(from, to);
+        let moment = self.moment(now).effective;
+        if !self.seen.contains(pair, moment) {
+            // not remembered is harmless: the value will be counted again
+            let _ = self.seen.insert(pair, moment);
+        }
+    }
+
     /// Re-keys the counters when that is due. To be called about once a second.
     pub fn maintain(&self, now: Timestamp) {
+        self.levels.maintain(self.moment(now).effective, self.fade_nanos());
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded, whatever numbers it was charged by and however slow the axis was
+    /// meanwhile.
+    pub fn fade_nanos(&self) -> u64 {
+        self.before.1.real_in(self.fade())
+    }
+
+    /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.
+    fn fade(&self) -> u64 {
         // a confirmed value may put the slowest tier's counter ahead by twice the greatest quota
         let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
         let ahead = |counter: &Counter| match counter {
@@ -212,7 +276,7 @@ impl Distinct {
             Counter::Aligned(window) => window.fade_nanos(),
         };
         let fade = self.tiers.iter().map(ahead).fold(ahead(&self.own), u64::max);
-        self.levels.maintain(self.moment(now).effective, fade.saturating_add(self.longest_wait));
+        fade.saturating_add(self.course.axis().pace().places_in_at_least(self.longest_wait)).max(self.before.0)
     }
 
     /// The seed that keys and pairs are hashed under.
@@ -239,18 +303,18 @@ impl Distinct {
     /// is found in the set has been paid for in the period in which it is found.
     fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Judgement, Lost> {
         if self.seen.contains(pair, moment.effective) {
-            return Ok(passed(counter, self.levels.estimate(key), moment));
+            return Ok(self.passed(counter, self.levels.estimate(key), moment));
         }
-        let (level, contended) = match self.levels.admit(counter, key, moment.effective, Cost::ONE) {
+        let (level, contended) = match self.levels.admit(counter, key, moment.place, Cost::ONE) {
             Admission::Admitted { level } => {
                 // not remembered is harmless: the value will be counted again
                 let _ = self.seen.insert(pair, moment.effective);
-                return Ok(passed(counter, level, moment));
+                return Ok(self.passed(counter, level, moment));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: refused(counter, level, moment), contended })
+        Err(Lost { judgement: self.refused(counter, level, moment), contended })
     }
 
     /// Everything inside goes by stamps that are this much later; what is told are spans, which stay the same.
@@ -261,27 +325,34 @@ impl Distinct {
     fn moment(&self, now: Timestamp) -> Moment {
         let now = self.shifted(now);
         let effective = self.seen.moment(now);
-        Moment { effective, lag: effective.nanos() - now.nanos() }
+        Moment { effective, place: self.course.at(effective), lag: effective.nanos() - now.nanos() }
     }
-}
 
-fn passed(counter: &Counter, level: u64, moment: Moment) -> Judgement {
-    let (remaining, reset_nanos) = counter.outlook(level, moment.effective);
-    let next_unit = NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos)));
-    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
-}
+    fn passed(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
+        let (remaining, next) = counter.outlook(level, moment.place);
+        let next_unit = NextUnit::Known(self.told(next, moment));
+        Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
+    }
 
-fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
-    let now = moment.effective;
-    let (remaining, reset_nanos) = counter.outlook(level, now);
-    let retry_nanos = counter.retry_nanos(level, now, Cost::ONE);
-    Judgement {
-        admitted: false,
-        remaining,
-        quota: counter.quota(),
-        retry_nanos: retry_nanos.map(|nanos| moment.told(nanos)),
-        next_unit: NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos))),
-        standing: counter.standing(level, now),
+    fn refused(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
+        let (remaining, next) = counter.outlook(level, moment.place);
+        let retry_nanos = counter.retry_nanos(level, moment.place, Cost::ONE);
+        Judgement {
+            admitted: false,
+            remaining,
+            quota: counter.quota(),
+            retry_nanos: self.told(retry_nanos, moment),
+            next_unit: NextUnit::Known(self.told(next, moment)),
+            standing: counter.standing(level, moment.place),
+        }
+    }
+
+    /// What is told of a wait for so much of the axis.
+    fn told(&self, wait: Option<u64>, moment: Moment) -> Option<u64> {
+        match wait? {
+            0 => Some(0),
+            places => Some(self.course.axis().wait(moment.effective, places)?.saturating_add(moment.lag)),
+        }
     }
 }
 
@@ -289,14 +360,9 @@ fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     effective: Timestamp,
+    /// The same among the levels.
+    place: Timestamp,
     lag: u64,
-}
-
-impl Moment {
-    /// What is told of a wait that long after this moment.
-    fn told(self, nanos: u64) -> u64 {
-        if nanos > 0 { nanos.saturating_add(self.lag) } else { 0 }
-    }
 }
 
 /// What counts the new values of a key.
@@ -304,6 +370,15 @@ impl Moment {
 enum Counter {
     Aligned(Window),
     Sliding(Bucket),
+}
+
+impl Counter {
+    fn new(max: u32, period: Duration, sliding: bool, pace: Pace) -> Result<Counter, OutOfRange> {
+        Ok(match sliding {
+            true => Counter::Sliding(Bucket::paced(Rate::new(max, period)?, max, pace)?),
+            false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
+        })
+    }
 }
 
 impl Meter for Counter {

@@ -37,6 +37,7 @@ pub mod root;
 pub mod spec;
 pub mod word;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
@@ -55,11 +56,18 @@ use crate::units::{Bytes, Dice, OutOfRange, Timestamp};
 #[derive(Debug)]
 pub struct FairShare {
     nodes: Vec<Node>,
-    rates: OfferedRates,
-    caps: Option<Caps>,
+    /// Shared with those that it follows.
+    rates: Arc<OfferedRates>,
+    caps: Option<Arc<Caps>>,
+    steered: Arc<Steered>,
+    parents: Parents,
+}
+
+/// What is one for all nodes.
+#[derive(Debug)]
+struct Steered {
     total: Total<AtomicU64>,
     controller: Controller<AtomicU64>,
-    parents: Parents,
 }
 
 #[derive(Debug)]
@@ -140,14 +148,9 @@ impl FairShare {
     /// What [`FairShareSpec::validate`] refuses.
     pub fn new(spec: &FairShareSpec, seed: &Seed) -> Result<FairShare, OutOfRange> {
         spec.validate()?;
-        let nodes = spec.nodes.iter().enumerate().map(|(index, node)| Node {
-            level: node.level,
-            multiplier: node.multiplier,
-            closes_level: spec.nodes.get(index + 1).is_none_or(|next| next.level != node.level),
-        });
         let rates = OfferedRates::new(Bytes(spec.memory.0 / 2), spec.half_life, &seed.derive("rates"))?;
         let caps = match spec.caps {
-            true => Some(Caps::new(Bytes(spec.memory.0 / 4), &seed.derive("caps"))?),
+            true => Some(Arc::new(Caps::new(Bytes(spec.memory.0 / 4), &seed.derive("caps"))?)),
             false => None,
         };
         let controller = Controller::new(spec.alpha_fixed, rates.per_event());
@@ -155,11 +158,26 @@ impl FairShare {
             controller.set_capacity(rate.per_second());
         }
         Ok(FairShare {
-            nodes: nodes.collect(),
-            rates,
+            nodes: nodes(spec),
+            rates: Arc::new(rates),
             caps,
-            total: Total::default(),
-            controller,
+            steered: Arc::new(Steered { total: Total::default(), controller }),
+            parents: spec.parents,
+        })
+    }
+
+    /// The same rates and caps with other multipliers, or another answer to where limited traffic counts. The capacity stays what it
+    /// is until [`FairShare::set_capacity`] is called; there must be as many nodes as before, of the same keys.
+    ///
+    /// # Errors
+    /// What [`FairShareSpec::validate`] refuses.
+    pub fn followed_by(&self, spec: &FairShareSpec) -> Result<FairShare, OutOfRange> {
+        spec.validate()?;
+        Ok(FairShare {
+            nodes: nodes(spec),
+            rates: Arc::clone(&self.rates),
+            caps: self.caps.clone(),
+            steered: Arc::clone(&self.steered),
             parents: spec.parents,
         })
     }
@@ -171,8 +189,8 @@ impl FairShare {
     ///
     /// To be called once per request, whatever other limits say of it: what they refuse was offered nevertheless.
     pub fn offer(&self, keys: &[Option<KeyHash>], now: Timestamp, dice: u64) -> Offered {
-        self.controller.tick(&self.total, now);
-        let share = self.controller.share(&self.total, now);
+        self.steered.controller.tick(&self.steered.total, now);
+        let share = self.steered.controller.share(&self.steered.total, now);
         let mut offered =
             Offered { refusal: None, node: None, level: None, rate: 0.0, share, retry_nanos: 0, limited: 0 };
         // all of them before the first is raised, so that the cache misses of one request overlap
@@ -220,12 +238,12 @@ impl FairShare {
                 break;
             }
         }
-        self.controller.weighed(peak);
+        self.steered.controller.weighed(peak);
         if offered.refusal.is_none()
-            && let Err(full) = self.total.probe(now)
+            && let Err(full) = self.steered.total.probe(now)
         {
             // the demand that the total turns away is what α is steered by
-            self.controller.reached();
+            self.steered.controller.reached();
             (offered.refusal, offered.node, offered.level) = (Some(Refusal::Total), None, None);
             offered.retry_nanos = full.retry_nanos;
         }
@@ -241,8 +259,8 @@ impl FairShare {
         if !offered.admitted() {
             return Err(Lost { judgement: offered.judgement(), contended: false });
         }
-        self.controller.reached();
-        self.total.charge(now).map_err(|Full { retry_nanos, contended }| {
+        self.steered.controller.reached();
+        self.steered.total.charge(now).map_err(|Full { retry_nanos, contended }| {
             let refused = Offered { refusal: Some(Refusal::Total), retry_nanos, ..*offered };
             Lost { judgement: refused.judgement(), contended }
         })?;
@@ -259,24 +277,24 @@ impl FairShare {
     /// last value stands, and before the first there is no limit.
     pub fn set_capacity(&self, per_second: f64) {
         if per_second > 0.0 {
-            self.controller.set_capacity(per_second.clamp(1e-5, 1e7));
+            self.steered.controller.set_capacity(per_second.clamp(1e-5, 1e7));
         }
     }
 
     /// The base share α per second; infinite while no capacity is known.
     pub fn alpha(&self) -> f64 {
-        self.controller.alpha()
+        self.steered.controller.alpha()
     }
 
     /// The capacity per second, `None` while it is not known.
     pub fn capacity(&self) -> Option<f64> {
-        self.controller.capacity()
+        self.steered.controller.capacity()
     }
 
     /// Requests per second that reach the total after thinning, whether it has room for them or not; a mean of about
     /// 0.2 s, as of the last tick.
     pub fn offered_rate(&self) -> f64 {
-        self.controller.demand()
+        self.steered.controller.demand()
     }
 
     /// Housekeeping, to be called about once a second and never on the path of a request: re-keys both pairs of tables
@@ -290,7 +308,7 @@ impl FairShare {
 
     /// How often all of the tables were re-keyed so far.
     pub fn rekeyings(&self) -> u64 {
-        self.caps.as_ref().map_or(u64::MAX, Caps::rekeyings).min(self.rates.rekeyings())
+        self.caps.as_ref().map_or(u64::MAX, |caps| caps.rekeyings()).min(self.rates.rekeyings())
     }
 
     /// The memory of all tables, the same from the first request to the last.
@@ -314,7 +332,7 @@ impl FairShare {
         if uniform(dice, heaviest.place) * heaviest.rate > node_share {
             return Some(Refusal::Thinned);
         }
-        let fits = |caps: &Caps| caps.probe(heaviest.key, heaviest.place, node_share, now);
+        let fits = |caps: &Arc<Caps>| caps.probe(heaviest.key, heaviest.place, node_share, now);
         if self.caps.as_ref().is_none_or(fits) { None } else { Some(Refusal::Capped) }
     }
 
@@ -341,6 +359,15 @@ impl FairShare {
         }
         Ok(())
     }
+}
+
+fn nodes(spec: &FairShareSpec) -> Vec<Node> {
+    let node = |(index, node): (usize, &NodeSpec)| Node {
+        level: node.level,
+        multiplier: node.multiplier,
+        closes_level: spec.nodes.get(index + 1).is_none_or(|next| next.level != node.level),
+    };
+    spec.nodes.iter().enumerate().map(node).collect()
 }
 
 /// The heaviest node of a level.

@@ -3,6 +3,7 @@
 //! Little's law (1961): what a server completes per second is what it has under way over the time that each takes. With its
 //! in-flight cap as what it may have under way, cap / mean time to answer is the rate at which it is full.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::Capacity;
 pub struct Follows {
     origin: usize,
     /// Nanoseconds, as the bits of an `f64`; zero before the first answer.
-    mean: AtomicU64,
+    mean: Arc<AtomicU64>,
 }
 
 /// Each answer moves the mean by a hundredth: a few hundred answers forget an episode, one slow answer does nothing.
@@ -24,7 +25,17 @@ impl Follows {
     pub fn new(capacity: Capacity, origin_caps: &[Option<u32>]) -> Option<Follows> {
         let Capacity::Origin(origin) = capacity else { return None };
         (*origin_caps.get(origin)?)?;
-        Some(Follows { origin, mean: AtomicU64::new(0) })
+        Some(Follows { origin, mean: Arc::default() })
+    }
+
+    /// The same, with what is known of the origin if that is the one it was; `origins` says for each of the new policy which of the old
+    /// one it was.
+    pub fn following(self, before: Option<&Follows>, origins: &[Option<usize>]) -> Follows {
+        let same = |before: &&Follows| origins.get(self.origin).copied().flatten() == Some(before.origin);
+        match before.filter(same) {
+            Some(before) => Follows { mean: Arc::clone(&before.mean), ..self },
+            None => self,
+        }
     }
 
     /// Takes one answer into account; gives the capacity per second that follows under this in-flight cap, which may move.

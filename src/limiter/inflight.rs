@@ -14,7 +14,8 @@ use crate::units::Bytes;
 /// Places that requests hold while they are under way.
 #[derive(Debug)]
 pub struct Slots {
-    held: AtomicU32,
+    /// Shared with those that count the same under other numbers.
+    held: Arc<AtomicU32>,
     /// Moves where the cap is adaptive. Read and written Relaxed: nothing is published by it, and a request that still goes by
     /// the number before is one that came a moment earlier.
     max: AtomicU32,
@@ -25,13 +26,20 @@ pub struct Slots {
 impl Slots {
     /// `max` free places.
     pub fn new(max: u32) -> Arc<Slots> {
-        Arc::new(Slots { held: AtomicU32::new(0), max: AtomicU32::new(max), upgraded: None })
+        Arc::new(Slots { held: Arc::default(), max: AtomicU32::new(max), upgraded: None })
     }
 
     /// `max` free places, and `upgraded` more for connections that are switched to another protocol: those live for hours, and
     /// would use up the places of ordinary requests.
     pub fn with_upgraded(max: u32, upgraded: u32) -> Arc<Slots> {
-        Arc::new(Slots { held: AtomicU32::new(0), max: AtomicU32::new(max), upgraded: Some(Slots::new(upgraded)) })
+        Arc::new(Slots { held: Arc::default(), max: AtomicU32::new(max), upgraded: Some(Slots::new(upgraded)) })
+    }
+
+    /// The same places under other numbers: what is taken of these is taken of those, and comes back to both.
+    pub fn under(&self, max: u32, upgraded: u32) -> Arc<Slots> {
+        let same = |slots: &Arc<Slots>| slots.under(upgraded, upgraded);
+        let held = Arc::clone(&self.held);
+        Arc::new(Slots { held, max: AtomicU32::new(max), upgraded: self.upgraded.as_ref().map(same) })
     }
 
     /// Takes one place if one is free. On failure nothing was changed.
@@ -119,6 +127,25 @@ impl Inflight {
             Scope::Key { .. } => 1,
         };
         Inflight { scope, slots: (0..count).map(|_| Slots::with_upgraded(max, upgraded)).collect() }
+    }
+
+    /// The same places under other numbers. `routes` and `origins` say for each of the new policy which of the old one it was.
+    pub fn followed_by(
+        &self,
+        max: u32,
+        upgraded: u32,
+        routes: &[Option<usize>],
+        origins: &[Option<usize>],
+    ) -> Inflight {
+        let under = |place: usize| self.slots.get(place).map(|slots| slots.under(max, upgraded));
+        let kept =
+            |before: &Option<usize>| before.and_then(under).unwrap_or_else(|| Slots::with_upgraded(max, upgraded));
+        let slots = match self.scope {
+            Scope::Global | Scope::Key { .. } => vec![kept(&Some(0))],
+            Scope::Route => routes.iter().map(kept).collect(),
+            Scope::Origin => origins.iter().map(kept).chain([kept(&self.slots.len().checked_sub(1))]).collect(),
+        };
+        Inflight { scope: self.scope, slots }
     }
 
     /// Whether a place is free now.

@@ -17,11 +17,13 @@ pub mod judgement;
 pub mod kind;
 mod leveled;
 pub mod needs;
+mod pardon;
 pub mod pending;
 mod quota;
 mod rate;
 mod recent_average;
 mod sliding_quota;
+mod succession;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,11 +44,14 @@ pub use judgement::{Judgement, Lost, Place, Refuses};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
 pub use leveled::Leveled;
 pub use needs::{Needs, Owed};
+use pardon::Pardons;
+pub use pardon::{Full, MOST_PARDONS};
 pub use pending::Pending;
 use quota::QuotaLimiter;
 use rate::RateLimiter;
 use recent_average::RecentAverageLimiter;
 use sliding_quota::SlidingQuota;
+pub use succession::Moved;
 
 /// What a limiter is made from.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +65,8 @@ pub struct Spec<'a> {
     pub deferred: bool,
     /// Whether keys may be charged without being asked for: for answers, or for bytes.
     pub indebts: bool,
+    /// Bytes per unit of the promise, of a limit on bytes; 1 of any other.
+    pub unit: u32,
     /// How many nanoseconds ahead of now a request may be charged, because `action: delay` makes it wait.
     pub longest_wait: u64,
     /// How many routes the policy has.
@@ -77,9 +84,15 @@ const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" 
 #[derive(Debug)]
 pub struct Limiter {
     state: State,
-    /// Of limits whose charge waits for the answer: what is on its way.
+    /// Of limits whose charge waits for the answer, or did before a reload: what is on its way.
     pending: Option<Arc<Pending>>,
+    /// Whether it waits.
+    deferred: bool,
     own_hash: OwnHash,
+    seed: Seed,
+    unit: u32,
+    /// Shared with the limiters that it follows.
+    pardons: Arc<Pardons>,
 }
 
 /// One state per kind: the only list of them, at which the compiler points when a kind is added.
@@ -93,6 +106,8 @@ enum State {
     FairShare {
         share: FairShare,
         follows: Option<Follows>,
+        /// What the policy says is shared out, per second; `None` where an origin says it.
+        capacity: Option<f64>,
         seed: Seed,
     },
     Inflight(Inflight),
@@ -139,6 +154,7 @@ impl Limiter {
             Kind::FairShare { capacity, multipliers, charge_parents, memory } => State::FairShare {
                 share: FairShare::new(&share_spec(*capacity, multipliers, *charge_parents, *memory), &own)?,
                 follows: Follows::new(*capacity, spec.origin_caps),
+                capacity: fixed(*capacity),
                 seed: own,
             },
             Kind::Inflight { scope: Scope::Key { memory }, .. } => {
@@ -155,10 +171,11 @@ impl Limiter {
             }
         };
         let pending = match spec.deferred {
-            true => Some(Arc::new(Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending"))?)),
+            true => Some(pending(&seed)?),
             false => None,
         };
-        Ok(Limiter { state, pending, own_hash })
+        let (deferred, unit) = (spec.deferred, spec.unit);
+        Ok(Limiter { state, pending, deferred, own_hash, seed, unit, pardons: Arc::default() })
     }
 
     /// Loads what a request would be judged by and changes nothing: for a caller with several limits to ask, whose cache misses
@@ -176,42 +193,41 @@ impl Limiter {
         }
     }
 
-    /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
-    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
-        self.probe_beside(place, now, cost, self.held_back(place))
-    }
-
-    /// Charges the request, or says that it no longer fits and leaves the limit as it was. A limit whose charge waits for
-    /// the answer holds the attempt instead. What the request holds then is put into `hold`.
-    ///
-    /// # Errors
-    /// Another request took the last of the budget since the probe.
-    pub fn admit(
+    /// Charges the request under the key of `at`, or holds it back under that one to be charged later as at `place`.
+    fn admit_at(
         self: &Arc<Self>,
+        at: &Place,
         place: &Place,
         now: Timestamp,
         cost: Cost,
         hold: &mut Option<Hold>,
     ) -> Result<Judgement, Lost> {
         if let Some(pending) = &self.pending {
-            return self.hold_back(pending, place, now, cost, hold);
+            if self.deferred {
+                return self.hold_back(pending, at, place, now, cost, hold);
+            }
+            // attempts from before the reload after which none are held back
+            let beside = self.probe_beside(at, now, cost, self.held_back(at));
+            if !beside.admitted {
+                return Err(Lost { judgement: beside, contended: false });
+            }
         }
         match &self.state {
-            State::Rate(limiter) => limiter.admit(place, now, cost),
-            State::Quota(limiter) => limiter.admit(place, now, cost),
-            State::SlidingQuota(limiter) => limiter.admit(place, now, cost),
-            State::RecentAverage(limiter) => limiter.leveled().admit(place, now, cost),
-            State::Distinct(limiter) => limiter.admit_in(place.tier, place.key, place.value, now),
+            State::Rate(limiter) => limiter.admit(at, now, cost),
+            State::Quota(limiter) => limiter.admit(at, now, cost),
+            State::SlidingQuota(limiter) => limiter.admit(at, now, cost),
+            State::RecentAverage(limiter) => limiter.leveled().admit(at, now, cost),
+            State::Distinct(limiter) => limiter.admit_in(at.tier, at.key, at.value, now),
             // charged by `take`, which knows what was offered
             State::FairShare { .. } => Err(Lost { judgement: UNASKED, contended: false }),
             State::Inflight(limiter) => {
-                let (judgement, permit) = limiter.admit(*place)?;
+                let (judgement, permit) = limiter.admit(*at)?;
                 *hold = Some(Hold::Slot(permit));
                 Ok(judgement)
             }
             State::InflightByKey { places, max, most_upgraded, .. } => {
-                let (judgement, permit) = places.admit(place.key, cost, most_of(max, place.tier))?;
-                *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, place.tier) });
+                let (judgement, permit) = places.admit(at.key, cost, most_of(max, at.tier))?;
+                *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, at.tier) });
                 Ok(judgement)
             }
         }
@@ -236,17 +252,14 @@ impl Limiter {
         }
     }
 
-    /// Counts a request that this limit has refused, if it counts those, and says what it says after that; the second value
-    /// tells whether the key is as far over as it can get.
-    pub fn count_refusal(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+    fn count_refusal_at(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         match &self.state {
             State::RecentAverage(limiter) => limiter.count_refusal(place, now, cost),
             _ => None,
         }
     }
 
-    /// Charges the key, whether that fits or not.
-    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
+    fn charge_at(&self, place: &Place, now: Timestamp, cost: Cost) {
         match &self.state {
             State::Rate(limiter) => limiter.charge(place, now, cost),
             State::Quota(limiter) => limiter.charge(place, now, cost),
@@ -257,9 +270,28 @@ impl Limiter {
         }
     }
 
-    /// Nanoseconds until the key is within its budget again, after charges that did not ask.
-    pub fn ahead_nanos(&self, place: &Place, now: Timestamp) -> u64 {
-        self.probe_beside(place, now, Cost::ONE, 0).retry_nanos.unwrap_or(0)
+    /// Nanoseconds after which whatever a key was charged has faded; `None` where nothing is charged that stays.
+    fn fade_nanos(&self) -> Option<u64> {
+        match &self.state {
+            State::Rate(limiter) => Some(limiter.fade_nanos()),
+            State::Quota(limiter) => Some(limiter.fade_nanos()),
+            State::SlidingQuota(limiter) => Some(limiter.fade_nanos()),
+            State::RecentAverage(limiter) => Some(limiter.leveled().fade_nanos()),
+            State::Distinct(limiter) => Some(limiter.fade_nanos()),
+            State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => None,
+        }
+    }
+
+    /// Raises what `to` was charged to at least what `from` was.
+    fn carry(&self, from: &Place, to: &Place, now: Timestamp) {
+        match &self.state {
+            State::Rate(limiter) => limiter.levels().carry(from.key, to.key),
+            State::Quota(limiter) => limiter.levels().carry(from.key, to.key),
+            State::SlidingQuota(limiter) => limiter.carry(from.key, to.key),
+            State::RecentAverage(limiter) => limiter.leveled().levels().carry(from.key, to.key),
+            State::Distinct(limiter) => limiter.carry(from.key, (to.key, to.value), now),
+            State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => {}
+        }
     }
 
     /// The origin at this position took so long to answer, and may have so many requests at once now.
@@ -273,6 +305,7 @@ impl Limiter {
 
     /// Housekeeping; see [`crate::engine::Snapshot::maintain`].
     pub fn maintain(&self, now: Timestamp) {
+        self.pardons.maintain(now);
         match &self.state {
             State::Rate(limiter) => limiter.maintain(now),
             State::Quota(limiter) => limiter.maintain(now),
@@ -303,7 +336,7 @@ impl Limiter {
 
     /// Whether what a request takes comes back at its end, so that charging it first risks nothing.
     pub fn gives_back(&self) -> bool {
-        self.pending.is_some() || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
+        self.deferred || matches!(self.state, State::Inflight(_) | State::InflightByKey { .. })
     }
 
     /// Whether it counts by keys; an exact `inflight` limit has no use for one.
@@ -395,20 +428,21 @@ impl Limiter {
     fn hold_back(
         self: &Arc<Self>,
         pending: &Arc<Pending>,
+        at: &Place,
         place: &Place,
         now: Timestamp,
         cost: Cost,
         hold: &mut Option<Hold>,
     ) -> Result<Judgement, Lost> {
-        if self.is_repeat(place, now) {
-            return Ok(self.probe_beside(place, now, cost, 0));
+        if self.is_repeat(at, now) {
+            return Ok(self.probe_beside(at, now, cost, 0));
         }
         let mut judgement = UNASKED;
         let fits = |sum: u32| {
-            judgement = self.probe_beside(place, now, cost, sum.saturating_sub(cost.get()));
+            judgement = self.probe_beside(at, now, cost, sum.saturating_sub(cost.get()));
             judgement.admitted
         };
-        match pending.attempt(place.key, cost, fits) {
+        match pending.attempt(at.key, cost, fits) {
             Ok((_, held)) => {
                 let attempt = Attempt::new(Arc::clone(self), held, *place, cost, now);
                 *hold = Some(Hold::Attempt(attempt));
@@ -442,6 +476,19 @@ fn share_spec(
         parents: if charge_parents { fair_share::Parents::Charged } else { fair_share::Parents::Apart },
         ..fair_share::FairShareSpec::new(capacity)
     }
+}
+
+/// What a number in the policy says, per second.
+fn fixed(capacity: Capacity) -> Option<f64> {
+    match capacity {
+        Capacity::Rate(rate) => Some(rate.per_second()),
+        Capacity::Origin(_) => None,
+    }
+}
+
+/// Nothing held back; `seed` is the limit's.
+fn pending(seed: &Seed) -> Result<Arc<Pending>, OutOfRange> {
+    Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending")).map(Arc::new)
 }
 
 fn most(kind: &Kind) -> Result<u32, OutOfRange> {

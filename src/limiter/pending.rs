@@ -103,6 +103,12 @@ impl<C: CountCell, const ROWS: usize> Pending<C, ROWS> {
         Err(others)
     }
 
+    /// Holds an attempt whether it fits or not; `None` if there is no counting so many.
+    pub fn hold(self: &Arc<Self>, key: KeyHash, cost: Cost) -> Option<Attempt<C, ROWS>> {
+        self.enter(key, cost.get())?;
+        Some(Attempt { pending: Arc::clone(self), key, cost })
+    }
+
     /// Adds an attempt and returns the pending sum, this attempt included; the confirmed level is to be read after it.
     /// `None` if a cell would pass 2³² − 1: nothing was added, and the attempt is to be refused.
     pub fn enter(&self, key: KeyHash, cost: u32) -> Option<u32> {

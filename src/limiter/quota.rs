@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::Kind;
 use super::leveled::Leveled;
-use crate::sketch::{Seed, Window};
-use crate::units::{Bytes, OutOfRange};
+use crate::sketch::{Pace, Seed, Window};
+use crate::units::{Bytes, OutOfRange, Timestamp};
 
 /// The state of one `quota` limit without `sliding`.
 pub type QuotaLimiter = Leveled<Window>;
@@ -28,12 +28,34 @@ pub fn quota(
     seed: Seed,
     indebts: bool,
 ) -> Result<QuotaLimiter, OutOfRange> {
+    let (own, tiers) = windows(kinds, unix_nanos_at_origin)?;
+    Leveled::new(own, tiers, memory, seed, indebts)
+}
+
+/// The same counts under other numbers; `None` when the windows are others, so that counts mean something else.
+///
+/// # Errors
+/// As [`quota`].
+pub fn followed_by(
+    before: &QuotaLimiter,
+    kinds: &[Kind],
+    unix_nanos_at_origin: u64,
+    indebts: bool,
+) -> Result<Option<QuotaLimiter>, OutOfRange> {
+    let (own, tiers) = windows(kinds, unix_nanos_at_origin)?;
+    let same = own.has_windows_of(before.meter(0));
+    // counts need no axis but time
+    let course = same.then(|| before.course().followed_by(Timestamp::ZERO, Pace::EVEN)).flatten();
+    Ok(course.map(|course| before.followed_by(own, tiers, course, indebts)))
+}
+
+fn windows(kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<(Window, Vec<Window>), OutOfRange> {
     let window = |kind: &Kind| match kind {
         Kind::Quota { max, window, .. } => Window::new(*max, *window, phase(*window, unix_nanos_at_origin)),
         _ => Err(super::MIXED),
     };
     let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
-    Leveled::new(window(own)?, tiers.iter().map(window).collect::<Result<_, _>>()?, memory, seed, indebts)
+    Ok((window(own)?, tiers.iter().map(window).collect::<Result<_, _>>()?))
 }
 
 /// How far into a window the origin of all stamps lies.

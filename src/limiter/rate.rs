@@ -3,12 +3,12 @@
 //! A token bucket per key in a monotone sketch of fixed size, with an exact table for keys that have spent half their
 //! burst. A refused request costs a few loads and writes nothing. The error is one-sided: colliding keys can only make a
 //! key refused early, with the probability that `tidegate check -v` prints. A changed rate or burst keeps the state and
-//! re-rates it: the levels are instants, which the new numbers judge anew.
+//! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::Axis`]).
 
 use super::Kind;
 use super::leveled::Leveled;
-use crate::sketch::{Bucket, Seed};
-use crate::units::{Bytes, OutOfRange};
+use crate::sketch::{Bucket, Pace, Seed};
+use crate::units::{Bytes, OutOfRange, Timestamp};
 
 /// The state of one `rate` limit.
 pub type RateLimiter = Leveled<Bucket>;
@@ -18,12 +18,41 @@ pub type RateLimiter = Leveled<Bucket>;
 /// # Errors
 /// No kind, one that is not `rate`, or numbers that [`Bucket::new`] or the table refuse.
 pub fn rate(kinds: &[Kind], memory: Bytes, seed: Seed, indebts: bool) -> Result<RateLimiter, OutOfRange> {
+    let (own, tiers) = buckets(kinds, Pace::EVEN)?;
+    Leveled::new(own, tiers, memory, seed, indebts)
+}
+
+/// The same levels under other numbers, from `now` on; `None` when they cannot be carried over. `units` are the bytes per unit of the
+/// limiter before and of this one, 1 each where requests are counted.
+///
+/// What the limit's own clients have spent stays spent, to the unit. With tiers there is one level for the numbers of all, so
+/// what the clients of a tier have spent is converted by the limit's own rate: if a tier alone is made slower, its clients
+/// may get once, in that moment, what they are to wait for longer, at most their burst.
+///
+/// # Errors
+/// As [`rate`].
+pub fn followed_by(
+    before: &RateLimiter,
+    kinds: &[Kind],
+    units: (u32, u32),
+    indebts: bool,
+    now: Timestamp,
+) -> Result<Option<RateLimiter>, OutOfRange> {
+    let (new, tiers) = buckets(kinds, Pace::EVEN)?;
+    let pace = tiers.iter().fold(before.meter(0).pace_for(&new, units), |pace, tier| pace.slower(tier.roomy()));
+    let Some(course) = before.course().followed_by(now, pace) else { return Ok(None) };
+    let (own, tiers) = buckets(kinds, pace)?;
+    Ok(Some(before.followed_by(own, tiers, course, indebts)))
+}
+
+/// The buckets of the limit and its tiers, on an axis of this pace.
+fn buckets(kinds: &[Kind], pace: Pace) -> Result<(Bucket, Vec<Bucket>), OutOfRange> {
     let bucket = |kind: &Kind| match kind {
-        Kind::Rate { rate, burst, .. } => Bucket::new(*rate, *burst),
+        Kind::Rate { rate, burst, .. } => Bucket::paced(*rate, *burst, pace),
         _ => Err(super::MIXED),
     };
     let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
-    Leveled::new(bucket(own)?, tiers.iter().map(bucket).collect::<Result<_, _>>()?, memory, seed, indebts)
+    Ok((bucket(own)?, tiers.iter().map(bucket).collect::<Result<_, _>>()?))
 }
 
 #[cfg(test)]

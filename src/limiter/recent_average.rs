@@ -12,7 +12,7 @@
 
 use super::leveled::Leveled;
 use super::{Judgement, Kind, Place, RefusedCount};
-use crate::sketch::{Meter, RecentAverage, Seed};
+use crate::sketch::{Meter, Pace, RecentAverage, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one `recent_average` limit.
@@ -28,21 +28,27 @@ impl RecentAverageLimiter {
     /// # Errors
     /// No kind, one that is not `recent_average`, or numbers that [`RecentAverage::new`] or the table refuse.
     pub fn new(kinds: &[Kind], memory: Bytes, seed: Seed, indebts: bool) -> Result<RecentAverageLimiter, OutOfRange> {
-        let average = |kind: &Kind| match kind {
-            Kind::RecentAverage { rate, half_life, refused, .. } => {
-                let penalty = match refused {
-                    RefusedCount::All { max_penalty } => *max_penalty,
-                    RefusedCount::Admitted => std::time::Duration::ZERO,
-                };
-                RecentAverage::new(*rate, *half_life, penalty)
-            }
-            _ => Err(super::MIXED),
-        };
-        let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
-        let tiers = tiers.iter().map(average).collect::<Result<_, _>>()?;
-        let counts_refused =
-            matches!(kinds.first(), Some(Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }));
-        Ok(RecentAverageLimiter { leveled: Leveled::new(average(own)?, tiers, memory, seed, indebts)?, counts_refused })
+        let (own, tiers) = averages(kinds, Pace::EVEN)?;
+        let counts_refused = counts_refused(kinds);
+        Ok(RecentAverageLimiter { leveled: Leveled::new(own, tiers, memory, seed, indebts)?, counts_refused })
+    }
+
+    /// The same averages under other numbers, from `now` on; `None` when they cannot be carried over.
+    ///
+    /// # Errors
+    /// As [`RecentAverageLimiter::new`].
+    pub fn followed_by(
+        &self,
+        kinds: &[Kind],
+        indebts: bool,
+        now: Timestamp,
+    ) -> Result<Option<RecentAverageLimiter>, OutOfRange> {
+        let Some(Kind::RecentAverage { half_life, .. }) = kinds.first() else { return Err(super::MIXED) };
+        let pace = self.leveled.meter(0).pace_for(*half_life);
+        let Some(course) = self.leveled.course().followed_by(now, pace) else { return Ok(None) };
+        let (own, tiers) = averages(kinds, pace)?;
+        let leveled = self.leveled.followed_by(own, tiers, course, indebts);
+        Ok(Some(RecentAverageLimiter { leveled, counts_refused: counts_refused(kinds) }))
     }
 
     /// The same for requests that may be charged so far ahead of now, because they wait.
@@ -62,9 +68,10 @@ impl RecentAverageLimiter {
             return None;
         }
         let meter = self.leveled.meter(place.tier);
-        let ceiling = meter.ceiling(now);
+        let at = self.leveled.course().at(now);
+        let ceiling = meter.ceiling(at);
         let before = self.leveled.level(place);
-        let raised = meter.charge(before, now, cost).min(ceiling);
+        let raised = meter.charge(before, at, cost).min(ceiling);
         let level = if meter.worth_raising(before, raised) {
             self.leveled.charge_up_to(place, now, cost, ceiling)
         } else {
@@ -73,4 +80,24 @@ impl RecentAverageLimiter {
         let at_the_cap = !meter.worth_raising(level, ceiling);
         Some((self.leveled.told(place, level, now, cost), at_the_cap))
     }
+}
+
+/// The meters of the limit and its tiers, on an axis of this pace.
+fn averages(kinds: &[Kind], pace: Pace) -> Result<(RecentAverage, Vec<RecentAverage>), OutOfRange> {
+    let average = |kind: &Kind| match kind {
+        Kind::RecentAverage { rate, half_life, refused, .. } => {
+            let penalty = match refused {
+                RefusedCount::All { max_penalty } => *max_penalty,
+                RefusedCount::Admitted => std::time::Duration::ZERO,
+            };
+            RecentAverage::paced(*rate, *half_life, penalty, pace)
+        }
+        _ => Err(super::MIXED),
+    };
+    let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
+    Ok((average(own)?, tiers.iter().map(average).collect::<Result<_, _>>()?))
+}
+
+fn counts_refused(kinds: &[Kind]) -> bool {
+    matches!(kinds.first(), Some(Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }))
 }

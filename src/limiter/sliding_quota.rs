@@ -8,7 +8,7 @@
 
 use super::quota::phase;
 use super::{Judgement, Kind, Lost, Place};
-use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window};
+use crate::sketch::{KeyHash, NextUnit, Seed, SlidingReading, SlidingWindows, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
@@ -34,6 +34,18 @@ impl SlidingQuota {
         Ok(SlidingQuota { windows, max: *max })
     }
 
+    /// The same counts under another quota; `None` when the windows are others, so that counts mean something else.
+    ///
+    /// # Errors
+    /// As [`SlidingQuota::new`].
+    pub fn followed_by(&self, kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<Option<SlidingQuota>, OutOfRange> {
+        let [Kind::Quota { max, window, .. }] = kinds else {
+            return Err(OutOfRange { allowed: "no tiers when sliding" });
+        };
+        let window = Window::new(*max, *window, phase(*window, unix_nanos_at_origin))?;
+        Ok(self.windows.with_limit_of(window).ok().map(|windows| SlidingQuota { windows, max: *max }))
+    }
+
     /// Whether a request of `cost` fits now.
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
         let reading = self.windows.probe(place.key, now, cost);
@@ -55,6 +67,16 @@ impl SlidingQuota {
     /// Re-keys the tables when that is due.
     pub fn maintain(&self, now: Timestamp) {
         self.windows.maintain(now);
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded.
+    pub fn fade_nanos(&self) -> u64 {
+        self.windows.fade_nanos()
+    }
+
+    /// Raises the counts of a key to at least those of another.
+    pub fn carry(&self, from: KeyHash, to: KeyHash) {
+        self.windows.carry(from, to);
     }
 
     /// The size of all tables, those that take turns included: twice what was asked for.

@@ -15,6 +15,8 @@ use crate::units::{Cost, Share};
 pub struct Rule {
     /// The name in metrics, logs and `RateLimit` fields: the operator's own, or `ROUTE_limit`, `ROUTE_inflight` … for an inline one.
     pub name: String,
+    /// The name that it had before, from whose state it goes on at a reload.
+    pub renamed_from: Option<String>,
     /// What requests are counted by.
     pub key: KeySpec,
     /// Whether each origin is counted apart, as a further part of the key. The route fixes the origin, not the request, so it
@@ -53,6 +55,7 @@ impl Rule {
     pub fn new(name: impl Into<String>, key: KeySpec, kind: Kind, mode: Mode) -> Rule {
         Rule {
             name: name.into(),
+            renamed_from: None,
             key,
             by_origin: false,
             instead: None,

@@ -10,6 +10,7 @@ use crate::limiter::Limiter;
 use crate::policy::{Capacity, Kind, OnLimit, Origin, OriginAddress, Policy, Rule};
 use crate::serve::clock::Clock;
 use crate::serve::origins::origin::OriginState;
+use crate::serve::origins::resolve::carry_over;
 use crate::serve::origins::tls::TlsFault;
 use crate::serve::telling::flood::Flood;
 use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginError, OriginLoad, Reader};
@@ -25,9 +26,32 @@ pub struct Installed {
     tag_fields: Vec<HeaderName>,
     times_origins: bool,
     floods: Vec<Option<Flood>>,
-    refused: MostRefused,
+    refused: Arc<MostRefused>,
     metrics: Metrics,
+    version: Version,
     book: u16,
+}
+
+/// Which configuration it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Version {
+    /// The hash over the whole effective configuration, in hexadecimal digits; empty in tests that have none.
+    pub hash: String,
+    /// When it was loaded, in nanoseconds since 1970.
+    pub loaded: u64,
+}
+
+/// What of a new policy can fail, done before anything is touched.
+pub struct Prepared {
+    origins: Vec<Arc<OriginState>>,
+    fresh: Vec<Arc<OriginState>>,
+}
+
+impl Prepared {
+    /// Origins that begin with this policy, or take the place of one.
+    pub fn fresh(&self) -> &[Arc<OriginState>] {
+        &self.fresh
+    }
 }
 
 impl Installed {
@@ -43,10 +67,62 @@ impl Installed {
         refused: MostRefused,
         clock: Clock,
     ) -> Result<Installed, (String, TlsFault)> {
-        let policy = snapshot.policy();
         let open =
             |origin: &Arc<Origin>| OriginState::new(Arc::clone(origin)).map_err(|fault| (origin.name.clone(), fault));
-        let origins: Vec<_> = policy.origins.iter().map(open).collect::<Result<_, _>>()?;
+        let origins: Vec<_> = snapshot.policy().origins.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Installed::of(snapshot, origins, metrics, Arc::new(refused), clock))
+    }
+
+    /// The same under the name of its configuration.
+    pub fn with_version(self, version: Version) -> Installed {
+        Installed { version, ..self }
+    }
+
+    /// Makes the origins of a policy that is to follow: those that are what they were, those that take the place of one, and new ones.
+    /// Touches nothing that is in force.
+    ///
+    /// # Errors
+    /// As [`Installed::new`].
+    pub fn prepare(&self, policy: &Policy) -> Result<Prepared, (String, TlsFault)> {
+        let mut fresh = Vec::new();
+        let mut origin = |spec: &Arc<Origin>| {
+            let before = self.origins.iter().find(|before| before.spec().name == spec.name);
+            let opened = match before {
+                Some(before) if before.spec() == &**spec => return Ok(Arc::clone(before)),
+                Some(before) => before.followed_by(Arc::clone(spec)).inspect(|after| carry_over(after, before)),
+                None => OriginState::new(Arc::clone(spec)),
+            };
+            let opened = opened.map_err(|fault| (spec.name.clone(), fault))?;
+            fresh.push(Arc::clone(&opened));
+            Ok(opened)
+        };
+        let origins = policy.origins.iter().map(&mut origin).collect::<Result<_, _>>()?;
+        Ok(Prepared { origins, fresh })
+    }
+
+    /// What is to follow this one, made of a snapshot and the origins that were prepared for its policy. Series of names that are gone
+    /// end here, so it is to be taken into use at once.
+    pub fn followed_by(&self, snapshot: Snapshot, prepared: &Prepared, clock: Clock, version: Version) -> Installed {
+        let names = |snapshot: &Snapshot| -> Vec<String> {
+            snapshot.policy().rules.iter().map(|rule| rule.name.clone()).collect()
+        };
+        // it knows limits by their place
+        let refused = match names(&self.snapshot) == names(&snapshot) {
+            true => Arc::clone(&self.refused),
+            false => Arc::new(self.refused.empty()),
+        };
+        let metrics = self.metrics.next(snapshot.policy());
+        Installed::of(snapshot, prepared.origins.clone(), metrics, refused, clock).with_version(version)
+    }
+
+    fn of(
+        snapshot: Snapshot,
+        origins: Vec<Arc<OriginState>>,
+        metrics: Metrics,
+        refused: Arc<MostRefused>,
+        clock: Clock,
+    ) -> Installed {
+        let policy = snapshot.policy();
         let fields = policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect();
         for (index, origin) in origins.iter().enumerate() {
             if let Some(counter) = metrics.origin_error_counter(index, OriginError::Surplus) {
@@ -63,7 +139,8 @@ impl Installed {
             || policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
-        Ok(Installed {
+        let version = Version::default();
+        Installed {
             snapshot,
             origins,
             fields,
@@ -73,8 +150,9 @@ impl Installed {
             floods,
             refused,
             metrics,
+            version,
             book: 0,
-        })
+        }
     }
 
     /// The same for a policy that is not the process's first: the number that its decisions are remembered under, which
@@ -132,6 +210,11 @@ impl Installed {
     /// Whom its limits refuse most.
     pub fn refused(&self) -> &MostRefused {
         &self.refused
+    }
+
+    /// Which configuration it is.
+    pub fn version(&self) -> &Version {
+        &self.version
     }
 
     /// The counters of this policy.

@@ -4,7 +4,8 @@
 //!   then hears of our health by the [`watchdog`].
 //! * End: on SIGTERM or SIGINT readiness is refused while requests are still taken (so that balancers look elsewhere), then
 //!   the listeners close, then requests under way get their time; it ends as soon as none is left. A second signal ends the
-//!   process at once. SIGHUP is kept for reloading the policy and does nothing today.
+//!   process at once.
+//! * On SIGHUP, and by the [`control`] channel, the policy is [reloaded](crate::serve::reload).
 //! * Succession: by the [`control`] channel a new process is ordered, which [`upgrade`] starts and which takes the sockets by
 //!   [`handover`]; this one ends as above, without the wait for balancers, as nobody needs to look elsewhere.
 
@@ -27,10 +28,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::control::{Order, Verb};
+use self::control::{Answer, Order, Verb};
 use self::notify::Notifier;
 use self::sockets::Sockets;
 use self::upgrade::Program;
+use super::reload::{Outcome, Reloader};
 use super::shared::Shared;
 use crate::config::settings::Drain;
 use crate::serve::edge::listen::Connections;
@@ -59,18 +61,28 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal to stop.
-    async fn stop(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => {
-                    tracing::warn!("SIGHUP: this version does not reload its policy; restart it to load the file again");
-                }
-            }
+    /// Waits for the next one.
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hang_up.recv() => Told::Reload,
         }
     }
+
+    /// Waits for the next signal to stop, while there is no policy to reload for.
+    async fn stop(&mut self) {
+        while self.next().await != Told::Stop {
+            tracing::warn!("SIGHUP: not now, the process is being replaced or stopped");
+        }
+    }
+}
+
+/// What a signal says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Stop,
+    Reload,
 }
 
 /// What ends the process, and what it has to bring to an end.
@@ -79,6 +91,8 @@ pub struct Life {
     pub signals: Signals,
     /// What the admin socket brings; silent without one.
     pub orders: mpsc::Receiver<Order>,
+    /// Puts another policy in force.
+    pub reloader: Arc<Reloader>,
     /// How this process was started, for the one after it.
     pub program: Program,
     /// The listening sockets.
@@ -110,6 +124,7 @@ pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
     let Life {
         mut signals,
         mut orders,
+        reloader,
         program,
         sockets,
         notifier,
@@ -119,7 +134,7 @@ pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
         connections,
         watchdog,
     } = life;
-    let end = serve(&mut signals, &mut orders, &program, sockets, &notifier).await;
+    let end = serve(&mut signals, &mut orders, &reloader, &program, sockets, &notifier).await;
     // whoever orders something from now on is told that the process is about to stop
     drop(orders);
     ready.store(false, Ordering::Relaxed);
@@ -166,18 +181,33 @@ pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
 async fn serve(
     signals: &mut Signals,
     orders: &mut mpsc::Receiver<Order>,
+    reloader: &Arc<Reloader>,
     program: &Program,
     sockets: Sockets,
     notifier: &Notifier,
 ) -> End {
     loop {
         let order = tokio::select! {
-            () = signals.stop() => return End::Told(sockets),
-            Some(order) = orders.recv() => order,
+            told = signals.next() => match told {
+                Told::Stop => return End::Told(sockets),
+                Told::Reload => None,
+            },
+            Some(order) = orders.recv() => Some(order),
         };
-        match order.verb {
-            Verb::Upgrade => {}
+        let dry_run = match order.as_ref().map(|order| &order.verb) {
+            None => Some(false),
+            Some(Verb::Reload { dry_run }) => Some(*dry_run),
+            Some(Verb::Upgrade) => None,
+        };
+        if let Some(dry_run) = dry_run {
+            let told = reload(signals, reloader, order, dry_run).await;
+            if told == Some(Told::Stop) {
+                return End::Told(sockets);
+            }
+            continue;
         }
+        // what is left is an upgrade
+        let Some(order) = order else { continue };
         tracing::info!("upgrade: starting a new process");
         let replacement = tokio::select! {
             // the new process ends with this future
@@ -206,4 +236,35 @@ async fn serve(
             }
         }
     }
+}
+
+/// Reloads the policy, unless the process is told to stop meanwhile; whoever ordered it is told what came of it. Signals to
+/// reload that come while it does so are one more reload.
+async fn reload(signals: &mut Signals, reloader: &Arc<Reloader>, order: Option<Order>, dry_run: bool) -> Option<Told> {
+    let work = reloader.reload(dry_run);
+    tokio::pin!(work);
+    let mut again = false;
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut work => break outcome,
+            told = signals.next() => match told {
+                Told::Stop => {
+                    if let Some(order) = order {
+                        order.answer(false, "the process was told to stop meanwhile").await;
+                    }
+                    return Some(Told::Stop);
+                }
+                Told::Reload => again = true,
+            },
+        }
+    };
+    if let Some(order) = order {
+        let Outcome { report, text } = outcome;
+        let (done, report) = (report.is_some(), report.and_then(|report| serde_json::to_value(report).ok()));
+        order.answer_with(Answer { done, text, report }).await;
+    }
+    if again {
+        reloader.reload(false).await;
+    }
+    None
 }

@@ -17,6 +17,7 @@ pub mod installed;
 pub mod lifecycle;
 pub mod origins;
 pub mod proxy;
+pub mod reload;
 pub mod server;
 pub mod shared;
 pub mod small_server;

@@ -18,7 +18,7 @@ use super::admin::web::Web;
 use super::admin::{self, Admin};
 use super::clock::{self, Clock};
 use super::housekeeping::Housekeeping;
-use super::installed::Installed;
+use super::installed::{Installed, Version};
 use super::lifecycle::given::{Given, Tag};
 use super::lifecycle::handover::Predecessor;
 use super::lifecycle::notify::Notifier;
@@ -26,10 +26,11 @@ use super::lifecycle::sockets::{self, Opened};
 use super::lifecycle::upgrade::Program;
 use super::lifecycle::watchdog::{self, Watchdog};
 use super::lifecycle::{self, Life, Signals};
+use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
 use super::shared::Shared;
 use super::small_server;
 use crate::config::settings::{ClientInLog, Settings};
-use crate::config::{Config, Places};
+use crate::config::{self, Config, Places};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::serve::edge::bind::BindError;
@@ -38,7 +39,7 @@ use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
 use crate::serve::edge::listen::{self, Connections};
 use crate::serve::edge::tls::watch::{POLL, State, Watch};
-use crate::serve::origins::{health, resolve};
+use crate::serve::origins::resolve;
 use crate::serve::proxy::framework::proxy;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
 use crate::serve::telling::access_log::AccessLogWriter;
@@ -75,10 +76,11 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// What a run has beside its configuration.
-#[derive(Debug)]
 pub struct Start {
     /// How the process was started, for the one after it.
     pub program: Program,
+    /// How to load the configuration again; `None`: it was no file.
+    pub load: Option<Loader>,
     /// Where the admin socket is; `None`: there is none.
     pub admin: Option<PathBuf>,
     /// Listening sockets that it was given.
@@ -93,13 +95,13 @@ pub struct Start {
 /// # Errors
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, start: Start) -> Result<(), StartError> {
-    let Start { program, admin, given, predecessor } = start;
+    let Start { program, load, admin, given, predecessor } = start;
     let (predecessor, offered) = match predecessor {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
     };
     let mut predecessor = predecessor;
-    let ended = start_and_serve(config, program, admin.as_deref(), given, &offered, &mut predecessor);
+    let ended = start_and_serve(config, load, program, admin.as_deref(), given, &offered, &mut predecessor);
     if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
         predecessor.fail(&format!("error: {error}\n"));
     }
@@ -108,13 +110,15 @@ pub fn run(config: Config, start: Start) -> Result<(), StartError> {
 
 fn start_and_serve(
     config: Config,
+    load: Option<Loader>,
     program: Program,
     admin: Option<&Path>,
     given: Given,
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
-    let Config { policy, settings, places, .. } = config;
+    let Config { policy, settings, effective, places } = config;
+    let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
@@ -130,7 +134,7 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(policy, settings, places, stopping)?;
+    let (shared, writer) = build(policy, settings, (version, places), stopping.clone())?;
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -152,7 +156,8 @@ fn start_and_serve(
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let reception = Reception { doors, certificates: watch };
+    let reloader = Reloader::new(Arc::clone(&shared), effective, load, Arc::clone(&watch), doors.clone(), stopping);
+    let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
     let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
     let served = runtime.block_on(serving);
     drop((housekeeping, renewals));
@@ -203,7 +208,7 @@ fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
 fn build(
     policy: Policy,
     settings: Settings,
-    places: Places,
+    (version, places): (Version, Places),
     stopping: watch::Receiver<bool>,
 ) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
@@ -228,7 +233,7 @@ fn build(
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
     let installed = Installed::new(snapshot, metrics, refused, started)
         .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
-    let installed = Arc::new(installed);
+    let installed = Arc::new(installed.with_version(version));
     let waits = Waits::new(MOST_WAITING, stopping);
     let shared = Shared::new(started, access_log, pseudonyms, settings, waits, installed).with_places(places);
     Ok((Arc::new(shared), writer))
@@ -249,6 +254,7 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
 struct Reception {
     doors: Vec<Arc<Door>>,
     certificates: Arc<Watch>,
+    reloader: Arc<Reloader>,
 }
 
 async fn serve(
@@ -309,8 +315,21 @@ async fn serve(
     if let Some(bound) = socket {
         tokio::spawn(small_server::serve(bound.socket, Admin::socket(Arc::clone(&context)), stopping.clone()));
     }
-    let life =
-        Life { signals, orders, program, sockets, notifier, ready, shutdown: stop, accepting, connections, watchdog };
+    tokio::spawn(keep_watching(Arc::clone(&reception.reloader)));
+    let reloader = Arc::clone(&reception.reloader);
+    let life = Life {
+        signals,
+        orders,
+        reloader,
+        program,
+        sockets,
+        notifier,
+        ready,
+        shutdown: stop,
+        accepting,
+        connections,
+        watchdog,
+    };
     lifecycle::until_stopped(life, shared.settings.drain, shared).await;
     Ok(())
 }
@@ -326,10 +345,7 @@ async fn first_lookups(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
     // names that take longer arrive by the background task; until then their origin answers 503
     let _ = timeout(FIRST_LOOKUP, lookup).await;
     for origin in installed.origins() {
-        tokio::spawn(resolve::keep_fresh(Arc::clone(origin), stopping.clone()));
-        tokio::spawn(health::keep_checking(Arc::clone(origin), shared.clock, stopping.clone()));
-        let (way, stopping) = (Arc::clone(origin.way()), stopping.clone());
-        tokio::spawn(async move { way.keep_fresh(stopping).await });
+        keep_fresh(origin, shared, stopping);
     }
 }
 

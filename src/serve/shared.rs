@@ -50,7 +50,7 @@ impl Shared {
         waits: Waits,
         installed: Arc<Installed>,
     ) -> Shared {
-        let book = Book::new(installed.snapshot().policy(), Places::default(), wall_nanos());
+        let book = book_of(&installed, Places::default());
         let watched = settings.metrics.is_some() || access_log.is_some();
         Shared {
             clock,
@@ -69,7 +69,7 @@ impl Shared {
 
     /// The same, with the places in the file at which the limits and routes of the policy in force are written.
     pub fn with_places(self, places: Places) -> Shared {
-        self.decisions.begin(Book::new(self.installed().snapshot().policy(), places, wall_nanos()));
+        self.decisions.begin(book_of(&self.installed(), places));
         self
     }
 
@@ -106,6 +106,21 @@ impl Shared {
         self.installed.load_full()
     }
 
+    /// Puts another policy in force; gives the one before.
+    pub fn install(&self, next: Arc<Installed>) -> Arc<Installed> {
+        self.installed.swap(next)
+    }
+
+    /// The hash over the whole configuration in force, in hexadecimal digits; people are shown the first seven.
+    pub fn config_hash(&self) -> String {
+        self.installed.load().version().hash.clone()
+    }
+
+    /// When the configuration in force was loaded, in nanoseconds since 1970.
+    pub fn config_loaded(&self) -> u64 {
+        self.installed.load().version().loaded
+    }
+
     /// From now on every answer closes its connection, so that clients go elsewhere.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -115,4 +130,12 @@ impl Shared {
     pub fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
+}
+
+/// What is remembered of a policy, under the name of its configuration.
+fn book_of(installed: &Installed, places: Places) -> Book {
+    let version = installed.version();
+    let book = Book::new(installed.snapshot().policy(), places, version.loaded);
+    // tests have policies without a configuration
+    if version.hash.is_empty() { book } else { Book { fingerprint: version.hash.clone(), ..book } }
 }

@@ -132,6 +132,14 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.raise_to_ceiling(key, ceiling)
     }
 
+    /// Raises the level of `to` to at least that of `from`. No charge of others is lost.
+    pub fn carry(&self, from: KeyHash, to: KeyHash) {
+        let level = self.estimate(from);
+        if self.estimate(to) < level {
+            self.raise_to_ceiling(to, level);
+        }
+    }
+
     /// For a timer, about every second; never on the path of a request. Changes the columns every ten minutes, beside the
     /// old ones for `fade` nanoseconds and a second: the longest that any level needs to fade that was admitted or charged,
     /// so [`Meter::fade_nanos`], or more if charges go beyond the quota.

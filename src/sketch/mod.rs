@@ -36,7 +36,7 @@ pub use hash::{KeyHash, KeyHasher, Seed};
 pub use heaviest::Heaviest;
 pub use lattice::NodeLevels;
 pub use levels::Levels;
-pub use meter::{Bucket, Meter, NextUnit, RecentAverage, Window};
+pub use meter::{Axis, Bucket, Course, Meter, NextUnit, Pace, RecentAverage, Window};
 pub use monotone::{Admission, Cell, MonotoneTable, Word};
 pub use offered::OfferedRates;
 pub use own_hash::OwnHash;

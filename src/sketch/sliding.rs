@@ -26,6 +26,7 @@
 //! judged more than a second after its stamp counts as stamped when it was judged.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash::{KeyHash, Seed};
@@ -73,8 +74,8 @@ impl FencedCell for AtomicU64 {
 pub struct SlidingWindows<C: Word = AtomicU64, const ROWS: usize = 4> {
     window: Window,
     /// Windows of even epochs, and of odd ones.
-    even: Rekeyed<C, ROWS>,
-    odd: Rekeyed<C, ROWS>,
+    even: Arc<Rekeyed<C, ROWS>>,
+    odd: Arc<Rekeyed<C, ROWS>>,
 }
 
 impl SlidingWindows {
@@ -97,9 +98,20 @@ impl<C: FencedCell, const ROWS: usize> SlidingWindows<C, ROWS> {
     pub fn with_shape(window: Window, columns: usize, seed: &Seed) -> Result<Self, OutOfRange> {
         Ok(SlidingWindows {
             window,
-            even: Rekeyed::with_shape(columns, &seed.derive("even"))?,
-            odd: Rekeyed::with_shape(columns, &seed.derive("odd"))?,
+            even: Arc::new(Rekeyed::with_shape(columns, &seed.derive("even"))?),
+            odd: Arc::new(Rekeyed::with_shape(columns, &seed.derive("odd"))?),
         })
+    }
+
+    /// The same tables under another limit: what was counted counts, for both.
+    ///
+    /// # Errors
+    /// Windows of another length or phase: their counts mean something else.
+    pub fn with_limit_of(&self, window: Window) -> Result<Self, OutOfRange> {
+        if !window.has_windows_of(&self.window) {
+            return Err(OutOfRange { allowed: "the same windows" });
+        }
+        Ok(SlidingWindows { window, even: Arc::clone(&self.even), odd: Arc::clone(&self.odd) })
     }
 
     /// Whether a request of `cost` fits now. Read only.
@@ -127,6 +139,13 @@ impl<C: FencedCell, const ROWS: usize> SlidingWindows<C, ROWS> {
         };
         let contended = matches!(admission, Admission::Contended { .. });
         SlidingReading { contended, ..self.reading(&after, now, cost, admitted) }
+    }
+
+    /// Raises the counts of `to` to at least those of `from`, in all windows that are known of it.
+    pub fn carry(&self, from: KeyHash, to: KeyHash) {
+        for pair in [&self.even, &self.odd] {
+            pair.lift(to, level(pair, from));
+        }
     }
 
     /// The windows' numbers.

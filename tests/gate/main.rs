@@ -46,6 +46,7 @@ mod proxy_protocol;
 mod quiet_log;
 mod real_clients;
 mod real_logs;
+mod reload;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;

@@ -6,4 +6,5 @@ mod corners;
 mod kinds;
 mod later;
 mod limits;
+mod reload;
 mod together;

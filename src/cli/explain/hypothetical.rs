@@ -12,7 +12,7 @@ use crate::answer::headers::{retry_after_seconds, shown};
 use crate::answer::{RouteFields, refusal};
 use crate::cli::{Global, exit, say};
 use crate::client;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
 use crate::explain::{Beside, Book, Explanation, Known, Record};
 use crate::request::{Peer, Request};
@@ -136,8 +136,8 @@ impl Parts {
 
 /// The last of so many requests at one instant.
 fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, String> {
-    let Config { policy, places, .. } = config;
-    let book = Book::new(&policy, places, 0);
+    let Config { policy, places, effective, .. } = config;
+    let book = Book { fingerprint: config::hash(&effective), ..Book::new(&policy, places, 0) };
     let snapshot = Snapshot::new(policy, &SEED, 0).map_err(|(limit, fault)| format!("{limit}: {fault}"))?;
     let request = parts.request();
     let mut first_refused: Option<(u32, String)> = None;

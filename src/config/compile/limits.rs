@@ -61,6 +61,7 @@ impl Limits {
             let used = entry.key.is_none();
             limits.named.push(Named { name: entry.name.clone(), at: entry.key_span, rule, used });
         }
+        limits.check_renamed(section, faults);
         let handing_on: Vec<usize> = others.iter().map(|(rule, _)| *rule).collect();
         for (rule, name) in others {
             let other = limits.other(rule, &name, &handing_on, faults);
@@ -69,6 +70,25 @@ impl Limits {
             }
         }
         limits
+    }
+
+    /// Reports limits that go on from one that is still there, or that two go on from.
+    fn check_renamed(&self, section: &Field<Keyed<Name, Limit>>, faults: &mut Faults) {
+        let mut known: Vec<(&str, Span)> = Vec::new();
+        for limit in section.value().iter().flat_map(|map| &map.0).filter_map(|entry| entry.value.as_ref()) {
+            let Some(from) = limit.value.renamed_from.get() else { continue };
+            let name = from.value.0.as_str();
+            let still = self.named.iter().find(|named| named.name == name).map(|named| (named.at, "by this limit"));
+            let twice = known.iter().find(|(other, _)| *other == name).map(|(_, at)| (*at, "already said here"));
+            if let Some((place, why)) = still.or(twice) {
+                faults.push(
+                    Diagnostic::error(Code::CONFLICT, from.span, format!("the name {} is taken", from.shown))
+                        .label("only one limit can go on from another")
+                        .related(place, why),
+                );
+            }
+            known.push((name, from.span));
+        }
     }
 
     /// The limit that is asked instead of the one at `rule`; `None` when it cannot be, which is then told.

@@ -61,7 +61,14 @@ pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, cont
             .value()
             .and_then(|secrets| secrets.client_hmac.get())
             .and_then(|secret| secret::secret(secret, context)),
+        watch: watch(file, context),
     }
+}
+
+fn watch(file: &File, context: &mut Context<'_>) -> Option<Duration> {
+    const SHORTEST: Duration = Duration::from_secs(1);
+    file.watch.get()?;
+    Some(span(&file.watch, SHORTEST..=Duration::from_secs(3_600), SHORTEST, context.faults))
 }
 
 fn listeners(

@@ -32,6 +32,7 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, unit(rule))).collect())));
     }
     tree.push(("action", action(&rule.action)));
+    tree.extend(rule.renamed_from.iter().map(|name| ("renamed_from", Tree::text(name))));
     Tree::map(tree)
 }
 

@@ -99,8 +99,10 @@ section! {
         /// (it waits for up to 1s; not for `inflight`, `fair_share` and what is charged at the answer), `tag` (it passes with
         /// the limit's name in `x-tidegate-limited` towards the origin), or a map with `delay` or `tag`.
         optional action: Either<ActionWord, LimitAction>,
+        /// The name that the limit had before: at a reload it goes on from the state of that one. May stay in the file.
+        optional renamed_from: Name,
     }
-    later: ["store", "on_store_error", "tree", "weights", "renamed_from", "since", "queue"]
+    later: ["store", "on_store_error", "tree", "weights", "since", "queue"]
 }
 
 section! {

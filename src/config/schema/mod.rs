@@ -26,6 +26,8 @@ pub use process::{
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 
+use std::time::Duration;
+
 use super::read::Read;
 use super::scalar::Count;
 use super::section::section;
@@ -71,10 +73,13 @@ section! {
         /// Where the admin endpoints can be read over TCP, such as `127.0.0.1:9901`. Without it they are on the admin socket
         /// only, to which alone verbs go.
         optional admin: Either<ListenAddress, Admin>,
-        /// The process. Changes here need a restart.
+        /// The process. Changes here need `tidegate upgrade`.
         optional server: Server,
+        /// How often to look whether the files have changed, `1s` to `1h`, and reload them if so. Off by default: then SIGHUP and
+        /// `tidegate reload` do. By content, so that it works with editors, network file systems and Kubernetes ConfigMaps.
+        optional watch: Duration,
     }
-    later: ["tls", "stores", "geo", "tests", "watch", "state"]
+    later: ["tls", "stores", "geo", "tests", "state"]
 }
 
 section! {

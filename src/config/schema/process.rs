@@ -186,7 +186,7 @@ section! {
 }
 
 section! {
-    /// The process. Changes here need a restart.
+    /// The process. Changes here need `tidegate upgrade`.
     Server ("a map") {
         /// Worker threads: `auto` (default, one per core) or 1 to 1024.
         optional threads: Threads,

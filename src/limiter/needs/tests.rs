@@ -19,6 +19,7 @@ fn limiter(kind: &Kind) -> Arc<Limiter> {
         kinds: std::slice::from_ref(kind),
         deferred: false,
         indebts: false,
+        unit: 1,
         longest_wait: 0,
         routes: 1,
         origin_caps: &[],

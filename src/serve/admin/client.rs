@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// How long an answer may take: the longest thing asked for is an upgrade, which has its own deadline below this.
-const LONGEST_ANSWER: Duration = Duration::from_secs(60);
+pub const LONGEST_ANSWER: Duration = Duration::from_secs(60);
 
 /// No answer is longer.
 const LARGEST_ANSWER: u64 = 64 << 20;
@@ -48,7 +48,7 @@ impl Reply {
 /// # Errors
 /// Nobody answers.
 pub fn get(socket: &Path, target: &str) -> io::Result<Reply> {
-    whole(ask(socket, "GET", target, None)?)
+    whole(ask(socket, "GET", target, None, LONGEST_ANSWER)?)
 }
 
 /// Has the process do something.
@@ -56,7 +56,15 @@ pub fn get(socket: &Path, target: &str) -> io::Result<Reply> {
 /// # Errors
 /// Nobody answers.
 pub fn post(socket: &Path, target: &str, body: &Value) -> io::Result<Reply> {
-    whole(ask(socket, "POST", target, Some(body))?)
+    post_within(socket, target, body, LONGEST_ANSWER)
+}
+
+/// The same, and waits for so long.
+///
+/// # Errors
+/// Nobody answers by then.
+pub fn post_within(socket: &Path, target: &str, body: &Value, patience: Duration) -> io::Result<Reply> {
+    whole(ask(socket, "POST", target, Some(body), patience)?)
 }
 
 /// Reads a stream, line by line, with its status. A line may take [as long as an answer](LONGEST_ANSWER).
@@ -64,12 +72,19 @@ pub fn post(socket: &Path, target: &str, body: &Value) -> io::Result<Reply> {
 /// # Errors
 /// Nobody answers.
 pub fn stream(socket: &Path, target: &str) -> io::Result<(u16, impl BufRead + use<>)> {
-    ask(socket, "GET", target, None)
+    ask(socket, "GET", target, None, LONGEST_ANSWER)
 }
 
-fn ask(socket: &Path, method: &str, target: &str, body: Option<&Value>) -> io::Result<(u16, impl BufRead + use<>)> {
+fn ask(
+    socket: &Path,
+    method: &str,
+    target: &str,
+    body: Option<&Value>,
+    patience: Duration,
+) -> io::Result<(u16, impl BufRead + use<>)> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(LONGEST_ANSWER))?;
+    // no time at all is none to the system
+    stream.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
     let body = body.map(|body| body.to_string()).unwrap_or_default();
     let length = body.len();
     let request = format!(

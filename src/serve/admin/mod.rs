@@ -95,6 +95,7 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/api/v1/decisions", decisions::latest),
         Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::post("/api/v1/upgrade", orders::order),
+        Endpoint::post("/api/v1/reload", orders::order),
     ]
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 
 use crate::client::proxy_protocol::Source;
@@ -23,9 +24,21 @@ pub struct Door {
     shared: Arc<Shared>,
     listener: usize,
     proxy_protocol: ProxyProtocol,
+    words: ArcSwap<Words>,
+}
+
+/// What a reload may change.
+struct Words {
     unwanted: ProxySet,
     at_accept: Option<AtAccept>,
     caps: Arc<ConnectionCaps>,
+}
+
+impl Words {
+    fn new(words: &Connections, caps: Arc<ConnectionCaps>) -> Words {
+        let unwanted = ProxySet::new(words.refuse.networks.iter().copied(), words.refuse.unix);
+        Words { unwanted, at_accept: words.refuse_at_accept.clone(), caps }
+    }
 }
 
 /// A connection that was let in; its places come back when this is dropped.
@@ -51,15 +64,20 @@ impl Door {
     pub fn new(shared: Arc<Shared>, listener: usize, seed: &Seed) -> Result<Door, OutOfRange> {
         let default = Connections::default();
         let words = shared.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
-        let spec = CapsSpec { max: words.max, per_client: words.per_client, new: words.handshakes };
-        Ok(Door {
-            proxy_protocol: words.proxy_protocol,
-            unwanted: ProxySet::new(words.refuse.networks.iter().copied(), words.refuse.unix),
-            at_accept: words.refuse_at_accept.clone(),
-            caps: ConnectionCaps::new(&spec, seed)?,
-            listener,
-            shared,
-        })
+        let caps = ConnectionCaps::new(&caps_of(words), seed)?;
+        let proxy_protocol = words.proxy_protocol;
+        let words = ArcSwap::from_pointee(Words::new(words, caps));
+        Ok(Door { proxy_protocol, words, listener, shared })
+    }
+
+    /// What may come of a reload: lists, penalties and caps. Connections that are open count on.
+    ///
+    /// # Errors
+    /// As [`Door::new`].
+    pub fn follow(&self, words: &Connections, now: Timestamp) -> Result<(), OutOfRange> {
+        let caps = self.words.load().caps.followed_by(&caps_of(words), now)?;
+        self.words.store(Arc::new(Words::new(words, caps)));
+        Ok(())
     }
 
     /// Whether a connection from `peer`, folded, may stay; `None`: it is to be closed at once, and was counted.
@@ -85,7 +103,7 @@ impl Door {
             Source::Address(address) => Peer::Ip(crate::units::prefix::fold(address)),
             Source::Unix => Peer::Unix,
         };
-        if self.unwanted.contains(peer) {
+        if self.words.load().unwanted.contains(peer) {
             self.refused("listed", peer);
             return false;
         }
@@ -101,17 +119,18 @@ impl Door {
 
     /// Housekeeping, about once a second.
     pub fn maintain(&self, now: Timestamp) {
-        self.caps.maintain(now);
+        self.words.load().caps.maintain(now);
     }
 
     fn enter(&self, peer: Peer) -> Result<Entry, &'static str> {
-        if self.unwanted.contains(peer) {
+        let words = self.words.load();
+        if words.unwanted.contains(peer) {
             return Err("listed");
         }
         if self.proxy_protocol == ProxyProtocol::Required && !self.trusts(peer) {
             return Err("proxy_untrusted");
         }
-        self.caps.enter().map(|place| Entry(Some(place))).map_err(word)
+        words.caps.enter().map(|place| Entry(Some(place))).map_err(word)
     }
 
     /// Counts the connection for the client, if `peer` is one.
@@ -122,7 +141,8 @@ impl Door {
             return true;
         }
         let now = self.shared.clock.now();
-        if let Some(AtAccept { limit, above }) = &self.at_accept
+        let words = self.words.load();
+        if let Some(AtAccept { limit, above }) = &words.at_accept
             && installed.snapshot().penalty_nanos(limit, peer, now) > saturating_nanos(*above)
         {
             self.refused("penalty", peer);
@@ -141,6 +161,10 @@ impl Door {
     fn trusts(&self, peer: Peer) -> bool {
         self.shared.installed().snapshot().policy().clients.trust.believes(peer)
     }
+}
+
+fn caps_of(words: &Connections) -> CapsSpec {
+    CapsSpec { max: words.max, per_client: words.per_client, new: words.handshakes }
 }
 
 fn word(cap: CapReached) -> &'static str {

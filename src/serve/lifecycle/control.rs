@@ -30,6 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Verb {
     /// Put a new process in this one's place.
     Upgrade,
+    /// Put the policy file's present content in force.
+    Reload {
+        /// Only say what would come of it.
+        #[serde(default)]
+        dry_run: bool,
+    },
 }
 
 impl Verb {
@@ -44,6 +50,9 @@ pub struct Answer {
     pub done: bool,
     /// What was done, or why it was not.
     pub text: String,
+    /// The same for programs, where there is more to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Value>,
 }
 
 /// The folder in which a process listens that is not told where: systemd's runtime folder for the service, or the user's own.
@@ -113,8 +122,13 @@ impl Order {
     /// Answers it; returns when the answer has been written, so that the process may end. Whoever asked may have gone; the
     /// act is done all the same.
     pub async fn answer(self, done: bool, text: &str) {
+        self.answer_with(Answer { done, text: text.to_owned(), report: None }).await;
+    }
+
+    /// The same with more to say.
+    pub async fn answer_with(self, answer: Answer) {
         let (witness, written) = oneshot::channel();
-        if self.answer.send((Answer { done, text: text.to_owned() }, witness)).is_ok() {
+        if self.answer.send((answer, witness)).is_ok() {
             let _ = timeout(PATIENCE, written).await;
         }
     }
@@ -132,10 +146,18 @@ impl Pending {
 /// # Errors
 /// Nobody answers, or not as a tidegate of this version does.
 pub fn ask(path: &Path, verb: &Verb) -> io::Result<Answer> {
+    ask_within(path, verb, client::LONGEST_ANSWER)
+}
+
+/// The same, and waits for so long.
+///
+/// # Errors
+/// Nobody answers by then, or not as a tidegate of this version does.
+pub fn ask_within(path: &Path, verb: &Verb, patience: Duration) -> io::Result<Answer> {
     let mut fields = serde_json::to_value(verb)?;
     let name = fields.as_object_mut().and_then(|fields| fields.remove(Verb::TAG));
     let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let reply = client::post(path, &format!("/api/v1/{name}"), &fields)?;
+    let reply = client::post_within(path, &format!("/api/v1/{name}"), &fields, patience)?;
     // one that was not even tried is no answer of this form
-    Ok(serde_json::from_str(&reply.body).unwrap_or_else(|_| Answer { done: false, text: reply.error() }))
+    Ok(serde_json::from_str(&reply.body).unwrap_or_else(|_| Answer { done: false, text: reply.error(), report: None }))
 }

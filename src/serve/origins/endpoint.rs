@@ -25,17 +25,25 @@ pub struct Endpoint {
     /// Requests that are with it; the cap is never reached.
     pub inflight: Arc<Slots>,
     /// What checks have found.
-    pub checked: Checked,
+    pub checked: Arc<Checked>,
     /// What requests have met.
-    pub record: Record,
+    pub record: Arc<Record>,
 }
 
 impl Endpoint {
     /// One of which nothing is known.
     pub fn new(address: SocketAddr, weight: u32, entry: usize) -> Arc<Endpoint> {
         let inflight = Slots::new(u32::MAX);
-        let (checked, record) = (Checked::default(), Record::default());
+        let (checked, record) = <(Arc<Checked>, Arc<Record>)>::default();
         Arc::new(Endpoint { address, weight, entry, inflight, checked, record })
+    }
+
+    /// The same address under another weight or at another place in the list. What checks have found is forgotten where none are made
+    /// any more.
+    pub fn moved(&self, weight: u32, entry: usize, is_checked: bool) -> Arc<Endpoint> {
+        let checked = if is_checked { Arc::clone(&self.checked) } else { Arc::default() };
+        let (inflight, record) = (Arc::clone(&self.inflight), Arc::clone(&self.record));
+        Arc::new(Endpoint { address: self.address, weight, entry, inflight, checked, record })
     }
 
     /// Whether requests may be sent to it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
 
 use super::budget::RetryBudget;
 use super::ejection::most_out;
@@ -15,7 +15,7 @@ use super::tls::TlsFault;
 use super::way::Way;
 use crate::limiter::adaptive::Sample;
 use crate::limiter::{Adaptive, Permit, Slots};
-use crate::policy::{Balance, Origin};
+use crate::policy::{Balance, InflightCap, Origin};
 use crate::sketch::{KeyHash, Seed};
 use crate::units::Timestamp;
 
@@ -24,20 +24,30 @@ use crate::units::Timestamp;
 pub struct OriginState {
     spec: Arc<Origin>,
     slots: Arc<Slots>,
-    waiting: AtomicU32,
-    /// Held by the one who is next in the queue. It is handed on in the order in which it was asked for, so that nobody who
-    /// came later finds a place first.
-    head: Mutex<()>,
-    freed: Notify,
+    queue: Arc<Queue>,
     ring: ArcSwap<Ring>,
     cursor: AtomicUsize,
     /// Held while an address is being ejected; only ever tried.
     ejecting: parking_lot::Mutex<()>,
     /// Requests that were sent although no address was in use.
     despite: AtomicU64,
-    budget: Option<RetryBudget>,
-    adaptive: Option<Adaptive>,
+    budget: Option<Arc<RetryBudget>>,
+    adaptive: Option<Arc<Adaptive>>,
     way: Arc<Way>,
+    /// How many places there are once it takes over from another, if that is another number.
+    places: Option<u32>,
+    /// Set when another takes its place, or the policy has it no more.
+    retired: watch::Sender<bool>,
+}
+
+/// Those who wait for a place; one for all that follow one another under a name.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: AtomicU32,
+    /// Held by the one who is next. It is handed on in the order in which it was asked for, so that nobody who came later finds
+    /// a place first.
+    head: Mutex<()>,
+    freed: Notify,
 }
 
 /// Why no place was given.
@@ -74,9 +84,7 @@ impl Drop for OriginPlace {
     fn drop(&mut self) {
         self.permit = None;
         // SeqCst, after the place was freed: see `Slots::take`
-        if self.origin.waiting.load(Ordering::SeqCst) > 0 {
-            self.origin.freed.notify_one();
-        }
+        self.origin.wake();
     }
 }
 
@@ -86,22 +94,81 @@ impl OriginState {
     /// # Errors
     /// The files of its TLS cannot be used.
     pub fn new(spec: Arc<Origin>) -> Result<Arc<OriginState>, TlsFault> {
-        let max = spec.inflight.map_or(u32::MAX, |cap| cap.max);
         let way = Way::open(&spec)?;
         Ok(Arc::new(OriginState {
-            slots: Slots::new(spec.adaptive.map_or(max, |adaptive| adaptive.min.min(max))),
-            waiting: AtomicU32::new(0),
-            head: Mutex::new(()),
-            freed: Notify::new(),
+            slots: Slots::new(first_cap(&spec)),
+            queue: Arc::default(),
             ring: ArcSwap::from_pointee(Ring::default()),
             cursor: AtomicUsize::new(0),
             ejecting: parking_lot::Mutex::new(()),
             despite: AtomicU64::new(0),
-            budget: spec.retries.budget.map(RetryBudget::new),
-            adaptive: spec.adaptive.as_ref().map(Adaptive::new),
+            budget: spec.retries.budget.map(|share| Arc::new(RetryBudget::new(share))),
+            adaptive: spec.adaptive.as_ref().map(|spec| Arc::new(Adaptive::new(spec))),
             spec,
             way,
+            places: None,
+            retired: watch::Sender::new(false),
         }))
+    }
+
+    /// The origin as a new policy has it, in the place of this one, which requests under way go on to use. Both have the same
+    /// places and one queue; from [`OriginState::take_over`] on there are as many places as the new policy says, also for whoever waits
+    /// already. Addresses keep what is known of them; an adaptive cap that is to learn as before goes on
+    /// from where it is. Connections are not shared: they were made by other words.
+    ///
+    /// # Errors
+    /// As [`OriginState::new`].
+    pub fn followed_by(&self, spec: Arc<Origin>) -> Result<Arc<OriginState>, TlsFault> {
+        let way = Way::open(&spec)?;
+        let learns_on = spec.adaptive == self.spec.adaptive && spec.inflight.map(most) == self.spec.inflight.map(most);
+        let adaptive = spec.adaptive.as_ref().map(|spec| match &self.adaptive {
+            Some(before) if learns_on => Arc::clone(before),
+            _ => Arc::new(Adaptive::new(spec)),
+        });
+        let budget = spec.retries.budget.map(|share| match &self.budget {
+            Some(before) if self.spec.retries.budget == Some(share) => Arc::clone(before),
+            _ => Arc::new(RetryBudget::new(share)),
+        });
+        Ok(Arc::new(OriginState {
+            slots: Arc::clone(&self.slots),
+            queue: Arc::clone(&self.queue),
+            ring: ArcSwap::new(self.ring.load_full()),
+            cursor: AtomicUsize::new(0),
+            ejecting: parking_lot::Mutex::new(()),
+            despite: AtomicU64::new(self.despite()),
+            budget,
+            adaptive,
+            places: (!learns_on).then(|| first_cap(&spec)),
+            spec,
+            way,
+            retired: watch::Sender::new(false),
+        }))
+    }
+
+    /// It is in force from now on.
+    pub fn take_over(&self) {
+        if let Some(places) = self.places {
+            self.slots.set_max(places);
+        }
+        self.wake();
+    }
+
+    /// Another is in its place from now on, or none: what keeps it fresh ends, requests under way do not.
+    pub fn retire(&self) {
+        self.retired.send_replace(true);
+    }
+
+    /// Returns when it was retired.
+    pub async fn retirement(&self) {
+        // the sender lives as long as this does
+        let _ = self.retired.subscribe().wait_for(|retired| *retired).await;
+    }
+
+    /// Has whoever waits for a place look again.
+    fn wake(&self) {
+        if self.queue.waiting.load(Ordering::SeqCst) > 0 {
+            self.queue.freed.notify_one();
+        }
     }
 
     /// How connections to it are made.
@@ -121,7 +188,7 @@ impl OriginState {
 
     /// Requests waiting for a place at this moment.
     pub fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Relaxed)
+        self.queue.waiting.load(Ordering::Relaxed)
     }
 
     /// The places, for the gauge of what is held.
@@ -140,18 +207,18 @@ impl OriginState {
     /// # Errors
     /// No place, now or within the queue's deadline. Nothing is held then.
     pub async fn place(self: &Arc<Self>) -> Result<OriginPlace, NoPlace> {
-        if self.waiting.load(Ordering::SeqCst) == 0
+        if self.queue.waiting.load(Ordering::SeqCst) == 0
             && let Some(place) = self.take()
         {
             return Ok(place);
         }
         let cap = self.spec.inflight.filter(|cap| cap.queue > 0).ok_or(NoPlace::Full)?;
-        let _waiting = Waiting::join(&self.waiting, cap.queue).ok_or(NoPlace::QueueFull)?;
+        let _waiting = Waiting::join(&self.queue.waiting, cap.queue).ok_or(NoPlace::QueueFull)?;
         let wait = async {
-            let _next = self.head.lock().await;
+            let _next = self.queue.head.lock().await;
             loop {
                 // listening before looking: a place freed in between leaves its notification behind
-                let freed = self.freed.notified();
+                let freed = self.queue.freed.notified();
                 if let Some(place) = self.take() {
                     return place;
                 }
@@ -169,7 +236,11 @@ impl OriginState {
             .map(|&Located { address, weight, entry }| {
                 let same =
                     |known: &&Arc<Endpoint>| known.address == address && known.weight == weight && known.entry == entry;
-                old.endpoints.iter().find(same).cloned().unwrap_or_else(|| Endpoint::new(address, weight, entry))
+                let moved = || old.endpoints.iter().find(|known| known.address == address);
+                old.endpoints.iter().find(same).cloned().unwrap_or_else(|| match moved() {
+                    Some(known) => known.moved(weight, entry, self.spec.health.is_some()),
+                    None => Endpoint::new(address, weight, entry),
+                })
             })
             .collect();
         self.ring.store(Arc::new(Ring::new(endpoints)));
@@ -258,10 +329,14 @@ impl OriginState {
     /// A request that was sent has ended: may move the in-flight cap, if that is adaptive.
     pub fn completed(&self, began: Timestamp, ended: Timestamp, failed: bool) {
         let Some(adaptive) = &self.adaptive else { return };
+        // its successor moves the cap now
+        if *self.retired.borrow() {
+            return;
+        }
         let sample = Sample { began, ended, inflight: self.slots.held(), failed };
-        if adaptive.completed(&sample, &self.slots) && self.waiting.load(Ordering::SeqCst) > 0 {
+        if adaptive.completed(&sample, &self.slots) {
             // whoever is next looks again, and whoever comes after him looks on taking his turn
-            self.freed.notify_one();
+            self.wake();
         }
     }
 
@@ -281,6 +356,16 @@ impl OriginState {
     fn take(self: &Arc<Self>) -> Option<OriginPlace> {
         self.slots.take().map(|permit| OriginPlace { permit: Some(permit), origin: Arc::clone(self) })
     }
+}
+
+fn most(cap: InflightCap) -> u32 {
+    cap.max
+}
+
+/// How many places an origin begins with.
+fn first_cap(spec: &Origin) -> u32 {
+    let max = spec.inflight.map_or(u32::MAX, most);
+    spec.adaptive.map_or(max, |adaptive| adaptive.min.min(max))
 }
 
 /// An address as the policy or a name server gives it.

@@ -19,8 +19,22 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// Looks all names of the origin up once and installs what was found. Literals need no look-up and always work.
 pub async fn resolve_once(origin: &OriginState) {
-    let found = look_up(&origin.spec().addresses, &mut Memory::default()).await;
-    found.install(origin);
+    let mut memory = Memory::of(origin);
+    look_up(&origin.spec().addresses, &mut memory).await.install(origin);
+}
+
+/// Installs, of an origin that takes the place of another, the addresses that are known from that one, so that a name server that is
+/// down at that moment takes nothing away.
+pub fn carry_over(origin: &OriginState, before: &OriginState) {
+    let same = |one: &OriginAddress, other: &OriginAddress| one.host == other.host && one.port == other.port;
+    let (old, new) = (&before.spec().addresses, &origin.spec().addresses);
+    let ring = before.ring();
+    let located = ring.endpoints.iter().filter_map(|endpoint| {
+        let known = old.get(endpoint.entry)?;
+        let entry = new.iter().position(|address| same(address, known))?;
+        Some(Located { address: endpoint.address, weight: new.get(entry)?.weight, entry })
+    });
+    Found { addresses: located.collect(), failing: false }.install(origin);
 }
 
 /// Keeps the addresses fresh until shutdown. Returns at once if there is nothing but literals.
@@ -28,7 +42,7 @@ pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<
     let is_name = |address: &&OriginAddress| address.host.parse::<IpAddr>().is_err() && address.unix_path().is_none();
     let named = origin.spec().addresses.iter().filter(is_name);
     let Some(interval) = named.map(|address| address.resolve).min() else { return };
-    let mut memory = Memory::default();
+    let mut memory = Memory::of(&origin);
     let mut installed = Vec::new();
     let mut was_failing = false;
     loop {
@@ -60,6 +74,17 @@ pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<
 /// The last good answer for each entry, so that an outage of the name service changes nothing.
 #[derive(Default)]
 struct Memory(Vec<Vec<SocketAddr>>);
+
+impl Memory {
+    /// What is in use already.
+    fn of(origin: &OriginState) -> Memory {
+        let ring = origin.ring();
+        let of_entry = |entry: usize| {
+            ring.endpoints.iter().filter(|known| known.entry == entry).map(|known| known.address).collect()
+        };
+        Memory((0..origin.spec().addresses.len()).map(of_entry).collect())
+    }
+}
 
 struct Found {
     addresses: Vec<Located>,

@@ -71,6 +71,8 @@ impl AccessLogWriter {
             stop: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            limited: AtomicU64::new(threshold(settings.sample_limited)),
+            other: AtomicU64::new(threshold(settings.sample_other)),
         });
         let (done, running) = mpsc::channel::<()>();
         let writer = Writer { shared: shared.clone(), target, spare: Vec::new() };
@@ -78,12 +80,7 @@ impl AccessLogWriter {
             let _done = done;
             writer.run();
         })?;
-        let log = AccessLog {
-            shared,
-            writer: thread.thread().clone(),
-            limited: Threshold::new(settings.sample_limited),
-            other: Threshold::new(settings.sample_other),
-        };
+        let log = AccessLog { shared, writer: thread.thread().clone() };
         Ok(AccessLogWriter { log, running: Some(running) })
     }
 
@@ -118,8 +115,6 @@ impl Drop for AccessLogWriter {
 pub struct AccessLog {
     shared: Arc<Shared>,
     writer: Thread,
-    limited: Threshold,
-    other: Threshold,
 }
 
 impl AccessLog {
@@ -127,7 +122,15 @@ impl AccessLog {
     /// own view of the request's `dice`, so that what else is rolled with them stays independent.
     #[inline]
     pub fn wants(&self, limited: bool, dice: u64) -> bool {
-        if limited { self.limited.takes(dice) } else { self.other.takes(dice) }
+        let threshold = if limited { &self.shared.limited } else { &self.shared.other };
+        // Relaxed: a number of its own
+        takes(threshold.load(Ordering::Relaxed), dice)
+    }
+
+    /// From now on these shares of the requests have lines.
+    pub fn resample(&self, settings: &settings::AccessLog) {
+        self.shared.limited.store(threshold(settings.sample_limited), Ordering::Relaxed);
+        self.shared.other.store(threshold(settings.sample_other), Ordering::Relaxed);
     }
 
     /// Writes one line: `write` appends it, the line break included. Never waits; without room the line is dropped and
@@ -191,6 +194,9 @@ struct Shared {
     /// Counts only; nothing is published by them.
     dropped: AtomicU64,
     errors: AtomicU64,
+    /// Which requests have lines, as thresholds for dice.
+    limited: AtomicU64,
+    other: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -277,22 +283,11 @@ impl Writer {
 }
 
 /// A share as a number that dice are compared with.
-#[derive(Debug, Clone, Copy)]
-enum Threshold {
-    All,
-    Below(u64),
+fn threshold(share: Share) -> u64 {
+    // 2⁶⁴ itself does not fit, and no lower share comes to the greatest number
+    if share.get() >= 1.0 { u64::MAX } else { (share.get() * 2f64.powi(64)) as u64 }
 }
 
-impl Threshold {
-    fn new(share: Share) -> Threshold {
-        // 2⁶⁴ itself does not fit
-        if share.get() >= 1.0 { Threshold::All } else { Threshold::Below((share.get() * 2f64.powi(64)) as u64) }
-    }
-
-    fn takes(self, dice: u64) -> bool {
-        match self {
-            Threshold::All => true,
-            Threshold::Below(threshold) => mixed(dice) < threshold,
-        }
-    }
+fn takes(threshold: u64, dice: u64) -> bool {
+    threshold == u64::MAX || mixed(dice) < threshold
 }

@@ -12,7 +12,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::{self, PanicHookInfo};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
@@ -58,8 +58,20 @@ pub fn init(settings: &Log) -> Result<(), TryInitError> {
         (true, true) => Style::TextWithoutTime,
         (true, false) => Style::Text { colours: io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() },
     };
-    subscriber(settings.level, style, io::stderr, since_start).try_init()
+    set_level(settings.level);
+    let quiet = Quiet { level: LevelOf::Process, ..Quiet::new(settings.level, since_start) };
+    tracing_subscriber::registry().with(quiet).with(lines(style, io::stderr)).try_init()
 }
+
+/// Writes lines from this level on, from now on.
+pub fn set_level(level: LogLevel) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+    // what was decided of each line by the level before is decided again
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// The process's own level, which a reload may change.
+static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 
 /// Counts every panic and writes it as one line of the log, within the budget. For a process that goes on after one.
 pub fn hook_panics() {
@@ -141,29 +153,49 @@ fn is_journal() -> bool {
 
 /// Decides which lines are written.
 struct Quiet {
-    ours: LevelFilter,
-    others: LevelFilter,
+    level: LevelOf,
     budgets: [Budget; SOURCES.len()],
     now: fn() -> Duration,
 }
 
+/// Whose level.
+enum LevelOf {
+    /// That of [`set_level`].
+    Process,
+    /// One that stays.
+    Fixed(LogLevel),
+}
+
 impl Quiet {
     fn new(level: LogLevel, now: fn() -> Duration) -> Quiet {
-        let (ours, others) = match level {
+        Quiet { level: LevelOf::Fixed(level), budgets: Default::default(), now }
+    }
+
+    /// The levels of our lines and of others'.
+    fn levels(&self) -> (LevelFilter, LevelFilter) {
+        let level = match self.level {
+            LevelOf::Fixed(level) => level,
+            LevelOf::Process => {
+                let number = LEVEL.load(Ordering::Relaxed);
+                let all = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug];
+                all.into_iter().find(|level| *level as u8 == number).unwrap_or(LogLevel::Info)
+            }
+        };
+        match level {
             LogLevel::Error => (LevelFilter::ERROR, LevelFilter::ERROR),
             LogLevel::Warn => (LevelFilter::WARN, LevelFilter::WARN),
             LogLevel::Info => (LevelFilter::INFO, LevelFilter::WARN),
             LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::INFO),
-        };
-        Quiet { ours, others, budgets: Default::default(), now }
+        }
     }
 
     fn allows(&self, target: &str, level: &Level) -> bool {
+        let (ours, others) = self.levels();
         let most = match target {
-            target if is_ours(target) => self.ours,
+            target if is_ours(target) => ours,
             // what it warns of is a client's doing, which is counted where it happens
-            target if target.starts_with("h2::") && self.others == LevelFilter::WARN => LevelFilter::ERROR,
-            _ => self.others,
+            target if target.starts_with("h2::") && others == LevelFilter::WARN => LevelFilter::ERROR,
+            _ => others,
         };
         *level <= most
     }
@@ -186,7 +218,8 @@ impl<S: Subscriber> Layer<S> for Quiet {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.ours.max(self.others))
+        let (ours, others) = self.levels();
+        Some(ours.max(others))
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {

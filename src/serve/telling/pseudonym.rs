@@ -13,6 +13,9 @@
 //! Sources: RFC 2104 (HMAC), RFC 5869 (HKDF), RFC 4648 §5 (base64url).
 
 use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -27,36 +30,57 @@ const PURPOSE: &[u8] = b"log";
 #[derive(Clone)]
 pub struct Pseudonyms {
     /// Keyed and fed with what all inputs begin with: cloning it is cheaper than keying anew (128 ns against 200 ns).
-    begun: Hmac<Sha256>,
+    begun: Arc<ArcSwap<Hmac<Sha256>>>,
+    /// The same under the key before this one, for what was written under that.
+    before: Arc<ArcSwapOption<Hmac<Sha256>>>,
+    fallback: [u8; 32],
 }
 
 impl Pseudonyms {
     /// Under the operator's `secret`, of any length (32 random bytes are as good as more); without one, under `fallback`,
     /// which should be random and then makes pseudonyms that end with the process.
     pub fn new(secret: Option<&[u8]>, fallback: [u8; 32]) -> Pseudonyms {
-        let key = subkey(secret.unwrap_or(&fallback), b"tidegate pseudonyms: log");
-        let mut begun = keyed(&key);
-        begun.update(&[VERSION]);
-        update_with_length(&mut begun, PURPOSE);
-        Pseudonyms { begun }
+        let begun = Arc::new(ArcSwap::from_pointee(begun(secret.unwrap_or(&fallback))));
+        Pseudonyms { begun, before: Arc::default(), fallback }
+    }
+
+    /// From now on under another `secret`; the one so far becomes the one before.
+    pub fn rekey(&self, secret: Option<&[u8]>) {
+        let begun = begun(secret.unwrap_or(&self.fallback));
+        self.before.store(Some(self.begun.swap(Arc::new(begun))));
+    }
+
+    /// The pseudonym that the client had under the key before this one; `None` if there was none.
+    pub fn before(&self, client: &Client) -> Option<PseudonymText> {
+        self.before.load().as_ref().map(|begun| text((**begun).clone(), client))
     }
 
     /// The pseudonym of `client`. Allocates nothing.
     pub fn of(&self, client: &Client) -> PseudonymText {
-        let mut mac = self.begun.clone();
-        update_with_length(&mut mac, client.mark.as_str().as_bytes());
-        match client.network {
-            ClientNetwork::Prefix(prefix) => {
-                let (bytes, used) = prefix.key_bytes();
-                update_with_length(&mut mac, bytes.get(..used).unwrap_or(&bytes));
-            }
-            // shorter than any network
-            ClientNetwork::Unix => update_with_length(&mut mac, b"unix"),
-        }
-        let mut first = [0; 16];
-        first.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
-        PseudonymText::encode(first)
+        text((**self.begun.load()).clone(), client)
     }
+}
+
+fn begun(secret: &[u8]) -> Hmac<Sha256> {
+    let mut begun = keyed(&subkey(secret, b"tidegate pseudonyms: log"));
+    begun.update(&[VERSION]);
+    update_with_length(&mut begun, PURPOSE);
+    begun
+}
+
+fn text(mut mac: Hmac<Sha256>, client: &Client) -> PseudonymText {
+    update_with_length(&mut mac, client.mark.as_str().as_bytes());
+    match client.network {
+        ClientNetwork::Prefix(prefix) => {
+            let (bytes, used) = prefix.key_bytes();
+            update_with_length(&mut mac, bytes.get(..used).unwrap_or(&bytes));
+        }
+        // shorter than any network
+        ClientNetwork::Unix => update_with_length(&mut mac, b"unix"),
+    }
+    let mut first = [0; 16];
+    first.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
+    PseudonymText::encode(first)
 }
 
 impl fmt::Debug for Pseudonyms {

@@ -43,6 +43,11 @@ impl MostRefused {
         MostRefused { parts, missed: AtomicU64::new(0), seed }
     }
 
+    /// Another of nobody, for as many workers and under the same seed.
+    pub fn empty(&self) -> MostRefused {
+        MostRefused::new(self.parts.len().saturating_sub(1), self.seed.clone())
+    }
+
     /// Counts a refused request for each limit that it violated.
     pub fn note(&self, snapshot: &Snapshot, judged: &Judged) {
         let decision = &judged.decision;

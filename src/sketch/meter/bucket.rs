@@ -2,7 +2,7 @@
 //!
 //! Source: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
 
-use super::Meter;
+use super::{Meter, Pace};
 use crate::units::{Cost, Divisor, OutOfRange, Rate, Timestamp};
 
 /// A token bucket, kept as one instant: at most `burst + rate·τ` in **every** interval of length τ.
@@ -35,6 +35,33 @@ impl Bucket {
             }
             _ => Err(ALLOWED),
         }
+    }
+
+    /// The same promise on an axis that runs at this [`Pace`].
+    ///
+    /// # Errors
+    /// As [`Bucket::new`], and an axis on which the burst would take more than 584 years.
+    pub fn paced(rate: Rate, burst: u32, pace: Pace) -> Result<Bucket, OutOfRange> {
+        const ALLOWED: OutOfRange = OutOfRange { allowed: "a burst that the axis has room for" };
+        let own = Bucket::new(rate, burst)?;
+        // rounded up, so that the promise is never exceeded
+        let interval = pace.places_in_at_least(own.interval.get()).max(1);
+        let depth = interval.checked_mul(u64::from(burst)).ok_or(ALLOWED)?;
+        Ok(Bucket { interval: Divisor::new(interval), burst, depth })
+    }
+
+    /// The pace at which one request of the new rate, counted in units `units.1` for every `units.0` of this one's, moves
+    /// a level by as much as one of this bucket's does, so that what was spent stays spent. Slower if the axis would have no room for
+    /// the new burst, which counts too much.
+    pub fn pace_for(&self, new: &Bucket, units: (u32, u32)) -> Pace {
+        let (old_unit, new_unit) = (u128::from(units.0.max(1)), u128::from(units.1.max(1)));
+        let kept = Pace::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit);
+        kept.slower(Pace::FASTEST).slower(new.roomy())
+    }
+
+    /// The fastest that an axis may run on which this bucket is to have room.
+    pub fn roomy(&self) -> Pace {
+        Pace::new(u128::from(self.depth), u128::from(Self::MAX_DEPTH))
     }
 
     /// The most that is admitted at one instant, in units of cost.

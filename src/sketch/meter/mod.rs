@@ -4,6 +4,7 @@
 //! arithmetic on levels. It holds no state, reads no clock and knows no table, so the same meter serves the sketch, the
 //! exact table and the twin that the tests compare both with.
 
+pub mod axis;
 pub mod bucket;
 pub mod decay;
 pub mod powers;
@@ -11,6 +12,7 @@ pub mod recent_average;
 pub mod window;
 
 use crate::units::{Cost, Timestamp};
+pub use axis::{Axis, Course, Pace};
 pub use bucket::Bucket;
 pub use decay::NextDecayed;
 pub use recent_average::RecentAverage;

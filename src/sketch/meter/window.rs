@@ -61,6 +61,11 @@ impl Window {
         self.limit
     }
 
+    /// Whether its windows begin when those of `other` do, so that a level means the same under both.
+    pub fn has_windows_of(&self, other: &Window) -> bool {
+        self.length == other.length && self.offset == other.offset
+    }
+
     /// Nanoseconds from the beginning of a window to the beginning of the next.
     pub fn length_nanos(&self) -> u64 {
         self.length.get()

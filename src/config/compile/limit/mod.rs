@@ -74,6 +74,7 @@ pub fn limit(
     let action = action::action(&written, deferred, faults);
     let (key, numbers) = (key?, numbers?);
     let rule = Rule {
+        renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),
         by_origin: key.by_origin,
         of: of?,
         nodes: nodes?.into_iter().map(|node| node.key).collect(),

@@ -112,6 +112,7 @@ fn settings() -> Settings {
         access_log: None,
         log: Log { level: LogLevel::Error, format: LogFormat::Text },
         client_hmac: None,
+        watch: None,
     }
 }
 

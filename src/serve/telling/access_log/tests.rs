@@ -207,10 +207,10 @@ fn a_file_that_cannot_be_opened_is_said_at_once() {
 #[test]
 fn shares_are_kept_and_apart_for_limited_requests() {
     let sample = |limited, other| {
-        let (limited, other) =
-            (Threshold::new(Share::new(limited).unwrap()), Threshold::new(Share::new(other).unwrap()));
+        let (limited, other) = (threshold(Share::new(limited).unwrap()), threshold(Share::new(other).unwrap()));
         // dice as poor as a counter must do
-        (0..100_000).fold((0, 0), |(l, o), dice| (l + u64::from(limited.takes(dice)), o + u64::from(other.takes(dice))))
+        (0..100_000)
+            .fold((0, 0), |(l, o), dice| (l + u64::from(takes(limited, dice)), o + u64::from(takes(other, dice))))
     };
     assert_eq!(sample(1.0, 0.0), (100_000, 0));
     let (quarter, tenth) = sample(0.25, 0.1);

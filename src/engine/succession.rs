@@ -1,0 +1,309 @@
+//! What a reload carries over: one snapshot after another, on the same state.
+//!
+//! A limit of the new policy goes on from one of the old when both have one **identity**: the name (or the name that
+//! `renamed_from` says), the type, what is counted by (with the lengths of networks as they come out), the values of `distinct`, the
+//! window, and the shape and size of the table. Everything else may change: [`Limiter::followed_by`] says what becomes of the
+//! numbers. A limit without a predecessor begins empty.
+//!
+//! Nothing here is in force before the face swaps the snapshots; the old one stays as it is, for requests that began under it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::snapshot::Snapshot;
+use crate::client::key::{KeyPart, KeySpec};
+use crate::limiter::{Kind, Limiter, Moved, Scope, Spec};
+use crate::policy::{CostRule, Counted, OnLimit, Policy, Rule};
+use crate::sketch::Seed;
+use crate::units::{OutOfRange, Timestamp};
+
+/// What became of the limits.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Succession {
+    /// Those of the new policy, in its order.
+    pub limits: Vec<Carried>,
+    /// The names of those that the new policy has no successor of.
+    pub removed: Vec<String>,
+}
+
+/// One limit of the new policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Carried {
+    /// Its name.
+    pub name: String,
+    /// What became of its state.
+    pub fate: Fate,
+}
+
+/// What became of the state of a limit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fate {
+    /// It is what it was; `from` is the name before, if that was another.
+    Kept {
+        /// The name before.
+        from: Option<String>,
+    },
+    /// It is what it was, and counts under other numbers.
+    Rerated {
+        /// The name before, if that was another.
+        from: Option<String>,
+        /// The promise before. The one now is the rule's.
+        before: Kind,
+    },
+    /// It begins anew, empty: all of its clients have their whole budget.
+    Reset(Reset),
+    /// There was no such limit.
+    New,
+}
+
+/// Why state could not be carried over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// Of another `type`.
+    Type,
+    /// By another `key`, or by other prefix lengths, or other nodes of `fair_share`.
+    Key,
+    /// Other things are counted: another `of`, or bytes instead of requests.
+    Of,
+    /// Other windows.
+    Window,
+    /// A table of another size.
+    Memory,
+    /// The numbers were changed so often and so far that a new table is due.
+    Age,
+}
+
+impl Reset {
+    /// What changed, as the report has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reset::Type => "type",
+            Reset::Key => "key",
+            Reset::Of => "of",
+            Reset::Window => "window",
+            Reset::Memory => "memory",
+            Reset::Age => "age",
+        }
+    }
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reset::Age => f.write_str("its numbers changed too often"),
+            other => write!(f, "{} changed", other.word()),
+        }
+    }
+}
+
+impl Snapshot {
+    /// The snapshot of a policy that follows this one at `now`, and what it carries over. This one stays in force until the face
+    /// swaps them and calls [`Snapshot::take_over`] on the new one.
+    ///
+    /// # Errors
+    /// As [`Snapshot::new`].
+    pub fn followed_by(&self, policy: Policy, now: Timestamp) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
+        let generation = self.generation() + 1;
+        // a table that replaces one is drawn anew; no limit has a name with spaces
+        let fresh = self.seed().derive(&format!("generation {generation}"));
+        let old = self.policy();
+        let numbers = Numbers::of(&policy, self.unix_nanos_at_origin());
+        let before = Numbers::of(old, self.unix_nanos_at_origin());
+        let moved = moves(old, &policy);
+        let moved = Moved { routes: &moved.0, origins: &moved.1, now };
+        let mut taken = vec![false; old.rules.len()];
+        let mut limiters = Vec::with_capacity(policy.rules.len());
+        let mut limits = Vec::with_capacity(policy.rules.len());
+        for rule in &policy.rules {
+            let fault = |fault| (rule.name.clone(), fault);
+            let predecessor = predecessor(old, rule).filter(|at| taken.get(*at) == Some(&false));
+            let predecessor = predecessor.and_then(|at| Some((at, old.rules.get(at)?, self.limiters().get(at)?)));
+            let (limiter, fate) = match predecessor {
+                None => (Arc::new(numbers.empty(rule, &fresh)?), Fate::New),
+                Some((at, was, limiter)) => {
+                    taken.iter_mut().skip(at).take(1).for_each(|taken| *taken = true);
+                    let from = (was.name != rule.name).then(|| was.name.clone());
+                    match changed((was, old), (rule, &policy)) {
+                        Some(reset) => (Arc::new(numbers.empty(rule, &fresh)?), Fate::Reset(reset)),
+                        None if before.same(was, &numbers, rule) => (Arc::clone(limiter), Fate::Kept { from }),
+                        None => {
+                            match numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved)).map_err(fault)? {
+                                Some(limiter) if was.kind == rule.kind => (Arc::new(limiter), Fate::Kept { from }),
+                                Some(limiter) => (Arc::new(limiter), Fate::Rerated { from, before: was.kind.clone() }),
+                                None => (Arc::new(numbers.empty(rule, &fresh)?), Fate::Reset(Reset::Age)),
+                            }
+                        }
+                    }
+                }
+            };
+            limiters.push(limiter);
+            limits.push(Carried { name: rule.name.clone(), fate });
+        }
+        let left = old.rules.iter().zip(taken).filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone());
+        let succession = Succession { limits, removed: left.collect() };
+        let (seed, origin) = (self.seed(), self.unix_nanos_at_origin());
+        Ok((Snapshot::of(policy, limiters, seed, origin, generation), succession))
+    }
+
+    /// This snapshot is in force from now on.
+    pub fn take_over(&self) {
+        self.limiters().iter().for_each(|limiter| limiter.take_over());
+    }
+}
+
+/// What limiters are made from beside their rule.
+pub struct Numbers<'p> {
+    routes: Vec<&'p str>,
+    origins: Vec<(&'p str, Option<u32>)>,
+    origin_caps: Vec<Option<u32>>,
+    unix_nanos_at_origin: u64,
+}
+
+impl<'p> Numbers<'p> {
+    /// Those of a policy.
+    pub fn of(policy: &'p Policy, unix_nanos_at_origin: u64) -> Numbers<'p> {
+        let cap = |origin: &crate::policy::Origin| origin.inflight.map(|cap| cap.max);
+        Numbers {
+            routes: policy.routes.iter().map(|route| route.name.as_str()).collect(),
+            origins: policy.origins.iter().map(|origin| (origin.name.as_str(), cap(origin))).collect(),
+            origin_caps: policy.origins.iter().map(|origin| cap(origin)).collect(),
+            unix_nanos_at_origin,
+        }
+    }
+
+    /// A limiter without state.
+    ///
+    /// # Errors
+    /// Numbers that it refuses; with the rule's name.
+    pub fn empty(&self, rule: &Rule, seed: &Seed) -> Result<Limiter, (String, OutOfRange)> {
+        self.with_spec(rule, |spec| Limiter::new(spec, seed)).map_err(|fault| (rule.name.clone(), fault))
+    }
+
+    /// Shows what a rule's limiter is made from.
+    fn with_spec<T>(&self, rule: &Rule, make: impl FnOnce(&Spec<'_>) -> T) -> T {
+        let kinds = kinds(rule);
+        let (deferred, unit, longest_wait) = told(rule);
+        make(&Spec {
+            name: &rule.name,
+            kinds: &kinds,
+            deferred,
+            indebts: deferred || unit.is_some(),
+            unit: unit.unwrap_or(1),
+            longest_wait,
+            routes: self.routes.len(),
+            origin_caps: &self.origin_caps,
+            unix_nanos_at_origin: self.unix_nanos_at_origin,
+        })
+    }
+
+    /// Whether a limiter of the rule `was` is one of the rule `now`, as it is.
+    fn same(&self, was: &Rule, after: &Numbers<'_>, now: &Rule) -> bool {
+        let around = match now.kind {
+            // by their positions
+            Kind::Inflight { scope: Scope::Route, .. } => self.routes == after.routes,
+            Kind::Inflight { scope: Scope::Origin, .. } | Kind::FairShare { .. } => self.origins == after.origins,
+            _ => true,
+        };
+        around && kinds(was) == kinds(now) && told(was) == told(now)
+    }
+}
+
+/// The promise of the rule, then those of its tiers.
+fn kinds(rule: &Rule) -> Vec<Kind> {
+    let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
+    std::iter::once(&rule.kind).chain(tiers).cloned().collect()
+}
+
+/// Whether it waits for the answer, its bytes per unit if it counts those, and how long it may make a request wait.
+fn told(rule: &Rule) -> (bool, Option<u32>, u64) {
+    let deferred = rule.cost.is_deferred() || rule.counted != Counted::Requests;
+    let unit = if let CostRule::Bytes { unit } = rule.cost { Some(unit) } else { None };
+    let longest_wait = match &rule.action {
+        OnLimit::Delay { max } => u64::try_from(max.as_nanos()).unwrap_or(u64::MAX),
+        _ => 0,
+    };
+    (deferred, unit, longest_wait)
+}
+
+/// The rule of the old policy that this one goes on from.
+fn predecessor(old: &Policy, rule: &Rule) -> Option<usize> {
+    let named = |name: &str| old.rules.iter().position(|rule| rule.name == name);
+    // a file that has been loaded before still says what it was renamed from
+    named(&rule.name).or_else(|| named(rule.renamed_from.as_deref()?))
+}
+
+/// For each route and origin of the new policy, which of the old one it was.
+fn moves(old: &Policy, new: &Policy) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+    let route = |name: &str| old.routes.iter().position(|route| route.name == name);
+    let origin = |name: &str| old.origins.iter().position(|origin| origin.name == name);
+    let routes = new.routes.iter().map(|new| route(&new.name)).collect();
+    (routes, new.origins.iter().map(|new| origin(&new.name)).collect())
+}
+
+/// What of the identity is another; `None` if it is the same.
+fn changed((was, old): (&Rule, &Policy), (now, new): (&Rule, &Policy)) -> Option<Reset> {
+    let of = |rule: &Rule, policy: &Policy| rule.of.as_ref().map(|of| canonical(of, policy));
+    let bytes = |rule: &Rule| matches!(rule.cost, CostRule::Bytes { .. });
+    if was.kind.word() != now.kind.word() {
+        return Some(Reset::Type);
+    }
+    if counted_by(was, old) != counted_by(now, new) {
+        return Some(Reset::Key);
+    }
+    if of(was, old) != of(now, new) || bytes(was) != bytes(now) {
+        return Some(Reset::Of);
+    }
+    if window(&was.kind) != window(&now.kind) {
+        return Some(Reset::Window);
+    }
+    (memory(&was.kind) != memory(&now.kind)).then_some(Reset::Memory)
+}
+
+/// All that its requests are told apart by: what is counted exactly, or the key, whether origins are apart, and nodes.
+fn counted_by(rule: &Rule, policy: &Policy) -> (Option<Scope>, Vec<Vec<KeyPart>>, bool) {
+    match rule.kind {
+        Kind::Inflight { scope: scope @ (Scope::Global | Scope::Route | Scope::Origin), .. } => {
+            (Some(scope), Vec::new(), false)
+        }
+        _ => {
+            let keys = std::iter::once(&rule.key).chain(&rule.nodes);
+            (None, keys.map(|key| canonical(key, policy)).collect(), rule.by_origin)
+        }
+    }
+}
+
+/// The parts of a key with the lengths that the policy gives to those that say none.
+fn canonical(key: &KeySpec, policy: &Policy) -> Vec<KeyPart> {
+    let part = |part: &KeyPart| match part {
+        KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => KeyPart::ClientIp {
+            ipv4_prefix: Some(ipv4_prefix.unwrap_or(policy.clients.ipv4_prefix)),
+            ipv6_prefix: Some(ipv6_prefix.unwrap_or(policy.clients.ipv6_prefix)),
+        },
+        other => other.clone(),
+    };
+    key.parts().iter().map(part).collect()
+}
+
+/// Of windows: their length, and whether they slide.
+fn window(kind: &Kind) -> Option<(std::time::Duration, bool)> {
+    match kind {
+        Kind::Quota { window, sliding, .. } | Kind::Distinct { window, sliding, .. } => Some((*window, *sliding)),
+        _ => None,
+    }
+}
+
+/// The size of the table.
+fn memory(kind: &Kind) -> Option<crate::units::Bytes> {
+    match kind {
+        Kind::Rate { memory, .. }
+        | Kind::Quota { memory, .. }
+        | Kind::RecentAverage { memory, .. }
+        | Kind::Distinct { memory, .. }
+        | Kind::FairShare { memory, .. }
+        | Kind::Inflight { scope: Scope::Key { memory }, .. } => Some(*memory),
+        Kind::Inflight { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! One limiter after another: the same state under other numbers.
+//!
+//! **Promise.** What was admitted under the old numbers counts under the new ones, at every instant and to the unit, and comes back
+//! as the new ones say. No client gains a budget by a change, however often it comes: over any time in which the numbers changed
+//! it is admitted at most the greatest burst in force, and what the rates in force gave back. Requests that began under the old
+//! numbers end under them, on the same state.
+//!
+//! | kind | state | under other numbers |
+//! |---|---|---|
+//! | `rate`, `distinct` with `sliding` | when the key will have all its budget again | the axis of these instants [bends](crate::sketch::Axis): units stay units |
+//! | `recent_average` | when the sum of the key will be one | as above for `half_life`; a sum is judged by any `rate` |
+//! | `quota`, `distinct` | a count | judged by any `max` |
+//! | `inflight` | places that are taken | counted against any `max` |
+//! | `fair_share` | offered rates, caps as time, one bucket for all | any `capacity` and multipliers; the bucket keeps its units |
+//!
+//! What a state means must be the same on both sides: the engine asks only when type, key, `of`, window, nodes and memory are.
+
+use std::sync::Arc;
+
+use super::{
+    FairShare, Follows, Kind, Limiter, MIXED, OutOfRange, RateLimiter, Scope, Spec, State, fixed, most, most_upgraded,
+    pending, quota, rate, share_spec,
+};
+use crate::sketch::Seed;
+use crate::units::Timestamp;
+
+/// What a new policy has moved around a limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Moved<'a> {
+    /// For each route of the new policy, which of the old one it was; `None` if it is new.
+    pub routes: &'a [Option<usize>],
+    /// The same of origins.
+    pub origins: &'a [Option<usize>],
+    /// When. No stamp that a request was judged by may be later.
+    pub now: Timestamp,
+}
+
+impl Limiter {
+    /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
+    /// judges by its own numbers. Nothing changes for anybody before the first question to the new one and
+    /// [`Limiter::take_over`].
+    ///
+    /// `None` when the state means something else under the new numbers, or so much of its axis is used up that it is time for a
+    /// new one.
+    ///
+    /// # Errors
+    /// As [`Limiter::new`].
+    pub fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Option<Limiter>, OutOfRange> {
+        let Some(state) = self.state_under(spec, moved)? else { return Ok(None) };
+        let held_back = match (&self.pending, spec.deferred) {
+            (Some(before), _) => Some(Arc::clone(before)),
+            (None, true) => Some(pending(&self.seed)?),
+            (None, false) => None,
+        };
+        Ok(Some(Limiter {
+            state,
+            pending: held_back,
+            deferred: spec.deferred,
+            own_hash: self.own_hash.clone(),
+            seed: self.seed.clone(),
+            unit: spec.unit,
+            pardons: Arc::clone(&self.pardons),
+        }))
+    }
+
+    /// From now on this limiter's policy is in force: what is one for it and the limiter before goes by its numbers.
+    pub fn take_over(&self) {
+        match &self.state {
+            State::Rate(limiter) => limiter.take_over(),
+            State::Quota(limiter) => limiter.take_over(),
+            State::RecentAverage(limiter) => limiter.leveled().take_over(),
+            State::Distinct(limiter) => limiter.take_over(),
+            State::FairShare { share, capacity: Some(capacity), .. } => share.set_capacity(*capacity),
+            State::FairShare { capacity: None, .. }
+            | State::SlidingQuota(_)
+            | State::Inflight(_)
+            | State::InflightByKey { .. } => {}
+        }
+    }
+
+    /// The seed that all of its tables are drawn by.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    fn state_under(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Option<State>, OutOfRange> {
+        let (kinds, now) = (spec.kinds, moved.now);
+        Ok(match (&self.state, kinds.first().ok_or(MIXED)?) {
+            (State::Rate(before), Kind::Rate { .. }) => {
+                let after = rate::followed_by(before, kinds, (self.unit, spec.unit), spec.indebts, now)?;
+                after.map(|limiter: RateLimiter| State::Rate(limiter.with_longest_wait(spec.longest_wait)))
+            }
+            (State::Quota(before), Kind::Quota { sliding: false, .. }) => {
+                let after = quota::followed_by(before, kinds, spec.unix_nanos_at_origin, spec.indebts)?;
+                after.map(|limiter| State::Quota(limiter.with_longest_wait(spec.longest_wait)))
+            }
+            (State::SlidingQuota(before), Kind::Quota { sliding: true, .. }) => {
+                before.followed_by(kinds, spec.unix_nanos_at_origin)?.map(State::SlidingQuota)
+            }
+            (State::RecentAverage(before), Kind::RecentAverage { .. }) => {
+                let after = before.followed_by(kinds, spec.indebts, now)?;
+                after.map(|limiter| State::RecentAverage(limiter.with_longest_wait(spec.longest_wait)))
+            }
+            (State::Distinct(before), Kind::Distinct { max, window, .. }) => {
+                let tiers = kinds.iter().skip(1).map(most).collect::<Result<Vec<_>, _>>()?;
+                let after = before.followed_by(*max, &tiers, *window, now)?;
+                after.map(|limiter| State::Distinct(limiter.with_longest_wait(spec.longest_wait)))
+            }
+            (State::Inflight(before), Kind::Inflight { max, upgraded, .. }) => {
+                Some(State::Inflight(before.followed_by(*max, *upgraded, moved.routes, moved.origins)))
+            }
+            (State::InflightByKey { places, upgraded, .. }, Kind::Inflight { scope: Scope::Key { .. }, .. }) => {
+                Some(State::InflightByKey {
+                    places: Arc::clone(places),
+                    upgraded: Arc::clone(upgraded),
+                    max: kinds.iter().map(most).collect::<Result<_, _>>()?,
+                    most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
+                })
+            }
+            (State::FairShare { share, follows, seed, .. }, Kind::FairShare { .. }) => {
+                Some(fair_share_under(spec, moved, share, follows.as_ref(), seed)?)
+            }
+            _ => None,
+        })
+    }
+}
+
+fn fair_share_under(
+    spec: &Spec<'_>,
+    moved: &Moved<'_>,
+    share: &FairShare,
+    follows: Option<&Follows>,
+    seed: &Seed,
+) -> Result<State, OutOfRange> {
+    let Some(Kind::FairShare { capacity, multipliers, charge_parents, memory }) = spec.kinds.first() else {
+        return Err(MIXED);
+    };
+    let after = Follows::new(*capacity, spec.origin_caps).map(|after| after.following(follows, moved.origins));
+    Ok(State::FairShare {
+        share: share.followed_by(&share_spec(*capacity, multipliers, *charge_parents, *memory))?,
+        follows: after,
+        capacity: fixed(*capacity),
+        seed: seed.clone(),
+    })
+}

@@ -1,0 +1,383 @@
+//! Another policy in the place of the one in force: on SIGHUP, by `tidegate reload`, or because the files have changed.
+//!
+//! Everything is done on the side first: files are read and checked by the loader that the start uses, with the lists, secrets and
+//! certificates they name; new origins are made and their names looked up. Then one pointer is swapped. A request sees one
+//! policy from its start to its end, and the old one goes with its last request. Any fault leaves all as it is, and whoever asked
+//! is told where it is.
+//!
+//! What goes on: the state of limits ([`crate::engine::Succession`] says which), counters of names that stay, requests in
+//! flight and what is known of origins ([`Installed::prepare`]), connections. What the process is built from (listeners, threads, the
+//! pages' addresses) cannot change here and is told as waiting for `tidegate upgrade`.
+
+mod difference;
+mod report;
+mod watch;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, watch as channel};
+use tokio::time::timeout;
+
+use self::difference::{Changes, paths};
+pub use self::report::{JSON_SCHEMA, Report, shown};
+use self::report::{Limits, Renewed, Tls, milliseconds};
+use super::clock::wall_nanos;
+use super::installed::{Installed, Version};
+use super::shared::Shared;
+use crate::config::render::{Format, render};
+use crate::config::settings::{Listener, Secret, Settings};
+use crate::config::{self, Config, Loaded, Tree};
+use crate::explain::Book;
+use crate::serve::edge::door::Door;
+use crate::serve::edge::tls::watch::Watch;
+use crate::serve::origins::origin::OriginState;
+use crate::serve::origins::{health, resolve};
+use crate::serve::telling::log;
+pub use watch::keep_watching;
+
+/// Loads the configuration as the start did.
+pub type Loader = Arc<dyn Fn() -> Loaded + Send + Sync>;
+
+/// How long the names of new origins may hold up a reload; then they arrive later, and their origin answers 503 until then.
+const FIRST_LOOKUP: Duration = Duration::from_secs(2);
+
+/// What came of a reload.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was done; `None`: the file was refused, and all is as it was.
+    pub report: Option<Report>,
+    /// For people: the report, or what is wrong with the file and where.
+    pub text: String,
+}
+
+/// Reloads, one at a time.
+pub struct Reloader {
+    shared: Arc<Shared>,
+    load: Option<Loader>,
+    certificates: Arc<Watch>,
+    /// By listener, as the process was started.
+    doors: Vec<Arc<Door>>,
+    stopping: channel::Receiver<bool>,
+    /// What the process was built from.
+    started: Tree,
+    state: Mutex<State>,
+}
+
+/// What the next reload is compared with.
+struct State {
+    /// What is in force, as far as it can be changed while the process runs.
+    effective: Tree,
+    listeners: Vec<Listener>,
+    secret: Option<Secret>,
+    watch: Option<Duration>,
+    /// Of the files that were read last, good or bad.
+    digest: Option<[u8; 32]>,
+}
+
+impl Reloader {
+    /// For the process that was started with this configuration. Without a `load` there is no file, and every reload is refused.
+    pub fn new(
+        shared: Arc<Shared>,
+        effective: Tree,
+        load: Option<Loader>,
+        certificates: Arc<Watch>,
+        doors: Vec<Arc<Door>>,
+        stopping: channel::Receiver<bool>,
+    ) -> Reloader {
+        let (secret, watch) = (shared.settings.client_hmac.clone(), shared.settings.watch);
+        let listeners = shared.settings.listeners.clone();
+        let state = State { effective: effective.clone(), listeners, secret, watch, digest: None };
+        Reloader { shared, load, certificates, doors, stopping, started: effective, state: Mutex::new(state) }
+    }
+
+    /// Reads the files and puts what they say in force; a dry run only says what would come of it. May take seconds, if the names of
+    /// new origins do.
+    pub async fn reload(&self, dry_run: bool) -> Outcome {
+        let Some(load) = self.load.clone() else {
+            tracing::error!("reload: this process was started without a policy file");
+            return Outcome { report: None, text: "this process was started without a policy file\n".to_owned() };
+        };
+        let mut state = self.state.lock().await;
+        let began = Instant::now();
+        match read(load).await {
+            Some(loaded) => self.apply(&mut state, loaded, dry_run, began).await,
+            None => self.refuse("the policy file could not be read: a fault of this program\n".to_owned(), dry_run),
+        }
+    }
+
+    /// The same, if the files are others than at the last look.
+    async fn reload_changed(&self) {
+        let Some(load) = self.load.clone() else { return };
+        let mut state = self.state.lock().await;
+        let began = Instant::now();
+        let Some(loaded) = read(load).await else { return };
+        let digest = Some(loaded.digest());
+        if state.digest.is_none() {
+            // the first look: what the process was started with, unless it was changed in its first moments
+            state.digest = digest;
+            let same = loaded.outcome.as_ref().is_ok_and(|config| config.effective == state.effective);
+            if same {
+                return;
+            }
+        } else if state.digest == digest {
+            return;
+        }
+        self.apply(&mut state, loaded, false, began).await;
+    }
+
+    async fn apply(&self, state: &mut State, loaded: Loaded, dry_run: bool, began: Instant) -> Outcome {
+        if !dry_run {
+            state.digest = Some(loaded.digest());
+        }
+        let (warnings, text) = (loaded.warnings(), render(&loaded, Format::Text, false));
+        let lines = render(&loaded, Format::Short, false);
+        let Ok(Config { policy, settings, effective, places }) = loaded.outcome else {
+            if !dry_run {
+                lines.lines().for_each(|line| tracing::error!("the policy file is refused: {line}"));
+            }
+            return self.refuse(text, dry_run);
+        };
+        let installed = self.shared.installed();
+        let prepared = match installed.prepare(&policy) {
+            Ok(prepared) => prepared,
+            Err((origin, fault)) => {
+                return self.refuse(format!("error: the TLS of origin `{origin}`: {fault}\n"), dry_run);
+            }
+        };
+        if !dry_run {
+            let lookups = async {
+                for origin in prepared.fresh() {
+                    resolve::resolve_once(origin).await;
+                }
+            };
+            let _ = timeout(FIRST_LOOKUP, lookups).await;
+        }
+        // as near to the swap as can be: numbers of limits change at this moment
+        let (snapshot, succession) = match installed.snapshot().followed_by(policy, self.shared.clock.now()) {
+            Ok(next) => next,
+            Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
+        };
+        let version = Version { hash: config::hash(&effective), loaded: wall_nanos() };
+        let (hot, waiting) = self.settings_paths(state, &effective, &settings);
+        let mut report = Report {
+            schema: JSON_SCHEMA,
+            dry_run,
+            from: installed.version().hash.clone(),
+            to: version.hash.clone(),
+            milliseconds: 0,
+            routes: Changes::of(&state.effective, &effective, "routes"),
+            origins: Changes::of(&state.effective, &effective, "origins"),
+            limits: Limits::of(succession, &state.effective, &effective),
+            changed: hot,
+            tls: Tls::default(),
+            waiting,
+            warnings,
+        };
+        if dry_run {
+            report.tls.certificates =
+                self.certificates.states().iter().filter(|state| state.expires().is_some()).count();
+            return Outcome { text: report.text(), report: Some(report) };
+        }
+        let generation = snapshot.generation();
+        // what it decides is told by its own names, also when yet another has followed it
+        let fingerprint = version.hash.clone();
+        let book = Book { fingerprint, ..Book::new(snapshot.policy(), places, version.loaded) };
+        let next = installed.followed_by(snapshot, &prepared, self.shared.clock, version);
+        let next = Arc::new(next.under(self.shared.decisions.open(book)));
+        let before = self.shared.install(Arc::clone(&next));
+        next.snapshot().take_over();
+        self.hand_over(&before, &next, prepared.fresh());
+        self.adopt(state, &settings, effective);
+        next.metrics().reload_succeeded(generation);
+        report.milliseconds = milliseconds(began.elapsed());
+        report.tls = renew(Arc::clone(&self.certificates)).await;
+        lines.lines().for_each(|line| tracing::warn!("the policy file: {line}"));
+        self.tell(&report);
+        Outcome { text: report.text(), report: Some(report) }
+    }
+
+    /// Paths of what is in force from this reload on beside routes, origins and limits, and of what has to wait.
+    fn settings_paths(&self, state: &State, effective: &Tree, settings: &Settings) -> (Vec<String>, Vec<String>) {
+        let of_section = |path: &str, sections: &[&str]| sections.contains(&path.split('.').next().unwrap_or(path));
+        let mut hot: Vec<String> = paths(&state.effective, effective)
+            .into_iter()
+            .filter(|path| !of_section(path, &["routes", "origins", "limits"]) && !waits(path))
+            .collect();
+        if state.secret != settings.client_hmac && !hot.iter().any(|path| path.starts_with("secrets")) {
+            hot.push("secrets.client_hmac".to_owned());
+        }
+        let mut waiting: Vec<String> = paths(&self.started, effective).into_iter().filter(|path| waits(path)).collect();
+        // what is masked in the tree
+        if settings.admin != self.shared.settings.admin && !waiting.iter().any(|path| path.starts_with("admin")) {
+            waiting.push("admin.token".to_owned());
+        }
+        (hot, waiting)
+    }
+
+    /// What keeps origins fresh goes over to those that are in force now.
+    fn hand_over(&self, before: &Installed, next: &Installed, fresh: &[Arc<OriginState>]) {
+        for origin in before.origins() {
+            if !next.origins().iter().any(|kept| Arc::ptr_eq(kept, origin)) {
+                origin.retire();
+            }
+        }
+        for origin in fresh {
+            keep_fresh(origin, &self.shared, &self.stopping);
+            origin.take_over();
+        }
+    }
+
+    /// Settings that can change while the process runs.
+    fn adopt(&self, state: &mut State, settings: &Settings, effective: Tree) {
+        log::set_level(settings.log.level);
+        self.change_doors(state, settings);
+        if let (Some((log, _)), Some(words)) = (&self.shared.access_log, &settings.access_log) {
+            log.resample(words);
+        }
+        if state.secret != settings.client_hmac {
+            self.shared.pseudonyms.rekey(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()));
+        }
+        let digest = state.digest;
+        let listeners = settings.listeners.clone();
+        *state = State { effective, listeners, secret: settings.client_hmac.clone(), watch: settings.watch, digest };
+    }
+
+    /// Lists, penalties and caps of the listeners that the process has, by their names.
+    fn change_doors(&self, state: &State, settings: &Settings) {
+        let now = self.shared.clock.now();
+        for (door, listener) in self.doors.iter().zip(&self.shared.settings.listeners) {
+            let of = |list: &[Listener]| {
+                list.iter().find(|other| other.name == listener.name).map(|listener| listener.connections.clone())
+            };
+            let Some(words) = of(&settings.listeners) else { continue };
+            // connections must not pay for what has not changed
+            if of(&state.listeners).as_ref() != Some(&words)
+                && let Err(fault) = door.follow(&words, now)
+            {
+                tracing::error!(
+                    listener = listener.name,
+                    "reload: its connections go on being counted as before: {fault}"
+                );
+            }
+        }
+    }
+
+    fn refuse(&self, text: String, dry_run: bool) -> Outcome {
+        if !dry_run {
+            self.shared.installed().metrics().reload_failed();
+            tracing::error!("reload: refused, the policy in force stays");
+        }
+        Outcome { report: None, text }
+    }
+
+    fn tell(&self, report: &Report) {
+        let limits = &report.limits;
+        tracing::info!(
+            from = shown(&report.from),
+            to = shown(&report.to),
+            milliseconds = report.milliseconds,
+            kept = limits.kept.len(),
+            rerated = limits.rerated.len(),
+            reset = limits.reset.len(),
+            "reloaded"
+        );
+        for reset in &limits.reset {
+            tracing::warn!(limit = reset.name, because = reset.because, "reload: the limit begins empty");
+        }
+        for path in &report.waiting {
+            tracing::warn!(path, "reload: this needs `tidegate upgrade`");
+        }
+    }
+}
+
+/// Whether a change there cannot be made while the process runs.
+fn waits(path: &str) -> bool {
+    /// What can, of the sections that make the process.
+    const HOT: [&str; 2] = ["telemetry.log.level", "telemetry.access_log.sample"];
+    let below =
+        |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    /// And of what a listener says of its connections.
+    const AT_THE_DOOR: [&str; 5] = ["max", "per_client", "handshakes", "refuse", "refuse_at_accept"];
+    let steps: Vec<&str> = path.split('.').collect();
+    if let ["listeners", .., "connections", word] | ["listeners", .., "connections", word, _] = steps.as_slice()
+        && AT_THE_DOOR.contains(word)
+    {
+        return false;
+    }
+    let of_process =
+        ["version", "listeners", "telemetry", "admin", "server"].iter().any(|section| below(path, section));
+    of_process && !HOT.iter().any(|hot| below(path, hot))
+}
+
+/// Looks the names of an origin up, and keeps them, its files and what is known of its health fresh, until it is retired or the process
+/// stops.
+pub fn keep_fresh(origin: &Arc<OriginState>, shared: &Arc<Shared>, stopping: &channel::Receiver<bool>) {
+    let (origin, clock, stopping) = (Arc::clone(origin), shared.clock, stopping.clone());
+    tokio::spawn(async move {
+        let way = Arc::clone(origin.way());
+        let fresh = async {
+            tokio::join!(
+                resolve::keep_fresh(Arc::clone(&origin), stopping.clone()),
+                health::keep_checking(Arc::clone(&origin), clock, stopping.clone()),
+                way.keep_fresh(stopping.clone()),
+            )
+        };
+        tokio::select! {
+            _ = fresh => {}
+            () = origin.retirement() => {}
+        }
+    });
+}
+
+/// Reads files, off the workers that serve requests; `None` if that panicked, which the panic hook has told.
+async fn read(load: Loader) -> Option<Loaded> {
+    let read = move || catch_unwind(AssertUnwindSafe(|| load())).ok();
+    tokio::task::spawn_blocking(read).await.ok().flatten()
+}
+
+/// Takes renewed certificates into use, off the workers.
+async fn renew(certificates: Arc<Watch>) -> Tls {
+    let renew = move || {
+        let expiry = || certificates.states().iter().map(|state| state.expires()).collect::<Vec<_>>();
+        let before = expiry();
+        let wall = i64::try_from(wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX);
+        if !certificates.is_empty() {
+            certificates.reload(Instant::now(), wall);
+        }
+        let states = || certificates.states().iter();
+        let renewed = states().zip(before).filter_map(|(state, before)| {
+            let expires = state.expires().filter(|expires| Some(*expires) != before)?;
+            Some(Renewed { certificate: state.certificate.clone(), expires })
+        });
+        Tls {
+            certificates: states().filter(|state| state.expires().is_some()).count(),
+            renewed: renewed.collect(),
+            unusable: states().filter(|state| !state.is_current()).map(|state| state.certificate.clone()).collect(),
+        }
+    };
+    tokio::task::spawn_blocking(renew).await.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_process_is_built_from_waits_and_all_else_does_not() {
+        for path in
+            ["listeners.main.address", "server.threads", "telemetry.metrics", "telemetry.access_log", "admin.address"]
+        {
+            assert!(waits(path), "{path}");
+        }
+        for path in
+            ["telemetry.log.level", "telemetry.access_log.sample.other", "secrets", "trusted_proxies.from", "watch"]
+        {
+            assert!(!waits(path), "{path}");
+        }
+        assert!(!waits("listeners.main.connections.refuse") && !waits("listeners.a.b.connections.max"));
+        assert!(waits("listeners.main.connections.idle") && waits("listeners.main.connections"));
+        assert!(waits("telemetry.log.format") && waits("telemetry.access_log.client") && waits("version"));
+    }
+}

@@ -1,0 +1,372 @@
+//! What a reload did, for people and for programs.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::difference::Changes;
+use crate::config::Tree;
+use crate::engine::{Fate, Succession};
+
+/// The digits of a configuration's hash that people are shown.
+const SHOWN: usize = 7;
+
+/// The schema of the report as JSON. Fields may be added under this number, none taken away.
+pub const JSON_SCHEMA: &str = "tidegate.reload/1";
+
+/// What a reload did, or would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// [`JSON_SCHEMA`].
+    pub schema: &'static str,
+    /// Whether it was only tried: then nothing was touched.
+    pub dry_run: bool,
+    /// The hash of the configuration before.
+    pub from: String,
+    /// That of the one after.
+    pub to: String,
+    /// How long it took, from the first look at the files to the moment at which the new policy was in force.
+    pub milliseconds: u64,
+    /// Routes.
+    pub routes: Changes,
+    /// Origins.
+    pub origins: Changes,
+    /// Limits.
+    pub limits: Limits,
+    /// Paths of everything else that is in force now and was not before.
+    pub changed: Vec<String>,
+    /// Certificates.
+    pub tls: Tls,
+    /// Paths of what the file says and the process does not do before `tidegate upgrade`.
+    pub waiting: Vec<String>,
+    /// How many warnings there were.
+    pub warnings: usize,
+}
+
+/// What became of the state of limits.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Limits {
+    /// Those whose counts go on as they were.
+    pub kept: Vec<Kept>,
+    /// Those whose counts go on under other numbers.
+    pub rerated: Vec<Rerated>,
+    /// Those that begin empty, although there was one of their name.
+    pub reset: Vec<Cause>,
+    /// Those that there were none of.
+    pub added: Vec<String>,
+    /// Those that are gone.
+    pub removed: Vec<String>,
+}
+
+/// A limit that was kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Its name.
+    pub name: String,
+    /// The name before, if that was another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renamed_from: Option<String>,
+}
+
+/// A limit whose numbers changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rerated {
+    /// Its name.
+    pub name: String,
+    /// The name before, if that was another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renamed_from: Option<String>,
+    /// The numbers that changed.
+    pub numbers: Vec<Number>,
+}
+
+/// A number of a limit, as the policy file writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Number {
+    /// Its word.
+    pub word: String,
+    /// Before.
+    pub from: String,
+    /// Now.
+    pub to: String,
+}
+
+/// A limit that begins empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Its name.
+    pub name: String,
+    /// What of it is another: `type`, `key`, `of`, `window`, `memory`, or `age`.
+    pub because: &'static str,
+    /// The same in words.
+    #[serde(skip)]
+    pub told: String,
+}
+
+/// Certificates, all listeners together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Tls {
+    /// How many there are.
+    pub certificates: usize,
+    /// Those that were not in use before.
+    pub renewed: Vec<Renewed>,
+    /// Those whose files cannot be used; the ones before are still shown.
+    pub unusable: Vec<String>,
+}
+
+/// A certificate that was renewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Renewed {
+    /// What it is called.
+    pub certificate: String,
+    /// When it ends, in seconds since 1970.
+    pub expires: i64,
+}
+
+impl Limits {
+    /// What became of the limits, whose numbers are read from the configurations before and after.
+    pub fn of(succession: Succession, before: &Tree, after: &Tree) -> Limits {
+        let mut limits = Limits { removed: succession.removed, ..Limits::default() };
+        for carried in succession.limits {
+            let name = carried.name;
+            match carried.fate {
+                Fate::Kept { from } => limits.kept.push(Kept { name, renamed_from: from }),
+                Fate::Rerated { from, .. } => {
+                    let numbers = numbers(before, from.as_deref().unwrap_or(&name), after, &name);
+                    if numbers.is_empty() {
+                        // the origin whose capacity it shares has another place in the file
+                        limits.kept.push(Kept { name, renamed_from: from });
+                    } else {
+                        limits.rerated.push(Rerated { name, renamed_from: from, numbers });
+                    }
+                }
+                Fate::Reset(reset) => {
+                    limits.reset.push(Cause { name, because: reset.word(), told: reset.to_string() });
+                }
+                Fate::New => limits.added.push(name),
+            }
+        }
+        limits
+    }
+}
+
+/// The numbers of a limit that changed.
+fn numbers(before: &Tree, was: &str, after: &Tree, name: &str) -> Vec<Number> {
+    /// Words that say what is promised.
+    const WORDS: [&str; 8] = ["rate", "burst", "max", "half_life", "max_penalty", "count", "capacity", "upgraded"];
+    let limit = |tree: &Tree, name: &str| tree.field("limits").and_then(|limits| limits.field(name).cloned());
+    let (Some(was), Some(now)) = (limit(before, was), limit(after, name)) else { return Vec::new() };
+    let text = |tree: &Tree, word: &str| match tree.field(word) {
+        Some(Tree::Text(text)) => text.clone(),
+        _ => "none".to_owned(),
+    };
+    let mut numbers: Vec<Number> = WORDS
+        .iter()
+        .map(|word| Number { word: (*word).to_owned(), from: text(&was, word), to: text(&now, word) })
+        .filter(|number| number.from != number.to)
+        .collect();
+    // it goes along with `max` unless it is said
+    if let Some(max) = numbers.iter().find(|number| number.word == "max").cloned() {
+        numbers.retain(|number| number.word != "upgraded" || number.to != max.to);
+    }
+    if was.field("nodes") != now.field("nodes") || was.field("charge_parents") != now.field("charge_parents") {
+        numbers.push(Number { word: "nodes".into(), from: "others".into(), to: "these".into() });
+    }
+    numbers
+}
+
+impl Report {
+    /// Whether nothing at all is another.
+    fn is_empty(&self) -> bool {
+        let limits = &self.limits;
+        let same = self.routes.is_empty() && self.origins.is_empty() && self.changed.is_empty();
+        let renamed = limits.kept.iter().any(|kept| kept.renamed_from.is_some());
+        let none = limits.rerated.is_empty() && limits.reset.is_empty() && limits.added.is_empty();
+        same && none && !renamed && limits.removed.is_empty() && self.from == self.to
+    }
+
+    /// For people: a headline and one line for each kind of thing.
+    pub fn text(&self) -> String {
+        let mut text = self.headline();
+        let mut line = |word: &str, told: &str| {
+            let _ = writeln!(text, "  {word:<10} {told}");
+        };
+        if !self.is_empty() {
+            line("routes", &told_changes(&self.routes));
+            if !self.origins.is_empty() {
+                line("origins", &told_changes(&self.origins));
+            }
+            line("limits", &self.told_limits());
+            if !self.changed.is_empty() {
+                line("changed", &self.changed.join(", "));
+            }
+        }
+        if self.tls.certificates > 0 {
+            line("tls", &told_tls(&self.tls));
+        }
+        for path in &self.waiting {
+            line("waiting", &format!("{path} changed: needs `tidegate upgrade`"));
+        }
+        if self.warnings > 0 {
+            line("warnings", &format!("{}, which `tidegate check` prints", self.warnings));
+        }
+        text
+    }
+
+    fn headline(&self) -> String {
+        let (from, to) = (shown(&self.from), shown(&self.to));
+        let took = format!("in {} ms", self.milliseconds);
+        match (self.dry_run, from == to) {
+            (false, false) => format!("reloaded {from} → {to} {took}\n"),
+            (false, true) => format!("reloaded {to} {took}, nothing in it has changed\n"),
+            (true, false) => format!("would reload {from} → {to}\n"),
+            (true, true) => format!("would reload {to}, nothing in it has changed\n"),
+        }
+    }
+
+    fn told_limits(&self) -> String {
+        let limits = &self.limits;
+        let mut parts = vec![format!("kept {}", limits.kept.len())];
+        let from = |name: &Option<String>| name.as_ref().map(|name| format!(" (was {name})")).unwrap_or_default();
+        let renamed = limits.kept.iter().filter(|kept| kept.renamed_from.is_some());
+        let renamed: Vec<String> = renamed.map(|kept| format!("{}{}", kept.name, from(&kept.renamed_from))).collect();
+        if let (Some(first), false) = (parts.first_mut(), renamed.is_empty()) {
+            let _ = write!(first, " ({})", renamed.join(", "));
+        }
+        let mut add = |word: &str, items: Vec<String>, after: &str| {
+            if !items.is_empty() {
+                parts.push(format!("{word} {} ({}{after})", items.len(), items.join("; ")));
+            }
+        };
+        let number = |number: &Number| match number.word.as_str() {
+            "rate" | "capacity" => format!("{} → {}", number.from, number.to),
+            "nodes" => "nodes".to_owned(),
+            word => format!("{word} {} → {}", number.from, number.to),
+        };
+        let rerated = |limit: &Rerated| {
+            let numbers: Vec<String> = limit.numbers.iter().map(number).collect();
+            format!("{}{} {}", limit.name, from(&limit.renamed_from), numbers.join(", "))
+        };
+        add("re-rated", limits.rerated.iter().map(rerated).collect(), ", counts kept");
+        add("reset", limits.reset.iter().map(|reset| format!("{}: {}", reset.name, reset.told)).collect(), "");
+        add("new", limits.added.clone(), "");
+        add("gone", limits.removed.clone(), "");
+        parts.join("   ")
+    }
+}
+
+fn told_changes(changes: &Changes) -> String {
+    let part = |sign: char, names: &[String]| match names {
+        [] => format!("{sign}0"),
+        names if names.len() <= 3 => format!("{sign}{} ({})", names.len(), names.join(", ")),
+        names => format!("{sign}{}", names.len()),
+    };
+    [part('+', &changes.added), part('~', &changes.changed), part('-', &changes.removed)].join("  ")
+}
+
+fn told_tls(tls: &Tls) -> String {
+    let plural = if tls.certificates == 1 { "" } else { "s" };
+    let mut told = format!("{} certificate{plural}", tls.certificates);
+    if !tls.renewed.is_empty() {
+        let each = |one: &Renewed| format!("{}, expires {}", one.certificate, date(one.expires));
+        let each: Vec<String> = tls.renewed.iter().map(each).collect();
+        let _ = write!(told, ", {} renewed ({})", tls.renewed.len(), each.join("; "));
+    }
+    if !tls.unusable.is_empty() {
+        let _ = write!(told, ", {} unusable ({}): see the log", tls.unusable.len(), tls.unusable.join(", "));
+    }
+    told
+}
+
+/// The first digits.
+pub fn shown(hash: &str) -> &str {
+    hash.get(..SHOWN).unwrap_or(hash)
+}
+
+/// How long something took, in whole milliseconds.
+pub fn milliseconds(took: Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The day of a moment in seconds since 1970, in UTC. Source: Hinnant, *chrono-compatible low-level date algorithms*
+/// (`civil_from_days`).
+fn date(seconds: i64) -> String {
+    let days = seconds.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Carried, Reset};
+
+    #[test]
+    fn it_says_what_the_operator_wants_to_know() {
+        let limit = |rate: &str| {
+            let login = Tree::map([("rate", Tree::text(rate)), ("burst", Tree::text(5))]);
+            Tree::map([("limits", Tree::map([("login", login)]))])
+        };
+        let carried = |name: &str, fate| Carried { name: name.into(), fate };
+        let before = crate::limiter::Kind::Inflight { max: 1, upgraded: 1, scope: crate::limiter::Scope::Global };
+        let succession = Succession {
+            limits: vec![
+                carried("all", Fate::Kept { from: None }),
+                carried("two", Fate::Kept { from: Some("one".into()) }),
+                carried("login", Fate::Rerated { from: None, before }),
+                carried("api_tier", Fate::Reset(Reset::Key)),
+                carried("fresh", Fate::New),
+            ],
+            removed: vec!["old".into()],
+        };
+        let report = Report {
+            schema: JSON_SCHEMA,
+            dry_run: false,
+            from: "9f31c2e1".into(),
+            to: "41ab7702".into(),
+            milliseconds: 38,
+            routes: Changes { added: vec!["graphql".into()], changed: vec!["a".into(), "b".into()], removed: vec![] },
+            origins: Changes::default(),
+            limits: Limits::of(succession, &limit("10/m"), &limit("5/m")),
+            changed: vec!["responses.expose".into()],
+            tls: Tls {
+                certificates: 2,
+                renewed: vec![Renewed { certificate: "api.example.com".into(), expires: 1_802_908_800 }],
+                unusable: vec![],
+            },
+            waiting: vec!["listeners.from_lb.address".into()],
+            warnings: 0,
+        };
+        assert_eq!(
+            report.text(),
+            "reloaded 9f31c2e → 41ab770 in 38 ms\n\
+             \x20 routes     +1 (graphql)  ~2 (a, b)  -0\n\
+             \x20 limits     kept 2 (two (was one))   re-rated 1 (login 10/m → 5/m, counts kept)   reset 1 (api_tier: key changed)   new 1 (fresh)   gone 1 (old)\n\
+             \x20 changed    responses.expose\n\
+             \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
+             \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"
+        );
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["schema"], "tidegate.reload/1");
+        assert_eq!(json["limits"]["rerated"][0]["numbers"][0]["to"], "5/m");
+        assert_eq!(json["limits"]["reset"][0]["because"], "key");
+        let nothing = Report { to: report.from.clone(), ..report.clone() };
+        assert!(nothing.headline().contains("nothing in it has changed"));
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        assert_eq!(
+            [0, 951_782_400, 1_802_908_800, -1].map(date),
+            ["1970-01-01", "2000-02-29", "2027-02-18", "1969-12-31"]
+        );
+    }
+}

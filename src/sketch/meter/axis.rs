@@ -1,0 +1,279 @@
+//! The axis that levels lie on, when the numbers of a limit have changed under them.
+//!
+//! The level of a bucket or a recent average is an instant, and what it means in requests depends on the rate or the
+//! half-life: a lead of a minute is ten requests at `10/m` and five at `5/m`. If other numbers simply judged the same instants, a
+//! client that spent ten would be taken for one that spent five, and a lowered rate would be a gift.
+//!
+//! So levels lie on an axis that need not run as fast as time. It begins as time itself. When numbers change, nothing in the
+//! table is touched: the axis runs faster or slower **from then on**, such that one request still moves a level by the same
+//! span of the axis, and a half-life still is the same span. What was spent stays spent, to the unit, and fades at the new
+//! rate from that moment.
+//!
+//! Requests that began under the old numbers go on by the old axis, in the same table: the two meet where the numbers changed, and
+//! on each of them levels only grow. Where the new axis is ahead of the old one, they go by the new one ([`Course`]):
+//! otherwise what they are charged would be taken for something that happened long ago.
+//!
+//! **Rounding** is against the client: a place on the axis is rounded down, a wait up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::units::Timestamp;
+
+/// An axis that may run `real : places` slower than time, from one moment on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Axis(Option<Bend>);
+
+/// From `since` on, at `place`, so many nanoseconds of time are so many of the axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bend {
+    since: u64,
+    place: u64,
+    pace: Pace,
+}
+
+/// How many nanoseconds of time pass in how many of the axis: a fraction above zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    real: u64,
+    places: u64,
+}
+
+impl Pace {
+    /// That of time itself.
+    pub const EVEN: Pace = Pace { real: 1, places: 1 };
+
+    /// The fastest that an axis may run: it ends after 584 years of its own, and must outlast the process.
+    pub const FASTEST: Pace = Pace { real: 1, places: 128 };
+
+    /// `real` nanoseconds of time in `places` of the axis; a part of nothing counts as one. What does not fit is rounded so that the
+    /// axis is the slower.
+    pub fn new(real: u128, places: u128) -> Pace {
+        let (mut real, mut places) = (real.max(1), places.max(1));
+        let common = greatest_common_divisor(real, places);
+        real /= common;
+        places /= common;
+        while real.max(places) > u128::from(u64::MAX) {
+            real = real.div_ceil(2);
+            places = (places / 2).max(1);
+        }
+        let fits = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+        Pace { real: fits(real), places: fits(places) }
+    }
+
+    /// The slower of the two.
+    #[must_use]
+    pub fn slower(self, other: Pace) -> Pace {
+        let crossed = |a: u64, b: u64| u128::from(a) * u128::from(b);
+        if crossed(self.real, other.places) >= crossed(other.real, self.places) { self } else { other }
+    }
+
+    /// The span of the axis that takes so long, rounded down.
+    pub fn places_in(self, real: u64) -> u64 {
+        scaled(real, self.places, self.real, false)
+    }
+
+    /// The same, rounded up.
+    pub fn places_in_at_least(self, real: u64) -> u64 {
+        scaled(real, self.places, self.real, true)
+    }
+
+    /// How long a span of the axis takes, rounded up.
+    pub fn real_in(self, places: u64) -> u64 {
+        scaled(places, self.real, self.places, true)
+    }
+}
+
+impl Axis {
+    /// Time itself.
+    pub const TIME: Axis = Axis(None);
+
+    /// The place of a stamp: never later for an earlier stamp.
+    #[inline]
+    pub fn at(&self, now: Timestamp) -> Timestamp {
+        match &self.0 {
+            None => now,
+            Some(bend) => bend.at(now),
+        }
+    }
+
+    /// How long it is from `now` until `places` further on the axis: not a nanosecond too short, and none too long. `None` if time
+    /// ends first.
+    #[inline]
+    pub fn wait(&self, now: Timestamp, places: u64) -> Option<u64> {
+        match &self.0 {
+            None => Some(places),
+            Some(bend) => bend.wait(now, places),
+        }
+    }
+
+    /// Whether it is time itself, so that spans need no conversion.
+    pub fn is_time(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// How fast it runs now.
+    pub fn pace(&self) -> Pace {
+        self.0.map_or(Pace::EVEN, |bend| bend.pace)
+    }
+
+    /// The same axis until `now`, at another pace from then on. `None` when so much of it is used up that it might end within the
+    /// life of the process.
+    pub fn bent(&self, now: Timestamp, pace: Pace) -> Option<Axis> {
+        if pace == self.pace() {
+            return Some(*self);
+        }
+        let place = self.at(now).nanos();
+        (place < u64::MAX / 2).then_some(Axis(Some(Bend { since: now.nanos(), place, pace })))
+    }
+}
+
+/// The axis of one who charges a table, beside those of others who have charged it before or will after.
+#[derive(Debug)]
+pub struct Course {
+    own: Axis,
+    number: u64,
+    current: Arc<Current>,
+}
+
+/// The axis that is in force, one for all who charge a table.
+#[derive(Debug, Default)]
+struct Current {
+    /// Whose it is. Stored after `axis`, so that whoever sees another number than his own finds a later axis than his own.
+    number: AtomicU64,
+    axis: ArcSwap<Axis>,
+}
+
+impl Course {
+    /// Of the first: time itself.
+    pub fn first() -> Course {
+        Course { own: Axis::TIME, number: 0, current: Arc::default() }
+    }
+
+    /// Of the next, at another pace from `now` on; not in force before [`Course::take_over`]. `None` as [`Axis::bent`].
+    pub fn followed_by(&self, now: Timestamp, pace: Pace) -> Option<Course> {
+        let (number, current) = (self.number + 1, Arc::clone(&self.current));
+        Some(Course { own: self.own.bent(now, pace)?, number, current })
+    }
+
+    /// From now on this one is in force.
+    pub fn take_over(&self) {
+        self.current.axis.store(Arc::new(self.own));
+        self.current.number.store(self.number, Ordering::Release);
+    }
+
+    /// The place of a stamp: on the own axis, or on the one in force if that is ahead.
+    #[inline]
+    pub fn at(&self, now: Timestamp) -> Timestamp {
+        let own = self.own.at(now);
+        if self.current.number.load(Ordering::Acquire) == self.number { own } else { self.no_earlier(own, now) }
+    }
+
+    #[cold]
+    fn no_earlier(&self, own: Timestamp, now: Timestamp) -> Timestamp {
+        own.max(self.current.axis.load().at(now))
+    }
+
+    /// The own axis.
+    pub fn axis(&self) -> &Axis {
+        &self.own
+    }
+}
+
+impl Bend {
+    fn at(&self, now: Timestamp) -> Timestamp {
+        let now = now.nanos();
+        Timestamp::from_nanos(match now.checked_sub(self.since) {
+            Some(later) => self.place.saturating_add(self.pace.places_in(later)),
+            // a stamp that was taken just before the numbers changed
+            None => self.place.saturating_sub(self.pace.places_in_at_least(self.since - now)),
+        })
+    }
+
+    fn wait(&self, now: Timestamp, places: u64) -> Option<u64> {
+        let target = self.at(now).nanos().checked_add(places)?;
+        let Some(beyond) = target.checked_sub(self.place) else { return Some(self.pace.real_in(places)) };
+        let after = self.pace.real_in(beyond);
+        let until = self.since.checked_add(after)?;
+        (after < u64::MAX).then(|| until.saturating_sub(now.nanos()))
+    }
+}
+
+fn scaled(span: u64, by: u64, over: u64, up: bool) -> u64 {
+    let product = u128::from(span) * u128::from(by);
+    let over = u128::from(over.max(1));
+    u64::try_from(if up { product.div_ceil(over) } else { product / over }).unwrap_or(u64::MAX)
+}
+
+fn greatest_common_divisor(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Timestamp {
+        Timestamp::from_nanos(nanos)
+    }
+
+    #[test]
+    fn it_is_time_until_it_is_bent_and_goes_on_from_there() {
+        let axis = Axis::TIME;
+        assert_eq!(axis.at(at(77)), at(77));
+        let slow = axis.bent(at(1_000), Pace::new(2, 1)).unwrap();
+        assert_eq!([1_000, 1_001, 1_002, 1_010].map(|now| slow.at(at(now)).nanos()), [1_000, 1_000, 1_001, 1_005]);
+        let fast = slow.bent(at(1_010), Pace::new(1, 3)).unwrap();
+        assert_eq!([1_010, 1_011, 1_020].map(|now| fast.at(at(now)).nanos()), [1_005, 1_008, 1_035]);
+        assert!(fast.at(at(1_009)) < fast.at(at(1_010)));
+    }
+
+    #[test]
+    fn whoever_comes_late_is_never_charged_in_the_past() {
+        let first = Course::first();
+        let fast = first.followed_by(at(100), Pace::new(1, 2)).unwrap();
+        assert_eq!((first.at(at(110)), fast.axis().at(at(110))), (at(110), at(120)));
+        fast.take_over();
+        assert_eq!((first.at(at(110)), fast.at(at(110))), (at(120), at(120)), "not ten before the others");
+        let slow = fast.followed_by(at(110), Pace::new(2, 1)).unwrap();
+        slow.take_over();
+        // at 120 now, then 5 in 10
+        assert_eq!([&first, &fast, &slow].map(|course| course.at(at(120)).nanos()), [125, 140, 125]);
+    }
+
+    #[test]
+    fn a_wait_ends_at_the_first_moment_that_is_late_enough() {
+        for pace in [Pace::new(7, 3), Pace::new(3, 7), Pace::new(1_000_000_007, 13), Pace::new(1, 128)] {
+            let axis = Axis::TIME.bent(at(5_000), pace).unwrap();
+            for (now, places) in [(5_000, 1), (5_003, 10), (6_789, 1_000), (1 << 40, 12_345)] {
+                let wait = axis.wait(at(now), places).unwrap();
+                let target = axis.at(at(now)).nanos() + places;
+                assert!(axis.at(at(now + wait)).nanos() >= target, "{pace:?} {now} {places}");
+                assert!(axis.at(at(now + wait - 1)).nanos() < target, "{pace:?} {now} {places}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_make_it_slower_and_never_faster() {
+        let pace = Pace::new(u128::from(u64::MAX) * 3 + 1, 7);
+        assert_eq!(pace, Pace { real: pace.real, places: 1 });
+        assert!(pace.places_in(u64::MAX) <= 2);
+        assert_eq!(Pace::new(0, 0), Pace::EVEN);
+        assert_eq!(Pace::new(4, 2).slower(Pace::new(1, 3)), Pace::new(2, 1));
+    }
+
+    #[test]
+    fn an_axis_that_is_nearly_used_up_is_bent_no_more() {
+        assert!(Axis::TIME.bent(at(u64::MAX / 2), Pace::FASTEST).is_none());
+        assert!(Axis::TIME.bent(at(u64::MAX / 2), Pace::EVEN).is_some(), "nothing changes");
+        let ended = Axis::TIME.bent(at(1), Pace::FASTEST).unwrap();
+        assert_eq!(ended.at(at(u64::MAX)).nanos(), u64::MAX);
+        assert_eq!(ended.wait(at(u64::MAX - 5), 1_000), None);
+    }
+}
