@@ -6,6 +6,7 @@
 mod check;
 mod completions;
 mod demo;
+mod explain;
 mod man;
 mod pardon;
 mod reload;
@@ -32,6 +33,8 @@ use crate::config::{self, Loaded};
 pub mod exit {
     /// The answer is "no": warnings under `--deny-warnings`, a test that failed, a file that the running process refuses.
     pub const NO: u8 = 1;
+    /// Wrong usage that only shows when it is looked at; clap's own number.
+    pub const USAGE: u8 = 2;
     /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
     pub const UNAVAILABLE: u8 = 69;
     /// The system refused: bind, file limit, permission.
@@ -59,6 +62,7 @@ enum Verb {
     Test(test::Arguments),
     Show(show::Arguments),
     Suggest(suggest::Arguments),
+    Explain(Box<explain::Arguments>),
     Schema(schema::Arguments),
     Status(status::Arguments),
     Pardon(pardon::Arguments),
@@ -119,6 +123,7 @@ pub fn main() -> ExitCode {
         Verb::Test(arguments) => test::run(arguments, &global),
         Verb::Show(arguments) => show::run(arguments, &global),
         Verb::Suggest(arguments) => suggest::run(arguments, &global),
+        Verb::Explain(arguments) => explain::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Status(arguments) => status::run(arguments, &global),
         Verb::Pardon(arguments) => pardon::run(arguments, &global),

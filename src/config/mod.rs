@@ -33,6 +33,7 @@ mod node;
 mod parse;
 mod pattern;
 mod place;
+pub mod places;
 pub mod preset;
 mod read;
 pub mod reference;
@@ -57,9 +58,12 @@ use compile::Context;
 pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
+pub use limit_value::{amount_text, rate_text};
 use node::Node;
+pub use places::{Place, Places};
 use preset::UsedPreset;
 use read::Read;
+pub use scalar::duration as duration_text;
 use schema::{File, TestFile};
 use settings::Settings;
 use source::{Sources, Span};
@@ -77,6 +81,8 @@ pub struct Config {
     pub effective: Tree,
     /// What the file claims of itself, for `tidegate test`.
     pub cases: Vec<Case>,
+    /// Where limits and routes stand in the file.
+    pub places: Places,
 }
 
 /// There were errors; the diagnostics say which.

@@ -13,6 +13,7 @@ mod pardon;
 mod penalty;
 mod settle;
 mod share;
+mod short;
 mod snapshot;
 mod succession;
 

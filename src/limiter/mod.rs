@@ -16,6 +16,7 @@ pub mod inflight_by_key;
 pub mod judgement;
 pub mod kind;
 mod leveled;
+pub mod needs;
 mod pardon;
 pub mod pending;
 mod quota;
@@ -43,6 +44,7 @@ pub use judgement::{Judgement, Lost, Place, Refuses};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
 use kind::{fixed, most, most_upgraded};
 pub use leveled::Leveled;
+pub use needs::{Needs, Owed};
 use pardon::Pardons;
 pub use pardon::{Full, MOST_PARDONS};
 pub use pending::Pending;
@@ -497,5 +499,11 @@ fn most_of(max: &[u32], tier: u8) -> u32 {
 }
 
 /// The answer to a question that does not belong to the kind: refuses, so that a mistake opens nothing.
-const UNASKED: Judgement =
-    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, next_unit: NextUnit::Known(None) };
+const UNASKED: Judgement = Judgement {
+    admitted: false,
+    remaining: 0,
+    quota: 0,
+    retry_nanos: None,
+    next_unit: NextUnit::Known(None),
+    standing: 0,
+};

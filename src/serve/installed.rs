@@ -29,6 +29,7 @@ pub struct Installed {
     refused: Arc<MostRefused>,
     metrics: Metrics,
     version: Version,
+    book: u16,
 }
 
 /// Which configuration it is.
@@ -150,7 +151,19 @@ impl Installed {
             refused,
             metrics,
             version,
+            book: 0,
         }
+    }
+
+    /// The same for a policy that is not the process's first: the number that its decisions are remembered under, which
+    /// [`Decisions::open`](super::telling::decisions::Decisions::open) gives.
+    pub fn under(self, book: u16) -> Installed {
+        Installed { book, ..self }
+    }
+
+    /// The number that its decisions are remembered under.
+    pub fn book(&self) -> u16 {
+        self.book
     }
 
     /// The policy and the state of its limits.

@@ -31,7 +31,7 @@ use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
 use super::shared::Shared;
 use super::small_server;
 use crate::config::settings::Settings;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Places};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::serve::edge::bind::BindError;
@@ -121,7 +121,7 @@ fn start_and_serve(
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
-    let Config { policy, settings, effective, .. } = config;
+    let Config { policy, settings, effective, places, .. } = config;
     let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
@@ -138,7 +138,7 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(policy, settings, version, stopping.clone())?;
+    let (shared, writer) = build(policy, settings, (version, places), stopping.clone())?;
     shared.set_in_force(InForce { file, effective: effective.clone(), waiting: Vec::new() });
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
@@ -213,7 +213,7 @@ fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
 fn build(
     policy: Policy,
     settings: Settings,
-    version: Version,
+    (version, places): (Version, Places),
     stopping: watch::Receiver<bool>,
 ) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
@@ -239,7 +239,8 @@ fn build(
         .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
     let installed = Arc::new(installed.with_version(version));
     let waits = Waits::new(MOST_WAITING, stopping);
-    Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
+    let shared = Shared::new(started, access_log, pseudonyms, settings, waits, installed).with_places(places);
+    Ok((Arc::new(shared), writer))
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.

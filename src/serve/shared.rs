@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_nanos};
 use super::in_force::InForce;
 use super::installed::Installed;
-use crate::config::Tree;
 use crate::config::settings::{ClientInLog, Settings};
+use crate::config::{Places, Tree};
+use crate::explain::Book;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
+use crate::serve::telling::decisions::{Decisions, SLOTS};
 use crate::serve::telling::noise::{Noise, Saying};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::units::Timestamp;
@@ -28,6 +30,8 @@ pub struct Shared {
     pub settings: Settings,
     /// The requests that limits delay.
     pub waits: Waits,
+    /// What was decided lately, and why.
+    pub decisions: Decisions,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
@@ -48,6 +52,7 @@ impl Shared {
         waits: Waits,
         installed: Arc<Installed>,
     ) -> Shared {
+        let book = book_of(&installed, Places::default());
         let watched = settings.metrics.is_some() || access_log.is_some();
         Shared {
             clock,
@@ -58,6 +63,7 @@ impl Shared {
             watched,
             settings,
             waits,
+            decisions: Decisions::new(SLOTS, book),
             installed: ArcSwap::new(installed),
             in_force: ArcSwap::from_pointee(InForce {
                 file: None,
@@ -66,6 +72,17 @@ impl Shared {
             }),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// The same, with the places in the file at which the limits and routes of the policy in force are written.
+    pub fn with_places(self, places: Places) -> Shared {
+        self.decisions.begin(book_of(&self.installed(), places));
+        self
+    }
+
+    /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970, as far as the wall clock is right now.
+    pub fn unix_nanos_at_origin(&self) -> u64 {
+        wall_nanos().saturating_sub(self.clock.now().nanos())
     }
 
     /// The time, if anybody will ever see what it is used for: without a metrics page and an access log it is not read.
@@ -135,4 +152,12 @@ impl Shared {
     pub fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
+}
+
+/// What is remembered of a policy, under the name of its configuration.
+fn book_of(installed: &Installed, places: Places) -> Book {
+    let version = installed.version();
+    let book = Book::new(installed.snapshot().policy(), places, version.loaded);
+    // tests have policies without a configuration
+    if version.hash.is_empty() { book } else { Book { fingerprint: version.hash.clone(), ..book } }
 }

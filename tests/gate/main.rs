@@ -24,6 +24,8 @@ mod connection_caps;
 mod connection_words;
 mod edits;
 mod expecting;
+mod explain;
+mod explain_document;
 mod failing_origins;
 mod fair_floods;
 mod flood;

@@ -148,3 +148,91 @@ fn wrong_usage_is_2_and_colour_only_where_wanted() {
     let colored = tidegate(&["check", "unknown_limit.yaml", "--color", "always"]);
     assert!(!out(&plain).contains('\x1b') && out(&colored).contains('\x1b'));
 }
+
+/// `explain --request` of a policy that has some of everything.
+fn explain(arguments: &[&str]) -> Output {
+    tidegate(&[&["explain", "-c", "../explained.yaml", "--request"], arguments].concat())
+}
+
+#[test]
+fn explain_tells_what_would_become_of_a_request_that_nobody_sent() {
+    let forwarded = ["-H", "x-forwarded-for: 192.0.2.1, 203.0.113.7, 173.245.48.9", "-H", "x-login-name: ada"];
+    let asked = ["POST https://Login.example.com:443/login?x=1", "--from", "10.0.0.4", "--times", "6"];
+    let output = explain(&[&asked[..], &forwarded[..]].concat());
+    assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
+    let fingerprint =
+        |text: &str| text.split("config    ").nth(1).map_or_else(String::new, |rest| rest[..7].to_owned());
+    let expected = "\
+POST login.example.com/login  →  429 limited by `login`
+
+ client    203.0.113.7   (from x-forwarded-for, 2 hops)
+             peer 10.0.0.4 trusted (10.0.0.0/8) → 173.245.48.9 trusted (preset cloudflare) → 203.0.113.7
+ route     login         (host *.example.com, exact path /login, method POST; next best: rest)
+ limits    login     LIMITED  6th of 5 per minute, next in 12 s, by client_ip
+           stuffing  shadow   1 of 20 values of header:x-login-name in 10m, one more in 10 min, by client_ip
+ estimate  exact: the key has a counter of its own
+ store     none (local)
+ sent      Retry-After: 12
+           RateLimit-Policy: \"login\";q=5;w=60
+           RateLimit: \"login\";r=0;t=12
+ change    burst ≥ 6 would have let it through
+ config    HASH, ../explained.yaml, line 5
+ note      of 6 at one instant the first 5 pass; then `login` refuses
+";
+    assert_eq!(out(&output).replace(&fingerprint(&out(&output)), "HASH"), expected);
+
+    let gold = explain(&[&asked[..], &forwarded[..], &["-H", "x-plan: gold"]].concat());
+    assert!(
+        out(&gold).contains("login     allowed  6 of 10 per minute, one more in 6 s, tier 1, by client_ip\n"),
+        "{}",
+        out(&gold)
+    );
+    assert!(out(&gold).contains(" note      all 6 at one instant pass\n"), "{}", out(&gold));
+
+    let third = explain(&["/t/x", "--from", "2001:db8::7", "-H", "x-tenant: a", "--times", "3", "--format", "json"]);
+    let document: Value = serde_json::from_str(&out(&third)).unwrap();
+    assert_eq!(
+        (&document["schema"], &document["reason"]),
+        (&Value::from("tidegate.explain/1"), &Value::from("concurrency"))
+    );
+    assert_eq!(document["client"]["network"], "2001:db8::/64");
+    assert_eq!(document["limits"][0]["needs"]["max"], 3);
+    let without = explain(&["/t/x", "--from", "2001:db8::7"]);
+    assert!(out(&without).contains("tenants  LIMITED  without the key, by header:x-tenant\n"), "{}", out(&without));
+    assert!(out(&without).starts_with("GET /t/x  →  400 limited by `tenants`\n"), "{}", out(&without));
+    let nowhere = explain(&["GET http://elsewhere/", "--from", "unix"]);
+    assert!(out(&nowhere).starts_with("GET elsewhere/  →  404 refused: no route\n"), "{}", out(&nowhere));
+}
+
+#[test]
+fn explain_knows_every_diagnostic_and_says_what_it_does_not_know() {
+    let known = tidegate(&["explain", "e0301"]);
+    assert_eq!(known.status.code(), Some(0));
+    assert!(
+        out(&known).starts_with("E0301: a limit that is not defined\n\nA route, or another limit, names"),
+        "{}",
+        out(&known)
+    );
+    let json: Value = serde_json::from_str(&out(&tidegate(&["explain", "W0407", "--format", "json"]))).unwrap();
+    assert_eq!(
+        (&json["schema"], &json["severity"]),
+        (&Value::from("tidegate.explain.code/1"), &Value::from("warning"))
+    );
+    let unknown = tidegate(&["explain", "E030"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(err(&unknown).contains("there is no diagnostic `E030`; did you mean E0"), "{}", err(&unknown));
+    for wrong in [
+        &["GET http://a/../x", "--from", "192.0.2.1"][..],
+        &["GET /x"],
+        &["GET /x", "--from", "somewhere"],
+        &["GET /x", "--from", "192.0.2.1", "-H", "no colon"],
+        &["GET /x", "--from", "192.0.2.1", "--times", "0"],
+        &["GET /x", "--decision", "0000000000000"],
+    ] {
+        let output = explain(wrong);
+        assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()), "{wrong:?}");
+    }
+    let broken = tidegate(&["explain", "-c", "unknown_limit.yaml", "--request", "GET /", "--from", "192.0.2.1"]);
+    assert_eq!(broken.status.code(), Some(78));
+    assert!(err(&broken).contains("error[E0301]"), "{}", err(&broken));
+}

@@ -24,9 +24,11 @@ use crate::units::Cost;
 pub struct Limits {
     mode: Mode,
     rules: Vec<Rule>,
+    /// Where each of them is written.
+    places: Vec<Span>,
     named: Vec<Named>,
     /// Where a name stands in `named`: a file may have a thousand limits, and as many routes that look for them.
-    places: HashMap<String, usize>,
+    by_name: HashMap<String, usize>,
     /// The names of all rules and of `named`.
     taken: HashSet<String>,
 }
@@ -48,8 +50,14 @@ impl Limits {
         origins: &mut Origins,
         faults: &mut Faults,
     ) -> Limits {
-        let mut limits =
-            Limits { mode, rules: Vec::new(), named: Vec::new(), places: HashMap::new(), taken: HashSet::new() };
+        let mut limits = Limits {
+            mode,
+            rules: Vec::new(),
+            places: Vec::new(),
+            named: Vec::new(),
+            by_name: HashMap::new(),
+            taken: HashSet::new(),
+        };
         let mut others: Vec<(usize, At<Name>)> = Vec::new();
         for entry in section.value().iter().flat_map(|map| &map.0) {
             let compiled = match (&entry.key, &entry.value) {
@@ -57,13 +65,13 @@ impl Limits {
                 _ => None,
             };
             let rule = compiled.map(|compiled| {
-                let index = limits.add(compiled.rule);
+                let index = limits.add(compiled.rule, entry.key_span);
                 others.extend(compiled.instead.map(|name| (index, name)));
                 index
             });
             // a name that is none cannot be used, and is not told to be unused as well
             let used = entry.key.is_none();
-            limits.places.entry(entry.name.clone()).or_insert(limits.named.len());
+            limits.by_name.entry(entry.name.clone()).or_insert(limits.named.len());
             limits.taken.insert(entry.name.clone());
             limits.named.push(Named { name: entry.name.clone(), at: entry.key_span, rule, used });
         }
@@ -129,6 +137,11 @@ impl Limits {
         self.rules.get(index)
     }
 
+    /// Where the rules are written, in the same order.
+    pub fn places(&self) -> &[Span] {
+        &self.places
+    }
+
     /// The rules, in the order of [`crate::policy::Policy::rules`].
     pub fn rules(self) -> Vec<Arc<Rule>> {
         self.rules.into_iter().map(Arc::new).collect()
@@ -136,7 +149,7 @@ impl Limits {
 
     /// The limit that a route or another limit names; `None` when there is none or it has faults, which have been told.
     pub fn find(&mut self, who: &str, name: &At<String>, faults: &mut Faults) -> Option<usize> {
-        if let Some(named) = self.places.get(&name.value).and_then(|place| self.named.get_mut(*place)) {
+        if let Some(named) = self.by_name.get(&name.value).and_then(|place| self.named.get_mut(*place)) {
             named.used = true;
             return named.rule;
         }
@@ -205,7 +218,7 @@ impl Limits {
         let burst = bucket(limit.rate, burst, Cost::ONE, None, &at, faults)?;
         let kind = Kind::Rate { rate: limit.rate, burst, memory: MonotoneTable::DEFAULT_MEMORY };
         let name = self.derived_name(route, "limit");
-        Some(self.add(Rule::new(name, key, kind, limit.mode.unwrap_or(self.mode))))
+        Some(self.add(Rule::new(name, key, kind, limit.mode.unwrap_or(self.mode)), text.span))
     }
 
     /// The cap that a route writes as `inflight`.
@@ -236,7 +249,7 @@ impl Limits {
         let key = KeySpec::new([KeyPart::Route], None).ok()?;
         let name = self.derived_name(route, "inflight");
         let kind = Kind::Inflight { max, upgraded: max, scope: Scope::Route };
-        Some(self.add(Rule::new(name, key, kind, self.mode)))
+        Some(self.add(Rule::new(name, key, kind, self.mode), at.span))
     }
 
     /// The names of limits that are none for their faults, which have been told.
@@ -255,8 +268,9 @@ impl Limits {
         }
     }
 
-    fn add(&mut self, rule: Rule) -> usize {
+    fn add(&mut self, rule: Rule, at: Span) -> usize {
         self.taken.insert(rule.name.clone());
+        self.places.push(at);
         self.rules.push(rule);
         self.rules.len() - 1
     }

@@ -10,6 +10,7 @@
 
 mod asked;
 pub mod client;
+mod decisions;
 pub mod events;
 mod orders;
 mod pardons;
@@ -117,6 +118,8 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/api/v1/limits", parts::get_limits),
         Endpoint::get("/api/v1/origins", parts::get_origins),
         Endpoint::get("/api/v1/offenders", parts::get_offenders),
+        Endpoint::get("/api/v1/decisions", decisions::latest),
+        Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::get("/api/v1/config", parts::get_config),
         Endpoint::get("/api/v1/pardons", pardons::list),
         Endpoint::post("/api/v1/pardon", Handler::Now(pardons::pardon)),

@@ -30,6 +30,7 @@ use super::shared::Shared;
 use crate::config::render::{Format, render};
 use crate::config::settings::{Listener, Secret, Settings};
 use crate::config::{self, Config, Loaded, Tree};
+use crate::explain::Book;
 use crate::serve::edge::door::Door;
 use crate::serve::edge::tls::watch::Watch;
 use crate::serve::origins::origin::OriginState;
@@ -133,7 +134,7 @@ impl Reloader {
         }
         let (warnings, text) = (loaded.warnings(), render(&loaded, Format::Text, false));
         let lines = render(&loaded, Format::Short, false);
-        let Ok(Config { policy, settings, effective, .. }) = loaded.outcome else {
+        let Ok(Config { policy, settings, effective, places, .. }) = loaded.outcome else {
             if !dry_run {
                 lines.lines().for_each(|line| tracing::error!("the policy file is refused: {line}"));
             }
@@ -181,7 +182,11 @@ impl Reloader {
             return Outcome { text: report.text(), report: Some(report) };
         }
         let generation = snapshot.generation();
-        let next = Arc::new(installed.followed_by(snapshot, &prepared, self.shared.clock, version));
+        // what it decides is told by its own names, also when yet another has followed it
+        let fingerprint = version.hash.clone();
+        let book = Book { fingerprint, ..Book::new(snapshot.policy(), places, version.loaded) };
+        let next = installed.followed_by(snapshot, &prepared, self.shared.clock, version);
+        let next = Arc::new(next.under(self.shared.decisions.open(book)));
         let before = self.shared.install(Arc::clone(&next));
         next.snapshot().take_over();
         self.hand_over(&before, &next, prepared.fresh());

@@ -1,11 +1,13 @@
 //! What others see of the gate.
 //!
 //! [`metrics`] and [`scrape`], the page they are read from; [`access_log`], one line per request, with clients as [`pseudonym`]s;
-//! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most.
+//! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most;
+//! [`decisions`], what was decided lately, and why.
 
 pub mod access_log;
 #[cfg(test)]
 mod captured;
+pub mod decisions;
 pub mod flood;
 pub mod log;
 pub mod metrics;

@@ -1,0 +1,222 @@
+//! Decides about a request that nobody sent, by the code that decides about those that somebody does.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Args;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+
+use super::{Format, show};
+use crate::answer::headers::{retry_after_seconds, shown};
+use crate::answer::{RouteFields, refusal};
+use crate::cli::{Global, exit, say};
+use crate::client;
+use crate::config::{self, Config};
+use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
+use crate::explain::{Beside, Book, Explanation, Known, Record};
+use crate::request::{Peer, Request};
+use crate::serve::edge::authority::canonical_host;
+use crate::serve::edge::path::canonical_path;
+use crate::sketch::Seed;
+use crate::units::Timestamp;
+
+/// What is said of a request that nobody sent.
+#[derive(Debug, Args)]
+pub struct Hypothesis {
+    /// With --request: the address that the connection comes from, or `unix`
+    #[arg(long, value_name = "ADDRESS", requires = "request")]
+    #[arg(conflicts_with_all = ["code", "decision", "client"])]
+    from: Option<String>,
+    /// With --request: a header field, such as 'x-forwarded-for: 203.0.113.7'; may be given again
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", requires = "request")]
+    #[arg(conflicts_with_all = ["code", "decision", "client"])]
+    headers: Vec<String>,
+    /// With --request: the last of so many requests like it at one instant
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "request")]
+    #[arg(conflicts_with_all = ["code", "decision", "client"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    times: u32,
+}
+
+/// The moment at which it comes: any, but that windows of up to a day have just begun then, and that no limit remembers more.
+const AT: Timestamp = Timestamp::from_nanos(400 * 86_400 * 1_000_000_000);
+
+/// Nothing that is secret, and nobody to hide it from.
+const SEED: Seed = Seed::from_bytes(*b"tidegate explain");
+
+/// Decides and explains.
+pub fn run(text: &str, arguments: &Hypothesis, format: Format, global: &Global) -> ExitCode {
+    let loaded = global.load();
+    if loaded.outcome.is_err() {
+        global.tell(&loaded);
+    }
+    let Ok(config) = loaded.outcome else { return ExitCode::from(exit::INVALID) };
+    let parts = match Parts::parse(text, arguments) {
+        Ok(parts) => parts,
+        Err(why) => {
+            say(&format!("tidegate: {why}\n"));
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    match explained(config, &parts, arguments.times) {
+        Ok(explanation) => {
+            show(&explanation, format);
+            ExitCode::SUCCESS
+        }
+        Err(limit) => {
+            say(&format!("tidegate: the limit {limit} cannot be built\n"));
+            ExitCode::from(exit::INVALID)
+        }
+    }
+}
+
+/// A request, taken apart.
+struct Parts {
+    peer: Peer,
+    method: Method,
+    host: String,
+    path: String,
+    query: Option<String>,
+    headers: HeaderMap,
+    sni: Option<String>,
+}
+
+impl Parts {
+    fn parse(text: &str, arguments: &Hypothesis) -> Result<Parts, String> {
+        let (method, url) = text.trim().split_once(char::is_whitespace).unwrap_or(("GET", text.trim()));
+        let method = Method::from_str(method).map_err(|_| format!("`{method}` is no method"))?;
+        let url: Uri = url.trim().parse().map_err(|_| format!("`{}` is no URL", url.trim()))?;
+        let peer = match arguments.from.as_deref() {
+            None => return Err("say where the request comes from: --from 203.0.113.7".to_owned()),
+            Some("unix") => Peer::Unix,
+            Some(text) => Peer::Ip(text.parse::<IpAddr>().map_err(|_| format!("`{text}` is no IP address"))?),
+        };
+        let mut headers = HeaderMap::new();
+        for line in &arguments.headers {
+            let (name, value) = line.split_once(':').ok_or_else(|| format!("`{line}` has no colon"))?;
+            let name = HeaderName::from_str(name.trim()).map_err(|_| format!("`{name}` is no header name"))?;
+            let value = HeaderValue::from_str(value.trim()).map_err(|_| format!("`{name}` has no header value"))?;
+            headers.append(name, value);
+        }
+        let authority = url.authority().map(ToString::to_string).unwrap_or_default();
+        if let (false, Ok(value)) = (headers.contains_key(header::HOST), HeaderValue::from_str(&authority)) {
+            headers.insert(header::HOST, value);
+        }
+        let named = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let host = canonical_host(named).into_owned();
+        let raw = if url.path().is_empty() { "/" } else { url.path() };
+        let path = canonical_path(raw.as_bytes()).map_err(|_| format!("the gate answers 400 to the path `{raw}`"))?;
+        Ok(Parts {
+            peer,
+            method,
+            path: path.into_owned(),
+            query: url.query().map(str::to_owned),
+            // as a client asks in its handshake: for a name, never for an address
+            sni: (url.scheme_str() == Some("https"))
+                .then(|| host.clone())
+                .filter(|host| host.parse::<IpAddr>().is_err()),
+            host,
+            headers,
+        })
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request {
+            peer: self.peer,
+            method: &self.method,
+            host: &self.host,
+            path: &self.path,
+            query: self.query.as_deref(),
+            headers: &self.headers,
+            tls_sni: self.sni.as_deref(),
+        }
+    }
+}
+
+/// The last of so many requests at one instant.
+fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, String> {
+    let Config { policy, places, effective, .. } = config;
+    let book = Book { fingerprint: config::hash(&effective), ..Book::new(&policy, places, 0) };
+    let snapshot = Snapshot::new(policy, &SEED, 0).map_err(|(limit, fault)| format!("{limit}: {fault}"))?;
+    let request = parts.request();
+    let mut first_refused: Option<(u32, String)> = None;
+    let mut holds = Vec::new();
+    let mut judged = decide(&snapshot, &request, &mut holds);
+    for nth in 1..=times {
+        if nth > 1 {
+            judged = decide(&snapshot, &request, &mut holds);
+        }
+        if judged.decision.verdict != Verdict::Admitted && first_refused.is_none() {
+            first_refused = Some((nth, refusers(&judged, &snapshot)));
+        }
+    }
+    let mut explanation = told(&snapshot, &judged, &request, &book);
+    if times > 1 {
+        explanation.notes.push(match first_refused {
+            Some((nth, by)) => format!("of {times} at one instant the first {} pass; {by}", nth - 1),
+            None => format!("all {times} at one instant pass"),
+        });
+    }
+    Ok(explanation)
+}
+
+fn decide(snapshot: &Snapshot, request: &Request<'_>, holds: &mut Vec<crate::engine::Holds>) -> Judged {
+    // without dice no wait is stretched, and `fair_share` thins nobody before it must
+    let mut judged = snapshot.judge(request, Arrival { id: DecisionId(0), at: AT, dice: 0 });
+    snapshot.reserve(&mut judged);
+    let now = judged.decision.goes_on();
+    let (held, _) = snapshot.admit(&mut judged, now);
+    if !held.is_empty() {
+        holds.push(held);
+    }
+    judged
+}
+
+/// Who refused, in a few words.
+fn refusers(judged: &Judged, snapshot: &Snapshot) -> String {
+    let rules = &snapshot.policy().rules;
+    let violated = judged.decision.violated().filter_map(|reading| rules.get(reading.rule));
+    let names: Vec<String> = violated.map(|rule| format!("`{}`", rule.name)).collect();
+    if names.is_empty() { "no limit refuses them".to_owned() } else { format!("then {} refuses", names.join(" and ")) }
+}
+
+fn told(snapshot: &Snapshot, judged: &Judged, request: &Request<'_>, book: &Book) -> Explanation {
+    let (policy, decision) = (snapshot.policy(), &judged.decision);
+    let fields =
+        decision.route.and_then(|route| policy.routes.route(route)).map(|route| RouteFields::new(policy, route));
+    let mut sent = Vec::new();
+    let (mut status, mut retry_after) = (None, 0);
+    match decision.verdict {
+        Verdict::Refused(why) => {
+            status = Some(refusal::meaning(why, &policy.responses).status.as_u16());
+            if let Some(seconds) = retry_after_seconds(why, decision, policy) {
+                retry_after = seconds;
+                sent.push(format!("Retry-After: {seconds}"));
+            }
+            let lines = fields.map(|fields| fields.on_refusal(why, decision, policy, 0)).unwrap_or_default();
+            sent.extend(lines.iter().map(|(name, value)| shown(name, value)));
+        }
+        Verdict::Admitted => {
+            // beside an origin's answer that says nothing of limits itself
+            let none = HeaderMap::new();
+            let lines = fields.map(|fields| fields.on_answer(decision, policy, StatusCode::OK, &none, 0));
+            sent.extend(lines.unwrap_or_default().iter().map(|(name, value)| shown(name, value)));
+        }
+    }
+    let beside =
+        Beside { client: [0; 16], method: request.method, taken: policy.routes.taken(request), book: 0, retry_after };
+    let trace = client::trace(&policy.clients, request.peer, request.headers);
+    let known = Known {
+        request: crate::explain::RequestPart {
+            method: Some(request.method.to_string()),
+            host: Some(request.host.to_owned()),
+            path: Some(request.path.to_owned()),
+        },
+        trace: Some(&trace),
+        status,
+        sent,
+        ..Known::default()
+    };
+    Explanation::new(&Record::of(snapshot, judged, &beside), book, known)
+}
