@@ -1,5 +1,9 @@
 //! What limits tell metrics of themselves.
 
+use super::{Limiter, State};
+use crate::sketch::Crowding;
+use crate::units::Timestamp;
+
 /// What a limit can say of its own state, for metrics; what does not apply to its kind is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Gauges {
@@ -23,4 +27,20 @@ pub struct Gauges {
     pub capacity: Option<f64>,
     /// What would be admitted at this moment if the capacity did not cap it, in requests per second, of `fair_share`.
     pub offered: Option<f64>,
+}
+
+impl Limiter {
+    /// How crowded its table is at `now`, of `rate`, aligned `quota` and `recent_average`: the others have no such table.
+    pub fn crowding(&self, now: Timestamp) -> Option<Crowding> {
+        match &self.state {
+            State::Rate(limiter) => Some(limiter.crowding(now)),
+            State::Quota(limiter) => Some(limiter.crowding(now)),
+            State::RecentAverage(limiter) => Some(limiter.leveled().crowding(now)),
+            State::SlidingQuota(_)
+            | State::Distinct(_)
+            | State::FairShare { .. }
+            | State::Inflight(_)
+            | State::InflightByKey { .. } => None,
+        }
+    }
 }

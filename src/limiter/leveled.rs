@@ -4,7 +4,7 @@
 //! tier takes along what it has spent.
 
 use super::{Judgement, Lost, Place};
-use crate::sketch::{Admission, Levels, Meter, NextUnit, Seed};
+use crate::sketch::{Admission, Crowding, Levels, Meter, NextUnit, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// A table of levels and the meters that judge by them.
@@ -109,6 +109,11 @@ impl<M: Meter> Leveled<M> {
     /// The table.
     pub fn levels(&self) -> &Levels {
         &self.levels
+    }
+
+    /// How crowded the table is at `now`, by the limit's own numbers.
+    pub fn crowding(&self, now: Timestamp) -> Crowding {
+        self.levels.crowding(&self.own, now)
     }
 
     /// The seed that keys are hashed under.

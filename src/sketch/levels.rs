@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicU64;
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
 use super::meter::Meter;
-use super::monotone::{Admission, MAX_ATTEMPTS, MonotoneTable, Word};
+use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
 use super::rekeyed::{Reading, Rekeyed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -143,6 +143,11 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// exact entry, are at theirs; see [`MonotoneTable::false_refusal`]. Up to twice that while two tables overlap.
     pub fn false_refusal(&self, keys_at_limit: u64) -> f64 {
         self.sketch.table().false_refusal(keys_at_limit)
+    }
+
+    /// How crowded the sketch is at `now`, by its meter. Keys with an exact entry are not troubled by it.
+    pub fn crowding<M: Meter>(&self, meter: &M, now: Timestamp) -> Crowding {
+        self.sketch.table().crowding(meter, now)
     }
 
     /// Cells per row of a table.

@@ -35,12 +35,15 @@
 //   four rows        37 / 24         128 / 79               0 %                          0 /   321
 //   two lines        38 / 26          91 / 51               0 %                         13 / 2,167
 
+mod crowding;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash::{KeyHash, KeyHasher, Seed};
 use super::meter::Meter;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+pub use crowding::Crowding;
 
 /// What became of a request that a table was asked to admit.
 #[must_use]
