@@ -7,6 +7,7 @@
 //! Entries are (limit, key) pairs; a key is shown by the client that was first refused under it. Where a limit has no key, as
 //! one for the whole gate, or has no use for it, as `fair_share`, each client counts as one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,7 +21,7 @@ use crate::engine::{Judged, Outcome, Snapshot};
 use crate::limiter::Limiter;
 use crate::policy::{Mode, Rule};
 use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
-use crate::units::Timestamp;
+use crate::units::{Prefix, Timestamp};
 
 /// More summaries than this are not worth their memory, some 300 KiB each: workers beyond share them.
 const MOST_PARTS: usize = 16;
@@ -77,10 +78,24 @@ impl MostRefused {
         Heaviest::merge(now, &copies.iter().collect::<Vec<_>>())
     }
 
-    /// The page, as JSON: the heaviest first.
+    /// The list as JSON, on one line.
     pub fn page(&self, now: Timestamp, rules: &[Arc<Rule>], clients: ClientInLog, pseudonyms: &Pseudonyms) -> String {
+        // text and numbers only: nothing in it can fail
+        serde_json::to_string(&self.list(now, rules, clients, pseudonyms)).unwrap_or_default() + "\n"
+    }
+
+    /// Everything that is told: the heaviest first.
+    pub fn list<'a>(
+        &self,
+        now: Timestamp,
+        rules: &'a [Arc<Rule>],
+        clients: ClientInLog,
+        pseudonyms: &Pseudonyms,
+    ) -> Refusals<'a> {
         let merged = self.merged(now);
         let missed = self.missed.load(Ordering::Relaxed);
+        let listed = merged.entries();
+        let networks = networks(&listed);
         let entry = |entry: heaviest::Entry<Client>| Entry {
             limit: rules.get(entry.rule as usize).map_or("", |rule| rule.name.as_str()),
             client: match clients {
@@ -91,14 +106,13 @@ impl MostRefused {
             error: entry.error,
             last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
         };
-        let page = Page {
+        Refusals {
             schema: "tidegate.most_refused/1",
-            entries: merged.entries().into_iter().map(entry).collect(),
+            entries: listed.into_iter().map(entry).collect(),
             total: merged.total().saturating_add(missed),
             error_bound: merged.error_bound().saturating_add(missed),
-        };
-        // text and numbers only: nothing in it can fail
-        serde_json::to_string(&page).unwrap_or_default() + "\n"
+            networks,
+        }
     }
 
     fn hash_of(&self, client: &Client) -> KeyHash {
@@ -115,23 +129,64 @@ impl MostRefused {
     }
 }
 
+/// Whom the limits refuse most.
 #[derive(Debug, Serialize)]
-struct Page<'a> {
+pub struct Refusals<'a> {
     schema: &'static str,
-    entries: Vec<Entry<'a>>,
+    /// The heaviest first.
+    pub entries: Vec<Entry<'a>>,
     /// All refusals, as they weigh now: each counts half after the next turn of a minute.
-    total: u64,
-    error_bound: u64,
+    pub total: u64,
+    /// By how much any count may be too high, and how much anybody may have who is not listed.
+    pub error_bound: u64,
+    /// The networks of those listed, the heaviest first; not among what everybody is told who may scrape.
+    #[serde(skip)]
+    pub networks: Vec<Network>,
 }
 
+/// A client under a limit.
 #[derive(Debug, Serialize)]
-struct Entry<'a> {
-    limit: &'a str,
-    client: String,
+pub struct Entry<'a> {
+    /// The limit's name.
+    pub limit: &'a str,
+    /// The client, as in the access log.
+    pub client: String,
     /// At least the key's weight; at most by `error` too high.
-    count: u64,
-    error: u64,
-    last_seen_seconds_ago: u64,
+    pub count: u64,
+    /// See `count`.
+    pub error: u64,
+    /// Seconds since it was last refused.
+    pub last_seen_seconds_ago: u64,
+}
+
+/// A network that holds more than one client: an IPv4 /24 or IPv6 /48. It is written as it is, since it names nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// The network.
+    pub prefix: String,
+    /// What the clients listed of it weigh together.
+    pub count: u64,
+    /// How many entries those are.
+    pub entries: usize,
+}
+
+/// Adds up by network; clients that are counted by such a network themselves, or by a wider one, are left out.
+fn networks(entries: &[heaviest::Entry<Client>]) -> Vec<Network> {
+    let mut sums: BTreeMap<Prefix, (u64, usize)> = BTreeMap::new();
+    for entry in entries {
+        let client = &entry.payload;
+        if let (ClientNetwork::Prefix(wide), ClientNetwork::Prefix(own)) =
+            (client.network_for(Some(24), Some(48)), client.network)
+            && wide.length() < own.length()
+        {
+            let sum = sums.entry(wide).or_default();
+            *sum = (sum.0.saturating_add(entry.count), sum.1 + 1);
+        }
+    }
+    let of = |(prefix, (count, entries)): (Prefix, _)| Network { prefix: prefix.to_string(), count, entries };
+    let mut networks: Vec<Network> = sums.into_iter().map(of).collect();
+    networks.sort_by_key(|network| std::cmp::Reverse(network.count));
+    networks
 }
 
 /// A number that no other thread has.
@@ -184,6 +239,20 @@ mod tests {
         assert_eq!(entries.len(), 5);
         assert_eq!(entries[0].payload, client("192.0.2.1"));
         assert!(entries[0].count + missed >= 400, "{entries:?}");
+    }
+
+    #[test]
+    fn networks_add_up_their_clients() {
+        let refused = refused();
+        for (address, times) in [("192.0.2.1", 3), ("192.0.2.9", 2), ("198.51.100.1", 4), ("2001:db8:0:1::1", 1)] {
+            for _ in 0..times {
+                refused.offer(NOW, 0, refused.hash_of(&client(address)), client(address));
+            }
+        }
+        let pseudonyms = Pseudonyms::new(None, [7; 32]);
+        let list = refused.list(NOW, &[], ClientInLog::Pseudonym, &pseudonyms);
+        let told: Vec<_> = list.networks.iter().map(|n| (n.prefix.as_str(), n.count, n.entries)).collect();
+        assert_eq!(told, [("192.0.2.0/24", 5, 2), ("198.51.100.0/24", 4, 1), ("2001:db8::/48", 1, 1)]);
     }
 
     #[test]
