@@ -141,6 +141,7 @@ fn start_and_serve(
         kept.installed().snapshot().maintain(now);
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
+        kept.note_history();
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;

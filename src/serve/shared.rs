@@ -10,6 +10,7 @@ use super::installed::Installed;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
+use crate::serve::telling::history::History;
 use crate::serve::telling::noise::{Noise, Saying};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::units::Timestamp;
@@ -26,6 +27,8 @@ pub struct Shared {
     pub settings: Settings,
     /// The requests that limits delay.
     pub waits: Waits,
+    /// The last ten minutes, by name; so it goes on when the policy changes.
+    pub history: History,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
@@ -55,6 +58,7 @@ impl Shared {
             watched,
             settings,
             waits,
+            history: History::new(),
             installed: ArcSwap::new(installed),
             draining: AtomicBool::new(false),
         }
@@ -81,6 +85,11 @@ impl Shared {
         for (noise, listener) in self.noise.iter().zip(&self.settings.listeners) {
             noise.tell(&listener.name, self.clock.now(), &saying);
         }
+    }
+
+    /// Notes what the counters stand at. For the housekeeping, once a second.
+    pub fn note_history(&self) {
+        self.history.note(self.clock.now(), &self.installed().metrics().totals());
     }
 
     /// The policy in force. Taken once per request and kept to its end.

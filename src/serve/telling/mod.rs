@@ -1,12 +1,14 @@
 //! What others see of the gate.
 //!
 //! [`metrics`] and [`scrape`], the page they are read from; [`access_log`], one line per request, with clients as [`pseudonym`]s;
-//! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most.
+//! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most;
+//! [`history`], the last ten minutes.
 
 pub mod access_log;
 #[cfg(test)]
 mod captured;
 pub mod flood;
+pub mod history;
 pub mod log;
 pub mod metrics;
 pub mod noise;
