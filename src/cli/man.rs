@@ -64,7 +64,7 @@ fn of_commands(mut command: Command) -> String {
     }
     page.section("FILES");
     page.item("/etc/tidegate/tidegate.yaml", "The policy file; see tidegate.yaml(5).");
-    page.item("/run/tidegate/private/control.sock", "The control socket of the packaged service.");
+    page.item("/run/tidegate/private/admin.sock", "The admin socket of the packaged service.");
     page.section("SEE ALSO");
     page.line("\\fBtidegate.yaml\\fR(5)");
     page.finish()
@@ -74,7 +74,7 @@ const EXIT_CODES: [(&str, &str); 6] = [
     ("0", "Done, nothing wrong."),
     ("1", "The answer is no: warnings under --deny-warnings, an upgrade that did not happen, a second signal to stop."),
     ("2", "Wrong usage."),
-    ("69", "No server answers on the control socket."),
+    ("69", "No server answers on the admin socket."),
     ("71", "The system refused: an address, a file, a permission."),
     ("78", "The policy file is invalid."),
 ];

@@ -8,6 +8,7 @@ mod completions;
 mod demo;
 mod man;
 mod run;
+mod running;
 mod schema;
 mod show;
 mod upgrade;
@@ -63,6 +64,17 @@ pub struct Global {
     #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG")]
     #[arg(default_value = "/etc/tidegate/tidegate.yaml", hide_env_values = true)]
     pub config: PathBuf,
+    /// The admin socket: where `run` has it, and where other verbs ask [default: private/admin.sock in systemd's runtime
+    /// folder, or tidegate/admin.sock in $XDG_RUNTIME_DIR]
+    #[arg(
+        long,
+        alias = "control",
+        value_name = "SOCKET",
+        global = true,
+        env = "TIDEGATE_ADMIN",
+        hide_env_values = true
+    )]
+    pub admin: Option<PathBuf>,
     /// When to use colors
     #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", global = true)]
     pub color: Color,

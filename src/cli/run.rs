@@ -29,10 +29,6 @@ pub struct Run {
     /// Without a policy file: the limit per client, such as `10/s burst 20`
     #[arg(long, value_name = "LIMIT", requires = "listen")]
     limit: Option<String>,
-    /// Where `tidegate upgrade` reaches this process: a socket in a private folder [default: private/control.sock in
-    /// systemd's runtime folder, or tidegate/control.sock in $XDG_RUNTIME_DIR; without either there is none]
-    #[arg(long, value_name = "SOCKET", env = "TIDEGATE_CONTROL", hide_env_values = true)]
-    control: Option<PathBuf>,
 }
 
 /// Serves until a signal ends it.
@@ -61,8 +57,8 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
         }
         _ => global.load(),
     };
-    let control = args.control.clone().or_else(free_default);
-    start(loaded, Start { program, control, given, predecessor }, global)
+    let admin = global.admin.clone().or_else(free_default);
+    start(loaded, Start { program, admin, given, predecessor }, global)
 }
 
 /// The process that this one follows, and the order in which it offered its sockets.
@@ -84,7 +80,7 @@ fn inherited() -> Result<(Given, Option<Before>), String> {
     }
 }
 
-/// The default control socket, unless it cannot be had or another process has it: several of one user can run side by side.
+/// The default admin socket, unless it cannot be had or another process has it: several of one user can run side by side.
 fn free_default() -> Option<PathBuf> {
     let path = control::default_path()?;
     if std::env::var_os(handover::MARK).is_some() {
@@ -99,7 +95,7 @@ fn free_default() -> Option<PathBuf> {
         None => Some(path),
         Some(cause) => {
             say(&format!(
-                "warning: no control socket {}: {cause}; `tidegate upgrade` cannot reach this process without `--control`\n",
+                "warning: no admin socket {}: {cause}; verbs such as `tidegate upgrade` cannot reach this process without `--admin`\n",
                 path.display()
             ));
             None
@@ -109,7 +105,7 @@ fn free_default() -> Option<PathBuf> {
 
 /// Serves by a policy that is written in the program; there is no upgrade for it.
 pub fn serve_text(name: &str, policy: &str, global: &Global) -> ExitCode {
-    let start_alone = Start { program: Program::current(), control: None, given: Given::default(), predecessor: None };
+    let start_alone = Start { program: Program::current(), admin: None, given: Given::default(), predecessor: None };
     start(config::load_text(name, policy, &environment, Path::new(".")), start_alone, global)
 }
 

@@ -92,6 +92,7 @@ codes! {
     BAD_VERSION = "E0314", "a schema version that this program does not know";
     BAD_LIST_FILE = "E0315", "a list or preset file that cannot be used";
     BAD_CERTIFICATE = "E0320", "a certificate, key or list of authorities that cannot be used";
+    OPEN_ADMIN = "E0321", "an `admin` address that others can reach, without a token";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";
     UNUSED_ORIGIN = "W0402", "an origin that no route uses";

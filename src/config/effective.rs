@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::compile::{WrittenClients, WrittenRoute};
 use super::scalar::{duration, percent};
-use super::settings::{LogTarget, Settings};
+use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
@@ -30,10 +30,12 @@ pub struct Written {
     pub routes: Vec<WrittenRoute>,
     /// Where the secret comes from.
     pub secret: Option<Tree>,
+    /// Where the token of the admin endpoints comes from.
+    pub token: Option<Tree>,
 }
 
 /// Sections that make [`Settings`]; all others make the [`Policy`].
-const OF_SETTINGS: [&str; 5] = ["version", "listeners", "secrets", "telemetry", "server"];
+const OF_SETTINGS: [&str; 6] = ["version", "listeners", "secrets", "telemetry", "admin", "server"];
 
 /// The effective configuration.
 pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
@@ -55,6 +57,7 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("routes", Tree::List(routes.collect()));
     add("responses", responses(&policy.responses));
     add("telemetry", telemetry(settings));
+    add("admin", Tree::map(settings.admin.iter().flat_map(|page| admin(page, written.token.as_ref()))));
     add("server", server(settings));
     Tree::Map(tree)
 }
@@ -265,6 +268,12 @@ fn telemetry(settings: &Settings) -> Tree {
     }
     tree.push(("log", Tree::map([("level", word(&settings.log.level)), ("format", word(&settings.log.format))])));
     Tree::map(tree)
+}
+
+fn admin(page: &AdminPage, token: Option<&Tree>) -> Vec<(&'static str, Tree)> {
+    let mut tree = vec![("address", Tree::text(page.address))];
+    tree.extend(token.map(|token| ("token", token.clone())));
+    tree
 }
 
 fn server(settings: &Settings) -> Tree {

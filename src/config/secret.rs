@@ -12,6 +12,7 @@ use super::schema::SecretSource;
 use super::settings::Secret;
 use super::shape::Either;
 use super::source::Span;
+use super::tree::Tree;
 
 /// What `show` prints in the place of a secret.
 pub const MASK: &str = "‹secret›";
@@ -64,6 +65,18 @@ pub fn secret(at: &At<Either<String, SecretSource>>, context: &mut Context<'_>) 
         },
     };
     strong(secret, at.span, context)
+}
+
+/// A secret as the effective configuration writes it: where it comes from, or a mask.
+pub fn written(secret: &Either<String, SecretSource>) -> Option<Tree> {
+    match secret {
+        Either::Short(_) => Some(Tree::text(MASK)),
+        Either::Long(long) => match (long.file.value(), long.env.value()) {
+            (Some(path), _) => Some(Tree::map([("file", Tree::text(path))])),
+            (_, Some(name)) => Some(Tree::map([("env", Tree::text(name))])),
+            _ => None,
+        },
+    }
 }
 
 /// Reads a secret's file.

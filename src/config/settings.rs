@@ -24,6 +24,8 @@ pub struct Settings {
     pub drain: Drain,
     /// The metrics page; `None`: not served.
     pub metrics: Option<MetricsPage>,
+    /// Where the admin endpoints can be read over TCP; `None`: nowhere, and the admin socket is all there is.
+    pub admin: Option<AdminPage>,
     /// The access log; `None`: not written.
     pub access_log: Option<AccessLog>,
     /// The process's own log.
@@ -173,6 +175,15 @@ pub struct MetricsPage {
     pub address: SocketAddr,
     /// The path, `/metrics` by default.
     pub path: String,
+}
+
+/// Where the admin endpoints can be read over TCP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminPage {
+    /// A listener of its own, never a public one.
+    pub address: SocketAddr,
+    /// What whoever reads has to know; there always is one where others than this machine reach the address.
+    pub token: Option<Secret>,
 }
 
 /// The access log.

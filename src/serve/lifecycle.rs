@@ -5,7 +5,7 @@
 //! * End: on SIGTERM or SIGINT readiness is refused while requests are still taken (so that balancers look elsewhere), then
 //!   the listeners close, then requests under way get their time; it ends as soon as none is left. A second signal ends the
 //!   process at once. SIGHUP is kept for reloading the policy and does nothing today.
-//! * Succession: on the [`control`] channel a new process is ordered, which [`upgrade`] starts and which takes the sockets by
+//! * Succession: by the [`control`] channel a new process is ordered, which [`upgrade`] starts and which takes the sockets by
 //!   [`handover`]; this one ends as above, without the wait for balancers, as nobody needs to look elsewhere.
 
 pub mod control;
@@ -77,7 +77,7 @@ impl Signals {
 pub struct Life {
     /// Signals to stop.
     pub signals: Signals,
-    /// What the control channel brings; silent without one.
+    /// What the admin socket brings; silent without one.
     pub orders: mpsc::Receiver<Order>,
     /// How this process was started, for the one after it.
     pub program: Program,
@@ -120,7 +120,7 @@ pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
         watchdog,
     } = life;
     let end = serve(&mut signals, &mut orders, &program, sockets, &notifier).await;
-    // whoever asks from now on sees the connection close
+    // whoever orders something from now on is told that the process is about to stop
     drop(orders);
     ready.store(false, Ordering::Relaxed);
     shared.start_draining();

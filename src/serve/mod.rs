@@ -4,10 +4,12 @@
 //! * [`edge`]: connections, below HTTP.
 //! * [`proxy`]: a request, from the facts to its answer.
 //! * [`origins`]: what is protected, and how it is reached.
-//! * [`telling`]: what others see of it: metrics, logs, pages.
+//! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it; both on the
+//!   [`small_server`].
 //! * [`socket`] is a connection as the system gives it, to clients and origins alike.
 //! * What requests share: [`shared`], and in it the [`installed`] policy; [`clock`] is the time, and [`housekeeping`] what is done every second.
 
+pub mod admin;
 pub mod clock;
 pub mod edge;
 pub mod housekeeping;
@@ -17,6 +19,7 @@ pub mod origins;
 pub mod proxy;
 pub mod server;
 pub mod shared;
+pub mod small_server;
 pub mod socket;
 pub mod telling;
 

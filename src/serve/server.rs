@@ -14,6 +14,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::admin::web::Web;
+use super::admin::{self, Admin};
 use super::clock::{self, Clock};
 use super::housekeeping::Housekeeping;
 use super::installed::Installed;
@@ -23,8 +25,9 @@ use super::lifecycle::notify::Notifier;
 use super::lifecycle::sockets::{self, Opened};
 use super::lifecycle::upgrade::Program;
 use super::lifecycle::watchdog::{self, Watchdog};
-use super::lifecycle::{self, Life, Signals, control};
+use super::lifecycle::{self, Life, Signals};
 use super::shared::Shared;
+use super::small_server;
 use crate::config::Config;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Snapshot;
@@ -76,8 +79,8 @@ impl std::error::Error for StartError {}
 pub struct Start {
     /// How the process was started, for the one after it.
     pub program: Program,
-    /// Where the control socket is; `None`: there is none.
-    pub control: Option<PathBuf>,
+    /// Where the admin socket is; `None`: there is none.
+    pub admin: Option<PathBuf>,
     /// Listening sockets that it was given.
     pub given: Given,
     /// The process whose place it takes, and in which order that one offered its sockets.
@@ -90,13 +93,13 @@ pub struct Start {
 /// # Errors
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, start: Start) -> Result<(), StartError> {
-    let Start { program, control, given, predecessor } = start;
+    let Start { program, admin, given, predecessor } = start;
     let (predecessor, offered) = match predecessor {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
     };
     let mut predecessor = predecessor;
-    let ended = start_and_serve(config, program, control.as_deref(), given, &offered, &mut predecessor);
+    let ended = start_and_serve(config, program, admin.as_deref(), given, &offered, &mut predecessor);
     if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
         predecessor.fail(&format!("error: {error}\n"));
     }
@@ -106,7 +109,7 @@ pub fn run(config: Config, start: Start) -> Result<(), StartError> {
 fn start_and_serve(
     config: Config,
     program: Program,
-    control: Option<&Path>,
+    admin: Option<&Path>,
     given: Given,
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
@@ -116,9 +119,12 @@ fn start_and_serve(
     let _ = log::init(&settings.log);
     log::hook_panics();
     let notifier = Arc::new(Notifier::from_environment());
-    let opened = sockets::open(&settings, control, given, offered, Arc::clone(&notifier))?;
+    let opened = sockets::open(&settings, admin, given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
         eprintln!("metrics on http://{}{}", bound.address, page.path);
+    }
+    if let Some(bound) = &opened.web {
+        eprintln!("admin on http://{}/", bound.address);
     }
     let (stop, stopping) = watch::channel(false);
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
@@ -254,7 +260,7 @@ async fn serve(
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let signals = Signals::catch()?;
-    let Opened { listeners, metrics, control, mut sockets } = opened;
+    let Opened { listeners, metrics, web, admin: socket, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
     for listener in &listeners {
         eprintln!("listening on {} ({})", listener.address, listener.name);
@@ -262,10 +268,16 @@ async fn serve(
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
-    if let (Some(page), Some(socket)) = (&shared.settings.metrics, metrics.and_then(sockets::tcp)) {
+    if let (Some(page), Some(bound)) = (&shared.settings.metrics, metrics) {
         let path = page.path.clone();
         let pages = scrape::Pages::new(path, metrics_of(shared), most_refused_of(shared), Arc::clone(&ready));
-        tokio::spawn(scrape::serve(socket, pages, stopping.clone()));
+        tokio::spawn(small_server::serve(bound.socket, pages, stopping.clone()));
+    }
+    let (order, orders) = mpsc::channel(1);
+    let context = Arc::new(admin::Context::new(Arc::clone(shared), Arc::clone(&ready), order));
+    if let (Some(settings), Some(bound)) = (&shared.settings.admin, web) {
+        let way = Admin::web(Arc::clone(&context), Web::new(settings.token.as_ref()));
+        tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
     first_lookups(shared, &stopping).await;
     let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
@@ -292,11 +304,9 @@ async fn serve(
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,
     };
-    let (order, orders) = mpsc::channel(1);
-    match control {
-        Some(socket) => drop(tokio::spawn(control::listen(socket, order))),
-        // a channel without a sender would end what waits for it
-        None => drop(tokio::spawn(async move { order.closed().await })),
+    // not before orders can be carried out
+    if let Some(bound) = socket {
+        tokio::spawn(small_server::serve(bound.socket, Admin::socket(Arc::clone(&context)), stopping.clone()));
     }
     let life =
         Life { signals, orders, program, sockets, notifier, ready, shutdown: stop, accepting, connections, watchdog };

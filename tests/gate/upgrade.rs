@@ -177,28 +177,28 @@ telemetry: {{}}
 }
 
 #[test]
-fn the_control_socket_is_private_and_nobody_behind_it_is_told_with_69() {
+fn the_admin_socket_is_private_and_nobody_behind_it_is_told_with_69() {
     use std::os::unix::fs::PermissionsExt;
     let gate = start(&Systemd::new(), POLICY);
-    let socket = gate.folder().join("private/control.sock");
+    let socket = gate.admin_socket();
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(socket.parent().unwrap()), mode(&socket)), (0o700, 0o600));
     let mut stranger = UnixStream::connect(&socket).unwrap();
-    stranger.write_all(b"{\"verb\":\"dance\"}\n").unwrap();
+    stranger.write_all(b"POST /api/v1/dance HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").unwrap();
     stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut answer = String::new();
     stranger.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("not understood"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("{\"error\":"), "{answer}");
     let nowhere = gate.folder().join("nowhere.sock");
-    let ended = end(binary().arg("upgrade").arg("--control").arg(&nowhere));
+    let ended = end(binary().arg("upgrade").arg("--admin").arg(&nowhere));
     assert_eq!(ended.code, Some(69), "{}", ended.stderr);
     assert!(ended.stderr.contains("nowhere.sock"), "{}", ended.stderr);
 }
 
 #[test]
-fn a_control_socket_in_a_folder_of_others_is_refused() {
+fn an_admin_socket_in_a_folder_of_others_is_refused() {
     let ended = crate::harness::gate::run_to_end(
-        &["run", "-c", "tidegate.yaml", "--control", "/tmp/control.sock"],
+        &["run", "-c", "tidegate.yaml", "--admin", "/tmp/admin.sock"],
         &format!("{POLICY}\n"),
     );
     assert_eq!(ended.code, Some(71), "{}", ended.stderr);

@@ -12,6 +12,7 @@ mod limits;
 mod matches;
 mod origin_tls;
 mod origins;
+mod pages;
 mod responses;
 mod routes;
 mod settings;
@@ -29,9 +30,10 @@ use super::preset::UsedPreset;
 use super::read::Field;
 use super::scalar::{self, Count};
 use super::schema::File;
+use super::shape::Either;
 use super::source::{Sources, Span};
 use super::variable::Environment;
-use super::{Config, UsedCertificate, schema};
+use super::{Config, UsedCertificate, schema, secret};
 use crate::policy::{Mode, Policy, RouteTable, Timeouts};
 use crate::units::Bytes;
 
@@ -82,8 +84,13 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         responses,
         fingerprint: String::new(),
     };
-    let secret = settings::written_secret(file);
-    let effective = effective(&policy, &settings, &Written { clients: written_clients, routes: written, secret });
+    let key = file.secrets.value().and_then(|secrets| secret::written(secrets.client_hmac.value()?));
+    let token = match file.admin.value() {
+        Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),
+        _ => None,
+    };
+    let written = Written { clients: written_clients, routes: written, secret: key, token };
+    let effective = effective(&policy, &settings, &written);
     policy.fingerprint = super::effective::fingerprint(&effective);
     Config { policy, settings, effective }
 }

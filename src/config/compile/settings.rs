@@ -1,31 +1,27 @@
 //! `listen`, `listeners`, `telemetry`, `server`, `secrets`: what the process is built from.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::clients::WrittenClients;
 use super::connections::connections;
 use super::limits::Limits;
-use super::{Context, out_of_place, span};
+use super::{Context, out_of_place, pages, span};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
 use crate::config::schema::{self, File};
 use crate::config::secret;
 use crate::config::settings::{
-    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, MetricsPage, Settings,
+    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, Settings,
 };
-use crate::config::shape::Either;
 use crate::config::source::Span;
-use crate::config::tree::Tree;
 use crate::units::Share;
-
-/// Prometheus' register of default ports has this one free for exporters that meet no other.
-const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 
 /// The settings.
 pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, context: &mut Context<'_>) -> Settings {
     let sockets = listeners(file, trusted, limits, context);
-    let metrics = metrics(file, &sockets, context);
+    let metrics = pages::metrics(file, &sockets, context);
+    let admin = pages::admin(file, &sockets, metrics.as_ref(), context);
     let everything = Share::new(1.0).unwrap_or_else(|_| unreachable!("1 is a share"));
     let telemetry = file.telemetry.value();
     let access_log = telemetry.and_then(|telemetry| telemetry.access_log.value()).map(|log| {
@@ -54,6 +50,7 @@ pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, cont
         threads: server.and_then(|server| server.threads.value()).and_then(|threads| threads.0),
         drain,
         metrics,
+        admin,
         access_log,
         log: Log {
             level: log.and_then(|log| log.level.value().copied()).unwrap_or(LogLevel::Info),
@@ -65,19 +62,6 @@ pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, cont
             .and_then(|secrets| secrets.client_hmac.get())
             .and_then(|secret| secret::secret(secret, context)),
     }
-}
-
-/// `secrets.client_hmac` as the effective configuration writes it: where it comes from, or a mask.
-pub fn written_secret(file: &File) -> Option<Tree> {
-    let tree = match file.secrets.value()?.client_hmac.value()? {
-        Either::Short(_) => Tree::text(secret::MASK),
-        Either::Long(long) => match (long.file.value(), long.env.value()) {
-            (Some(path), _) => Tree::map([("file", Tree::text(path))]),
-            (_, Some(name)) => Tree::map([("env", Tree::text(name))]),
-            _ => return None,
-        },
-    };
-    Some(tree)
 }
 
 fn listeners(
@@ -146,26 +130,8 @@ fn address(listener: &schema::Listener, address: &ListenOn, context: &mut Contex
     address
 }
 
-fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>) -> Option<MetricsPage> {
-    let at = file.telemetry.value()?.metrics.get()?;
-    let own = at.value.address.get();
-    let address = own.map_or(METRICS, |own| own.value.0);
-    if let Some((listener, place)) =
-        sockets.iter().find(|(listener, _)| clash(&listener.address, &ListenOn::Ip(address)))
-    {
-        let span = own.map_or(at.span, |own| own.span);
-        context.faults.push(
-            Diagnostic::error(Code::ADDRESS_CLASH, span, format!("the metrics page wants {address}, which is taken"))
-                .label("needs an address of its own")
-                .related(*place, format!("by `{}`", listener.name)),
-        );
-    }
-    let path = at.value.path.value().map_or_else(|| "/metrics".to_owned(), |path| path.0.clone());
-    Some(MetricsPage { address, path })
-}
-
 /// Whether the second of two listeners could not have its socket.
-fn clash(one: &ListenOn, other: &ListenOn) -> bool {
+pub fn clash(one: &ListenOn, other: &ListenOn) -> bool {
     match (one, other) {
         (ListenOn::Ip(one), ListenOn::Ip(other)) => ports_clash(*one, *other),
         (ListenOn::Unix { path: one, .. }, ListenOn::Unix { path: other, .. }) => one == other,

@@ -21,7 +21,8 @@ pub use origin::{
     Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, Timeouts,
 };
 pub use process::{
-    AccessLog, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry, Tls,
+    AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry,
+    Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 
@@ -30,7 +31,7 @@ use super::scalar::Count;
 use super::section::section;
 use super::settings::ListenOn;
 use super::shape::{Either, Keyed, List};
-use super::text::{Name, OriginName};
+use super::text::{ListenAddress, Name, OriginName};
 use super::word::BodyLimit;
 use crate::policy::Mode;
 
@@ -67,10 +68,13 @@ section! {
         optional responses: Responses,
         /// Metrics, access log and the process's own log.
         optional telemetry: Telemetry,
+        /// Where the admin endpoints can be read over TCP, such as `127.0.0.1:9901`. Without it they are on the admin socket
+        /// only, to which alone verbs go.
+        optional admin: Either<ListenAddress, Admin>,
         /// The process. Changes here need a restart.
         optional server: Server,
     }
-    later: ["tls", "stores", "geo", "tests", "admin", "watch", "state"]
+    later: ["tls", "stores", "geo", "tests", "watch", "state"]
 }
 
 section! {

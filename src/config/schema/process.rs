@@ -9,12 +9,13 @@ use crate::config::section::section;
 use crate::config::settings::{
     ClientCertificateMode, ClientInLog, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
-use crate::config::shape::OneOrMany;
+use crate::config::shape::{Either, OneOrMany};
 use crate::config::text::ListenAddress;
 use crate::config::word::{AccessLogFormat, Threads};
 use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
+use super::client::SecretSource;
 use super::connection::{Connections, RequestBody, RequestHead, Response};
 
 section! {
@@ -131,6 +132,18 @@ section! {
         optional address: ListenAddress,
         /// Its path. Default `/metrics`.
         optional path: ExactPath,
+    }
+    later: []
+}
+
+section! {
+    /// Where the admin endpoints can be read over TCP: state and decisions, for reading only.
+    Admin ("a map with `address`") {
+        /// An address and a port of its own, such as `127.0.0.1:9901`. One that others than this machine reach needs a `token`.
+        required address: ListenAddress,
+        /// What whoever reads has to know, sent as `Authorization: Bearer TOKEN` or as the password of `Basic`. Better than a
+        /// text are `{ file: PATH }` and `{ env: NAME }`.
+        optional token: Either<String, SecretSource>,
     }
     later: []
 }

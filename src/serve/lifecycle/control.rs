@@ -1,45 +1,40 @@
-//! The control channel: a UNIX socket in a private folder, on which the operator's verbs reach the running process.
+//! Orders to the running process, and the private folder with the socket on which they arrive.
 //!
-//! Only the process's own user and root are heard. A request and its answer are one line of JSON each.
+//! An order travels as `POST /api/v1/VERB` to the [admin socket](crate::serve::admin), with the verb's fields as a JSON object.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::serve::admin::client;
+
 /// The file's name in its folder.
-const SOCKET: &str = "control.sock";
+const SOCKET: &str = "admin.sock";
 
 /// Where the package's unit has its runtime folder.
 const SYSTEM: &str = "/run/tidegate";
 
-/// How long a verb may take to say what it wants, and to take the answer.
+/// How long whoever asked may take to read the answer before the process goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an answer may take: the longest thing asked for is an upgrade, which has its own deadline below this.
-const LONGEST_ANSWER: Duration = Duration::from_secs(60);
-
-/// No request is longer.
-const LONGEST_REQUEST: u64 = 4096;
-
-/// What can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// What can be ordered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
 pub enum Verb {
     /// Put a new process in this one's place.
     Upgrade,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Request {
-    verb: Verb,
+impl Verb {
+    /// The member of its JSON object that holds its name.
+    pub const TAG: &str = "verb";
 }
 
 /// What came of it.
@@ -86,7 +81,7 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
     if !ours || metadata.mode() & 0o077 != 0 {
         return Err(format!(
-            "the folder {} is not private to this user (found owner {} and mode {:04o}); choose another by `--control`, or \
+            "the folder {} is not private to this user (found owner {} and mode {:04o}); choose another by `--admin`, or \
              `chmod 0700` it",
             folder.display(),
             metadata.uid(),
@@ -101,81 +96,46 @@ pub fn prepare(path: &Path) -> Result<(), String> {
 pub struct Order {
     /// What is wanted.
     pub verb: Verb,
-    stream: tokio::net::UnixStream,
+    answer: oneshot::Sender<(Answer, oneshot::Sender<()>)>,
 }
+
+/// An order that was given.
+#[derive(Debug)]
+pub struct Pending(oneshot::Receiver<(Answer, oneshot::Sender<()>)>);
 
 impl Order {
-    /// Answers it. Whoever asked may have gone; the act is done all the same.
-    pub async fn answer(mut self, done: bool, text: &str) {
-        let Ok(mut line) = serde_json::to_vec(&Answer { done, text: text.to_owned() }) else { return };
-        line.push(b'\n');
-        let _ = timeout(PATIENCE, self.stream.write_all(&line)).await;
+    /// An order, and what tells of its outcome.
+    pub fn new(verb: Verb) -> (Order, Pending) {
+        let (answer, pending) = oneshot::channel();
+        (Order { verb, answer }, Pending(pending))
     }
-}
 
-/// Takes orders until nobody wants them any more.
-pub async fn listen(socket: std::os::unix::net::UnixListener, orders: mpsc::Sender<Order>) {
-    let listener = match tokio::net::UnixListener::from_std(socket) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::warn!(%error, "no control socket"),
-    };
-    loop {
-        let accepted = tokio::select! {
-            () = orders.closed() => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let orders = orders.clone();
-                tokio::spawn(async move {
-                    if let Ok(Some(order)) = timeout(PATIENCE, read(stream)).await {
-                        // a process that is about to end takes no orders, and its asker sees the connection close
-                        let _ = orders.send(order).await;
-                    }
-                });
-            }
-            // out of descriptors, mostly: trying again at once would take a core
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+    /// Answers it; returns when the answer has been written, so that the process may end. Whoever asked may have gone; the
+    /// act is done all the same.
+    pub async fn answer(self, done: bool, text: &str) {
+        let (witness, written) = oneshot::channel();
+        if self.answer.send((Answer { done, text: text.to_owned() }, witness)).is_ok() {
+            let _ = timeout(PATIENCE, written).await;
         }
     }
 }
 
-async fn read(mut stream: tokio::net::UnixStream) -> Option<Order> {
-    let peer = stream.peer_cred().ok()?;
-    if peer.uid() != 0 && peer.uid() != rustix::process::geteuid().as_raw() {
-        tracing::warn!(uid = peer.uid(), "the control socket: another user asks for something");
-        return None;
-    }
-    let mut line = Vec::new();
-    while !line.ends_with(b"\n") {
-        let room = LONGEST_REQUEST.saturating_sub(line.len() as u64);
-        if (&mut stream).take(room).read_buf(&mut line).await.ok()? == 0 {
-            return None;
-        }
-    }
-    match serde_json::from_slice::<Request>(&line) {
-        Ok(request) => Some(Order { verb: request.verb, stream }),
-        Err(error) => {
-            Order { verb: Verb::Upgrade, stream }.answer(false, &format!("not understood: {error}")).await;
-            None
-        }
+impl Pending {
+    /// The answer, and what is to be dropped when it has been written; `None` if nobody carries the order out.
+    pub async fn answer(self) -> Option<(Answer, oneshot::Sender<()>)> {
+        self.0.await.ok()
     }
 }
 
-/// Asks the process that listens at `path`, and waits for its answer.
+/// Gives an order to the process that listens at `path`, and waits for its answer.
 ///
 /// # Errors
-/// Nobody answers.
-pub fn ask(path: &Path, verb: Verb) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(LONGEST_ANSWER))?;
-    let mut line = serde_json::to_vec(&Request { verb })?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let mut answer = String::new();
-    BufReader::new(stream.take(1 << 20)).read_line(&mut answer)?;
-    if answer.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection without an answer"));
-    }
-    Ok(serde_json::from_str(&answer)?)
+/// Nobody answers, or not as a tidegate of this version does.
+pub fn ask(path: &Path, verb: &Verb) -> io::Result<Answer> {
+    let mut fields = serde_json::to_value(verb)?;
+    let name = fields.as_object_mut().and_then(|fields| fields.remove(Verb::TAG));
+    let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let reply = client::post(path, &format!("/api/v1/{name}"), &fields)?;
+    // one that was not even tried is no answer of this form
+    Ok(serde_json::from_str(&reply.body).unwrap_or_else(|_| Answer { done: false, text: reply.error() }))
 }

@@ -25,8 +25,10 @@ pub enum Purpose {
     Listener,
     /// The metrics page.
     Metrics,
-    /// The control socket.
-    Control,
+    /// The admin endpoints' web address.
+    Web,
+    /// The admin socket.
+    Admin,
 }
 
 /// How a socket is called when it travels between processes.
@@ -48,7 +50,8 @@ impl Tag {
         let purpose = match self.purpose {
             Purpose::Listener => "listener",
             Purpose::Metrics => "metrics",
-            Purpose::Control => "control",
+            Purpose::Web => "web",
+            Purpose::Admin => "admin",
         };
         format!("{IN_STORE}{purpose}.{}", self.name)
     }
@@ -59,6 +62,7 @@ impl Tag {
         match name.strip_prefix(IN_STORE).and_then(|name| name.split_once('.')) {
             Some(("listener", name)) => stored(Purpose::Listener, name),
             Some(("metrics", name)) => stored(Purpose::Metrics, name),
+            Some(("web", name)) => stored(Purpose::Web, name),
             _ => Tag { purpose: Purpose::Listener, name: String::new(), unit: Some(name.to_owned()), stored: false },
         }
     }

@@ -1,8 +1,6 @@
 //! All listening sockets of the process: opened once, kept in systemd's descriptor store, handed over or given up at the end.
 
-use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,12 +9,11 @@ use super::given::{Given, Passed, Purpose, Tag};
 use super::notify::Notifier;
 use crate::config::settings::{ListenOn, Listener, Settings};
 use crate::serve::edge::bind::{self, BindError, Bound};
-use crate::serve::edge::listening::Listening;
 use crate::serve::edge::socket_file::SocketFile;
 use crate::serve::server::StartError;
 
-/// Who may use the control socket: its owner, and root.
-const CONTROL_PERMISSIONS: u32 = 0o600;
+/// Who may use the admin socket: its owner, and root.
+const ADMIN_PERMISSIONS: u32 = 0o600;
 
 /// The sockets, each where it is needed.
 #[derive(Debug)]
@@ -25,8 +22,10 @@ pub struct Opened {
     pub listeners: Vec<Bound>,
     /// Of the metrics page.
     pub metrics: Option<Bound>,
-    /// Of the control channel.
-    pub control: Option<UnixListener>,
+    /// Of the admin endpoints' web address.
+    pub web: Option<Bound>,
+    /// The admin socket.
+    pub admin: Option<Bound>,
     /// All of them.
     pub sockets: Sockets,
 }
@@ -60,44 +59,42 @@ struct Kept {
 /// A socket cannot be had, or systemd passed one that no listener takes. Sockets that were given stay as they were.
 pub fn open(
     settings: &Settings,
-    control: Option<&Path>,
+    admin: Option<&Path>,
     mut given: Given,
     offered: &[Tag],
     notifier: Arc<Notifier>,
 ) -> Result<Opened, StartError> {
     let mut sockets = Sockets { kept: Vec::new(), unwanted: Vec::new(), released: Vec::new(), notifier };
-    let metrics = settings.metrics.as_ref().map(|page| Listener::new("metrics", ListenOn::Ip(page.address)));
-    let control = control.map(|path| {
-        Listener::new("control", ListenOn::Unix { path: path.to_owned(), permissions: CONTROL_PERMISSIONS })
-    });
+    let page = |name: &str, address| Listener::new(name, ListenOn::Ip(address));
+    let metrics = settings.metrics.as_ref().map(|settings| page("metrics", settings.address));
+    let web = settings.admin.as_ref().map(|settings| page("admin", settings.address));
+    let admin = admin
+        .map(|path| Listener::new("admin", ListenOn::Unix { path: path.to_owned(), permissions: ADMIN_PERMISSIONS }));
+    let single = [(Purpose::Metrics, metrics), (Purpose::Web, web), (Purpose::Admin, admin)];
     // all that was given is taken before anything is bound, so that what nobody takes can be closed first
     let mut take = |purpose, listener: &Listener| given.take(purpose, listener);
     let taken: Vec<_> = settings.listeners.iter().map(|listener| take(Purpose::Listener, listener)).collect();
-    let taken_metrics = metrics.as_ref().and_then(|listener| take(Purpose::Metrics, listener));
-    let taken_control = control.as_ref().and_then(|listener| take(Purpose::Control, listener));
+    let single = single.map(|(purpose, listener)| {
+        listener.map(|listener| {
+            let taken = take(purpose, &listener);
+            (purpose, listener, taken)
+        })
+    });
     sockets.give_up(given.rest(), offered.is_empty())?;
     let mut listeners = Vec::new();
     for (listener, passed) in settings.listeners.iter().zip(taken) {
         listeners.push(sockets.hold(Purpose::Listener, listener, passed, offered)?);
     }
-    let metrics = match &metrics {
-        Some(listener) => Some(sockets.hold(Purpose::Metrics, listener, taken_metrics, offered)?),
-        None => None,
-    };
-    let control = match &control {
-        Some(listener) => {
-            if let (None, ListenOn::Unix { path, .. }) = (&taken_control, &listener.address) {
-                control::prepare(path).map_err(|text| StartError::System("no control socket", text))?;
-            }
-            Some(sockets.hold(Purpose::Control, listener, taken_control, offered)?)
+    let mut hold = |wanted: Option<(Purpose, Listener, Option<Passed>)>| {
+        let Some((purpose, listener, taken)) = wanted else { return Ok(None) };
+        if let (None, Purpose::Admin, ListenOn::Unix { path, .. }) = (&taken, purpose, &listener.address) {
+            control::prepare(path).map_err(|text| StartError::System("no admin socket", text))?;
         }
-        None => None,
+        sockets.hold(purpose, &listener, taken, offered).map(Some)
     };
-    let control = control.and_then(|bound| match bound.socket {
-        Listening::Unix(socket) => Some(socket),
-        Listening::Tcp(_) => None,
-    });
-    Ok(Opened { listeners, metrics, control, sockets })
+    let [metrics, web, admin] = single;
+    let (metrics, web, admin) = (hold(metrics)?, hold(web)?, hold(admin)?);
+    Ok(Opened { listeners, metrics, web, admin, sockets })
 }
 
 impl Sockets {
@@ -179,8 +176,8 @@ impl Sockets {
             {
                 tracing::warn!(%error, path = %path.display(), "the permissions of the socket cannot be set");
             }
-            // systemd holds those of its socket units anyway, and the control socket is worth nothing after us
-            let wanted = tag.unit.is_none() && tag.purpose != Purpose::Control;
+            // systemd holds those of its socket units anyway, and the admin socket is worth nothing after us
+            let wanted = tag.unit.is_none() && tag.purpose != Purpose::Admin;
             if self.notifier.is_heard() && wanted && !tag.stored {
                 self.notifier.store(&tag.in_store(), socket.as_fd());
                 tag.stored = true;
@@ -219,13 +216,5 @@ impl Sockets {
                 file.leave();
             }
         }
-    }
-}
-
-/// The socket of a page that is only ever a TCP port.
-pub fn tcp(bound: Bound) -> Option<TcpListener> {
-    match bound.socket {
-        Listening::Tcp(socket) => Some(socket),
-        Listening::Unix(_) => None,
     }
 }

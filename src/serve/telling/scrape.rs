@@ -1,9 +1,7 @@
 //! The page that Prometheus reads, and the answers to "are you alive" and "do you want requests": a listener of its own.
 //!
-//! Never a public one: it tells route, limit and origin names, and asks nobody who they are. It is a small HTTP/1.1 server
-//! with hard limits rather than a service of the proxy's framework, so that it answers while that one starts, drains or
-//! is overrun: `GET` and `HEAD` only, no request body, one request per connection, [`MAX_HEAD`] bytes of head,
-//! [`DEADLINE`] from accept to close, [`MAX_CONNECTIONS`] at once.
+//! Never a public one: it tells route, limit and origin names, and asks nobody who they are. It is a
+//! [small server](crate::serve::small_server), `GET` and `HEAD` only.
 //!
 //! | path | answer |
 //! |---|---|
@@ -12,116 +10,15 @@
 //! | `/healthz` | 200 while the process can answer at all |
 //! | `/readyz` | 200 when requests are welcome, 503 before that and while draining |
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use http::{Method, StatusCode};
 
-/// A longer request head is answered with 431.
-pub const MAX_HEAD: usize = 8 << 10;
-
-/// A connection is closed after this, whatever its state.
-pub const DEADLINE: Duration = Duration::from_secs(5);
-
-/// Connections beyond these wait in the kernel's queue.
-pub const MAX_CONNECTIONS: usize = 64;
+use crate::serve::small_server::{Answer, Answers, Request};
 
 /// Makes a page.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
-
-/// Serves until `shutdown` is true or its sender is gone; answers under way are finished within [`DEADLINE`].
-///
-/// # Errors
-/// The socket cannot be given to this runtime. Later faults concern single connections and are not errors.
-pub async fn serve(
-    listener: std::net::TcpListener,
-    pages: Pages,
-    mut shutdown: watch::Receiver<bool>,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
-    let pages = Arc::new(pages);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let accepted = tokio::select! {
-            _ = shutdown.wait_for(|down| *down) => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let Some((stream, place)) = accepted else { continue };
-        let pages = pages.clone();
-        tokio::spawn(async move {
-            // past the deadline, or broken: the connection is closed, and there is nobody to tell
-            let _ = timeout(DEADLINE, answer(stream, &pages)).await;
-            drop(place);
-        });
-    }
-    drop(listener);
-    // all places are free when the last answer is done
-    let _ = timeout(DEADLINE, places.acquire_many(MAX_CONNECTIONS as u32)).await;
-    Ok(())
-}
-
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    // never closed
-    let place = places.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
-        Err(_) => {
-            // out of descriptors, mostly: trying again at once would not help and would take a core
-            sleep(Duration::from_millis(100)).await;
-            None
-        }
-    }
-}
-
-async fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
-    let mut head = Vec::new();
-    let answer = loop {
-        if let Some(request) = parse(&head) {
-            break pages.answer(request);
-        }
-        if head.len() >= MAX_HEAD {
-            break Answer::plain("431 Request Header Fields Too Large", "request head too large\n");
-        }
-        let room = (MAX_HEAD - head.len()) as u64;
-        if (&mut stream).take(room).read_buf(&mut head).await? == 0 {
-            // went away before it had asked
-            return Ok(());
-        }
-    };
-    stream.write_all(&answer.bytes()).await?;
-    stream.shutdown().await?;
-    // what the client still sends is read, or the kernel would reset the connection and could take our answer with it
-    let mut rest = [0; 512];
-    while stream.read(&mut rest).await? > 0 {}
-    Ok(())
-}
-
-/// The request line's method and target.
-#[derive(Debug, PartialEq)]
-enum Asked<'h> {
-    For { method: &'h str, target: &'h str },
-    Nonsense,
-}
-
-/// `None` until the head is whole.
-fn parse(head: &[u8]) -> Option<Asked<'_>> {
-    let end = head.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
-    let text = head.get(..end).and_then(|head| std::str::from_utf8(head).ok());
-    let mut line = text.and_then(|text| text.lines().next()).unwrap_or_default().split(' ');
-    match (line.next(), line.next(), line.next(), line.next()) {
-        (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) => Some(Asked::For { method, target }),
-        _ => Some(Asked::Nonsense),
-    }
-}
 
 /// What is to be had.
 pub struct Pages {
@@ -137,67 +34,55 @@ impl Pages {
     pub fn new(path: String, metrics: Render, most_refused: Render, ready: Arc<AtomicBool>) -> Pages {
         Pages { path, metrics, most_refused, ready }
     }
+}
 
-    fn answer(&self, asked: Asked<'_>) -> Answer {
-        let Asked::For { method, target } = asked else {
-            return Answer::plain("400 Bad Request", "not an HTTP/1.1 request\n");
-        };
-        if !matches!(method, "GET" | "HEAD") {
-            return Answer { allow: true, ..Answer::plain("405 Method Not Allowed", "GET and HEAD only\n") };
+impl Answers for Pages {
+    async fn answer(&self, request: Request) -> Answer {
+        if !matches!(request.method, Method::GET | Method::HEAD) {
+            return Answer::plain(StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD only\n").with("Allow", "GET, HEAD");
         }
         // scrapers may add a query
-        let path = target.split_once('?').map_or(target, |(path, _)| path);
-        let found = match path {
-            _ if path == self.path => Answer {
-                content_type: "text/plain; version=0.0.4; charset=utf-8",
-                ..Answer::plain("200 OK", (self.metrics)())
-            },
-            "/most_refused" => {
-                Answer { content_type: "application/json", ..Answer::plain("200 OK", (self.most_refused)()) }
+        match request.path.as_str() {
+            path if path == self.path => {
+                Answer::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", (self.metrics)().into_bytes())
             }
-            "/healthz" => Answer::plain("200 OK", "ok\n"),
-            // Relaxed: nothing else is published by it
-            "/readyz" if self.ready.load(Ordering::Relaxed) => Answer::plain("200 OK", "ready\n"),
-            "/readyz" => Answer::plain("503 Service Unavailable", "not ready\n"),
-            _ => Answer::plain("404 Not Found", "not found\n"),
-        };
-        Answer { head_only: method == "HEAD", ..found }
-    }
-}
-
-struct Answer {
-    status: &'static str,
-    content_type: &'static str,
-    body: String,
-    head_only: bool,
-    allow: bool,
-}
-
-impl Answer {
-    fn plain(status: &'static str, body: impl Into<String>) -> Answer {
-        Answer { status, content_type: "text/plain; charset=utf-8", body: body.into(), head_only: false, allow: false }
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let Answer { status, content_type, body, .. } = self;
-        let allow = if self.allow { "Allow: GET, HEAD\r\n" } else { "" };
-        let length = body.len();
-        let mut bytes = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}\
-             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-        )
-        .into_bytes();
-        if !self.head_only {
-            bytes.extend_from_slice(body.as_bytes());
+            "/most_refused" => Answer::new(StatusCode::OK, "application/json", (self.most_refused)().into_bytes()),
+            "/healthz" => alive(),
+            "/readyz" => ready(&self.ready),
+            _ => Answer::plain(StatusCode::NOT_FOUND, "not found\n"),
         }
-        bytes
+    }
+}
+
+/// Of a process that can answer at all.
+pub fn alive() -> Answer {
+    Answer::plain(StatusCode::OK, "ok\n")
+}
+
+/// Whether requests are welcome.
+pub fn ready(ready: &AtomicBool) -> Answer {
+    // Relaxed: nothing else is published by it
+    if ready.load(Ordering::Relaxed) {
+        Answer::plain(StatusCode::OK, "ready\n")
+    } else {
+        Answer::plain(StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io;
     use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::sync::watch;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::serve::edge::listening::Listening;
+    use crate::serve::small_server::{DEADLINE, MAX_CONNECTIONS, MAX_HEAD, serve};
 
     struct Server {
         address: SocketAddr,
@@ -208,12 +93,13 @@ mod tests {
 
     fn start(render: Render) -> Server {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let ready = Arc::new(AtomicBool::new(false));
         let (shutdown, down) = watch::channel(false);
         let refused = Arc::new(|| "{}\n".to_owned());
         let pages = Pages::new("/metrics".to_owned(), render, refused, ready.clone());
-        let task = tokio::spawn(serve(listener, pages, down));
+        let task = tokio::spawn(serve(Listening::Tcp(listener), pages, down));
         Server { address, ready, shutdown, task }
     }
 

@@ -115,10 +115,14 @@ impl Gate {
         &self.folder.0
     }
 
-    /// Runs `tidegate upgrade` against its control socket.
+    /// Its admin socket, if it was started with `RUNTIME_DIRECTORY` set to its folder.
+    pub fn admin_socket(&self) -> PathBuf {
+        self.folder.0.join("private/admin.sock")
+    }
+
+    /// Runs `tidegate upgrade` against its admin socket.
     pub fn upgrade(&mut self) -> Ended {
-        let control = self.folder.0.join("private/control.sock");
-        let ended = end(binary().arg("upgrade").arg("--control").arg(control));
+        let ended = end(binary().arg("upgrade").arg("--admin").arg(self.admin_socket()));
         if let Some(id) = ended.stdout.strip_prefix("process ").and_then(|rest| rest.split(' ').next()?.parse().ok()) {
             self.successors.push(id);
         }
@@ -296,7 +300,7 @@ pub fn shell(script: &str) -> Command {
 }
 
 fn clean(mut command: Command) -> Command {
-    let names = ["TIDEGATE_CONFIG", "TIDEGATE_CONTROL", "RUST_LOG", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"];
+    let names = ["TIDEGATE_CONFIG", "TIDEGATE_ADMIN", "RUST_LOG", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"];
     let of_systemd = ["LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_USEC", "SYSTEMD_EXEC_PID"];
     for name in names.into_iter().chain(of_systemd) {
         command.env_remove(name);

@@ -38,7 +38,7 @@ impl Systemd {
     }
 
     /// Starts a service of `Type=notify` by a script that ends in `exec "$0" "$@"`; `stdin` is the script's, and can be passed
-    /// on by `3<&0`. Its files, its control socket too, live in a folder of its own.
+    /// on by `3<&0`. Its files, its admin socket too, live in a folder of its own.
     pub fn start(&self, variables: &[(&str, &str)], script: &str, stdin: Stdio, policy: &str) -> Gate {
         let folder = Folder::new();
         let mut command = self.command(script);

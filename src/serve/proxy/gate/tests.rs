@@ -108,6 +108,7 @@ fn settings() -> Settings {
         threads: Some(1),
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
+        admin: None,
         access_log: None,
         log: Log { level: LogLevel::Error, format: LogFormat::Text },
         client_hmac: None,

@@ -37,6 +37,7 @@ fn settings() -> Settings {
         threads: None,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
+        admin: None,
         access_log: None,
         log: Log { level: LogLevel::Info, format: LogFormat::Text },
         client_hmac: None,

@@ -1,0 +1,33 @@
+//! The running process, for verbs that ask it something.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::{Global, exit, say};
+use crate::serve::lifecycle::control;
+
+/// Asks the process at `--admin`, or the first that answers at the usual places.
+///
+/// # Errors
+/// Nobody answers, which has been said; the exit code to end with.
+pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Result<T, ExitCode> {
+    let places = global.admin.clone().map_or_else(control::places, |path| vec![path]);
+    let mut refusals = Vec::new();
+    for place in &places {
+        match question(place) {
+            Ok(answer) => return Ok(answer),
+            Err(error) => refusals.push(format!("  {}: {}\n", place.display(), cause(&error))),
+        }
+    }
+    say(&format!("tidegate: no running server answers\n{}", refusals.concat()));
+    Err(ExitCode::from(exit::UNAVAILABLE))
+}
+
+fn cause(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
+        io::ErrorKind::PermissionDenied => "only its owner and root may ask".to_owned(),
+        _ => error.to_string(),
+    }
+}

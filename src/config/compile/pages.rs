@@ -1,0 +1,75 @@
+//! `telemetry.metrics`, `admin`: what operators read, each on an address of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::Context;
+use super::settings::clash;
+use crate::config::fault::{Code, Diagnostic};
+use crate::config::schema::File;
+use crate::config::secret;
+use crate::config::settings::{AdminPage, ListenOn, Listener, MetricsPage};
+use crate::config::shape::Either;
+use crate::config::source::Span;
+
+/// Prometheus' register of default ports has this one free for exporters that meet no other.
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
+/// The metrics page.
+pub fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>) -> Option<MetricsPage> {
+    let at = file.telemetry.value()?.metrics.get()?;
+    let own = at.value.address.get();
+    let address = own.map_or(METRICS, |own| own.value.0);
+    own_address("the metrics page wants", address, own.map_or(at.span, |own| own.span), sockets, context);
+    let path = at.value.path.value().map_or_else(|| "/metrics".to_owned(), |path| path.0.clone());
+    Some(MetricsPage { address, path })
+}
+
+/// Where the admin endpoints can be read.
+pub fn admin(
+    file: &File,
+    sockets: &[(Listener, Span)],
+    metrics: Option<&MetricsPage>,
+    context: &mut Context<'_>,
+) -> Option<AdminPage> {
+    let at = file.admin.get()?;
+    let (address, place, token) = match &at.value {
+        Either::Short(address) => (address.0, at.span, None),
+        Either::Long(long) => {
+            let address = long.address.get()?;
+            (address.value.0, address.span, Some(&long.token))
+        }
+    };
+    own_address("`admin` wants", address, place, sockets, context);
+    if metrics.is_some_and(|metrics| clash(&ListenOn::Ip(metrics.address), &ListenOn::Ip(address))) {
+        let fault = Diagnostic::error(Code::ADDRESS_CLASH, place, format!("`admin` wants {address}, which is taken"));
+        context.faults.push(fault.label("the metrics page has it"));
+    }
+    let given = token.is_some_and(|token| token.is_present());
+    if !address.ip().is_loopback() && !given {
+        context.faults.push(
+            Diagnostic::error(Code::OPEN_ADMIN, place, format!("{address} can be reached from elsewhere"))
+                .label("needs a `token`, or an address of this machine alone")
+                .help("write `admin: 127.0.0.1:9901`, or `admin: { address: …, token: { file: PATH } }`"),
+        );
+    }
+    let token = token.and_then(|token| token.get()).and_then(|token| secret::secret(token, context));
+    Some(AdminPage { address, token })
+}
+
+/// Reports an address that a listener has.
+fn own_address(
+    who_wants: &str,
+    address: SocketAddr,
+    at: Span,
+    sockets: &[(Listener, Span)],
+    context: &mut Context<'_>,
+) {
+    let taken = sockets.iter().find(|(listener, _)| clash(&listener.address, &ListenOn::Ip(address)));
+    if let Some((listener, place)) = taken {
+        context.faults.push(
+            Diagnostic::error(Code::ADDRESS_CLASH, at, format!("{who_wants} {address}, which is taken"))
+                .label("needs an address of its own")
+                .related(*place, format!("by `{}`", listener.name)),
+        );
+    }
+}

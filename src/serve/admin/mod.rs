@@ -1,0 +1,161 @@
+//! What operators ask the running process, and tell it: JSON over HTTP/1.1, the same on both ways in.
+//!
+//! * The admin socket: a UNIX socket in a private folder. Only the process's own user and root are heard; they may do
+//!   everything.
+//! * The web address, if the policy file names one: reading only, and never by a name that somebody else's page can take;
+//!   see [`web`].
+//!
+//! Every endpoint is one entry of the [table](endpoints), with a [`Handler`]; its path may have segments such as `{id}`.
+//! Faults are answered `{ "error": … }`. What the verbs of the command line ask with is [`client`].
+
+mod asked;
+pub mod client;
+pub mod events;
+mod orders;
+mod state;
+pub mod web;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use http::{Method, StatusCode};
+use tokio::sync::{Semaphore, mpsc};
+
+pub use self::asked::Asked;
+use self::web::Web;
+use super::lifecycle::control::Order;
+use super::shared::Shared;
+use super::small_server::{Answer, Answers, Origin, Request};
+
+/// What endpoints see of the process.
+pub struct Context {
+    /// What requests share.
+    pub shared: Arc<Shared>,
+    /// Whether requests are welcome.
+    pub ready: Arc<AtomicBool>,
+    /// To the process's [life](super::lifecycle), which carries them out.
+    orders: mpsc::Sender<Order>,
+    /// One place for each stream that may be open.
+    streams: Arc<Semaphore>,
+}
+
+impl Context {
+    /// Of this process.
+    pub fn new(shared: Arc<Shared>, ready: Arc<AtomicBool>, orders: mpsc::Sender<Order>) -> Context {
+        Context { shared, ready, orders, streams: Arc::new(Semaphore::new(events::MOST_STREAMS)) }
+    }
+}
+
+/// An answer that takes its time.
+pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// What an endpoint does.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// Answers from what is there.
+    Now(fn(&Arc<Context>, &Asked) -> Answer),
+    /// Answers when something has been done.
+    Later(fn(Arc<Context>, Asked) -> Later),
+}
+
+/// Something that can be asked for.
+#[derive(Clone)]
+pub struct Endpoint {
+    method: Method,
+    /// From `/`; a segment in braces takes any one segment.
+    path: &'static str,
+    handler: Handler,
+}
+
+impl Endpoint {
+    /// For reading: answers `GET` and `HEAD`, on the web address too.
+    const fn get(path: &'static str, handler: fn(&Arc<Context>, &Asked) -> Answer) -> Endpoint {
+        Endpoint { method: Method::GET, path, handler: Handler::Now(handler) }
+    }
+
+    /// For acting: answers `POST`, on the socket only.
+    const fn post(path: &'static str, handler: fn(Arc<Context>, Asked) -> Later) -> Endpoint {
+        Endpoint { method: Method::POST, path, handler: Handler::Later(handler) }
+    }
+
+    /// Whether this method, which may be `HEAD`, is the endpoint's.
+    fn takes(&self, method: &Method) -> bool {
+        *method == self.method || (*method == Method::HEAD && self.method == Method::GET)
+    }
+}
+
+/// Every endpoint there is.
+fn endpoints() -> Vec<Endpoint> {
+    vec![
+        Endpoint::get("/healthz", state::healthz),
+        Endpoint::get("/readyz", state::readyz),
+        Endpoint::get("/api/v1/status", state::status),
+        Endpoint::post("/api/v1/upgrade", orders::order),
+    ]
+}
+
+/// One way in.
+pub struct Admin {
+    context: Arc<Context>,
+    endpoints: Vec<Endpoint>,
+    /// The rules of the web address; `None`: this is the socket.
+    web: Option<Web>,
+}
+
+impl Admin {
+    /// The socket's way in.
+    pub fn socket(context: Arc<Context>) -> Admin {
+        Admin { context, endpoints: endpoints(), web: None }
+    }
+
+    /// The web address's.
+    pub fn web(context: Arc<Context>, web: Web) -> Admin {
+        Admin { context, endpoints: endpoints(), web: Some(web) }
+    }
+
+    /// Whether whoever asks may.
+    fn allows(&self, request: &Request) -> Result<(), Answer> {
+        match (&self.web, request.origin) {
+            (Some(web), _) => web.allows(request),
+            (None, Origin::Unix { user }) if user == 0 || user == rustix::process::geteuid().as_raw() => Ok(()),
+            (None, Origin::Unix { user }) => {
+                tracing::warn!(user, "the admin socket: another user asks for something");
+                Err(Answer::error(StatusCode::FORBIDDEN, "only the process's own user and root are heard here"))
+            }
+            (None, Origin::Tcp) => Err(Answer::error(StatusCode::FORBIDDEN, "the admin socket is a UNIX socket")),
+        }
+    }
+
+    async fn dispatch(&self, request: Request) -> Answer {
+        let at_path = |endpoint: &&Endpoint| asked::parameters(endpoint.path, &request.path).is_some();
+        let Some(endpoint) = self.endpoints.iter().filter(at_path).find(|endpoint| endpoint.takes(&request.method))
+        else {
+            let mut allowed: Vec<&str> = Vec::new();
+            for endpoint in self.endpoints.iter().filter(at_path) {
+                allowed.extend(if endpoint.method == Method::GET { &["GET", "HEAD"][..] } else { &["POST"] });
+            }
+            if allowed.is_empty() {
+                return Answer::error(StatusCode::NOT_FOUND, format!("there is nothing at {}", request.path));
+            }
+            let why = format!("{} is not for {}", request.path, request.method);
+            return Answer::error(StatusCode::METHOD_NOT_ALLOWED, why).with("Allow", allowed.join(", "));
+        };
+        let parameters = asked::parameters(endpoint.path, &request.path).unwrap_or_default();
+        let asked = Asked::new(request, parameters);
+        match endpoint.handler {
+            Handler::Now(handler) => handler(&self.context, &asked),
+            Handler::Later(handler) => handler(Arc::clone(&self.context), asked).await,
+        }
+    }
+}
+
+impl Answers for Admin {
+    async fn answer(&self, request: Request) -> Answer {
+        let answer = match self.allows(&request) {
+            Ok(()) => self.dispatch(request).await,
+            Err(refusal) => refusal,
+        };
+        web::FIELDS.iter().fold(answer, |answer, (name, value)| answer.with(name, *value))
+    }
+}

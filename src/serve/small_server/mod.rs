@@ -1,0 +1,140 @@
+//! A small HTTP/1.1 server for what operators read: the metrics page and the admin endpoints.
+//!
+//! Never for the public. It is a few hundred lines with hard limits rather than a service of the proxy's framework, so that
+//! it answers while that one starts, drains or is overrun. One request per connection; [`MAX_HEAD`] bytes of head,
+//! [`MAX_BODY`] of body, [`DEADLINE`] for the request and again for the answer, [`MAX_CONNECTIONS`] at once.
+//!
+//! A body is either whole, with its length, or a stream that ends with its connection; see [`Body`].
+
+pub mod answer;
+pub mod request;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+pub use self::answer::{Answer, Body};
+pub use self::request::{Origin, Request};
+use super::edge::listening::{Acceptor, Listening};
+use super::socket::Socket;
+
+/// A longer request head is answered with 431.
+pub const MAX_HEAD: usize = 8 << 10;
+
+/// A longer request body is answered with 413.
+pub const MAX_BODY: usize = 64 << 10;
+
+/// How long a request may take to arrive, and its answer to be taken: each time so long. A connection that takes longer is
+/// closed.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Connections beyond these wait in the kernel's queue.
+pub const MAX_CONNECTIONS: usize = 64;
+
+/// Knows the answers.
+pub trait Answers: Send + Sync + 'static {
+    /// The answer to this request. What it does is done even if the client has gone.
+    fn answer(&self, request: Request) -> impl Future<Output = Answer> + Send;
+}
+
+/// Serves until `shutdown` is true or its sender is gone; answers under way are finished within [`DEADLINE`], streams end.
+///
+/// # Errors
+/// The socket cannot be given to this runtime. Later faults concern single connections and are not errors.
+pub async fn serve(socket: Listening, answers: impl Answers, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
+    let listener = Acceptor::new(socket)?;
+    let answers = Arc::new(answers);
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let accepted = tokio::select! {
+            _ = shutdown.wait_for(|down| *down) => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Some((stream, place)) = accepted else { continue };
+        let (answers, shutdown) = (Arc::clone(&answers), shutdown.clone());
+        tokio::spawn(async move {
+            // broken, or too slow: the connection is closed, and there is nobody to tell
+            let _ = converse(stream, &*answers, shutdown).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    // all places are free when the last answer is done
+    let _ = timeout(DEADLINE, places.acquire_many(MAX_CONNECTIONS as u32)).await;
+    Ok(())
+}
+
+async fn accept(listener: &Acceptor, places: &Arc<Semaphore>) -> Option<(Socket, OwnedSemaphorePermit)> {
+    // never closed
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, place)),
+        Err(_) => {
+            // out of descriptors, mostly: trying again at once would not help and would take a core
+            sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+async fn converse(mut stream: Socket, answers: &impl Answers, shutdown: watch::Receiver<bool>) -> io::Result<()> {
+    let origin = Origin::of(&stream)?;
+    let (answer, head_only) = match timeout(DEADLINE, request::read(&mut stream, origin)).await?? {
+        // went away before it had asked
+        None => return Ok(()),
+        Some(Err(refusal)) => (refusal, false),
+        Some(Ok(request)) => {
+            let head_only = request.method == http::Method::HEAD;
+            (answers.answer(request).await, head_only)
+        }
+    };
+    let head = answer.head();
+    let Answer { body, witness, .. } = answer;
+    match body {
+        Body::Whole(body) => {
+            let whole = if head_only { head } else { [&head, body.as_ref()].concat() };
+            timeout(DEADLINE, stream.write_all(&whole)).await??;
+        }
+        Body::Stream(pieces) => {
+            timeout(DEADLINE, stream.write_all(&head)).await??;
+            if !head_only {
+                pass_on(&mut stream, pieces, shutdown).await?;
+            }
+        }
+    }
+    drop(witness);
+    timeout(DEADLINE, async {
+        stream.shutdown().await?;
+        // what the client still sends is read, or the kernel would reset the connection and could take our answer with it
+        let mut rest = [0; 512];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok(())
+    })
+    .await?
+}
+
+/// Writes pieces as they come, until there are no more, the client leaves or the process ends.
+async fn pass_on(
+    stream: &mut Socket,
+    mut pieces: mpsc::Receiver<bytes::Bytes>,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut unasked = [0; 512];
+    loop {
+        let piece = tokio::select! {
+            piece = pieces.recv() => piece,
+            read = stream.read(&mut unasked) => match read? {
+                0 => None,
+                _ => continue,
+            },
+            _ = shutdown.wait_for(|down| *down) => None,
+        };
+        let Some(piece) = piece else { return Ok(()) };
+        // one that takes nothing for so long is gone
+        timeout(DEADLINE, stream.write_all(&piece)).await??;
+    }
+}
