@@ -12,7 +12,7 @@
 
 mod layout;
 mod style;
-mod svg;
+pub mod svg;
 mod timeline;
 
 pub use timeline::{Line, Panel, Role, Series, Shape, TimeAxis, Timeline};

@@ -1,4 +1,5 @@
-//! A writer of SVG that cannot write a broken one: what is opened is closed, what is text is escaped.
+//! A writer of SVG, and of the HTML around it, that cannot write a broken one: what is opened is closed, what is text is
+//! escaped.
 
 use std::fmt::{self, Display, Write};
 
@@ -32,6 +33,16 @@ impl Svg {
     pub fn empty(&mut self, name: &str, attributes: Attributes<'_>) {
         self.open(name, attributes);
         self.text.push_str("/>\n");
+    }
+
+    /// A text between elements.
+    pub fn text(&mut self, text: &str) {
+        escape(text, &mut self.text);
+    }
+
+    /// What another of these has written, as it is.
+    pub fn append(&mut self, other: Svg) {
+        self.text.push_str(&other.text);
     }
 
     /// All that was written.

@@ -142,6 +142,8 @@ fn start_and_serve(
     let kept = Arc::clone(&shared);
     let doors = doors(&shared)?;
     let kept_doors = doors.clone();
+    // what comes before the first round is its own
+    kept.note_history();
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);

@@ -48,7 +48,7 @@ impl Shared {
         waits: Waits,
         installed: Arc<Installed>,
     ) -> Shared {
-        let watched = settings.metrics.is_some() || access_log.is_some();
+        let watched = settings.metrics.is_some() || access_log.is_some() || settings.admin.is_some();
         Shared {
             clock,
             access_log,
@@ -64,7 +64,8 @@ impl Shared {
         }
     }
 
-    /// The time, if anybody will ever see what it is used for: without a metrics page and an access log it is not read.
+    /// The time, if anybody will ever see what it is used for: without a metrics page, an admin page
+    /// and an access log it is not read.
     pub fn now_if_watched(&self) -> Option<Timestamp> {
         self.watched.then(|| self.clock.now())
     }

@@ -38,6 +38,7 @@ mod notify;
 mod observed;
 mod one_judgement;
 mod origins_tls;
+mod page;
 mod passing;
 mod promise;
 mod proxy_protocol;

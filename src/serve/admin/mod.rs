@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc};
 pub use self::asked::Asked;
 use self::web::Web;
 use super::lifecycle::control::Order;
+use super::page;
 use super::shared::Shared;
 use super::small_server::{Answer, Answers, Origin, Request};
 
@@ -91,6 +92,11 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/healthz", state::healthz),
         Endpoint::get("/readyz", state::readyz),
         Endpoint::get("/api/v1/status", state::status),
+        Endpoint::get("/", page::page),
+        Endpoint::get("/page.css", page::style),
+        Endpoint::get("/page.js", page::script),
+        Endpoint::get("/api/v1/history", page::history),
+        Endpoint::get("/api/v1/stream", page::stream),
         Endpoint::post("/api/v1/upgrade", orders::order),
     ]
 }

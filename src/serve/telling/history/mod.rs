@@ -35,6 +35,7 @@ pub struct History {
 
 #[derive(Debug, Default)]
 struct Kept {
+    first: Option<Timestamp>,
     last: Option<Timestamp>,
     routes: BTreeMap<String, Route>,
     limits: BTreeMap<String, Limit>,
@@ -86,6 +87,77 @@ pub struct OriginPast {
     pub p99: Vec<f32>,
 }
 
+/// Everything by name, the oldest second first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Past {
+    schema: &'static str,
+    /// The number of the last second; `None` before the first.
+    pub second: Option<u64>,
+    /// By name.
+    pub routes: BTreeMap<String, RoutePast>,
+    /// By name.
+    pub limits: BTreeMap<String, LimitPast>,
+    /// By name.
+    pub origins: BTreeMap<String, OriginPast>,
+}
+
+fn shorten<const N: usize>(series: [&mut Vec<f32>; N], seconds: usize) {
+    for points in series {
+        points.drain(..points.len().saturating_sub(seconds));
+    }
+}
+
+impl RoutePast {
+    fn of(rings: &[Ring; 4], points: impl Fn(&Ring) -> Vec<f32>) -> RoutePast {
+        let [allowed, delayed, limited, shed] = rings.each_ref().map(points);
+        RoutePast { allowed, delayed, limited, shed }
+    }
+
+    /// Only so many of the last seconds.
+    pub fn shortened(mut self, seconds: usize) -> RoutePast {
+        let series = [&mut self.allowed, &mut self.delayed, &mut self.limited, &mut self.shed];
+        shorten(series, seconds);
+        self
+    }
+}
+
+impl LimitPast {
+    fn of(rings: &[Ring; 3], points: impl Fn(&Ring) -> Vec<f32>) -> LimitPast {
+        let [allowed, limited, shadow] = rings.each_ref().map(points);
+        LimitPast { allowed, limited, shadow }
+    }
+
+    /// Only so many of the last seconds.
+    pub fn shortened(mut self, seconds: usize) -> LimitPast {
+        let series = [&mut self.allowed, &mut self.limited, &mut self.shadow];
+        shorten(series, seconds);
+        self
+    }
+}
+
+impl OriginPast {
+    fn of(rings: &[Ring; 8], points: impl Fn(&Ring) -> Vec<f32>) -> OriginPast {
+        let [inflight, cap, queue, errors, shed, p50, p95, p99] = rings.each_ref().map(points);
+        OriginPast { inflight, cap, queue, errors, shed, p50, p95, p99 }
+    }
+
+    /// Only so many of the last seconds.
+    pub fn shortened(mut self, seconds: usize) -> OriginPast {
+        let series = [
+            &mut self.inflight,
+            &mut self.cap,
+            &mut self.queue,
+            &mut self.errors,
+            &mut self.shed,
+            &mut self.p50,
+            &mut self.p95,
+            &mut self.p99,
+        ];
+        shorten(series, seconds);
+        self
+    }
+}
+
 impl History {
     /// Of a process that has done nothing yet.
     pub fn new() -> History {
@@ -107,9 +179,6 @@ impl History {
         let step =
             Step { from: from.max((to + 1).saturating_sub(SECONDS as u64)), to, took: now.since(last).as_secs_f64() };
         kept.last = Some(now);
-        kept.routes.retain(|name, _| totals.routes.iter().any(|route| route.name == *name));
-        kept.limits.retain(|name, _| totals.limits.iter().any(|limit| limit.name == *name));
-        kept.origins.retain(|name, _| totals.origins.iter().any(|origin| origin.name == *name));
         for totals in &totals.routes {
             kept.routes.entry(totals.name.clone()).or_insert_with(Route::new).note(step, totals);
         }
@@ -119,6 +188,7 @@ impl History {
         for totals in &totals.origins {
             kept.origins.entry(totals.name.clone()).or_insert_with(Origin::new).note(step, totals);
         }
+        kept.forget(totals);
     }
 
     /// The number of the last second noted, counted from the start; `None` before the first.
@@ -126,28 +196,75 @@ impl History {
         self.kept.lock().last.map(second)
     }
 
+    /// How many seconds have been noted, up to [`SECONDS`]: points before them mean nothing.
+    pub fn seconds(&self) -> usize {
+        let kept = self.kept.lock();
+        let (first, last) = (kept.first.map_or(0, second), kept.last.map_or(0, second));
+        usize::try_from(last.saturating_sub(first)).unwrap_or(SECONDS).min(SECONDS)
+    }
+
+    /// All routes together.
+    pub fn flow(&self) -> RoutePast {
+        let kept = self.kept.lock();
+        let last = kept.last.map_or(0, second);
+        let mut sums = [const { Vec::new() }; 4].map(|mut sum: Vec<f32>| {
+            sum.resize(SECONDS, 0.0);
+            sum
+        });
+        for route in kept.routes.values() {
+            for (sum, ring) in sums.iter_mut().zip(&route.rings) {
+                sum.iter_mut().zip(ring.until(last)).for_each(|(sum, point)| *sum += point);
+            }
+        }
+        let [allowed, delayed, limited, shed] = sums;
+        RoutePast { allowed, delayed, limited, shed }
+    }
+
+    /// Everything.
+    pub fn all(&self) -> Past {
+        self.lately(SECONDS)
+    }
+
+    /// The last second alone: every series has one point.
+    pub fn latest(&self) -> Past {
+        self.lately(1)
+    }
+
+    fn lately(&self, seconds: usize) -> Past {
+        let kept = self.kept.lock();
+        let last = kept.last.map_or(0, second);
+        let points = |ring: &Ring| ring.until(last).split_off(SECONDS - seconds.min(SECONDS));
+        let route = |(name, route): (&String, &Route)| (name.clone(), RoutePast::of(&route.rings, points));
+        let limit = |(name, limit): (&String, &Limit)| (name.clone(), LimitPast::of(&limit.rings, points));
+        let origin = |(name, origin): (&String, &Origin)| (name.clone(), OriginPast::of(&origin.rings, points));
+        Past {
+            schema: "tidegate.history/1",
+            second: kept.last.map(second),
+            routes: kept.routes.iter().map(route).collect(),
+            limits: kept.limits.iter().map(limit).collect(),
+            origins: kept.origins.iter().map(origin).collect(),
+        }
+    }
+
     /// What is known of a route.
     pub fn route(&self, name: &str) -> Option<RoutePast> {
         let kept = self.kept.lock();
         let (route, last) = (kept.routes.get(name)?, second(kept.last?));
-        let [allowed, delayed, limited, shed] = route.rings.each_ref().map(|ring| ring.until(last));
-        Some(RoutePast { allowed, delayed, limited, shed })
+        Some(RoutePast::of(&route.rings, |ring| ring.until(last)))
     }
 
     /// What is known of a limit.
     pub fn limit(&self, name: &str) -> Option<LimitPast> {
         let kept = self.kept.lock();
         let (limit, last) = (kept.limits.get(name)?, second(kept.last?));
-        let [allowed, limited, shadow] = limit.rings.each_ref().map(|ring| ring.until(last));
-        Some(LimitPast { allowed, limited, shadow })
+        Some(LimitPast::of(&limit.rings, |ring| ring.until(last)))
     }
 
     /// What is known of an origin.
     pub fn origin(&self, name: &str) -> Option<OriginPast> {
         let kept = self.kept.lock();
         let (origin, last) = (kept.origins.get(name)?, second(kept.last?));
-        let [inflight, cap, queue, errors, shed, p50, p95, p99] = origin.rings.each_ref().map(|ring| ring.until(last));
-        Some(OriginPast { inflight, cap, queue, errors, shed, p50, p95, p99 })
+        Some(OriginPast::of(&origin.rings, |ring| ring.until(last)))
     }
 }
 
@@ -176,9 +293,22 @@ impl Step {
 }
 
 impl Kept {
+    /// Drops the names that are gone. Names differ, so there are some only if more are kept than were told.
+    fn forget(&mut self, totals: &Totals) {
+        if self.routes.len() > totals.routes.len() {
+            self.routes.retain(|name, _| totals.routes.iter().any(|route| route.name == *name));
+        }
+        if self.limits.len() > totals.limits.len() {
+            self.limits.retain(|name, _| totals.limits.iter().any(|limit| limit.name == *name));
+        }
+        if self.origins.len() > totals.origins.len() {
+            self.origins.retain(|name, _| totals.origins.iter().any(|origin| origin.name == *name));
+        }
+    }
+
     fn begin(&mut self, now: Timestamp, totals: &Totals) {
-        self.last = Some(now);
-        // nothing is filled: a process that takes over may have counted before it first looked, and not in one second
+        (self.first, self.last) = (Some(now), Some(now));
+        // nothing is filled: what was counted before the first look did not come in one second
         let step = Step { from: 1, to: 0, took: 1.0 };
         for totals in &totals.routes {
             self.routes.entry(totals.name.clone()).or_insert_with(Route::new).note(step, totals);

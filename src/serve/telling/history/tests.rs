@@ -112,3 +112,31 @@ fn an_origins_durations_are_those_of_the_last_ten_seconds() {
     }
     assert_eq!(last(&history.origin("shop").unwrap().p50), 0.0, "ten seconds after the last attempt");
 }
+
+#[test]
+fn a_young_process_says_how_much_of_its_past_there_is() {
+    let history = History::new();
+    assert_eq!((history.seconds(), history.last_second()), (0, None));
+    history.note(at(5_000), &Totals::default());
+    history.note(at(8_000), &of_route(route(30, 0, 0, 0)));
+    assert_eq!((history.seconds(), history.last_second()), (3, Some(8)));
+    assert_eq!(history.route("shop").unwrap().shortened(4).allowed, [0.0, 10.0, 10.0, 10.0]);
+    history.note(at(9_000_000), &Totals::default());
+    assert_eq!(history.seconds(), SECONDS);
+}
+
+#[test]
+fn the_flow_is_all_routes_together() {
+    let history = History::new();
+    let two = |shop, site| Totals {
+        routes: vec![route(shop, 0, 0, 0), RouteTotals { name: "site".to_owned(), ..route(site, 0, 1, 0) }],
+        ..Totals::default()
+    };
+    history.note(at(1_000), &Totals::default());
+    history.note(at(2_000), &two(3, 6));
+    let flow = history.flow();
+    assert_eq!((last(&flow.allowed), last(&flow.limited), sum(&flow.allowed)), (8.0, 1.0, 8.0));
+    let latest = history.latest();
+    assert_eq!((latest.second, latest.routes["site"].allowed.as_slice()), (Some(2), [5.0].as_slice()));
+    assert_eq!(history.all().routes["site"].allowed.len(), SECONDS);
+}

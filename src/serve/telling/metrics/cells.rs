@@ -101,6 +101,11 @@ impl RouteCells {
         self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
     }
 
+    /// What each of its limits said, with the limit's position in the policy.
+    pub fn limits(&self) -> impl Iterator<Item = (usize, [u64; 5])> {
+        self.limits.iter().map(|limit| (limit.rule, limit.counts()))
+    }
+
     /// Requests that waited.
     pub fn delays(&self) -> u64 {
         self.delays.get()
