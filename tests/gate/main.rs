@@ -17,6 +17,7 @@ mod harness;
 mod accept_refusal;
 mod actions;
 mod adaptive;
+mod alerts;
 mod answers;
 mod caps;
 mod connection_caps;
