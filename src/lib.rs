@@ -22,6 +22,7 @@
 //! | 6 | [`engine`] | decides |
 //! | 7 | [`answer`] | a decision put into words |
 //! | 7 | [`picture`] | what happened over time, drawn |
+//! | 7 | [`explain`] | why a decision came out as it did |
 //! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs |
 //! | 9 | [`cli`] | one file per verb |
 //!
@@ -73,6 +74,7 @@ pub mod config;
 pub mod engine;
 
 pub mod answer;
+pub mod explain;
 pub mod picture;
 
 pub mod serve;

@@ -112,6 +112,13 @@ pub fn node_names(rule: &Rule) -> Vec<String> {
     rule.nodes.iter().map(name).chain([CAPACITY.to_owned()]).collect()
 }
 
+/// A time so many nanoseconds after 1970 began, as in the log: RFC 3339, UTC, nine decimals.
+pub fn time_text(unix_nanos: u64) -> String {
+    let mut text = Vec::with_capacity(30);
+    time::write(&mut text, unix_nanos);
+    String::from_utf8(text).unwrap_or_default()
+}
+
 /// The word for the whole of what `fair_share` shares out.
 pub const CAPACITY: &str = "capacity";
 

@@ -163,6 +163,22 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
     }
 }
 
+/// A field as it reads in an answer: `Retry-After: 12`.
+pub fn shown(name: &HeaderName, value: &HeaderValue) -> String {
+    let name = match name.as_str() {
+        "ratelimit" => "RateLimit".to_owned(),
+        "ratelimit-policy" => "RateLimit-Policy".to_owned(),
+        // every word with a capital, as the older fields are written
+        other => other.split('-').map(capital).collect::<Vec<_>>().join("-").replace("Ratelimit", "RateLimit"),
+    };
+    format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}
+
 /// What is told where nothing can be promised: 1, or at even odds 2 if the policy has a jitter.
 pub fn soon_seconds(dice: u64, responses: &Responses) -> u64 {
     if responses.retry_jitter.get() > 0.0 { 1 + (dice >> 63) } else { 1 }

@@ -62,6 +62,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         remaining: *remaining,
         retry_nanos: if *outcome == Outcome::Refused { *nanos } else { Some(0) },
         next_unit: NextUnit::Known(*nanos),
+        standing: 0,
     };
     Decision {
         id: DecisionId(42),

@@ -8,7 +8,7 @@
 //!
 //! * [`trust`]: the rules, valid by construction; whom to believe and how far back.
 //! * [`address`]: text to address, address to what it is counted by.
-//! * [`identity`]: the result.
+//! * [`identity`]: the result; [`trace()`]: the way to it, hop by hop.
 //! * [`mod@onward`]: what the origin is told, so that it cannot be fooled by what was ignored here.
 //! * [`key`]: what a limit counts by, and its hash.
 //! * [`proxy_protocol`]: whose connection a proxy below HTTP passes on.
@@ -26,6 +26,7 @@ pub mod key;
 mod key_text;
 pub mod onward;
 pub mod proxy_protocol;
+pub mod trace;
 pub mod trust;
 mod x_forwarded_for;
 
@@ -36,6 +37,7 @@ use http::{HeaderMap, HeaderName, header};
 pub use identity::{Client, ClientAddress, ClientNetwork, Mark, Source, Unresolved};
 pub use key::{KeyMissing, KeyPart, KeySpec, Missing};
 pub use onward::{Field, Onward, Proto, onward};
+pub use trace::{Hop, Standing, Trace, trace};
 pub use trust::{ClientRules, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};
 
 use crate::request::Peer;
@@ -48,6 +50,17 @@ use trust::X_FORWARDED_FOR;
 /// # Errors
 /// Only with `short: reject` or `degraded: reject`, when the result has that mark.
 pub fn resolve(rules: &ClientRules, peer: Peer, headers: &HeaderMap) -> Result<Client, Unresolved> {
+    resolve_telling(rules, peer, headers, |_| {})
+}
+
+/// The same, telling every element as it is read, from the right; `None` is an unreadable one.
+#[inline]
+fn resolve_telling(
+    rules: &ClientRules,
+    peer: Peer,
+    headers: &HeaderMap,
+    tell: impl FnMut(&Option<IpAddr>),
+) -> Result<Client, Unresolved> {
     let peer = match peer {
         Peer::Ip(address) => Peer::Ip(fold(address)),
         Peer::Unix => Peer::Unix,
@@ -56,13 +69,15 @@ pub fn resolve(rules: &ClientRules, peer: Peer, headers: &HeaderMap) -> Result<C
         return Ok(Client::itself(rules, peer, claims_an_address(rules, headers)));
     }
     let (at, hops, mark) = match &rules.header {
-        ForwardHeader::XForwardedFor => walk(&rules.trust, peer, x_forwarded_for::rightmost_addresses(headers)),
+        ForwardHeader::XForwardedFor => {
+            walk(&rules.trust, peer, x_forwarded_for::rightmost_addresses(headers).inspect(tell))
+        }
         ForwardHeader::Forwarded => match forwarded::Elements::scan(headers) {
-            Ok(elements) => walk(&rules.trust, peer, elements.rightmost().map(forwarded::address_of)),
+            Ok(elements) => walk(&rules.trust, peer, elements.rightmost().map(forwarded::address_of).inspect(tell)),
             // the rightmost element counts as unreadable, and with it everything it could have led to
             Err(forwarded::Malformed) => (peer, 0, Mark::Degraded),
         },
-        ForwardHeader::Single(name) => walk(&rules.trust, peer, single(headers, name)),
+        ForwardHeader::Single(name) => walk(&rules.trust, peer, single(headers, name).inspect(tell)),
     };
     let client = Client::found(rules, at, hops, mark);
     let refused = match mark {

@@ -2,6 +2,8 @@
 //!
 //! `E00` the file itself and its YAML · `E01` shape · `E02` single values · `E03` meaning · `W04` warnings.
 
+mod paragraph;
+
 use super::fault::Severity;
 
 /// A stable code such as `E0203`.

@@ -31,6 +31,7 @@ mod node;
 mod parse;
 mod pattern;
 mod place;
+pub mod places;
 pub mod preset;
 mod read;
 pub mod render;
@@ -52,9 +53,12 @@ use crate::policy::Policy;
 use compile::Context;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
+pub use limit_value::{amount_text, rate_text};
 use node::Node;
+pub use places::{Place, Places};
 use preset::UsedPreset;
 use read::Read;
+pub use scalar::duration as duration_text;
 use schema::File;
 use settings::Settings;
 use source::{Sources, Span};
@@ -70,6 +74,8 @@ pub struct Config {
     pub settings: Settings,
     /// The whole as a policy file: short forms expanded, defaults filled in, secrets masked.
     pub effective: Tree,
+    /// Where limits and routes stand in the file.
+    pub places: Places,
 }
 
 /// There were errors; the diagnostics say which.
@@ -110,6 +116,14 @@ pub struct UsedCertificate {
     pub not_before: i64,
     /// When it ends, in seconds since 1970.
     pub not_after: i64,
+}
+
+/// A duration as it is written in policy files, such as `250ms`, `10s`, `1h30m`; for verbs and endpoints.
+///
+/// # Errors
+/// It is none; what is allowed.
+pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    <std::time::Duration as read::Scalar>::parse(text).map_err(|wrong| wrong.label)
 }
 
 /// Loads a file, or all `*.yaml` of a directory in the order of their names as one configuration.

@@ -7,7 +7,7 @@ use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
-use crate::limiter::{Limiter, Place, Refuses};
+use crate::limiter::{Judgement, Limiter, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
 use crate::sketch::NextUnit;
@@ -77,7 +77,8 @@ impl Snapshot {
         }
         let mut refusal = Refusal::from(limiter.refusal());
         if let Some((judgement, penalised)) = limiter.count_refusal(place, about.at, cost) {
-            fill(reading, &judgement);
+            // what it was refused for is what stood before it was counted
+            fill(reading, &Judgement { standing: reading.standing, ..judgement });
             reading.outcome = Outcome::Refused;
             if penalised {
                 refusal = Refusal::Penalty;
@@ -173,6 +174,7 @@ fn blank(rule: usize, mode: Mode) -> Reading {
         remaining: 0,
         retry_nanos: None,
         next_unit: NextUnit::Known(None),
+        standing: 0,
     }
 }
 

@@ -155,7 +155,8 @@ impl Snapshot {
         }
         // a limit that counts its refusals counts this one too
         if let Some((judgement, _)) = ask.and_then(|ask| limiter.count_refusal(&ask.place, now, ask.cost)) {
-            fill(reading, &judgement);
+            // what it was refused for is what stood before it was counted
+            fill(reading, &Judgement { standing: reading.standing, ..judgement });
             reading.outcome = Outcome::Refused;
         }
         if let Some(shared) = &judged.shared {
@@ -189,6 +190,7 @@ const GONE: Lost = Lost {
         quota: 0,
         retry_nanos: None,
         next_unit: NextUnit::Known(None),
+        standing: 0,
     },
     contended: false,
 };

@@ -126,6 +126,8 @@ pub struct Reading {
     pub retry_nanos: Option<u64>,
     /// When more budget appears; see [`Reading::reset_nanos`].
     pub next_unit: NextUnit,
+    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Snapshot::needs`].
+    pub standing: u64,
 }
 
 impl Reading {
@@ -196,6 +198,21 @@ impl DecisionId {
     }
 }
 
+impl DecisionId {
+    /// Reads an id as people pass it on: in lower case, with dashes or spaces between, and with the letters that look like digits
+    /// in their place.
+    pub fn parse_lenient(text: &str) -> Option<DecisionId> {
+        let plain = text.chars().filter(|letter| !matches!(letter, '-' | ' ')).map(|letter| {
+            match letter.to_ascii_uppercase() {
+                'O' => '0',
+                'I' | 'L' => '1',
+                other => other,
+            }
+        });
+        DecisionId::parse(&plain.collect::<String>())
+    }
+}
+
 impl fmt::Display for DecisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text().iter().try_for_each(|byte| write!(f, "{}", char::from(*byte)))
@@ -218,6 +235,8 @@ mod tests {
         for id in [0, 1, 31, 32, 0x0123_4567_89ab_cdef, u64::MAX].map(DecisionId) {
             assert_eq!(DecisionId::parse(&id.to_string()), Some(id));
         }
+        assert_eq!(DecisionId::parse_lenient("7q3m-9f2k-0o1li"), DecisionId::parse("7Q3M9F2K00111"));
+        assert_eq!(DecisionId::parse_lenient("7q3m-9f2k"), None);
         for text in ["", "0", "00000000000000", "G000000000000", "000000000000i", "000000000000I", "00000000000é"] {
             assert_eq!(DecisionId::parse(text), None, "{text}");
         }

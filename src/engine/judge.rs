@@ -156,4 +156,5 @@ pub(super) fn fill(reading: &mut Reading, judgement: &Judgement) {
     reading.remaining = judgement.remaining;
     reading.retry_nanos = judgement.retry_nanos;
     reading.next_unit = judgement.next_unit;
+    reading.standing = judgement.standing;
 }

@@ -12,6 +12,7 @@ mod keys;
 mod penalty;
 mod settle;
 mod share;
+mod short;
 mod snapshot;
 
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};

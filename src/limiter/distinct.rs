@@ -16,7 +16,8 @@
 
 use std::time::Duration;
 
-use super::{Judgement, Lost};
+use super::needs::{self, Owed};
+use super::{Judgement, Kind, Lost};
 use crate::sketch::{Admission, Bucket, KeyHash, Levels, Lifetime, Meter, NextUnit, Seed, SeenSet, Window};
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
@@ -147,6 +148,29 @@ impl Distinct {
         self.count(counter, key, pair, self.moment(now))
     }
 
+    /// What a refusal of a new value is short of.
+    pub(super) fn owed(&self, kind: &Kind, tier: u8, standing: u64) -> Owed {
+        match self.counter(tier) {
+            Counter::Aligned(_) => Owed::units(standing.saturating_add(1), 0),
+            Counter::Sliding(bucket) => {
+                let lead = u128::from(standing);
+                let Kind::Distinct { window, .. } = kind else { return Owed::default() };
+                // m·I − lead: how long ago m values at one instant were; by then one of m per window must have come back
+                let fits = |max: u32| {
+                    let since = (u128::from(max) * u128::from(bucket.interval_nanos())).saturating_sub(lead);
+                    Some(since >= window.as_nanos().div_ceil(u128::from(max.max(1))))
+                };
+                let owed = needs::smallest(bucket.burst(), fits).filter(|_| standing > 0);
+                Owed::units(owed.map_or(0, u64::from), 0)
+            }
+        }
+    }
+
+    /// Whether the key's values are counted exactly at this moment.
+    pub(super) fn is_exact(&self, key: KeyHash) -> bool {
+        self.levels.is_exact(key)
+    }
+
     fn counter(&self, tier: u8) -> &Counter {
         usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).unwrap_or(&self.own)
     }
@@ -244,7 +268,7 @@ impl Distinct {
 fn passed(counter: &Counter, level: u64, moment: Moment) -> Judgement {
     let (remaining, reset_nanos) = counter.outlook(level, moment.effective);
     let next_unit = NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos)));
-    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit }
+    Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
 }
 
 fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
@@ -257,6 +281,7 @@ fn refused(counter: &Counter, level: u64, moment: Moment) -> Judgement {
         quota: counter.quota(),
         retry_nanos: retry_nanos.map(|nanos| moment.told(nanos)),
         next_unit: NextUnit::Known(reset_nanos.map(|nanos| moment.told(nanos))),
+        standing: counter.standing(level, now),
     }
 }
 
@@ -335,6 +360,13 @@ impl Meter for Counter {
         match self {
             Counter::Aligned(window) => window.next_unit_nanos(level, now),
             Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
+        }
+    }
+
+    fn standing(&self, level: u64, now: Timestamp) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.standing(level, now),
+            Counter::Sliding(bucket) => bucket.standing(level, now),
         }
     }
 

@@ -117,7 +117,19 @@ impl Offered {
             Some(Refusal::Total) => Some(self.retry_nanos),
             Some(Refusal::Thinned | Refusal::Capped) => None,
         };
-        Judgement { admitted: self.admitted(), remaining: 0, quota: 0, retry_nanos, next_unit: NextUnit::Known(None) }
+        // both numbers are estimates, and half their digits tell as much
+        let standing = match self.admitted() {
+            true => 0,
+            false => u64::from((self.rate as f32).to_bits()) << 32 | u64::from((self.share as f32).to_bits()),
+        };
+        Judgement {
+            admitted: self.admitted(),
+            remaining: 0,
+            quota: 0,
+            retry_nanos,
+            next_unit: NextUnit::Known(None),
+            standing,
+        }
     }
 }
 

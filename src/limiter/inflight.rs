@@ -167,8 +167,14 @@ impl Inflight {
 }
 
 /// A route or origin that the policy does not have: cannot happen, and refuses if it does.
-const UNKNOWN_PLACE: Judgement =
-    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, next_unit: NextUnit::Known(None) };
+const UNKNOWN_PLACE: Judgement = Judgement {
+    admitted: false,
+    remaining: 0,
+    quota: 0,
+    retry_nanos: None,
+    next_unit: NextUnit::Known(None),
+    standing: 0,
+};
 
 /// `others`: places held without counting this request.
 fn judgement(slots: &Slots, others: u32, admitted: bool) -> Judgement {
@@ -179,6 +185,7 @@ fn judgement(slots: &Slots, others: u32, admitted: bool) -> Judgement {
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
         next_unit: NextUnit::Known(None),
+        standing: if admitted { 0 } else { u64::from(others) },
     }
 }
 

@@ -163,6 +163,7 @@ fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
         next_unit: NextUnit::Known(None),
+        standing: if admitted { 0 } else { u64::from(others) },
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Judgement {
     pub retry_nanos: Option<u64>,
     /// When more budget appears; see [`Judgement::reset_nanos`].
     pub next_unit: NextUnit,
+    /// Of a refusal: what it rests on, in the arithmetic of its kind, for [`Limiter::owed`](super::Limiter::owed); zero otherwise.
+    pub standing: u64,
 }
 
 impl Judgement {

@@ -129,6 +129,7 @@ fn fitting<M: Meter>(meter: &M, remaining: u32, cost: Cost) -> Judgement {
         quota: meter.quota() / cost.get(),
         retry_nanos: Some(0),
         next_unit: NextUnit::Known(None),
+        standing: 0,
     }
 }
 
@@ -141,5 +142,6 @@ fn refused<M: Meter>(meter: &M, level: u64, now: Timestamp, cost: Cost) -> Judge
         quota: meter.quota() / cost.get(),
         retry_nanos,
         next_unit: NextUnit::Known(retry_nanos.or_else(|| meter.next_unit_nanos(level, now))),
+        standing: meter.standing(level, now),
     }
 }

@@ -16,6 +16,7 @@ pub mod inflight_by_key;
 pub mod judgement;
 pub mod kind;
 mod leveled;
+pub mod needs;
 pub mod pending;
 mod quota;
 mod rate;
@@ -40,6 +41,7 @@ pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Lost, Place, Refuses};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
 pub use leveled::Leveled;
+pub use needs::{Needs, Owed};
 pub use pending::Pending;
 use quota::QuotaLimiter;
 use rate::RateLimiter;
@@ -461,5 +463,11 @@ fn most_of(max: &[u32], tier: u8) -> u32 {
 }
 
 /// The answer to a question that does not belong to the kind: refuses, so that a mistake opens nothing.
-const UNASKED: Judgement =
-    Judgement { admitted: false, remaining: 0, quota: 0, retry_nanos: None, next_unit: NextUnit::Known(None) };
+const UNASKED: Judgement = Judgement {
+    admitted: false,
+    remaining: 0,
+    quota: 0,
+    retry_nanos: None,
+    next_unit: NextUnit::Known(None),
+    standing: 0,
+};

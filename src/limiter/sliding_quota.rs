@@ -69,6 +69,7 @@ impl SlidingQuota {
             quota: self.max / cost.get(),
             retry_nanos: reading.retry_nanos,
             next_unit: NextUnit::Known(reading.reset_nanos),
+            standing: if reading.admitted { 0 } else { reading.spent },
         }
     }
 }

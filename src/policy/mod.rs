@@ -26,7 +26,7 @@ pub use origin::{
     Retries, Timeouts,
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
-pub use route::{Action, FixedAnswer, Route, RouteTable};
+pub use route::{Action, FixedAnswer, Route, RouteTable, Taken};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
 pub use statuses::StatusSet;
 

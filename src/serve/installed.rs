@@ -27,6 +27,7 @@ pub struct Installed {
     floods: Vec<Option<Flood>>,
     refused: MostRefused,
     metrics: Metrics,
+    book: u16,
 }
 
 impl Installed {
@@ -62,7 +63,29 @@ impl Installed {
             || policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
-        Ok(Installed { snapshot, origins, fields, fields_read, tag_fields, times_origins, floods, refused, metrics })
+        Ok(Installed {
+            snapshot,
+            origins,
+            fields,
+            fields_read,
+            tag_fields,
+            times_origins,
+            floods,
+            refused,
+            metrics,
+            book: 0,
+        })
+    }
+
+    /// The same for a policy that is not the process's first: the number that its decisions are remembered under, which
+    /// [`Decisions::open`](super::telling::decisions::Decisions::open) gives.
+    pub fn under(self, book: u16) -> Installed {
+        Installed { book, ..self }
+    }
+
+    /// The number that its decisions are remembered under.
+    pub fn book(&self) -> u16 {
+        self.book
     }
 
     /// The policy and the state of its limits.

@@ -28,8 +28,8 @@ use super::lifecycle::watchdog::{self, Watchdog};
 use super::lifecycle::{self, Life, Signals};
 use super::shared::Shared;
 use super::small_server;
-use crate::config::Config;
 use crate::config::settings::{ClientInLog, Settings};
+use crate::config::{Config, Places};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::serve::edge::bind::BindError;
@@ -114,7 +114,7 @@ fn start_and_serve(
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
-    let Config { policy, settings, .. } = config;
+    let Config { policy, settings, places, .. } = config;
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
@@ -130,7 +130,7 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(policy, settings, stopping)?;
+    let (shared, writer) = build(policy, settings, places, stopping)?;
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -206,6 +206,7 @@ fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
 fn build(
     policy: Policy,
     settings: Settings,
+    places: Places,
     stopping: watch::Receiver<bool>,
 ) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
@@ -232,7 +233,8 @@ fn build(
         .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
     let installed = Arc::new(installed);
     let waits = Waits::new(MOST_WAITING, stopping);
-    Ok((Arc::new(Shared::new(started, access_log, pseudonyms, settings, waits, installed)), writer))
+    let shared = Shared::new(started, access_log, pseudonyms, settings, waits, installed).with_places(places);
+    Ok((Arc::new(shared), writer))
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_nanos};
 use super::installed::Installed;
+use crate::config::Places;
 use crate::config::settings::{ClientInLog, Settings};
+use crate::explain::Book;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
+use crate::serve::telling::decisions::{Decisions, SLOTS};
 use crate::serve::telling::history::History;
 use crate::serve::telling::noise::{Noise, Saying};
 use crate::serve::telling::pseudonym::Pseudonyms;
@@ -29,6 +32,8 @@ pub struct Shared {
     pub waits: Waits,
     /// The last ten minutes, by name; so it goes on when the policy changes.
     pub history: History,
+    /// What was decided lately, and why.
+    pub decisions: Decisions,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
@@ -48,6 +53,7 @@ impl Shared {
         waits: Waits,
         installed: Arc<Installed>,
     ) -> Shared {
+        let book = Book::new(installed.snapshot().policy(), Places::default(), wall_nanos());
         let watched = settings.metrics.is_some() || access_log.is_some() || settings.admin.is_some();
         Shared {
             clock,
@@ -59,9 +65,21 @@ impl Shared {
             settings,
             waits,
             history: History::new(),
+            decisions: Decisions::new(SLOTS, book),
             installed: ArcSwap::new(installed),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// The same, with the places in the file at which the limits and routes of the policy in force are written.
+    pub fn with_places(self, places: Places) -> Shared {
+        self.decisions.begin(Book::new(self.installed().snapshot().policy(), places, wall_nanos()));
+        self
+    }
+
+    /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970, as far as the wall clock is right now.
+    pub fn unix_nanos_at_origin(&self) -> u64 {
+        wall_nanos().saturating_sub(self.clock.now().nanos())
     }
 
     /// The time, if anybody will ever see what it is used for: without a metrics page, an admin page

@@ -92,6 +92,11 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.read(key).level()
     }
 
+    /// Whether the key has an entry of its own at this moment, so that nothing that collides with it counts against it.
+    pub fn is_exact(&self, key: KeyHash) -> bool {
+        self.exact.line(key).open(key).is_some()
+    }
+
     /// Loads what a request of this key would be judged by, so that it is near then; see [`MonotoneTable::touch`].
     #[inline]
     pub fn touch(&self, key: KeyHash) -> u64 {

@@ -50,6 +50,9 @@ pub struct SlidingReading {
     pub retry_nanos: Option<u64>,
     /// Nanoseconds until `remaining` grows by one; `None` if nothing is spent, or time ends first.
     pub reset_nanos: Option<u64>,
+    /// What counts against the limit, in units of cost: this window's charges and the weight of the last one's, rounded up.
+    /// [`Window::NO_LIMIT_HELPS`] when the refusal is not for their sum.
+    pub spent: u64,
 }
 
 /// A [`Word`] whose kind of memory has a fence that orders *all* cells.
@@ -181,6 +184,7 @@ impl<C: FencedCell, const ROWS: usize> SlidingWindows<C, ROWS> {
             remaining,
             retry_nanos: if admitted { Some(0) } else { wait(cost.get()) },
             reset_nanos: if remaining == self.window.limit() { None } else { wait(remaining.saturating_add(1)) },
+            spent: if view.straggling { Window::NO_LIMIT_HELPS } else { view.spent(&self.window) },
         }
     }
 }
@@ -199,8 +203,14 @@ fn level<C: Word, const ROWS: usize>(pair: &Rekeyed<C, ROWS>, key: KeyHash) -> u
 
 impl SlidingReading {
     /// Beyond the last window that can be counted, nothing is admitted.
-    const PAST_THE_END: SlidingReading =
-        SlidingReading { admitted: false, contended: false, remaining: 0, retry_nanos: None, reset_nanos: None };
+    const PAST_THE_END: SlidingReading = SlidingReading {
+        admitted: false,
+        contended: false,
+        remaining: 0,
+        retry_nanos: None,
+        reset_nanos: None,
+        spent: Window::NO_LIMIT_HELPS,
+    };
 }
 
 /// One key's two windows at one instant.
@@ -218,9 +228,18 @@ struct View {
 impl View {
     /// The greatest count of this window, at `elapsed`, that keeps `count + previous·(1 − elapsed/W)` within the limit.
     fn allowance(&self, window: &Window) -> u32 {
+        window.limit().saturating_sub(self.weight(window))
+    }
+
+    /// `previous·(1 − elapsed/W)`, rounded up.
+    fn weight(&self, window: &Window) -> u32 {
         let left = u128::from(window.length_nanos() - self.elapsed);
         let weight = (u128::from(self.previous) * left).div_ceil(u128::from(window.length_nanos()));
-        window.limit().saturating_sub(u32::try_from(weight).unwrap_or(u32::MAX))
+        u32::try_from(weight).unwrap_or(u32::MAX)
+    }
+
+    fn spent(&self, window: &Window) -> u64 {
+        u64::from(self.current) + u64::from(self.weight(window))
     }
 
     fn fits(&self, window: &Window, units: u32) -> bool {
@@ -295,6 +314,10 @@ impl Meter for Allowance<'_> {
 
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
         self.window.next_unit_nanos(level, now)
+    }
+
+    fn standing(&self, level: u64, now: Timestamp) -> u64 {
+        self.window.standing(level, now)
     }
 
     fn fade_nanos(&self) -> u64 {

@@ -77,8 +77,14 @@ fn a_straggler_is_refused_until_the_boundary_that_its_key_has_crossed() {
     let windows = windows::<4>(10, 0, 16);
     assert!(windows.admit(key(0), at(3 * LENGTH), cost(1)).admitted);
     let late = windows.admit(key(0), at(3 * LENGTH - 7), cost(1));
-    let expected =
-        SlidingReading { admitted: false, contended: false, remaining: 0, retry_nanos: Some(7), reset_nanos: Some(7) };
+    let expected = SlidingReading {
+        admitted: false,
+        contended: false,
+        remaining: 0,
+        retry_nanos: Some(7),
+        reset_nanos: Some(7),
+        spent: Window::NO_LIMIT_HELPS,
+    };
     assert_eq!(late, expected);
     assert_eq!(windows.probe(key(0), at(3 * LENGTH), cost(1)).remaining, 9, "and it was not charged");
     assert!(!windows.admit(key(0), at(0), cost(1)).admitted, "nor is an older stamp");

@@ -1,11 +1,14 @@
 //! `trusted_proxies` and `client_ip`.
 
+use std::sync::Arc;
+
 use super::{Context, number};
 use crate::client::address::Translation;
 use crate::client::trust::{
     ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
 };
 use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::places::Trusted;
 use crate::config::preset::{self, Entries};
 use crate::config::read::{At, Field};
 use crate::config::schema::{ClientIp, File, TrustSource, TrustedProxies};
@@ -25,6 +28,8 @@ pub struct WrittenClients {
     pub unix: bool,
     /// NAT64 prefixes.
     pub translation: Vec<Prefix>,
+    /// By which words each network is trusted, in the order of the file; some lie inside others.
+    pub as_written: Vec<Trusted>,
 }
 
 /// The rules, and what of them only the text tells.
@@ -138,18 +143,24 @@ pub fn peers(
         match &entry.value {
             Either::Short(text) if text == "unix" => trusted.unix = true,
             Either::Short(text) if preset::is_name(text) => {
-                trusted.add(preset::preset(&entry.with(text.clone()), context));
+                trusted.add(&format!("preset {text}"), preset::preset(&entry.with(text.clone()), context));
             }
             Either::Short(text) if what != TRUSTED && is_everyone(text) => context.faults.push(
                 Diagnostic::error(Code::BAD_CIDR, entry.span, format!("{what} lists everybody"))
                     .label("must have a length of 1 or more"),
             ),
             Either::Short(text) => {
-                trusted.networks.extend(network(&entry.with(text.clone()), everyone, context.faults));
+                let network = network(&entry.with(text.clone()), everyone, context.faults);
+                trusted.as_written.extend(network.map(|network| Trusted { network, written: text.as_str().into() }));
+                trusted.networks.extend(network);
             }
             Either::Long(source) => match (&source.preset, &source.file) {
-                (Field::Set { at, .. }, Field::Absent) => trusted.add(preset::preset(at, context)),
-                (Field::Absent, Field::Set { at, .. }) => trusted.add(preset::file(at, context)),
+                (Field::Set { at, .. }, Field::Absent) => {
+                    trusted.add(&format!("preset {}", at.value), preset::preset(at, context))
+                }
+                (Field::Absent, Field::Set { at, .. }) => {
+                    trusted.add(&format!("file {}", at.value), preset::file(at, context))
+                }
                 (Field::Absent, Field::Absent) => context.faults.push(
                     Diagnostic::error(Code::MISSING_FIELD, entry.span, "`preset` or `file` is missing")
                         .label("needs one of them"),
@@ -214,7 +225,10 @@ pub fn network(entry: &At<String>, everyone: bool, faults: &mut Faults) -> Optio
 }
 
 impl WrittenClients {
-    fn add(&mut self, entries: Entries) {
+    fn add(&mut self, written: &str, entries: Entries) {
+        let written: Arc<str> = Arc::from(written);
+        let named = |network: &Prefix| Trusted { network: *network, written: Arc::clone(&written) };
+        self.as_written.extend(entries.networks.iter().map(named));
         self.networks.extend(entries.networks);
         self.unix |= entries.unix;
     }

@@ -23,6 +23,8 @@ use crate::units::Cost;
 pub struct Limits {
     mode: Mode,
     rules: Vec<Rule>,
+    /// Where each of them is written.
+    places: Vec<Span>,
     named: Vec<Named>,
 }
 
@@ -43,7 +45,7 @@ impl Limits {
         origins: &mut Origins,
         faults: &mut Faults,
     ) -> Limits {
-        let mut limits = Limits { mode, rules: Vec::new(), named: Vec::new() };
+        let mut limits = Limits { mode, rules: Vec::new(), places: Vec::new(), named: Vec::new() };
         let mut others: Vec<(usize, At<Name>)> = Vec::new();
         for entry in section.value().iter().flat_map(|map| &map.0) {
             let compiled = match (&entry.key, &entry.value) {
@@ -51,7 +53,7 @@ impl Limits {
                 _ => None,
             };
             let rule = compiled.map(|compiled| {
-                let index = limits.add(compiled.rule);
+                let index = limits.add(compiled.rule, entry.key_span);
                 others.extend(compiled.instead.map(|name| (index, name)));
                 index
             });
@@ -99,6 +101,11 @@ impl Limits {
     /// The rule at this position.
     pub fn rule(&self, index: usize) -> Option<&Rule> {
         self.rules.get(index)
+    }
+
+    /// Where the rules are written, in the same order.
+    pub fn places(&self) -> &[Span] {
+        &self.places
     }
 
     /// The rules, in the order of [`crate::policy::Policy::rules`].
@@ -177,7 +184,7 @@ impl Limits {
         let burst = bucket(limit.rate, burst, Cost::ONE, None, &at, faults)?;
         let kind = Kind::Rate { rate: limit.rate, burst, memory: MonotoneTable::DEFAULT_MEMORY };
         let name = self.derived_name(route, "limit");
-        Some(self.add(Rule::new(name, key, kind, limit.mode.unwrap_or(self.mode))))
+        Some(self.add(Rule::new(name, key, kind, limit.mode.unwrap_or(self.mode)), text.span))
     }
 
     /// The cap that a route writes as `inflight`.
@@ -208,7 +215,7 @@ impl Limits {
         let key = KeySpec::new([KeyPart::Route], None).ok()?;
         let name = self.derived_name(route, "inflight");
         let kind = Kind::Inflight { max, upgraded: max, scope: Scope::Route };
-        Some(self.add(Rule::new(name, key, kind, self.mode)))
+        Some(self.add(Rule::new(name, key, kind, self.mode), at.span))
     }
 
     /// Warns of every limit that no route uses.
@@ -222,7 +229,8 @@ impl Limits {
         }
     }
 
-    fn add(&mut self, rule: Rule) -> usize {
+    fn add(&mut self, rule: Rule, at: Span) -> usize {
+        self.places.push(at);
         self.rules.push(rule);
         self.rules.len() - 1
     }

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use super::effective::{Written, effective};
 use super::fault::{Code, Diagnostic, Faults};
+use super::places::{Lines, Places};
 use super::preset::UsedPreset;
 use super::read::Field;
 use super::scalar::{self, Count};
@@ -76,6 +77,12 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     limits.warn_of_unused(context.faults);
     origins.warn_of_unused(context.faults);
     let (routes, written): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
+    let mut lines = Lines::of(context.sources);
+    let places = Places {
+        limits: limits.places().iter().map(|at| lines.place(*at)).collect(),
+        routes: written.iter().map(|route: &WrittenRoute| lines.place(route.at)).collect(),
+        trusted: written_clients.as_written.clone(),
+    };
     let mut policy = Policy {
         clients,
         rules: limits.rules(),
@@ -92,7 +99,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let written = Written { clients: written_clients, routes: written, secret: key, token };
     let effective = effective(&policy, &settings, &written);
     policy.fingerprint = super::effective::fingerprint(&effective);
-    Config { policy, settings, effective }
+    Config { policy, settings, effective, places }
 }
 
 fn version(file: &File, context: &mut Context<'_>) {

@@ -29,6 +29,8 @@ pub struct WrittenRoute {
     pub request_headers: Tree,
     /// `response_headers`.
     pub response_headers: Tree,
+    /// Where it begins.
+    pub at: Span,
 }
 
 /// All routes in file order; those with faults may be missing.
@@ -76,7 +78,12 @@ pub fn routes(
             body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
             timeouts: timeouts(&at.value.timeouts, above, context.faults),
         };
-        let trees = WrittenRoute { matches: written, request_headers: request_tree, response_headers: response_tree };
+        let trees = WrittenRoute {
+            matches: written,
+            request_headers: request_tree,
+            response_headers: response_tree,
+            at: at.span,
+        };
         routes.push((route, trees));
     }
     routes

@@ -61,15 +61,24 @@ impl RouteTable {
 
     /// The most specific route that takes `request`, and its position in the file; `None` when no route does.
     pub fn find(&self, request: &Request<'_>) -> Option<(usize, &Route)> {
-        self.takers(request).next()
+        self.takers(request).next().map(|(entry, route)| (entry.route, route))
     }
 
     /// What [`RouteTable::find`] finds, and the route that would have taken the request if the first were not there.
     pub fn find_with_runner_up(&self, request: &Request<'_>) -> [Option<(usize, &Route)>; 2] {
+        self.taken(request).map(|taken| Some((taken?.index, taken?.route)))
+    }
+
+    /// The same two, each with the alternative of it that takes the request.
+    pub fn taken(&self, request: &Request<'_>) -> [Option<Taken<'_>>; 2] {
         let mut takers = self.takers(request);
         let Some(winner) = takers.next() else { return [None, None] };
         // the winner's other alternatives are no competition
-        [Some(winner), takers.find(|(index, _)| *index != winner.0)]
+        let second = takers.find(|(entry, _)| entry.route != winner.0.route);
+        [Some(winner), second].map(|found| {
+            let (entry, route) = found?;
+            Some(Taken { index: entry.route, route, alternative: entry.alternative })
+        })
     }
 
     /// The route at this position in the file.
@@ -93,7 +102,7 @@ impl RouteTable {
     }
 
     /// Every alternative that takes `request`, the most specific first.
-    fn takers<'t>(&'t self, request: &Request<'_>) -> impl Iterator<Item = (usize, &'t Route)> {
+    fn takers<'t>(&'t self, request: &Request<'_>) -> impl Iterator<Item = (&'t Entry, &'t Route)> {
         let Request { host, path, .. } = *request;
         let exact = self.exact_hosts.get(host).into_iter();
         // one label or more must be left in front of the suffix
@@ -107,8 +116,18 @@ impl RouteTable {
             .flat_map(move |paths| paths.candidates(path))
             .filter_map(|entry| self.routes.get(entry.route).map(|route| (entry, route)))
             .filter(|(entry, route)| entry.asks(route).is_none_or(|asked| holds(asked, request)))
-            .map(|(entry, route)| (entry.route, route))
     }
+}
+
+/// A route that takes a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken<'t> {
+    /// Its position in the file.
+    pub index: usize,
+    /// The route.
+    pub route: &'t Route,
+    /// Which of its alternatives; `None` when it takes everything.
+    pub alternative: Option<usize>,
 }
 
 /// The alternatives for one host, by path.

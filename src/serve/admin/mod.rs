@@ -10,6 +10,7 @@
 
 mod asked;
 pub mod client;
+mod decisions;
 pub mod events;
 mod orders;
 mod state;
@@ -97,6 +98,8 @@ fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/page.js", page::script),
         Endpoint::get("/api/v1/history", page::history),
         Endpoint::get("/api/v1/stream", page::stream),
+        Endpoint::get("/api/v1/decisions", decisions::latest),
+        Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::post("/api/v1/upgrade", orders::order),
     ]
 }

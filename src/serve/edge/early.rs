@@ -38,6 +38,9 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
     let judged = exchange.installed.snapshot().judge(&request, arrival);
     let verdict = judged.decision.verdict;
+    if verdict != Verdict::Admitted {
+        observe::decided(shared, &exchange.installed, &judged, &request);
+    }
     exchange.judged = Some(judged);
     match verdict {
         Verdict::Admitted => Early::Pass(Some(Box::new(exchange))),

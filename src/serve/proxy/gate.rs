@@ -86,6 +86,7 @@ impl Gate {
         }
         let Admission { contended, gone } = admission::admit(&self.shared, session, exchange, &mut judged).await;
         installed.metrics().decision_over(&judged.decision, contended, exchange.conveyed);
+        observe::decided_about(&self.shared, &installed, &judged, session);
         exchange.counts_bytes = snapshot.counts_bytes(&judged);
         let verdict = judged.decision.verdict;
         exchange.judged = Some(judged);
@@ -417,6 +418,9 @@ impl ProxyHttp for Gate {
         let exchange = slot.exchange(self);
         if exchange.switch_refused {
             exchange.note_refusal();
+            if let Some(judged) = &exchange.judged {
+                observe::decided_about(&self.shared, &exchange.installed, judged, session);
+            }
             exchange.release();
             session.set_keepalive(None);
             let _ = reply::refusal(session, exchange).await;

@@ -7,16 +7,20 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
+use super::downstream::link_of;
 use super::exchange::Exchange;
+use super::facts::Facts;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
-use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
+use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
 use crate::policy::Route;
-use crate::request::Peer;
+use crate::request::{Peer, Request};
 use crate::serve::clock::wall_nanos;
+use crate::serve::installed::Installed;
 use crate::serve::origins::fault::AnswerFault;
 use crate::serve::shared::Shared;
+use crate::serve::telling::decisions::Decisions;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
 use crate::serve::telling::noise;
@@ -65,6 +69,19 @@ impl<'a> Ended<'a> {
             status: written.map_or(ABORTED, |head| head.status.as_u16()),
             bytes_out: session.body_bytes_sent() as u64,
         }
+    }
+}
+
+/// The verdict is known: it is remembered for those who ask why, before the client can read it and ask.
+pub fn decided(shared: &Shared, installed: &Installed, judged: &Judged, request: &Request<'_>) {
+    shared.decisions.note(installed.snapshot(), judged, request, installed.book(), &shared.pseudonyms);
+}
+
+/// The same for a request that is Pingora's.
+pub fn decided_about(shared: &Shared, installed: &Installed, judged: &Judged, session: &Session) {
+    if Decisions::wants(judged) {
+        let facts = Facts::read(link_of(session), session.req_header());
+        decided(shared, installed, judged, &facts.request());
     }
 }
 

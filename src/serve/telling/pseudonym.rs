@@ -88,6 +88,35 @@ impl PseudonymText {
         PseudonymText(text)
     }
 
+    /// The sixteen bytes.
+    pub fn bytes(&self) -> [u8; 16] {
+        Self::parse(self.as_str()).unwrap_or_default()
+    }
+
+    /// The text of sixteen bytes.
+    pub fn of_bytes(bytes: [u8; 16]) -> PseudonymText {
+        Self::encode(bytes)
+    }
+
+    /// The sixteen bytes of a text; `None` if it is not the text of any.
+    pub fn parse(text: &str) -> Option<[u8; 16]> {
+        let sextet = |character: u8| Self::ALPHABET.iter().position(|known| *known == character);
+        if text.len() != Self::CHARACTERS {
+            return None;
+        }
+        let mut bits = 0_u128;
+        for (index, character) in (0_u32..).zip(text.bytes()) {
+            let sextet = sextet(character)? as u128;
+            bits |= match 122_u32.checked_sub(6 * index) {
+                Some(shift) => sextet << shift,
+                // the last character's lower bits are zero
+                None if sextet & 15 == 0 => sextet >> 4,
+                None => return None,
+            };
+        }
+        Some(bits.to_be_bytes())
+    }
+
     /// The characters.
     pub fn as_str(&self) -> &str {
         // ASCII by construction

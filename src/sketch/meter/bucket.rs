@@ -107,6 +107,11 @@ impl Meter for Bucket {
         (remaining, next.and_then(|cost| self.retry_nanos(level, now, cost)))
     }
 
+    /// How far ahead it lies.
+    fn standing(&self, level: u64, now: Timestamp) -> u64 {
+        level.saturating_sub(now.nanos())
+    }
+
     fn is_linear(&self) -> bool {
         true
     }

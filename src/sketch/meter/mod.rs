@@ -77,6 +77,10 @@ pub trait Meter {
         (remaining, NextUnit::Known(next))
     }
 
+    /// What of a level counts at `now`, in the meter's own terms, so that it means the same at any other time: the lead of an
+    /// instant, the count of a window, the bits of a sum. Zero if nothing does.
+    fn standing(&self, level: u64, now: Timestamp) -> u64;
+
     /// Whether a level is an instant that every unit of cost moves on by the same span, so that a debt has a duration.
     fn is_linear(&self) -> bool {
         false

@@ -115,6 +115,11 @@ impl RecentAverage {
         self.budget
     }
 
+    /// The greatest sum that is admitted, in units of cost: the budget, but for rounding.
+    pub fn most(&self) -> f64 {
+        self.most
+    }
+
     /// Nanoseconds in which the sum halves.
     pub fn half_life_nanos(&self) -> u64 {
         self.half_life
@@ -240,6 +245,11 @@ impl Meter for RecentAverage {
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
         if self.fits(level, now, cost) { Some(0) } else { self.decay().opens(level, now, cost) }
+    }
+
+    /// The bits of the sum.
+    fn standing(&self, level: u64, now: Timestamp) -> u64 {
+        self.sum(level, now).to_bits()
     }
 
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {

@@ -30,6 +30,9 @@ pub struct Window {
 }
 
 impl Window {
+    /// The [standing](Meter::standing) of what no limit would admit.
+    pub const NO_LIMIT_HELPS: u64 = u64::MAX;
+
     const MIN_LENGTH: Duration = Duration::from_secs(1);
     const MAX_LENGTH: Duration = Duration::from_secs(31 * 86_400);
 
@@ -178,6 +181,16 @@ impl Meter for Window {
         let remaining = if epoch == current { self.limit.saturating_sub(count) } else { 0 };
         let next = if remaining == self.limit { None } else { self.opens(level, now, 1) };
         (remaining, next)
+    }
+
+    /// What is spent of the window of `now`; [`Window::NO_LIMIT_HELPS`] of a straggler, which is refused whatever the limit is.
+    fn standing(&self, level: u64, now: Timestamp) -> u64 {
+        let (epoch, count) = split(level);
+        match self.epoch(now) {
+            Some(current) if epoch < current => 0,
+            Some(current) if epoch == current => u64::from(count),
+            _ => Window::NO_LIMIT_HELPS,
+        }
     }
 
     fn fade_nanos(&self) -> u64 {

@@ -1,0 +1,248 @@
+//! A paragraph on each code: what is wrong, why it is no small matter, and the way out.
+
+use super::Code;
+
+impl Code {
+    /// The code of this text, in any case.
+    pub fn parse(text: &str) -> Option<Code> {
+        Code::ALL.iter().map(|(code, _)| *code).find(|code| code.text().eq_ignore_ascii_case(text))
+    }
+
+    /// What the code means, why it matters and what to do, in a paragraph.
+    pub fn paragraph(self) -> &'static str {
+        match self {
+            Code::UNREADABLE => {
+                "The path does not exist, is a directory where a file is needed, or may not be read by this user. The system's own word stands beside it. In a package the process runs as `tidegate`: `sudo -u tidegate cat FILE` shows whether that user may."
+            }
+            Code::TOO_LARGE => {
+                "A file of more than 4 MiB is not read, because it is more likely a log or an archive than a policy. Ten thousand routes are about 2 MiB. Move parts into files of their own and name them under `include:`."
+            }
+            Code::NOT_UTF8 => {
+                "Policy files are UTF-8. The message names the first byte that is not; an editor that saves in Latin-1 or UTF-16 is the usual reason."
+            }
+            Code::SYNTAX => {
+                "The YAML parser could not go on at this place, so nothing behind it was looked at. Most often: a tab in the indentation, a missing space behind a colon, a value that begins with `*`, `&`, `[` or `{` and needs quotes, an unclosed quote."
+            }
+            Code::DOCUMENTS => {
+                "A line of `---` begins another document, and only one makes a policy. Put the parts into one document, or into files that `include:` names."
+            }
+            Code::EMPTY_FILE => {
+                "There is nothing in the file but comments. The smallest policy is `listen: \":8080\"` and `routes: [{ origin: \"127.0.0.1:3000\" }]`; `tidegate schema` has every word."
+            }
+            Code::TOO_COMPLEX => {
+                "Anchors and aliases can make a short text unfold to millions of nodes, so there is a bound. A policy that people wrote does not come near it; write repeated parts out, or give a limit a name and use that."
+            }
+            Code::UNSUPPORTED_YAML => {
+                "Tags such as `!!binary` and keys that are lists or maps mean nothing in a policy file. Write plain scalars; what a value is follows from the field that it stands in."
+            }
+            Code::VARIABLE => {
+                "`${NAME}` is replaced from the environment of the process, `${NAME:-default}` falls back. The variable is not set, or its name is not closed or not a name. Under systemd the environment is the unit's: `Environment=` or `EnvironmentFile=`."
+            }
+            Code::INCLUDE => {
+                "Entries of `include:` are paths relative to the main file, with at most one `*`, in the last part. Included files include nothing themselves, and no file is read twice."
+            }
+            Code::SHAPE => {
+                "A list stands where a map is needed, or the other way round, or a single value in place of either. Indentation is the usual reason: the items of a list begin with `-`, the fields of a map with `name:`."
+            }
+            Code::UNKNOWN_FIELD => {
+                "No field of this name exists at this place. It is refused rather than skipped, because a limit that was misspelt and silently ignored protects nothing. The nearest field is suggested; `tidegate schema` lists all."
+            }
+            Code::DUPLICATE_FIELD => {
+                "A map has the same field twice. Most YAML readers keep the last one without a word, so that two limits called `login` become one. Rename or remove one of them."
+            }
+            Code::MISSING_FIELD => {
+                "The map cannot mean anything without this field, and there is no default that would be right for everybody."
+            }
+            Code::EMPTY_VALUE => {
+                "The field is there and says nothing. Remove it to have its default, or write what was meant: an empty list of trusted networks is more often a lost line than a decision."
+            }
+            Code::CONFLICT => {
+                "Two fields say different things about one matter, or one needs another that is not there. Which of them wins is not guessed."
+            }
+            Code::BAD_NAME => {
+                "Names of limits, routes, listeners and origins are lower case, begin with a letter and have at most 40 letters, digits and `_`, because they become metric labels and appear in header fields."
+            }
+            Code::BAD_DURATION => {
+                "Durations are numbers with units, the largest first: `250ms`, `10s`, `1h30m`. A number alone has no unit, and guessing one would be off by a thousand for somebody."
+            }
+            Code::BAD_RATE => {
+                "Rates are a whole number per time: `10/s`, `5/m`, `1000/h`, `100000/d`, or per a duration: `100/10s`. Where bytes are counted: `20MiB/s`."
+            }
+            Code::BAD_SIZE => "Sizes are a whole number with a binary unit: `64KiB`, `10MiB`, `1GiB`, or `500B`.",
+            Code::BAD_SHARE => "Shares are percentages, `0%` to `100%`, with up to four decimals.",
+            Code::BAD_NUMBER => {
+                "A whole number is needed here, without sign or exponent; `_` may stand between digits, as in `20_000`."
+            }
+            Code::BAD_WORD => "Only the words in the message are known here. The nearest is suggested.",
+            Code::BAD_BOOLEAN => {
+                "Write `true` or `false`. `yes`, `on` and `1` mean something else to every reader of YAML, and so nothing here."
+            }
+            Code::BAD_ADDRESS => {
+                "An address is a port alone (`:8080`), an IP address with a port (`127.0.0.1:3000`, `[::1]:3000`), a host with a port where one is asked for (`app.internal:8080`), or `unix:/full/path`."
+            }
+            Code::BAD_CIDR => {
+                "Networks are written as address and length: `10.0.0.0/8`, `2001:db8::/32`; an address alone is that one address. An entry that cannot be read would leave a hole, or trust somebody who was not named, so it is no warning."
+            }
+            Code::BAD_KEY => {
+                "A limit counts by `client_ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, `method`, `method_class`, `route`, `tls_sni`, `origin` or `global`, or by several of them as a list."
+            }
+            Code::BAD_LIMIT_TEXT => {
+                "A limit in one line is `RATE [burst N] [by KEY] [missing allow|deny] [shadow]`, such as `50/s burst 100 by header:x-api-key missing deny`. What does not fit into that belongs under `limits:` with a name."
+            }
+            Code::BAD_HEADER => {
+                "Header names are letters, digits and `-_`; values are one line of visible text. Fields that frame the message or belong to the connection cannot be edited."
+            }
+            Code::BAD_TEMPLATE => {
+                "Placeholders stand in braces, such as `{client_ip}`; a brace itself is written twice. This one is not known, or not closed."
+            }
+            Code::BAD_HOST => {
+                "Hosts are names without scheme, port or path: `shop.example.com`; `*.example.com` takes one label or more in front of the suffix."
+            }
+            Code::BAD_PATH => {
+                "Paths begin with `/`: `/x` takes `/x` and all below it by whole segments, `=/x` takes just that one. Write them in their canonical form, as requests have theirs when they are matched: no `..`, no `//`, no needless `%`."
+            }
+            Code::BAD_REGEX => {
+                "The expression is faulty, or too large to be compiled. Expressions match a path or value as a whole and run in linear time, so look-around and back-references do not exist."
+            }
+            Code::BAD_METHOD => {
+                "Methods are upper-case words such as `GET`. `CONNECT` and `TRACE` are never forwarded."
+            }
+            Code::OUT_OF_RANGE => {
+                "The value can be read and makes no sense: the message names the range. Bounds are there because a number beyond them is more often a missing unit or a slip than a wish."
+            }
+            Code::BAD_TEXT => {
+                "The text is empty where it must not be, too long, or has characters that cannot stand here."
+            }
+            Code::UNKNOWN_LIMIT => {
+                "A route, or another limit, names a limit that is not defined under `limits:`. A route that silently lost its limit would be unprotected, so the file is refused. If a limit was meant that is written right here, it needs a rate: `limits: [\"50/s burst 100\"]`."
+            }
+            Code::UNKNOWN_ORIGIN => {
+                "The route's `origin:` is neither the name of one under `origins:` nor an address with a port. `app` alone is a name; `app:8080` is an address."
+            }
+            Code::UNKNOWN_PRESET => {
+                "There is no list of this name, neither built in nor as `presets.d/NAME.txt` beside the policy file. Such a file has one network per line and a `# date:`."
+            }
+            Code::DUPLICATE_NAME => {
+                "Two things of one kind have the same name, in one file or in several that make one configuration. Metrics and logs could not tell them apart."
+            }
+            Code::ADDRESS_CLASH => {
+                "Two listeners, or a listener and the metrics or admin address, want the same socket. The second would fail when the process starts; it is told now."
+            }
+            Code::UNREACHABLE_ROUTE => {
+                "Every request that this route asks for is taken by an earlier one with the same precedence, so that it never serves anything. Precedence is: host, path (exact, regex, longest prefix), method, number of headers, number of parameters, then the order in the file."
+            }
+            Code::TOO_MANY_LIMITS => {
+                "A request's record has room for 8 limits, and a `fair_share` shares out one capacity. Join limits that have the same key, or move some to another route."
+            }
+            Code::NO_ACTION => {
+                "A route forwards (`origin:`) or answers by itself (`respond:`), and exactly one of these."
+            }
+            Code::BURST_BELOW_COST => {
+                "The budget, when full, holds less than one request costs, so that nobody would ever be admitted. Raise the burst (`max`, or rate × half-life of a recent average) or lower the cost."
+            }
+            Code::NO_MISSING_RULE => {
+                "A header, cookie or parameter may be absent. Then `missing: allow` lets the request pass unlimited, `missing: deny` refuses it, and `missing: { use: OTHER }` asks another limit. None of them is a safe guess: the first lets a client escape by leaving something out."
+            }
+            Code::KEY_NOT_AVAILABLE => {
+                "This kind of limit, or this place, cannot count by that: an exact `inflight` has `global`, `route` or `origin` alone, and what only an answer knows is no key."
+            }
+            Code::NOTHING_SERVED => "Without a listener or without a route the process would do nothing at all.",
+            Code::BAD_SECRET => {
+                "A secret is missing, empty, or readable by everybody on the machine. It makes the pseudonyms of clients: who reads it can lead them back. `chmod 600`, or a systemd credential."
+            }
+            Code::BAD_VERSION => {
+                "The file says that it is of another version of this format than this program knows. Install the program that knows it, or write `version: 1`."
+            }
+            Code::BAD_LIST_FILE => {
+                "A list of networks cannot be read or holds no network, or its `# date:` is no date. An empty list where one was meant is a hole in `trusted_proxies`."
+            }
+            Code::BAD_CERTIFICATE => {
+                "A certificate, its key, or a list of authorities cannot be read, holds none, or the two do not belong together. It is told when the file is loaded, not in the first handshake."
+            }
+            Code::OPEN_ADMIN => {
+                "The admin pages tell routes, limits, origins and whom they refuse. Where others than this machine can reach the address, they must know a token: `token: { file: … }`; or listen on 127.0.0.1."
+            }
+            Code::UNUSED_LIMIT => {
+                "The limit is defined and no route asks it, so it protects nothing. Most often a route was to name it."
+            }
+            Code::UNUSED_ORIGIN => {
+                "The origin is defined and no route sends anything to it: a route was to name it, or the origin can go."
+            }
+            Code::SMALL_BURST => {
+                "The burst is less than what the rate gives in a second, so an ordinary page load, a dozen requests at once, may be refused although the client is far below its rate."
+            }
+            Code::LITERAL_SECRET => {
+                "The secret stands in the policy file, which is copied, reviewed and backed up. Name a file, or a variable: `file: ${CREDENTIALS_DIRECTORY}/client_hmac.key`."
+            }
+            Code::WEAK_SECRET => "Fewer than 16 bytes can be guessed. `openssl rand -hex 32` makes a good one.",
+            Code::QUOTED_VARIABLE => {
+                "In quotes `${…}` stays as it is. Take the quotes away to have the variable's value; keep them if the text is meant."
+            }
+            Code::TRUST_EVERYBODY => {
+                "A network of length 0 holds every address there is: anybody who reaches the listener can name any client, and so escape every limit or fill somebody else's. List the networks of your proxies."
+            }
+            Code::HOST_BITS => {
+                "Bits behind the length do not count: `10.0.0.1/8` is `10.0.0.0/8`, sixteen million addresses. If the one address was meant, write it without a length."
+            }
+            Code::OLD_PRESET => {
+                "Providers change their networks. One that is missing makes its traffic one single client; one that was given away makes strangers trusted. Put a fresh list into `presets.d/`."
+            }
+            Code::HIDDEN_MATCH => {
+                "One of the route's matches can never be the one that takes a request, because an earlier one asks for the same or less."
+            }
+            Code::KEYLESS_REFUSED => {
+                "An inline limit by a header refuses requests without that header, as a client must not escape by leaving it out. Say `missing deny` if that is meant, or `missing allow`."
+            }
+            Code::NO_FILES => {
+                "The pattern matches nothing, so nothing was included. A directory that has moved looks just like this."
+            }
+            Code::MANY_SERIES => {
+                "Every route and every limit on it makes metric series, more than 5,000 in all. That costs a Prometheus server dearly; join routes or limits that are alike."
+            }
+            Code::SHARED_NODE => {
+                "Honest clients share this node of a `fair_share` with whoever floods it, so that a flood in it thins them too. Put a narrower node before it."
+            }
+            Code::FORGEABLE => {
+                "The exemption rests on a header, which anybody can send. Add `cidr:`, or have a proxy in front that removes the header from strangers."
+            }
+            Code::UNVERIFIED_ORIGIN => {
+                "`verify: false` encrypts to whoever answers: somebody on the way can read and change everything. Name the authority that signed the origin's certificate instead: `ca:`."
+            }
+            Code::CERTIFICATE_TIME => {
+                "Clients refuse a certificate that has expired or is not valid yet. Renew it; the new file is taken over without a restart."
+            }
+            Code::OPEN_KEY => {
+                "Everybody on the machine can read the private key and pretend to be this site. `chmod 600`, owned by the user that the process runs as."
+            }
+            Code::CERTIFICATE_NAMES => {
+                "The certificate is not for the hosts that it would be shown to, or another one has the same names and is never shown. Clients would refuse it."
+            }
+            Code::IDLE_WORD => {
+                "Another word of the same listener leaves this one without any effect. Remove it, or the other."
+            }
+            // every code has one, which a test sees to
+            other => other.meaning(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_paragraph_of_its_own() {
+        for (code, meaning) in Code::ALL {
+            assert_ne!(code.paragraph(), *meaning, "{} has none", code.text());
+            assert!(code.paragraph().ends_with(['.', '`']), "{}", code.text());
+            assert!(code.paragraph().len() > 60, "{}", code.text());
+        }
+    }
+
+    #[test]
+    fn codes_are_read_in_any_case() {
+        assert_eq!(Code::parse("e0301"), Some(Code::UNKNOWN_LIMIT));
+        assert_eq!(Code::parse("W0407"), Some(Code::TRUST_EVERYBODY));
+        assert_eq!(Code::parse("E9999"), None);
+    }
+}

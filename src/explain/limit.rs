@@ -1,0 +1,348 @@
+//! What one limit said, and what it would have taken.
+
+use serde::{Deserialize, Serialize};
+
+use super::book::Book;
+use super::number::{frequency, is_plain, ordinal, period, probability, wait};
+use super::record::{Record, Said};
+use super::{PlacePart, state};
+use crate::client::key::{KeyPart, KeySpec};
+use crate::config::{amount_text, duration_text, rate_text};
+use crate::engine::Outcome;
+use crate::limiter::{Needs, Owed};
+use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
+use crate::sketch::RecentAverage;
+use crate::units::Bytes;
+
+/// What one limit said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitPart {
+    /// Its name.
+    pub name: String,
+    /// The word in `type:`.
+    pub r#type: String,
+    /// `enforce` or `shadow`, for this key.
+    pub mode: String,
+    /// Which of its tiers the numbers are those of, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<u8>,
+    /// `allowed`, `limited`, `delayed`, `tagged` or `exempt`.
+    pub outcome: String,
+    /// The same as it meets the eye.
+    pub state: String,
+    /// What it counts by.
+    pub key: String,
+    /// The pseudonym of what was counted, where that is the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_pseudonym: Option<String>,
+    /// Where the request stood: `6th of 5 per minute`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// How many more requests like it would fit after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remaining: Option<u32>,
+    /// Nanoseconds until a request like it fits; none when no wait helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_ns: Option<u64>,
+    /// Nanoseconds until more budget appears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset_ns: Option<u64>,
+    /// Of `fair_share`: the node that refused, or `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// What would have let it through, as numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<NeedsPart>,
+    /// The same as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+    /// How far the count may be off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimatePart>,
+    /// Where it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<PlacePart>,
+}
+
+/// The smallest numbers, each enough by itself, that would have let the request through on the same charges.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct NeedsPart {
+    /// Of `rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<String>,
+    /// Of `quota`, `distinct`, `inflight`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// Of `rate` and `recent_average`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Of limits that delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_max: Option<String>,
+    /// Of `fair_share`: what the refused traffic was offered at, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered: Option<f32>,
+    /// Of `fair_share`: the base share that it was held against, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f32>,
+}
+
+/// How far a count may be off. It is never too low.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EstimatePart {
+    /// Whether the key was counted exactly when it was judged.
+    pub exact: bool,
+    /// Otherwise: the probability that a key below its limit is refused beside [`BUSY`] others that are at theirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub false_refusal: Option<f64>,
+}
+
+/// The level of a request that a limit could not count.
+const KEYLESS: &str = "without the key";
+
+/// So many keys are taken to be at their limits.
+pub const BUSY: u64 = 1_000;
+
+impl LimitPart {
+    /// What a limit said; `None` for one that the book does not have.
+    pub fn new(said: &Said, record: &Record, book: &Book) -> Option<LimitPart> {
+        let rule = book.rules.get(usize::from(said.rule))?;
+        let kind = rule.kind_of(said.tier);
+        let asked = said.outcome != Outcome::Exempt;
+        let short = matches!(said.outcome, Outcome::Refused | Outcome::Tagged);
+        // a request without the key was refused unasked
+        let can_lack =
+            rule.key.parts().iter().chain(rule.of.iter().flat_map(KeySpec::parts)).any(KeyPart::can_be_missing);
+        let counted = asked && !(short && can_lack && said.owed == Owed::default());
+        let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted);
+        let view = View { said, record, rule, kind, needs: needs.unwrap_or_default() };
+        let told = matches!(kind, Kind::FairShare { .. });
+        Some(LimitPart {
+            name: rule.name.clone(),
+            r#type: kind.word().to_owned(),
+            mode: said.mode.word().to_owned(),
+            tier: (said.tier > 0).then_some(said.tier),
+            outcome: said.outcome.word().to_owned(),
+            state: state(said.outcome, said.mode).to_owned(),
+            key: view.key(),
+            key_pseudonym: None,
+            level: if counted { view.level() } else { asked.then(|| KEYLESS.to_owned()) },
+            remaining: (counted && !told).then_some(said.remaining),
+            retry_ns: said.wait_nanos.filter(|_| short && counted),
+            reset_ns: said.wait_nanos.filter(|_| !short && counted),
+            node: view.node(),
+            needs: needs.map(|_| view.needs_part()),
+            change: if counted { view.change() } else { view.without_key(asked) },
+            estimate: counted.then(|| view.estimate()).flatten(),
+            place: book.places.limits.get(usize::from(said.rule)).map(PlacePart::from),
+        })
+    }
+
+    /// Whether it is a reason why the request was refused.
+    pub fn forbade(&self) -> bool {
+        self.mode == Mode::Enforce.word() && self.outcome == Outcome::Refused.word()
+    }
+}
+
+/// One limit of one decision, with everything that words about it are made from.
+struct View<'a> {
+    said: &'a Said,
+    record: &'a Record,
+    rule: &'a Rule,
+    kind: &'a Kind,
+    needs: Needs,
+}
+
+impl View<'_> {
+    fn short(&self) -> bool {
+        matches!(self.said.outcome, Outcome::Refused | Outcome::Tagged)
+    }
+
+    fn unit(&self) -> Option<u32> {
+        if let CostRule::Bytes { unit } = self.rule.cost { Some(unit) } else { None }
+    }
+
+    /// The parts of the key, `origin` last.
+    fn key(&self) -> String {
+        match self.kind {
+            Kind::FairShare { .. } => self.rule.nodes.iter().map(parts).collect::<Vec<_>>().join(" < "),
+            Kind::Inflight { scope: Scope::Global, .. } => "global".to_owned(),
+            Kind::Inflight { scope: Scope::Origin, .. } => "origin".to_owned(),
+            _ if self.rule.by_origin => format!("{}, origin", parts(&self.rule.key)),
+            _ => parts(&self.rule.key),
+        }
+    }
+
+    fn node(&self) -> Option<String> {
+        let node = usize::from(self.said.node?);
+        Some(self.rule.nodes.get(node).map_or_else(|| "capacity".to_owned(), parts))
+    }
+
+    /// Where the request stands in the limit's own count.
+    fn level(&self) -> Option<String> {
+        let of = |most: u32| {
+            let cost =
+                self.record.method.as_ref().map_or(self.rule.cost.least(), |method| self.rule.cost.on_entry(method));
+            match (self.needs.units, self.unit()) {
+                (Some(units), None) => ordinal(u64::from(units)),
+                (Some(units), unit) => amount_text(units, unit),
+                // it fitted, and with it so many are taken
+                (None, unit) => {
+                    let left = self.said.remaining.saturating_mul(cost.get());
+                    amount_text(most.saturating_sub(left), unit)
+                }
+            }
+        };
+        Some(match self.kind {
+            Kind::Rate { rate, burst, .. } => {
+                let (most, nth) = (amount_text(*burst, self.unit()), of(*burst));
+                match is_plain(*rate, *burst) {
+                    true => format!("{nth} of {most} per {}", period(rate.period())),
+                    false => format!("{nth} of a burst of {most}, {}", rate_text(*rate, self.unit())),
+                }
+            }
+            Kind::Quota { max, window, sliding, .. } => {
+                let sliding = if *sliding { ", sliding" } else { "" };
+                format!("{} of {max} per {}{sliding}", of(*max), period(*window))
+            }
+            Kind::Distinct { max, window, .. } => {
+                let what = self.rule.of.as_ref().map_or_else(String::new, |of| format!(" of {}", parts(of)));
+                format!("{} of {max} values{what} in {}", of(*max), duration_text(*window))
+            }
+            Kind::RecentAverage { rate, half_life, .. } => {
+                let average = RecentAverage::new(*rate, *half_life, std::time::Duration::ZERO).ok()?;
+                let most = average.most() as u32;
+                format!("{} of {most}, {rate} with a half-life of {}", of(most), duration_text(*half_life))
+            }
+            Kind::Inflight { max, .. } => format!("{} of {max} at once", of(*max)),
+            Kind::FairShare { .. } => {
+                let (offered, share) = (self.needs.offered?, self.needs.share?);
+                format!("offered {}, a client's share was {}", frequency(offered), frequency(share))
+            }
+        })
+    }
+
+    fn needs_part(&self) -> NeedsPart {
+        let units = self.needs.units;
+        let is_rate = matches!(self.kind, Kind::Rate { .. });
+        let has_max = matches!(self.kind, Kind::Quota { .. } | Kind::Distinct { .. } | Kind::Inflight { .. });
+        NeedsPart {
+            burst: units.filter(|_| is_rate).map(|units| amount_text(units, self.unit())),
+            max: units.filter(|_| has_max),
+            rate: self.needs.rate.map(|rate| rate_text(rate, self.unit())),
+            delay_max: match (&self.rule.action, self.said.wait_nanos) {
+                (OnLimit::Delay { max }, Some(wait)) if u128::from(wait) > max.as_nanos() => {
+                    Some(duration_text(std::time::Duration::from_millis(wait.div_ceil(1_000_000))))
+                }
+                _ => None,
+            },
+            offered: self.needs.offered,
+            share: self.needs.share,
+        }
+    }
+
+    /// What would have let the request through.
+    fn change(&self) -> Option<String> {
+        if !self.short() {
+            return None;
+        }
+        if let (Kind::FairShare { .. }, node) = (self.kind, self.node()) {
+            let share = self.needs.share.map_or_else(|| "its share".to_owned(), frequency);
+            return Some(match node.as_deref() {
+                Some("capacity") => "more capacity: all of it was taken, by nobody in particular".to_owned(),
+                Some(node) => format!("no number alone: by {node} it has to stay below {share} times the multiplier"),
+                None => "no number alone".to_owned(),
+            });
+        }
+        if self.is_of_no_number() {
+            return Some("no other number: it was not refused for its count".to_owned());
+        }
+        let NeedsPart { burst, max, rate, delay_max, .. } = self.needs_part();
+        let ways = [
+            burst.map(|burst| format!("burst ≥ {burst}")),
+            max.map(|max| format!("max ≥ {max}")),
+            rate.map(|rate| format!("rate ≥ {rate}")),
+            delay_max.map(|delay| format!("delay of up to {delay}")),
+        ];
+        let ways: Vec<String> = ways.into_iter().flatten().collect();
+        if ways.is_empty() {
+            return Some("no other number would have let it through".to_owned());
+        }
+        let comma = if ways.len() > 1 { "," } else { "" };
+        Some(format!("{}{comma} would have let it through", ways.join(", or ")))
+    }
+
+    /// Refused although its count is within its number: for a wait that could not be taken, or a race.
+    fn is_of_no_number(&self) -> bool {
+        let most = match self.kind {
+            Kind::Rate { burst, .. } => *burst,
+            Kind::Quota { max, .. } | Kind::Distinct { max, .. } | Kind::Inflight { max, .. } => *max,
+            Kind::RecentAverage { .. } | Kind::FairShare { .. } => return false,
+        };
+        self.needs.units.is_some_and(|units| units <= most)
+    }
+
+    fn without_key(&self, asked: bool) -> Option<String> {
+        (asked && self.short()).then(|| format!("a request with {}, or `missing: allow`", parts(&self.rule.key)))
+    }
+
+    fn estimate(&self) -> Option<EstimatePart> {
+        let sketch = |memory: Bytes| Some(crowded(memory, 4));
+        let false_refusal = match self.kind {
+            Kind::Rate { memory, .. }
+            | Kind::Quota { memory, sliding: false, .. }
+            | Kind::RecentAverage { memory, .. } => sketch(*memory),
+            // a quarter of it is one table of counters
+            Kind::Quota { memory, .. } | Kind::Distinct { memory, .. } => sketch(Bytes(memory.0 / 4)),
+            Kind::Inflight { scope: Scope::Key { memory }, .. } => Some(crowded(*memory, 8)),
+            Kind::Inflight { .. } => None,
+            // an estimate by its nature
+            Kind::FairShare { .. } => return None,
+        };
+        let exact = self.said.exact
+            || matches!(self.kind, Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. });
+        // two digits are all that an approximation deserves
+        let digits = |chance: f64| format!("{chance:.1e}").parse().ok();
+        Some(EstimatePart { exact, false_refusal: false_refusal.filter(|_| !exact).and_then(digits) })
+    }
+}
+
+impl EstimatePart {
+    /// In a sentence.
+    pub fn words(&self) -> String {
+        match (self.exact, self.false_refusal) {
+            (true, _) => "exact: the key has a counter of its own".to_owned(),
+            (false, Some(chance)) => format!(
+                "never too low; too high so that a key below its limit is refused with probability {} beside {BUSY} others at theirs",
+                probability(chance)
+            ),
+            (false, None) => "never too low".to_owned(),
+        }
+    }
+}
+
+/// The wait that a limit tells, in a few words.
+pub fn wait_words(limit: &LimitPart) -> Option<String> {
+    if limit.level.as_deref() == Some(KEYLESS) {
+        return None;
+    }
+    match (limit.forbade() || limit.retry_ns.is_some(), limit.retry_ns, limit.reset_ns) {
+        (true, Some(nanos), _) => Some(format!("next in {}", wait(nanos))),
+        (true, None, _) if limit.r#type == "inflight" => Some("next when another ends".to_owned()),
+        (true, None, _) if limit.r#type == "fair_share" || limit.level.is_none() => None,
+        (true, None, _) => Some("no wait helps".to_owned()),
+        (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),
+        (false, _, None) => None,
+    }
+}
+
+/// The probability that a key shares its cell of every row with one of the busy ones: (1 − e^(−s/w))^d. A column is 32 bytes wide
+/// in the tables of levels (4 rows of 8 bytes) and of places (8 rows of 4 bytes) alike.
+fn crowded(memory: Bytes, rows: i32) -> f64 {
+    let columns = (memory.0 / 32).max(1) as f64;
+    (-(-(BUSY as f64) / columns).exp_m1()).powi(rows)
+}
+
+fn parts(key: &KeySpec) -> String {
+    key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

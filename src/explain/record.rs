@@ -1,0 +1,463 @@
+//! One decision as it is remembered: numbers and a pseudonym, packed into words.
+//!
+//! A word is the unit in which a ring of atomics can keep it. What is left out is everything that a client wrote (host, path, header
+//! fields, addresses); the policy that it was decided by is remembered once, as a [`Book`](super::Book).
+//!
+//! | words | what |
+//! |---|---|
+//! | 1 | when, as the stamp that every limit was judged by |
+//! | 2 | the client's pseudonym |
+//! | 1 | route, alternative, runner-up, policy, method, number of readings |
+//! | 1 | verdict, how the client was found, `Retry-After`, wait |
+//! | 2 or 3 a limit | rule, tier, mode, outcome, node, what remained; the wait; of a refusal, what it was short of |
+//!
+//! So a decision about two limits, one of which refused, is ten words, and none has more than [`Record::MAX_WORDS`].
+
+use arrayvec::ArrayVec;
+use http::Method;
+
+use crate::client::{Client, Mark, Source};
+use crate::engine::{Decision, Judged, Outcome, Reading, Refusal, Snapshot, Verdict};
+use crate::limiter::Owed;
+use crate::policy::{Mode, Route, Taken};
+use crate::units::Timestamp;
+
+/// What is remembered of one decision, beside its id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The stamp that every limit was judged by.
+    pub at: Timestamp,
+    /// The client's pseudonym; zero when it could not be told who it is.
+    pub client: [u8; 16],
+    /// How the client was found; `None` when that failed and the policy rejects such requests.
+    pub found: Option<Found>,
+    /// The method, if it is one of the nine that HTTP defines.
+    pub method: Option<Method>,
+    /// Position of the route in the policy.
+    pub route: Option<u16>,
+    /// Which of the route's alternatives took the request; `None` when it takes everything, or has more than 254.
+    pub alternative: Option<u8>,
+    /// The route that would have taken the request next.
+    pub runner_up: Option<u16>,
+    /// Which policy decided.
+    pub book: u16,
+    /// The outcome.
+    pub verdict: Verdict,
+    /// What the client was told to wait, in seconds; 0 when it was told nothing.
+    pub retry_after: u32,
+    /// What the request was held back for, in milliseconds, up to 65,535.
+    pub delay_millis: u16,
+    /// What each limit said.
+    pub limits: ArrayVec<Said, { Route::MAX_RULES }>,
+}
+
+/// How a client was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Whose word the address is.
+    pub source: Source,
+    /// How sure it is.
+    pub mark: Mark,
+    /// Which element from the right, 0 for the peer.
+    pub hops: u8,
+    /// Whether the peer may speak for others.
+    pub peer_trusted: bool,
+    /// Whether a peer that may not sent a forwarding header.
+    pub ignored_header: bool,
+}
+
+/// What one limit said.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Said {
+    /// Position of the limit in the policy.
+    pub rule: u16,
+    /// As in [`Reading::tier`].
+    pub tier: u8,
+    /// As in [`Reading::mode`].
+    pub mode: Mode,
+    /// As in [`Reading::outcome`].
+    pub outcome: Outcome,
+    /// As in [`Reading::node`].
+    pub node: Option<u8>,
+    /// Whether the key was counted exactly.
+    pub exact: bool,
+    /// As in [`Reading::remaining`].
+    pub remaining: u32,
+    /// Nanoseconds until it fits, or, when it did fit, until more appears; `None` as in [`Reading`].
+    pub wait_nanos: Option<u64>,
+    /// Of a refusal: what it was short of.
+    pub owed: Owed,
+}
+
+/// What the face adds to a decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside<'a> {
+    /// The client's pseudonym.
+    pub client: [u8; 16],
+    /// The method.
+    pub method: &'a Method,
+    /// The routes that take the request, the one that did first.
+    pub taken: [Option<Taken<'a>>; 2],
+    /// Which policy decided.
+    pub book: u16,
+    /// What the client is told to wait, in seconds.
+    pub retry_after: u64,
+}
+
+impl Record {
+    /// Words of the longest record.
+    pub const MAX_WORDS: usize = 5 + 3 * Route::MAX_RULES;
+
+    /// What is to be remembered of a decision.
+    pub fn of(snapshot: &Snapshot, judged: &Judged, beside: &Beside<'_>) -> Record {
+        let decision = &judged.decision;
+        let [taken, runner_up] = beside.taken;
+        let position = |index: usize| u16::try_from(index).ok().filter(|index| *index != NONE);
+        Record {
+            at: decision.at,
+            client: beside.client,
+            found: decision.client.as_ref().map(Found::of),
+            method: METHODS.contains(beside.method).then(|| beside.method.clone()),
+            route: decision.route.and_then(position),
+            alternative: taken.and_then(|taken| u8::try_from(taken.alternative?).ok()).filter(|at| *at != u8::MAX),
+            runner_up: runner_up.and_then(|taken| position(taken.index)),
+            book: beside.book,
+            verdict: decision.verdict,
+            retry_after: u32::try_from(beside.retry_after).unwrap_or(u32::MAX).min(MAX_RETRY_AFTER),
+            delay_millis: u16::try_from(decision.delay_nanos.div_ceil(1_000_000)).unwrap_or(u16::MAX),
+            limits: (0..)
+                .zip(&decision.readings)
+                .filter_map(|(slot, reading)| Said::of(snapshot, judged, slot, reading))
+                .collect(),
+        }
+    }
+
+    /// Whether a limit would have refused it, obeyed or not.
+    pub fn is_limited(&self) -> bool {
+        self.limits.iter().any(|said| matches!(said.outcome, Outcome::Refused | Outcome::Tagged))
+    }
+
+    /// The words that [`Record::unpack`] reads.
+    pub fn pack(&self) -> ArrayVec<u64, { Record::MAX_WORDS }> {
+        let mut words = ArrayVec::new();
+        let (high, low) = self.client.split_at(8);
+        let half = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap_or_default());
+        let mut route = Bits::default();
+        route.put(u64::from(self.route.unwrap_or(NONE)), 16);
+        route.put(u64::from(self.runner_up.unwrap_or(NONE)), 16);
+        route.put(u64::from(self.alternative.unwrap_or(u8::MAX)), 8);
+        route.put(u64::from(self.book), 16);
+        route.put(place_in(&METHODS, self.method.as_ref()), 4);
+        route.put(self.limits.len() as u64, 4);
+        let mut verdict = Bits::default();
+        let refusal = match self.verdict {
+            Verdict::Admitted => None,
+            Verdict::Refused(refusal) => Some(refusal),
+        };
+        verdict.put(place_in(&Refusal::ALL, refusal.as_ref()), 4);
+        verdict.put(u64::from(self.found.is_some()), 1);
+        let nobody =
+            Found { source: Source::Peer, mark: Mark::Verified, hops: 0, peer_trusted: false, ignored_header: false };
+        let found = self.found.unwrap_or(nobody);
+        verdict.put(place_in(&MARKS, Some(&found.mark)), 2);
+        verdict.put(u64::from(found.source == Source::Forwarded), 1);
+        verdict.put(u64::from(found.hops), 6);
+        verdict.put(u64::from(found.peer_trusted), 1);
+        verdict.put(u64::from(found.ignored_header), 1);
+        verdict.put(u64::from(self.retry_after), 28);
+        verdict.put(u64::from(self.delay_millis), 16);
+        words.extend([self.at.nanos(), half(high), half(low), route.word, verdict.word]);
+        for said in &self.limits {
+            // as many as there is room for, by the size of the type
+            words.extend(said.pack());
+        }
+        words
+    }
+
+    /// Reads what [`Record::pack`] wrote; `None` for anything else that can be told from it.
+    pub fn unpack(words: &[u64]) -> Option<Record> {
+        let (&[at, high, low, route, verdict], mut rest) = words.split_first_chunk()?;
+        let mut route = Bits::from(route);
+        let position = |number: u64| u16::try_from(number).ok().filter(|number| *number != NONE);
+        let (taken, runner_up) = (position(route.take(16)), position(route.take(16)));
+        let alternative = u8::try_from(route.take(8)).ok().filter(|at| *at != u8::MAX);
+        let book = u16::try_from(route.take(16)).ok()?;
+        let method = METHODS.get(route.take(4) as usize).cloned();
+        let count = route.take(4);
+        let mut verdict = Bits::from(verdict);
+        let refusal = Refusal::ALL.get(verdict.take(4) as usize).copied();
+        let known = verdict.take(1) == 1;
+        let found = Found {
+            mark: MARKS.get(verdict.take(2) as usize).copied()?,
+            source: if verdict.take(1) == 1 { Source::Forwarded } else { Source::Peer },
+            hops: u8::try_from(verdict.take(6)).ok()?,
+            peer_trusted: verdict.take(1) == 1,
+            ignored_header: verdict.take(1) == 1,
+        };
+        let (retry_after, delay_millis) = (verdict.take(28), verdict.take(16));
+        let mut limits = ArrayVec::new();
+        for _ in 0..count {
+            let (said, behind) = Said::unpack(rest)?;
+            limits.try_push(said).ok()?;
+            rest = behind;
+        }
+        let mut client = [0; 16];
+        client.iter_mut().zip([high, low].iter().flat_map(|half| half.to_be_bytes())).for_each(|(to, from)| *to = from);
+        Some(Record {
+            at: Timestamp::from_nanos(at),
+            client,
+            found: known.then_some(found),
+            method,
+            route: taken,
+            alternative,
+            runner_up,
+            book,
+            verdict: refusal.map_or(Verdict::Admitted, Verdict::Refused),
+            retry_after: u32::try_from(retry_after).ok()?,
+            delay_millis: u16::try_from(delay_millis).ok()?,
+            limits,
+        })
+    }
+
+    /// The decision as far as it is remembered: enough to write the fields of its answer again.
+    pub fn decision(&self, id: crate::engine::DecisionId) -> Decision {
+        Decision {
+            id,
+            at: self.at,
+            dice: 0,
+            client: None,
+            route: self.route.map(usize::from),
+            readings: self.limits.iter().map(Said::reading).collect(),
+            delay_nanos: u64::from(self.delay_millis) * 1_000_000,
+            verdict: self.verdict,
+        }
+    }
+}
+
+impl Found {
+    /// How this client was found.
+    pub fn of(client: &Client) -> Found {
+        let Client { source, mark, hops, peer_trusted, ignored_header, .. } = *client;
+        Found { source, mark, hops, peer_trusted, ignored_header }
+    }
+}
+
+impl Said {
+    fn of(snapshot: &Snapshot, judged: &Judged, slot: usize, reading: &Reading) -> Option<Said> {
+        let refused = is_short(reading.outcome);
+        Some(Said {
+            rule: u16::try_from(reading.rule).ok()?,
+            tier: reading.tier,
+            mode: reading.mode,
+            outcome: reading.outcome,
+            node: reading.node,
+            exact: snapshot.is_exact(judged, slot),
+            remaining: reading.remaining,
+            wait_nanos: if refused { reading.retry_nanos } else { reading.reset_nanos() },
+            owed: if refused { snapshot.owed(judged, slot) } else { Owed::default() },
+        })
+    }
+
+    fn reading(&self) -> Reading {
+        let refused = is_short(self.outcome);
+        Reading {
+            rule: usize::from(self.rule),
+            mode: self.mode,
+            tier: self.tier,
+            node: self.node,
+            outcome: self.outcome,
+            remaining: self.remaining,
+            retry_nanos: if refused { self.wait_nanos } else { Some(0) },
+            next_unit: crate::sketch::NextUnit::Known(self.wait_nanos),
+            standing: 0,
+        }
+    }
+
+    fn pack(&self) -> ArrayVec<u64, 3> {
+        let mut bits = Bits::default();
+        bits.put(u64::from(self.rule), 16);
+        bits.put(u64::from(self.tier.min(31)), 5);
+        bits.put(place_in(&Outcome::ALL, Some(&self.outcome)), 3);
+        bits.put(u64::from(self.mode == Mode::Shadow), 1);
+        bits.put(u64::from(self.node.map_or(NO_NODE, |node| node.min(NO_NODE - 1))), 5);
+        bits.put(u64::from(self.exact), 1);
+        bits.put(u64::from(self.wait_nanos.is_some()), 1);
+        bits.put(u64::from(self.remaining), 32);
+        let mut words: ArrayVec<u64, 3> = [bits.word, self.wait_nanos.unwrap_or(0)].into_iter().collect();
+        if is_short(self.outcome) {
+            words.push(self.owed.word());
+        }
+        words
+    }
+
+    fn unpack(words: &[u64]) -> Option<(Said, &[u64])> {
+        let (&[bits, wait], rest) = words.split_first_chunk()?;
+        let mut bits = Bits::from(bits);
+        let (rule, tier) = (u16::try_from(bits.take(16)).ok()?, u8::try_from(bits.take(5)).ok()?);
+        let outcome = Outcome::ALL.get(bits.take(3) as usize).copied()?;
+        let mode = if bits.take(1) == 1 { Mode::Shadow } else { Mode::Enforce };
+        let node = u8::try_from(bits.take(5)).ok().filter(|node| *node != NO_NODE);
+        let (exact, waits) = (bits.take(1) == 1, bits.take(1) == 1);
+        let remaining = u32::try_from(bits.take(32)).ok()?;
+        let (owed, rest) = match is_short(outcome) {
+            true => rest.split_first().map(|(owed, rest)| (Owed::from_word(*owed), rest))?,
+            false => (Owed::default(), rest),
+        };
+        let wait_nanos = waits.then_some(wait);
+        Some((Said { rule, tier, mode, outcome, node, exact, remaining, wait_nanos, owed }, rest))
+    }
+}
+
+/// Whether the limit found the request too much.
+fn is_short(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Refused | Outcome::Tagged)
+}
+
+/// No position: more routes and limits than this have no names here.
+const NONE: u16 = u16::MAX;
+const NO_NODE: u8 = 31;
+/// Eight years; nobody is told to wait longer.
+const MAX_RETRY_AFTER: u32 = (1 << 28) - 1;
+
+const METHODS: [Method; 9] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+    Method::TRACE,
+    Method::CONNECT,
+];
+const MARKS: [Mark; 4] = [Mark::Verified, Mark::Degraded, Mark::Short, Mark::AllTrusted];
+
+/// The position in a list; one that is in no list has 15, which no list reaches.
+fn place_in<T: PartialEq>(list: &[T], item: Option<&T>) -> u64 {
+    item.and_then(|item| list.iter().position(|other| other == item)).map_or(15, |at| at as u64)
+}
+
+/// A word that is filled, or read, from its lowest bit on.
+#[derive(Debug, Default)]
+struct Bits {
+    word: u64,
+    used: u32,
+}
+
+impl Bits {
+    fn from(word: u64) -> Bits {
+        Bits { word, used: 0 }
+    }
+
+    fn put(&mut self, number: u64, width: u32) {
+        let mask = (1_u64 << width) - 1;
+        self.word |= (number & mask) << self.used;
+        self.used += width;
+    }
+
+    fn take(&mut self, width: u32) -> u64 {
+        let number = self.word >> self.used & ((1 << width) - 1);
+        self.used += width;
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said() -> impl Strategy<Value = Said> {
+        let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize);
+        let more = (prop::option::of(0..=10_u8), any::<bool>(), any::<u32>(), any::<Option<u64>>(), any::<u64>());
+        (numbers, more).prop_map(|((rule, tier, shadow, outcome), (node, exact, remaining, wait_nanos, owed))| {
+            let outcome = Outcome::ALL[outcome];
+            let owed = if is_short(outcome) { Owed::from_word(owed) } else { Owed::default() };
+            let mode = if shadow { Mode::Shadow } else { Mode::Enforce };
+            Said { rule, tier, mode, outcome, node, exact, remaining, wait_nanos, owed }
+        })
+    }
+
+    fn found() -> impl Strategy<Value = Found> {
+        (any::<bool>(), 0..4_usize, 0..=32_u8, any::<bool>(), any::<bool>()).prop_map(
+            |(forwarded, mark, hops, peer_trusted, ignored_header)| Found {
+                source: if forwarded { Source::Forwarded } else { Source::Peer },
+                mark: MARKS[mark],
+                hops,
+                peer_trusted,
+                ignored_header,
+            },
+        )
+    }
+
+    fn record() -> impl Strategy<Value = Record> {
+        let places = (prop::option::of(0..NONE), prop::option::of(0..u8::MAX), prop::option::of(0..NONE), any::<u16>());
+        let who = (any::<u64>(), any::<[u8; 16]>(), prop::option::of(found()), prop::option::of(0..METHODS.len()));
+        let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>());
+        (places, who, end, prop::collection::vec(said(), 0..=Route::MAX_RULES)).prop_map(
+            |(
+                (route, alternative, runner_up, book),
+                (at, client, found, method),
+                (refusal, retry_after, delay_millis),
+                limits,
+            )| Record {
+                at: Timestamp::from_nanos(at),
+                client,
+                found,
+                method: method.map(|at| METHODS[at].clone()),
+                route,
+                alternative,
+                runner_up,
+                book,
+                verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
+                retry_after,
+                delay_millis,
+                limits: limits.into_iter().collect(),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(record in record()) {
+            prop_assert_eq!(Record::unpack(&record.pack()), Some(record));
+        }
+
+        #[test]
+        fn anything_at_all_is_read_without_a_panic(words in prop::collection::vec(any::<u64>(), 0..40)) {
+            let _ = Record::unpack(&words);
+        }
+    }
+
+    #[test]
+    fn two_limits_one_of_which_refused_are_ten_words() {
+        let said = |outcome| Said {
+            rule: 1,
+            tier: 0,
+            mode: Mode::Enforce,
+            outcome,
+            node: None,
+            exact: true,
+            remaining: 0,
+            wait_nanos: Some(1),
+            owed: Owed::default(),
+        };
+        let limits = [said(Outcome::Refused), said(Outcome::Admitted)].into_iter().collect();
+        let record = Record {
+            at: Timestamp::ZERO,
+            client: [0; 16],
+            found: None,
+            method: None,
+            route: Some(1),
+            alternative: None,
+            runner_up: None,
+            book: 0,
+            verdict: Verdict::Refused(Refusal::Limit),
+            retry_after: 1,
+            delay_millis: 0,
+            limits,
+        };
+        assert_eq!(record.pack().len(), 10);
+    }
+}

@@ -1,0 +1,177 @@
+//! What it would have taken to let a refused request through: a decision read backwards.
+//!
+//! A refusal is told together with its *standing*: what counted then, in the arithmetic of its kind. [`Limiter::owed`] makes of it one
+//! word that keeps, and [`Owed::needs`] makes of that the numbers that an operator could have written.
+//!
+//! **Definition.** *On the same charges*: everything that this limit had charged to the key when the request was judged is
+//! charged again, at the same stamps, by a limiter with the other number, and then the request is asked about.
+//!
+//! * **burst**, **max**: the smallest with which it is admitted; with one less it is refused. The charges alone decide, so
+//!   this is exact for every kind that has one.
+//! * **rate** of `recent_average`: the same, as its levels do not depend on the rate.
+//! * **rate** of `rate`: what came back between the charges depends on when they were, which a level no longer tells. So it is the
+//!   smallest rate, in whole events of the limit's own period, with which the request is admitted *whatever charges led to
+//!   this level*. It is exact for the steepest of them, a client whose bucket was full and that spent it at one instant; a
+//!   client that went on for long would have passed with less. None if all of it came at this very instant, or may have, as
+//!   a unit or more is missing: then only a burst helps.
+//! * `distinct` that moves along: a greater `max` also gives back faster, so the smallest is that of the steepest charges, as for a rate.
+//! * `fair_share` promises nobody a number; what is told is what was offered and the share that it was held against.
+//!
+//! Requests that were refused before would have been admitted, and charged, by the greater number too. Nobody knows which
+//! would still have been sent then, so they are left out.
+
+use super::{Kind, Limiter, Place, State};
+use crate::sketch::RecentAverage;
+use crate::units::{Cost, Rate};
+
+/// One refusal's distance from being none, in a word that means something only to its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Owed(u64);
+
+/// The numbers that would have let a request through; each by itself is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Needs {
+    /// The smallest burst (`rate`) or `max` (`quota`, `distinct`, `inflight`), in units of cost. Of `recent_average`, which has no
+    /// such word: the sum that the request would have made, rounded up.
+    pub units: Option<u32>,
+    /// The smallest rate.
+    pub rate: Option<Rate>,
+    /// Of `fair_share`: what the traffic of the client or network was offered at, per second.
+    pub offered: Option<f32>,
+    /// Of `fair_share`: the base share that it was held against, per second.
+    pub share: Option<f32>,
+}
+
+impl Limiter {
+    /// What a refusal with this [`Judgement::standing`](super::Judgement::standing) is short of; `kind` has the numbers of the tier.
+    /// Reads no state.
+    pub fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
+        let with_cost = standing.saturating_add(u64::from(cost.get()));
+        match &self.state {
+            State::Rate(limiter) => {
+                let meter = limiter.meter(tier);
+                let lead = standing.saturating_add(meter.interval_nanos().saturating_mul(u64::from(cost.get())));
+                let excess = lead.saturating_sub(meter.depth_nanos());
+                let events = match kind {
+                    Kind::Rate { rate, .. } if excess > 0 => events(*rate, excess, meter.interval_nanos()),
+                    _ => 0,
+                };
+                Owed::units(lead.div_ceil(meter.interval_nanos().max(1)), events)
+            }
+            State::RecentAverage(_) => Owed::sum(f64::from_bits(standing) + f64::from(cost.get())),
+            State::Distinct(limiter) => limiter.owed(kind, tier, standing),
+            State::FairShare { .. } => Owed::shares(standing),
+            // whatever their number, a straggler does not fit it: that is more than 32 bits hold
+            State::Quota(_) | State::SlidingQuota(_) | State::InflightByKey { .. } => Owed::units(with_cost, 0),
+            State::Inflight(_) => Owed::units(standing.saturating_add(1), 0),
+        }
+    }
+
+    /// Whether what is counted for the place's key is exact at this moment, rather than a sketch's, which may be too high.
+    pub fn is_exact(&self, place: &Place) -> bool {
+        match &self.state {
+            State::Rate(limiter) => limiter.levels().is_exact(place.key),
+            State::Quota(limiter) => limiter.levels().is_exact(place.key),
+            State::RecentAverage(limiter) => limiter.leveled().levels().is_exact(place.key),
+            State::Distinct(limiter) => limiter.is_exact(place.key),
+            State::Inflight(_) => true,
+            State::SlidingQuota(_) | State::FairShare { .. } | State::InflightByKey { .. } => false,
+        }
+    }
+}
+
+impl Owed {
+    /// As it was kept.
+    pub fn from_word(word: u64) -> Owed {
+        Owed(word)
+    }
+
+    /// To be kept.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// So many units, and so many events per period of the limit's rate; zero is none.
+    pub(super) fn units(units: u64, events: u32) -> Owed {
+        Owed(u64::from(u32::try_from(units).unwrap_or(0)) << 32 | u64::from(events))
+    }
+
+    /// A recent average's sum, with the request.
+    pub(super) fn sum(sum: f64) -> Owed {
+        Owed(sum.to_bits())
+    }
+
+    /// The standing of a `fair_share` as it is.
+    pub(super) fn shares(standing: u64) -> Owed {
+        Owed(standing)
+    }
+
+    /// What it would have taken from a limit with these numbers. Takes some ten microseconds for `recent_average`.
+    pub fn needs(self, kind: &Kind) -> Needs {
+        let [high, low] = [(self.0 >> 32) as u32, self.0 as u32];
+        let units = (high > 0).then_some(high);
+        match kind {
+            Kind::Rate { rate, .. } => {
+                let rate = (low > 0).then(|| Rate::new(low, rate.period()).ok()).flatten();
+                Needs { units, rate, ..Needs::default() }
+            }
+            Kind::Quota { .. } | Kind::Distinct { .. } | Kind::Inflight { .. } => Needs { units, ..Needs::default() },
+            Kind::RecentAverage { rate, half_life, .. } => {
+                let sum = f64::from_bits(self.0);
+                if self.0 == 0 || !sum.is_finite() {
+                    return Needs::default();
+                }
+                let fits = |events: u32| {
+                    let rate = Rate::new(events, rate.period()).ok()?;
+                    let average = RecentAverage::new(rate, *half_life, std::time::Duration::ZERO).ok()?;
+                    Some(average.most() >= sum)
+                };
+                Needs {
+                    // what a level's rounding adds is no request
+                    units: Some((sum - 0.01).ceil().clamp(1.0, f64::from(u32::MAX)) as u32),
+                    rate: smallest(rate.events(), fits).and_then(|events| Rate::new(events, rate.period()).ok()),
+                    ..Needs::default()
+                }
+            }
+            Kind::FairShare { .. } if self.0 > 0 => {
+                Needs { offered: Some(f32::from_bits(high)), share: Some(f32::from_bits(low)), ..Needs::default() }
+            }
+            Kind::FairShare { .. } => Needs::default(),
+        }
+    }
+}
+
+/// The smallest number above `from` that fits, if greater ones fit too; `None` where the kind ends before.
+pub(super) fn smallest(from: u32, fits: impl Fn(u32) -> Option<bool>) -> Option<u32> {
+    // one that the kind does not take counts as one that fits, until the smallest is known
+    let fits_or_ends = |number: u32| fits(number).unwrap_or(true);
+    let (mut low, mut high) = (from, from.checked_add(1)?);
+    while !fits_or_ends(high) {
+        (low, high) = (high, high.checked_add(high - from)?);
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits_or_ends(middle) { high = middle } else { low = middle }
+    }
+    fits(high)?.then_some(high)
+}
+
+/// The smallest number of events per period of `rate` with which a bucket that is over its depth by `excess` nanoseconds would
+/// not be, whatever charges led to it; zero if none.
+///
+/// Be the bucket full last when S units, the request included, were still to come, a time T ago: then the request is admitted at
+/// another interval i if (S − burst)·i ≤ T, whenever that was. The level says that (S − burst)·interval − excess ≤ T. If less than
+/// one unit is missing, so that T is never zero, the strictest is S − burst = 1; else all of it may have come at this instant.
+///
+/// The bucket may run on an axis of its own, on which a unit takes `interval`.
+fn events(rate: Rate, excess: u64, interval: u64) -> u32 {
+    let in_time = u128::from(excess) * u128::from(rate.interval_nanos());
+    let excess = u64::try_from(in_time.div_ceil(u128::from(interval.max(1)))).unwrap_or(u64::MAX);
+    let Some(wanted) = rate.interval_nanos().checked_sub(excess).filter(|wanted| *wanted > 0) else { return 0 };
+    let period = u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX);
+    let events = u32::try_from(period.div_ceil(wanted)).unwrap_or(0);
+    Rate::new(events, rate.period()).map_or(0, |rate| rate.events())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What was decided lately, for people who ask why.
+//!
+//! A [ring](ring) of the last decisions that a limit refused, or would have refused, and of a sample of the others; and the policies
+//! they were decided by. Only those requests pay for it: a pseudonym (an HMAC), a second look at the routes, and a few stores.
+//! What is kept are numbers and pseudonyms: no address, host, path or field of any client.
+
+pub mod ring;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use self::ring::Ring;
+use super::pseudonym::{PseudonymText, Pseudonyms};
+use crate::answer::headers::retry_after_seconds;
+use crate::answer::{self, RouteFields};
+use crate::client::{Client, ClientRules, Mark, Trust, resolve};
+use crate::engine::{DecisionId, Judged, Outcome, Snapshot, Verdict};
+use crate::explain::{Beside, Book, Explanation, Known, Record};
+use crate::policy::Policy;
+use crate::request::{Peer, Request};
+use crate::units::Timestamp;
+
+/// Slots of the ring: 3 MiB. A flood of 1,000 refusals a second by two limits fills it in half a minute.
+pub const SLOTS: usize = 32_768;
+
+/// Of admitted requests that no limit objected to, one of so many is remembered.
+const SAMPLE: u64 = 1_024;
+
+/// So many policies are remembered; an older one's decisions are forgotten with it.
+const BOOKS: usize = 64;
+
+/// The last decisions, and what is known of the policies that made them.
+#[derive(Debug)]
+pub struct Decisions {
+    ring: Ring,
+    books: ArcSwap<Books>,
+}
+
+/// The policies, by the numbers that they have in records.
+#[derive(Debug, Default)]
+struct Books {
+    /// The number of the first.
+    first: u16,
+    books: Vec<Arc<Book>>,
+}
+
+/// What the rest of the process adds to what is remembered.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The policy in force.
+    pub policy: &'a Policy,
+    /// The fields of the answers on its routes, by the position of the route.
+    pub fields: &'a dyn Fn(usize) -> Option<&'a RouteFields>,
+    /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970.
+    pub unix_nanos_at_origin: u64,
+}
+
+/// Whom decisions are asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whom([[u8; 16]; MARKS.len()]);
+
+impl Decisions {
+    /// Nothing yet, under this policy.
+    pub fn new(slots: usize, book: Book) -> Decisions {
+        Decisions {
+            ring: Ring::new(slots),
+            books: ArcSwap::from_pointee(Books { first: 0, books: vec![Arc::new(book)] }),
+        }
+    }
+
+    /// The first policy, in place of what was known of it.
+    pub fn begin(&self, book: Book) {
+        self.books.store(Arc::new(Books { first: 0, books: vec![Arc::new(book)] }));
+    }
+
+    /// Another policy is about to decide. Gives the number that its decisions are remembered under.
+    pub fn open(&self, book: Book) -> u16 {
+        let book = Arc::new(book);
+        let old = self.books.load();
+        let mut books = Books { first: old.first, books: old.books.clone() };
+        books.books.push(book);
+        if books.books.len() > BOOKS {
+            books.books.remove(0);
+            books.first = books.first.wrapping_add(1);
+        }
+        let number = books.first.wrapping_add(u16::try_from(books.books.len() - 1).unwrap_or(0));
+        self.books.store(Arc::new(books));
+        number
+    }
+
+    /// The number of the policy that was opened last.
+    pub fn newest(&self) -> u16 {
+        let books = self.books.load();
+        books.first.wrapping_add(u16::try_from(books.books.len().saturating_sub(1)).unwrap_or(0))
+    }
+
+    /// Whether a decision is one of those that are remembered.
+    pub fn wants(judged: &Judged) -> bool {
+        let decision = &judged.decision;
+        let objected = |outcome| matches!(outcome, Outcome::Refused | Outcome::Tagged);
+        // a view of the dice that nothing else has
+        decision.verdict != Verdict::Admitted
+            || decision.readings.iter().any(|reading| objected(reading.outcome))
+            || decision.dice.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (SAMPLE - 1) == 0
+    }
+
+    /// Remembers a decision about `request`, if it is one that is remembered; to be called before its answer is sent, as the
+    /// client may ask at once.
+    pub fn note(
+        &self,
+        snapshot: &Snapshot,
+        judged: &Judged,
+        request: &Request<'_>,
+        book: u16,
+        pseudonyms: &Pseudonyms,
+    ) {
+        if !Decisions::wants(judged) {
+            return;
+        }
+        let decision = &judged.decision;
+        let policy = snapshot.policy();
+        let retry_after = match decision.verdict {
+            Verdict::Refused(refusal) => retry_after_seconds(refusal, decision, policy).unwrap_or(0),
+            Verdict::Admitted => 0,
+        };
+        let client = decision.client.map_or([0; 16], |client| pseudonyms.of(&client).bytes());
+        let taken = policy.routes.taken(request);
+        let beside = Beside { client, method: request.method, taken, book, retry_after };
+        self.ring.write(decision.id, &Record::of(snapshot, judged, &beside));
+    }
+
+    /// Why the decision of this id came out as it did; `None` when it is not remembered.
+    pub fn explain(&self, id: DecisionId, around: &Surroundings<'_>) -> Option<Explanation> {
+        let record = self.ring.find(id)?;
+        self.told(id, &record, around, None)
+    }
+
+    /// The last decisions, the latest first: those about `whom`, if somebody is given, and not before `since`; at most `most`.
+    pub fn latest(
+        &self,
+        whom: Option<(&Whom, Option<&str>)>,
+        since: Timestamp,
+        most: usize,
+        around: &Surroundings<'_>,
+    ) -> Vec<Explanation> {
+        let about = |record: &Record| whom.is_none_or(|(whom, _)| whom.0.contains(&record.client));
+        let found = self.ring.latest_first().filter(|(_, record)| record.at >= since && about(record));
+        let shown = whom.and_then(|(_, shown)| shown);
+        found.filter_map(|(id, record)| self.told(id, &record, around, shown)).take(most).collect()
+    }
+
+    fn told(
+        &self,
+        id: DecisionId,
+        record: &Record,
+        around: &Surroundings<'_>,
+        address: Option<&str>,
+    ) -> Option<Explanation> {
+        let books = self.books.load();
+        let book = books.books.get(usize::from(record.book.wrapping_sub(books.first)))?;
+        let replaced = record.book != self.newest();
+        let mut sent = Vec::new();
+        let mut status = None;
+        if let Verdict::Refused(refusal) = record.verdict {
+            // the words of answers are those of the policy in force: another's may have been others
+            status = (!replaced).then(|| answer::refusal::meaning(refusal, &around.policy.responses).status.as_u16());
+            if record.retry_after > 0 {
+                sent.push(format!("Retry-After: {}", record.retry_after));
+            }
+            if let Some(fields) =
+                record.route.and_then(|route| (around.fields)(usize::from(route))).filter(|_| !replaced)
+            {
+                let decision = record.decision(id);
+                let at = around.unix_nanos_at_origin.saturating_add(record.at.nanos());
+                let lines = fields.on_refusal(refusal, &decision, around.policy, at);
+                sent.extend(lines.iter().map(|(name, value)| answer::headers::shown(name, value)));
+            }
+        }
+        let wall = around.unix_nanos_at_origin.saturating_add(record.at.nanos());
+        let known = Known {
+            id: Some(id),
+            time: Some(answer::entry::time_text(wall)),
+            loaded: (book.loaded_unix_nanos > 0).then(|| answer::entry::time_text(book.loaded_unix_nanos)),
+            address: address.map(str::to_owned),
+            pseudonym: (record.client != [0; 16]).then(|| PseudonymText::of_bytes(record.client).to_string()),
+            status,
+            sent,
+            replaced,
+            ..Known::default()
+        };
+        Some(Explanation::new(record, book, known))
+    }
+}
+
+impl Whom {
+    /// A client by its address, under every mark that it may have been counted by, or by its pseudonym; `None` if the text is neither.
+    pub fn parse(text: &str, rules: &ClientRules, pseudonyms: &Pseudonyms) -> Option<Whom> {
+        if let Some(bytes) = PseudonymText::parse(text) {
+            return Some(Whom([bytes; MARKS.len()]));
+        }
+        let peer = match text {
+            "unix" => Peer::Unix,
+            address => Peer::Ip(address.split('/').next()?.parse().ok()?),
+        };
+        // as if nobody stood in between: what is counted is the network, whoever named it
+        let itself = ClientRules { trust: Trust::Off, ..rules.clone() };
+        let client = resolve(&itself, peer, &http::HeaderMap::new()).ok()?;
+        let marked = |mark| {
+            let mut client: Client = client;
+            client.mark = mark;
+            pseudonyms.of(&client).bytes()
+        };
+        Some(Whom(MARKS.map(marked)))
+    }
+}
+
+const MARKS: [Mark; 4] = [Mark::Verified, Mark::Degraded, Mark::Short, Mark::AllTrusted];
