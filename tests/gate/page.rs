@@ -152,7 +152,9 @@ fn the_page_is_filled_live_readable_and_says_what_the_metrics_say() {
 
     // without any script: words and numbers are there
     let first = &seen["first_paint"];
-    for word in ["Flow", "per_client", "shadow", "crowd", "shop", "in use", "up ", "policy"] {
+    for word in
+        ["Flow", "per_client", "shadow", "crowd", "shop", "in use", "up ", "policy", "429 limited by `per_client`"]
+    {
         assert!(first["text"].as_str().unwrap().contains(word), "{word} is missing: {}", first["text"]);
     }
     assert!(number(&first["numbers"], "limits", "per_client", "limited-total") > 100.0);
@@ -189,6 +191,8 @@ fn the_page_is_filled_live_readable_and_says_what_the_metrics_say() {
     different.sort();
     different.dedup();
     assert_eq!(different.len(), reached.len(), "no control is met twice before all have been: {keyboard}");
+    let opened = keyboard["opened"].as_str().unwrap();
+    assert!(opened.contains("per_client") || opened.contains("half"), "an explanation: {opened}");
     assert_eq!((&keyboard["frozen"], &keyboard["thawed"]), (&"true".into(), &"false".into()));
 
     // in the quiet after the flood: the same numbers in both places

@@ -2,14 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::view::{Header, LimitView, Notice, Offender, Offenders, OriginView, RouteView, ShareView, View};
+use super::view::{
+    DecisionView, Header, LimitView, Notice, Offender, Offenders, OriginView, RouteView, ShareView, View,
+};
 use crate::config::settings::ClientInLog;
+use crate::explain::Explanation;
 use crate::limiter::Kind;
 use crate::policy::Mode;
 use crate::serve::clock::wall_nanos;
 use crate::serve::installed::Installed;
 use crate::serve::origins::origin::OriginState;
 use crate::serve::shared::Shared;
+use crate::serve::telling::decisions::Surroundings;
 use crate::serve::telling::history::{OriginTotals, RouteTotals, Totals};
 use crate::units::Timestamp;
 
@@ -62,6 +66,7 @@ pub fn view(shared: &Shared) -> View {
             .map(|totals| origin(shared, &installed, totals, seconds))
             .collect(),
         offenders: offenders(shared, &installed),
+        decisions: decisions(shared, &installed),
         last_second: shared.history.last_second().unwrap_or(0),
     }
 }
@@ -162,6 +167,25 @@ fn shares(installed: &Installed) -> Vec<ShareView> {
             }
         })
         .collect()
+}
+
+/// Clients are pseudonyms: that is all that is remembered of them.
+fn decisions(shared: &Shared, installed: &Installed) -> Vec<DecisionView> {
+    let around = Surroundings {
+        policy: installed.snapshot().policy(),
+        fields: &|route| installed.fields(route),
+        unix_nanos_at_origin: shared.unix_nanos_at_origin(),
+    };
+    let latest = shared.decisions.latest(None, Timestamp::ZERO, MOST_OFFENDERS, &around);
+    let view = |explanation: Explanation| {
+        let text = explanation.to_text();
+        DecisionView {
+            id: explanation.id.unwrap_or_default(),
+            summary: text.lines().next().unwrap_or_default().to_owned(),
+            explanation: text,
+        }
+    };
+    latest.into_iter().map(view).collect()
 }
 
 /// Clients appear as in the access log; as pseudonyms if there is none.

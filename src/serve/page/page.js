@@ -37,7 +37,8 @@ function adopt(old, fresh) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+    // whether an explanation is open is the reader's own
+    if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
   fill(old, fresh);
 }
@@ -70,7 +71,8 @@ function place(id, html) {
 }
 
 // ── the stream ──
-let waiting = {};
+// sections that have come and do not stand in the page yet
+const waiting = {};
 let frozen = false;
 
 function say(words, kind) {
@@ -78,33 +80,36 @@ function say(words, kind) {
   state.className = `state ${kind}`;
 }
 
-function show(sections) {
-  for (const [id, html] of Object.entries(sections)) place(id, html);
+// decisions come by the dozen in a flood: they stay while somebody reads them
+function isRead(id) {
+  if (id !== "decisions") return false;
+  const there = byId(id);
+  return there.contains(document.activeElement) || there.querySelector("details[open]") !== null;
+}
+
+function show() {
+  if (frozen) return;
+  say("live", "live");
+  for (const [id, html] of Object.entries(waiting)) {
+    if (isRead(id)) continue;
+    place(id, html);
+    delete waiting[id];
+  }
 }
 
 const stream = new EventSource("api/v1/stream?view=page");
 stream.addEventListener("open", () => { if (!frozen) say("live", "live"); });
 stream.addEventListener("error", () => say("connection lost, trying again", "lost"));
 stream.addEventListener("page", (event) => {
-  const sections = JSON.parse(event.data);
-  if (frozen) {
-    Object.assign(waiting, sections);
-    return;
-  }
-  say("live", "live");
-  show(sections);
+  Object.assign(waiting, JSON.parse(event.data));
+  show();
 });
 
 freeze.addEventListener("click", () => {
   frozen = !frozen;
   freeze.setAttribute("aria-pressed", String(frozen));
-  if (frozen) {
-    say("frozen", "");
-  } else {
-    say("live", "live");
-    show(waiting);
-    waiting = {};
-  }
+  if (frozen) say("frozen", "");
+  else show();
 });
 
 freeze.hidden = false;

@@ -29,6 +29,8 @@ pub struct View {
     pub shares: Vec<ShareView>,
     /// Whom the limits refuse most.
     pub offenders: Offenders,
+    /// What was decided lately, the latest first: refusals, and a sample of the others.
+    pub decisions: Vec<DecisionView>,
     /// The number of the second that all series end with; all begin at the same, ten minutes before it at most.
     pub last_second: u64,
 }
@@ -115,6 +117,17 @@ pub struct ShareView {
     pub offered: f64,
     /// What one client may take.
     pub share: f64,
+}
+
+/// A decision and why it came out as it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionView {
+    /// Its id.
+    pub id: String,
+    /// The explanation's first line: when, what, how it came out.
+    pub summary: String,
+    /// All of it, as in a terminal.
+    pub explanation: String,
 }
 
 /// Whom the limits refuse most.

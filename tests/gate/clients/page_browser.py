@@ -43,7 +43,7 @@ FOCUS = """
 })()"""
 
 # Everything that a keyboard must reach.
-CONTROLS = """[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")]
+CONTROLS = """[...document.querySelectorAll("a[href], button, select, input")]
     .filter((it) => it.offsetParent !== null || it.className === "skip").length"""
 
 # What is wider than the window, so that one would have to scroll sideways; and what a screen reader could not name.
@@ -170,17 +170,22 @@ async def tab(port):
 async def keyboard(it):
     """Goes through the page by the tabulator alone."""
     await it.ask("(document.activeElement.blur(), scrollTo(0, 0))")
+    # decisions come and go meanwhile, so that their number would not stay; one of them is tried below
     wanted, reached = await it.ask(CONTROLS), []
     for _ in range(wanted):
         await it.press("Tab")
         reached.append(await it.ask(FOCUS))
+    # an explanation, which stays open while the page goes on
+    await it.ask("document.querySelector('#decisions summary').focus()")
+    await it.press("Enter")
+    opened = await it.ask("document.querySelector('#decisions details[open] pre').textContent")
     # freezing and going on, by keyboard; the element keeps the focus while the page changes around it
     await it.ask("document.getElementById('freeze').focus()")
     await it.press("Enter")
     frozen = await it.ask("document.getElementById('freeze').getAttribute('aria-pressed')")
     await it.press("Enter")
     thawed = await it.ask("document.getElementById('freeze').getAttribute('aria-pressed')")
-    return {"controls": wanted, "reached": reached, "frozen": frozen, "thawed": thawed}
+    return {"controls": wanted, "reached": reached, "opened": opened, "frozen": frozen, "thawed": thawed}
 
 
 def scraped(url):

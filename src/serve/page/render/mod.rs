@@ -4,6 +4,7 @@
 //! script puts it in its place.
 
 mod chart;
+mod decisions;
 mod limits;
 mod markup;
 mod offenders;
@@ -20,7 +21,7 @@ const TEMPLATE: &str = include_str!("../page.html");
 type Draw = fn(&mut Svg, &View);
 
 /// All sections by the `id` of the element that holds them, in the page's order.
-const SECTIONS: [(&str, Draw); 8] = [
+const SECTIONS: [(&str, Draw); 9] = [
     ("header", traffic::header),
     ("notices", traffic::notices),
     ("flow", traffic::flow),
@@ -29,6 +30,7 @@ const SECTIONS: [(&str, Draw); 8] = [
     ("shares", limits::shares),
     ("origins", origins::origins),
     ("offenders", offenders::offenders),
+    ("decisions", decisions::decisions),
 ];
 
 /// The names of the sections and their HTML.

@@ -1,4 +1,6 @@
-use super::super::view::{Header, LimitView, Notice, Offender, Offenders, OriginView, RouteView, ShareView};
+use super::super::view::{
+    DecisionView, Header, LimitView, Notice, Offender, Offenders, OriginView, RouteView, ShareView,
+};
 use super::*;
 use crate::serve::telling::history::{
     LimitPast, LimitTotals, OriginPast, OriginTotals, RoutePast, RouteTotals, SECONDS,
@@ -95,6 +97,11 @@ pub fn busy() -> View {
             total: 1_300,
             error_bound: 3,
         },
+        decisions: vec![DecisionView {
+            id: "7Q3M9F2KABCDE".to_owned(),
+            summary: "2026-11-21 10:15:09.412  POST  →  429 limited by `login`".to_owned(),
+            explanation: "limits    login    LIMITED\n".to_owned(),
+        }],
         last_second: 7_204,
     }
 }
@@ -113,6 +120,8 @@ fn the_page_is_filled_before_any_script_has_run() {
         "invalid rate `10/sec`",
         "<path class=\"limited\"",
         "tenants",
+        "429 limited by `login`</summary>",
+        "LIMITED",
     ] {
         assert!(page.contains(told), "{told} is missing");
     }
