@@ -1,26 +1,8 @@
 //! What limits tell metrics of themselves.
 
-/// How full a table of levels is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Occupancy {
-    /// The part of its cells that holds a debt, 0 to 1.
-    pub fill: f64,
-    /// How many keys have one, as so many cells are hit by chance (Whang, Vander-Zanden and Taylor 1990: linear counting).
-    pub keys: u64,
-    /// The probability that a key without a debt finds one in all of its cells. At a single moment, and before exact entries are
-    /// looked at.
-    pub error: f64,
-}
-
-impl Occupancy {
-    /// Of a table of four rows of so many cells.
-    pub fn new(fill: f64, columns: usize) -> Occupancy {
-        let columns = columns as f64;
-        // a full row could be hit by any number of keys; told is the least that is likely
-        let empty = (1.0 - fill).max(1.0 / columns);
-        Occupancy { fill, keys: (-empty.ln() * columns).round().max(0.0) as u64, error: fill.powi(4) }
-    }
-}
+use super::{Limiter, State};
+use crate::sketch::Crowding;
+use crate::units::Timestamp;
 
 /// What a limit can say of its own state, for metrics; what does not apply to its kind is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -45,4 +27,20 @@ pub struct Gauges {
     pub capacity: Option<f64>,
     /// What would be admitted at this moment if the capacity did not cap it, in requests per second, of `fair_share`.
     pub offered: Option<f64>,
+}
+
+impl Limiter {
+    /// How crowded its table is at `now`, of `rate`, aligned `quota` and `recent_average`: the others have no such table.
+    pub fn crowding(&self, now: Timestamp) -> Option<Crowding> {
+        match &self.state {
+            State::Rate(limiter) => Some(limiter.crowding(now)),
+            State::Quota(limiter) => Some(limiter.crowding(now)),
+            State::RecentAverage(limiter) => Some(limiter.leveled().crowding(now)),
+            State::SlidingQuota(_)
+            | State::Distinct(_)
+            | State::FairShare { .. }
+            | State::Inflight(_)
+            | State::InflightByKey { .. } => None,
+        }
+    }
 }

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Occupancy, Place};
-use crate::sketch::{Admission, Axis, Course, Levels, Meter, NextUnit, Pace, Seed};
+use super::{Judgement, Lost, Place};
+use crate::sketch::{Admission, Axis, Course, Crowding, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// A table of levels and the meters that judge by them.
@@ -175,14 +175,14 @@ impl<M: Meter> Leveled<M> {
         if self.course.axis().is_time() { judgement } else { converted(judgement, self.course.axis(), now) }
     }
 
-    /// How full the table is, by the numbers of tier 0. Reads a row of it.
-    pub fn occupancy(&self, now: Timestamp) -> Occupancy {
-        Occupancy::new(self.levels.fill(&self.own, now), self.levels.columns())
-    }
-
     /// The table.
     pub fn levels(&self) -> &Levels {
         &self.levels
+    }
+
+    /// How crowded the table is at `now`, by the limit's own numbers.
+    pub fn crowding(&self, now: Timestamp) -> Crowding {
+        self.levels.crowding(&self.own, self.course.at(now))
     }
 
     /// The seed that keys are hashed under.

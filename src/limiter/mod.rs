@@ -36,7 +36,7 @@ pub use connections::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
 pub use distinct::Distinct;
 pub use fair_share::{FairShare, Offered};
 use follows::Follows;
-pub use gauges::{Gauges, Occupancy};
+pub use gauges::Gauges;
 pub use hold::Hold;
 pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
@@ -371,16 +371,6 @@ impl Limiter {
             State::InflightByKey { places, upgraded, .. } => Bytes(places.memory().0 + upgraded.memory().0),
         };
         Bytes(own.0 + self.pending.as_ref().map_or(0, |pending| pending.memory().0))
-    }
-
-    /// How full its table of levels is, if it has one. Reads a row of it, a millisecond for the largest.
-    pub fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {
-        match &self.state {
-            State::Rate(limiter) => Some(limiter.occupancy(now)),
-            State::Quota(limiter) => Some(limiter.occupancy(now)),
-            State::RecentAverage(limiter) => Some(limiter.leveled().occupancy(now)),
-            _ => None,
-        }
     }
 
     /// What it can say of its state.

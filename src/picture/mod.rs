@@ -23,7 +23,7 @@ mod layout;
 mod page;
 mod scale;
 mod style;
-mod svg;
+pub mod svg;
 mod timeline;
 
 pub use bars::{Bar, Bars};

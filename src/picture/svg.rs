@@ -1,4 +1,5 @@
-//! A writer of SVG that cannot write a broken one: what is opened is closed, what is text is escaped.
+//! A writer of SVG, and of the HTML around it, that cannot write a broken one: what is opened is closed, what is text is
+//! escaped.
 
 use std::fmt::{self, Display, Write};
 
@@ -43,6 +44,16 @@ impl Svg {
     /// What a writer of this module wrote before.
     pub fn trusted(&mut self, written: &str) {
         self.text.push_str(written);
+    }
+
+    /// A text between elements.
+    pub fn text(&mut self, text: &str) {
+        escape(text, &mut self.text);
+    }
+
+    /// What another of these has written, as it is.
+    pub fn append(&mut self, other: Svg) {
+        self.text.push_str(&other.text);
     }
 
     /// All that was written.

@@ -131,7 +131,7 @@ impl Installed {
             metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin), clock));
         }
         for (rule, limiter) in policy.rules.iter().zip(snapshot.limiters()) {
-            metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter)));
+            metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter), clock));
         }
         let fields_read = policy.fields_read();
         let tag_fields = tag_fields(policy);
@@ -274,11 +274,11 @@ fn endpoints(origin: &OriginState, now: Timestamp) -> Vec<EndpointLoad> {
     origin.spec().addresses.iter().enumerate().map(of_entry).collect()
 }
 
-fn reader_of_limit(limiter: Arc<Limiter>) -> Reader<LimitState> {
+fn reader_of_limit(limiter: Arc<Limiter>, clock: Clock) -> Reader<LimitState> {
     Arc::new(move || {
         let gauges = limiter.gauges();
         // a limit without keys has a few counters and no table worth telling of
         let memory_bytes = limiter.is_keyed().then_some(gauges.memory);
-        LimitState { gauges, memory_bytes }
+        LimitState { gauges, memory_bytes, crowding: limiter.crowding(clock.now()) }
     })
 }

@@ -4,8 +4,8 @@
 //! * [`edge`]: connections, below HTTP.
 //! * [`proxy`]: a request, from the facts to its answer.
 //! * [`origins`]: what is protected, and how it is reached.
-//! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it; both on the
-//!   [`small_server`].
+//! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it, and the [`page`] that
+//!   they look at; both on the [`small_server`].
 //! * [`socket`] is a connection as the system gives it, to clients and origins alike.
 //! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, and [`housekeeping`] what is done every second.
 
@@ -17,6 +17,7 @@ pub mod in_force;
 pub mod installed;
 pub mod lifecycle;
 pub mod origins;
+pub mod page;
 pub mod proxy;
 pub mod reload;
 pub mod server;

@@ -151,11 +151,14 @@ fn start_and_serve(
     let kept = Arc::clone(&shared);
     let doors = doors(&shared)?;
     let kept_doors = doors.clone();
+    // what comes before the first round is its own
+    kept.note_history();
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
+        kept.note_history();
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;

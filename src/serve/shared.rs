@@ -14,6 +14,7 @@ use crate::explain::Book;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
 use crate::serve::telling::decisions::{Decisions, SLOTS};
+use crate::serve::telling::history::History;
 use crate::serve::telling::noise::{Noise, Saying};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::units::Timestamp;
@@ -30,6 +31,8 @@ pub struct Shared {
     pub settings: Settings,
     /// The requests that limits delay.
     pub waits: Waits,
+    /// The last ten minutes, by name; so it goes on when the policy changes.
+    pub history: History,
     /// What was decided lately, and why.
     pub decisions: Decisions,
     /// By listener, in the order of the settings.
@@ -53,7 +56,7 @@ impl Shared {
         installed: Arc<Installed>,
     ) -> Shared {
         let book = book_of(&installed, Places::default());
-        let watched = settings.metrics.is_some() || access_log.is_some();
+        let watched = settings.metrics.is_some() || access_log.is_some() || settings.admin.is_some();
         Shared {
             clock,
             access_log,
@@ -63,6 +66,7 @@ impl Shared {
             watched,
             settings,
             waits,
+            history: History::new(),
             decisions: Decisions::new(SLOTS, book),
             installed: ArcSwap::new(installed),
             in_force: ArcSwap::from_pointee(InForce {
@@ -85,7 +89,8 @@ impl Shared {
         wall_nanos().saturating_sub(self.clock.now().nanos())
     }
 
-    /// The time, if anybody will ever see what it is used for: without a metrics page and an access log it is not read.
+    /// The time, if anybody will ever see what it is used for: without a metrics page, an admin page
+    /// and an access log it is not read.
     pub fn now_if_watched(&self) -> Option<Timestamp> {
         self.watched.then(|| self.clock.now())
     }
@@ -106,6 +111,11 @@ impl Shared {
         for (noise, listener) in self.noise.iter().zip(&self.settings.listeners) {
             noise.tell(&listener.name, self.clock.now(), &saying);
         }
+    }
+
+    /// Notes what the counters stand at. For the housekeeping, once a second.
+    pub fn note_history(&self) {
+        self.history.note(self.clock.now(), &self.installed().metrics().totals());
     }
 
     /// The policy in force. Taken once per request and kept to its end.

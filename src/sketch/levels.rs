@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicU64;
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
 use super::meter::Meter;
-use super::monotone::{Admission, MAX_ATTEMPTS, MonotoneTable, Word};
+use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
 use super::rekeyed::{Reading, Rekeyed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -158,9 +158,9 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.table().false_refusal(keys_at_limit)
     }
 
-    /// The part of the cells that hold something which the meter does not count as nothing, 0 to 1.
-    pub fn fill<M: Meter>(&self, meter: &M, now: Timestamp) -> f64 {
-        self.sketch.fill(|level| meter.remaining(level, now) < meter.quota())
+    /// How crowded the sketch is at `now`, by its meter. Keys with an exact entry are not troubled by it.
+    pub fn crowding<M: Meter>(&self, meter: &M, now: Timestamp) -> Crowding {
+        self.sketch.serving_table().crowding(meter, now)
     }
 
     /// Cells per row of a table.

@@ -37,7 +37,7 @@ pub use heaviest::Heaviest;
 pub use lattice::NodeLevels;
 pub use levels::Levels;
 pub use meter::{Axis, Bucket, Course, Meter, NextUnit, Pace, RecentAverage, Window};
-pub use monotone::{Admission, Cell, MonotoneTable, Word};
+pub use monotone::{Admission, Cell, Crowding, MonotoneTable, Word};
 pub use offered::OfferedRates;
 pub use own_hash::OwnHash;
 pub use rekeyed::Rekeyed;

@@ -35,12 +35,15 @@
 //   four rows        37 / 24         128 / 79               0 %                          0 /   321
 //   two lines        38 / 26          91 / 51               0 %                         13 / 2,167
 
+mod crowding;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash::{KeyHash, KeyHasher, Seed};
 use super::meter::Meter;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+pub use crowding::Crowding;
 
 /// What became of a request that a table was asked to admit.
 #[must_use]
@@ -324,14 +327,6 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
     /// Charges one request of `key` whether it fits or not; see [`charge`].
     pub fn charge<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
         charge(self.cells(key), meter, now, cost, ceiling)
-    }
-
-    /// The part of the first row's cells whose level is `live`, 0 to 1; of a row of more than 2¹⁷, of cells evenly taken from it.
-    pub fn fill(&self, live: impl Fn(u64) -> bool) -> f64 {
-        let Some(row) = self.rows.first() else { return 0.0 };
-        let step = (row.len() >> 17).max(1);
-        let found = row.iter().step_by(step).map(C::load).filter(|level| *level > 0 && live(*level)).count();
-        found as f64 / (row.len() / step) as f64
     }
 
     /// The memory of the cells.

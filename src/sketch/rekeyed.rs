@@ -184,9 +184,9 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         table
     }
 
-    /// [`MonotoneTable::fill`] of the table that serves.
-    pub fn fill(&self, live: impl Fn(u64) -> bool) -> f64 {
-        self.pair(self.phase.load()).0.fill(live)
+    /// The table that serves; while two do, the older one, which knows more.
+    pub fn serving_table(&self) -> &MonotoneTable<C, ROWS> {
+        self.pair(self.phase.load()).0
     }
 
     /// The memory of both tables.

@@ -30,6 +30,7 @@ use self::pardons::Pardons;
 pub use self::status::Notice;
 use self::web::Web;
 use super::lifecycle::control::Order;
+use super::page;
 use super::shared::Shared;
 use super::small_server::{Answer, Answers, Origin, Request};
 use crate::client::Client;
@@ -112,12 +113,17 @@ impl Endpoint {
 /// Every endpoint there is.
 fn endpoints() -> Vec<Endpoint> {
     vec![
+        Endpoint::get("/", page::page),
+        Endpoint::get("/page.css", page::style),
+        Endpoint::get("/page.js", page::script),
         Endpoint::get("/healthz", status::healthz),
         Endpoint::get("/readyz", status::readyz),
         Endpoint::get("/api/v1/status", status::status),
         Endpoint::get("/api/v1/limits", parts::get_limits),
         Endpoint::get("/api/v1/origins", parts::get_origins),
         Endpoint::get("/api/v1/offenders", parts::get_offenders),
+        Endpoint::get("/api/v1/history", page::history),
+        Endpoint::get("/api/v1/stream", page::stream),
         Endpoint::get("/api/v1/decisions", decisions::latest),
         Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::get("/api/v1/config", parts::get_config),

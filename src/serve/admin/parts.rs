@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Asked, Context};
-use crate::client::ClientNetwork;
 use crate::config::settings::ClientInLog;
 use crate::engine::Outcome;
 use crate::policy::Rule;
@@ -16,6 +15,7 @@ use crate::serve::installed::Installed;
 use crate::serve::small_server::Answer;
 use crate::serve::telling::metrics::Numbers;
 use crate::serve::telling::metrics::catalogue as all;
+use crate::serve::telling::refused;
 use crate::units::{Prefix, Timestamp};
 
 /// One limit, as it is at the moment.
@@ -31,7 +31,7 @@ pub struct LimitState {
     /// How many keys have a debt, estimated from that.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<u64>,
-    /// The chance that a key which has none is taken for one that has.
+    /// The probability that a key which was never seen is refused its first unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub fn limits(installed: &Installed, now: Timestamp, numbers: &Numbers) -> Vec<L
     let snapshot = installed.snapshot();
     let limit = |(rule, limiter): (&Arc<Rule>, &Arc<crate::limiter::Limiter>)| {
         let gauges = limiter.gauges();
-        let occupancy = limiter.occupancy(now);
+        let crowding = limiter.crowding(now);
         let said = |outcome: Outcome| {
             let labels = [("limit", rule.name.as_str()), ("verdict", outcome.word())];
             (outcome.word(), numbers.count(&all::DECISIONS, &labels))
@@ -57,9 +57,9 @@ pub fn limits(installed: &Installed, now: Timestamp, numbers: &Numbers) -> Vec<L
             kind: rule.kind.word(),
             mode: rule.mode.word(),
             memory_bytes: gauges.memory,
-            fill: occupancy.map(|occupancy| occupancy.fill),
-            keys: occupancy.map(|occupancy| occupancy.keys),
-            error: occupancy.map(|occupancy| occupancy.error),
+            fill: crowding.map(|crowding| crowding.fill),
+            keys: crowding.map(|crowding| crowding.keys),
+            error: crowding.map(|crowding| crowding.error),
             exact_keys: gauges.exact_keys,
             inflight: gauges.inflight,
             decisions: Outcome::ALL.map(said).into_iter().collect(),
@@ -161,7 +161,7 @@ struct Offender {
     last_seen_seconds_ago: u64,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Network {
     network: String,
     clients: u64,
@@ -180,15 +180,8 @@ pub fn get_offenders(context: &Arc<Context>, _: &Asked) -> Answer {
     let found = installed.refused().list(now);
     let rules = &installed.snapshot().policy().rules;
     let share = |count: u64| if found.total == 0 { 0.0 } else { count as f64 / found.total as f64 };
-    let mut networks: BTreeMap<Prefix, Network> = BTreeMap::new();
     let mut offenders = Vec::with_capacity(found.entries.len());
     for entry in &found.entries {
-        if let ClientNetwork::Prefix(prefix) = entry.payload.network {
-            let wide = networks.entry(Prefix::around(prefix.address(), 24, 48)).or_default();
-            wide.clients += 1;
-            wide.count = wide.count.saturating_add(entry.count);
-            wide.error = wide.error.saturating_add(entry.error);
-        }
         offenders.push(Offender {
             client: context.name_of(&entry.payload),
             limit: rules.get(entry.rule as usize).map_or_else(String::new, |rule| rule.name.clone()),
@@ -199,16 +192,14 @@ pub fn get_offenders(context: &Arc<Context>, _: &Asked) -> Answer {
         });
     }
     let named = shared.clients_in_log() == ClientInLog::Address;
-    let mut networks: Vec<Network> = networks
-        .into_iter()
-        .filter(|(_, network)| network.clients > 1)
-        .map(|(prefix, network)| Network {
-            network: if named { prefix.to_string() } else { network_name(context, prefix) },
-            share: share(network.count),
-            ..network
-        })
-        .collect();
-    networks.sort_by_key(|network| std::cmp::Reverse(network.count));
+    let network = |network: &refused::Network| Network {
+        network: if named { network.prefix.to_string() } else { network_name(context, network.prefix) },
+        clients: network.entries,
+        count: network.count,
+        error: network.error,
+        share: share(network.count),
+    };
+    let networks: Vec<Network> = found.networks.iter().map(network).collect();
     let told: Value = json!({
         "schema": "tidegate.offenders/1",
         "total": found.total,

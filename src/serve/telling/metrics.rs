@@ -6,7 +6,7 @@
 //!
 //! * [`catalogue`]: the list of all metrics.
 //! * `families`: the registry behind it; `live`: numbers read when the page is made; `process`: what the kernel knows.
-//! * `shape`: a policy's label values; `cells`: the counters resolved from them.
+//! * `shape`: a policy's label values; `cells`: the counters resolved from them; `totals`: what those stand at.
 //!
 //! Source: Prometheus' "Metric and label naming" and "Instrumentation", text format 0.0.4.
 
@@ -21,6 +21,7 @@ mod process;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,6 +56,7 @@ pub struct Metrics {
     routes: Vec<RouteCells>,
     unmatched: Histogram,
     origins: Vec<OriginCells>,
+    /// Of requests that no route took.
     refused: Each<Refusal>,
     malformed: Each<&'static str>,
     clients: Each<Found>,
@@ -102,7 +104,7 @@ impl Metrics {
             routes: shape.routes.iter().map(|route| resolver.route(route, &shape.limits)).collect(),
             unmatched: resolver.histogram(&all::REQUEST_DURATION, &[UNMATCHED]),
             origins: shape.origins.iter().map(|origin| resolver.origin(origin)).collect(),
-            refused: resolver.each(&all::REFUSED, &[], REFUSALS.map(|refusal| (refusal, refusal.word()))),
+            refused: resolver.refused(UNMATCHED),
             malformed: resolver.each(&all::MALFORMED, &[], malformed_reasons().map(|word| (word, word))),
             clients: resolver.clients(&CLIENTS),
             generation: resolver.gauge(&all::POLICY_GENERATION, &[]),
@@ -134,10 +136,11 @@ impl Metrics {
     /// The same; `conveyed` says whether a PROXY header named the connection's other end.
     pub fn decision_over(&self, decision: &Decision, contended: Option<usize>, conveyed: bool) {
         self.clients.add(Found::of(decision.client.as_ref(), conveyed));
+        let route = decision.route.and_then(|route| self.routes.get(route));
         if let Verdict::Refused(refusal) = decision.verdict {
-            self.refused.add(refusal);
+            route.map_or(&self.refused, |route| &route.refused).add(refusal);
         }
-        let Some(route) = decision.route.and_then(|route| self.routes.get(route)) else { return };
+        let Some(route) = route else { return };
         if decision.delay_nanos > 0 && decision.verdict == Verdict::Admitted {
             route.delayed(decision.delay_nanos);
         }
@@ -299,7 +302,8 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them:
-    /// (17 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 11·N + F + 26·L + 14·T + 2·C + U + 70, where each 17 is a histogram's.
+    /// (26 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 13·N + F + 26·L + 14·T + 2·C + U + 61, where 17 of the 26 and of the 43 are a
+    /// histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }

@@ -2,13 +2,14 @@
 //!
 //! [`metrics`] and [`scrape`], the page they are read from; [`access_log`], one line per request, with clients as [`pseudonym`]s;
 //! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most;
-//! [`decisions`], what was decided lately, and why.
+//! [`history`], the last ten minutes; [`decisions`], what was decided lately, and why.
 
 pub mod access_log;
 #[cfg(test)]
 mod captured;
 pub mod decisions;
 pub mod flood;
+pub mod history;
 pub mod log;
 pub mod metrics;
 pub mod noise;

@@ -7,6 +7,7 @@
 //! Entries are (limit, key) pairs; a key is shown by the client that was first refused under it. Where a limit has no key, as
 //! one for the whole gate, or has no use for it, as `fair_share`, each client counts as one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,7 +21,7 @@ use crate::engine::{Judged, Outcome, Snapshot};
 use crate::limiter::Limiter;
 use crate::policy::{Mode, Rule};
 use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
-use crate::units::Timestamp;
+use crate::units::{Prefix, Timestamp};
 
 /// More summaries than this are not worth their memory, some 300 KiB each: workers beyond share them.
 const MOST_PARTS: usize = 16;
@@ -86,8 +87,10 @@ impl MostRefused {
     pub fn list(&self, now: Timestamp) -> List {
         let merged = self.merged(now);
         let missed = self.missed.load(Ordering::Relaxed);
+        let entries = merged.entries();
         List {
-            entries: merged.entries(),
+            networks: networks(&entries),
+            entries,
             total: merged.total().saturating_add(missed),
             error_bound: merged.error_bound().saturating_add(missed),
         }
@@ -95,7 +98,7 @@ impl MostRefused {
 
     /// The page, as JSON: the heaviest first.
     pub fn page(&self, now: Timestamp, rules: &[Arc<Rule>], clients: ClientInLog, pseudonyms: &Pseudonyms) -> String {
-        let List { entries, total, error_bound } = self.list(now);
+        let List { entries, total, error_bound, .. } = self.list(now);
         let entry = |entry: heaviest::Entry<Client>| Entry {
             limit: rules.get(entry.rule as usize).map_or("", |rule| rule.name.as_str()),
             client: match clients {
@@ -135,10 +138,45 @@ impl MostRefused {
 pub struct List {
     /// The heaviest first.
     pub entries: Vec<heaviest::Entry<Client>>,
+    /// The networks of those entries, the heaviest first.
+    pub networks: Vec<Network>,
     /// All refusals, as they weigh now.
     pub total: u64,
     /// Whoever is not in the list weighs no more.
     pub error_bound: u64,
+}
+
+/// A network of which more than one client was refused: an IPv4 /24 or IPv6 /48.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// The network.
+    pub prefix: Prefix,
+    /// How many entries are of it.
+    pub entries: u64,
+    /// What they weigh together.
+    pub count: u64,
+    /// By how much that may be too high.
+    pub error: u64,
+}
+
+/// Adds up by network; clients that are counted by such a network themselves, or by a wider one, are left out.
+fn networks(entries: &[heaviest::Entry<Client>]) -> Vec<Network> {
+    let mut sums: BTreeMap<Prefix, Network> = BTreeMap::new();
+    for entry in entries {
+        let client = &entry.payload;
+        if let (ClientNetwork::Prefix(prefix), ClientNetwork::Prefix(own)) =
+            (client.network_for(Some(24), Some(48)), client.network)
+            && prefix.length() < own.length()
+        {
+            let sum = sums.entry(prefix).or_insert(Network { prefix, entries: 0, count: 0, error: 0 });
+            sum.entries += 1;
+            sum.count = sum.count.saturating_add(entry.count);
+            sum.error = sum.error.saturating_add(entry.error);
+        }
+    }
+    let mut networks: Vec<Network> = sums.into_values().filter(|network| network.entries > 1).collect();
+    networks.sort_by_key(|network| std::cmp::Reverse(network.count));
+    networks
 }
 
 #[derive(Debug, Serialize)]
@@ -210,6 +248,21 @@ mod tests {
         assert_eq!(entries.len(), 5);
         assert_eq!(entries[0].payload, client("192.0.2.1"));
         assert!(entries[0].count + missed >= 400, "{entries:?}");
+    }
+
+    #[test]
+    fn networks_add_up_their_clients() {
+        let refused = refused();
+        let times =
+            [("192.0.2.1", 3), ("192.0.2.9", 2), ("198.51.100.1", 9), ("2001:db8:0:1::1", 1), ("2001:db8:0:2::1", 1)];
+        for (address, times) in times {
+            for _ in 0..times {
+                refused.offer(NOW, 0, refused.hash_of(&client(address)), client(address));
+            }
+        }
+        let networks = refused.list(NOW).networks;
+        let told: Vec<_> = networks.iter().map(|n| (n.prefix.to_string(), n.count, n.entries)).collect();
+        assert_eq!(told, [("192.0.2.0/24".to_owned(), 5, 2), ("2001:db8::/48".to_owned(), 2, 2)]);
     }
 
     #[test]

@@ -80,8 +80,8 @@ catalogue! {
         "Requests that ended, by class of the status sent; `aborted` when the client left before an answer, route `_none` when no route matched.");
     REQUEST_DURATION = held("tidegate_request_duration_seconds", Histogram, &["route"],
         "Time from a request's head to the last byte of its answer.");
-    REFUSED = held("tidegate_refused_requests_total", Counter, &["reason"],
-        "Requests refused by the policy, each counted once, whatever the number of limits that it violated.");
+    REFUSED = held("tidegate_refused_requests_total", Counter, &["route", "reason"],
+        "Requests refused by the policy, each counted once, whatever the number of limits that it violated; route `_none` when no route matched.");
     MALFORMED = held("tidegate_malformed_requests_total", Counter, &["reason"],
         "Requests refused or cut short for their form or pace, by what was wrong.");
     CLIENT_ADDRESS = held("tidegate_client_address_total", Counter, &["source", "result"],
@@ -101,6 +101,10 @@ catalogue! {
         "Connections under an in-flight limit that were switched to another protocol and are open now.");
     LIMIT_MEMORY = read("tidegate_limit_memory_bytes", Gauge, &["limit"],
         "Memory of a limit's table, fixed whatever the number of clients.");
+    LIMIT_FILL = read("tidegate_limit_fill_ratio", Gauge, &["limit"],
+        "Share of the cells of a rate, aligned quota or recent_average limit's table that clients occupy now, 0 to 1; from a sample.");
+    LIMIT_ERROR = read("tidegate_limit_error_ratio", Gauge, &["limit"],
+        "Probability that such a limit refuses a client that was never seen, because of others, 0 to 1; from a sample. Above 0.001 it needs more memory.");
     LIMIT_EXACT_KEYS = read("tidegate_limit_exact_keys", Gauge, &["limit"],
         "Keys near their quota that are counted exactly now, where collisions cannot hurt them.");
     LIMIT_LOAD = read("tidegate_limit_load_ratio", Gauge, &["limit"],

@@ -7,8 +7,8 @@ use prometheus::{Counter, Histogram, IntCounter, IntGauge};
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
-use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
-use crate::engine::Outcome;
+use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
+use crate::engine::{Outcome, Refusal};
 use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::serve::edge::tls::secure::TlsVersion;
@@ -26,6 +26,16 @@ impl<T: PartialEq> Each<T> {
     /// The counter of this value.
     pub fn counter(&self, value: T) -> Option<IntCounter> {
         self.find(&value).map(|(_, counter)| counter.clone())
+    }
+
+    /// Every value and how often it was counted.
+    pub fn counts(&self) -> impl Iterator<Item = (&T, u64)> {
+        self.0.iter().map(|(value, counter)| (value, counter.get()))
+    }
+
+    /// How often any was counted.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(_, counter)| counter.get()).sum()
     }
 
     fn find(&self, value: &T) -> Option<&(T, IntCounter)> {
@@ -58,6 +68,11 @@ pub(super) struct CodeCells {
 }
 
 impl CodeCells {
+    /// All requests.
+    pub fn total(&self) -> u64 {
+        self.classes.iter().chain([&self.aborted]).map(IntCounter::get).sum()
+    }
+
     pub fn of(&self, status: u16) -> &IntCounter {
         let [one, two, three, four, five] = &self.classes;
         match status {
@@ -73,6 +88,7 @@ impl CodeCells {
 
 pub(super) struct RouteCells {
     pub duration: Histogram,
+    pub refused: Each<Refusal>,
     delays: IntCounter,
     delay_seconds: Counter,
     limits: Vec<LimitCells>,
@@ -83,6 +99,16 @@ impl RouteCells {
     pub fn delayed(&self, nanos: u64) {
         self.delays.inc();
         self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
+    }
+
+    /// What each of its limits said, with the limit's position in the policy.
+    pub fn limits(&self) -> impl Iterator<Item = (usize, [u64; 5])> {
+        self.limits.iter().map(|limit| (limit.rule, limit.counts()))
+    }
+
+    /// Requests that waited.
+    pub fn delays(&self) -> u64 {
+        self.delays.get()
     }
 
     /// Readings come in the route's order, so the first guess is right unless the engine left some out.
@@ -110,6 +136,11 @@ impl LimitCells {
         if let Some(counter) = self.nodes.get(usize::from(node)) {
             counter.inc();
         }
+    }
+
+    /// Allowed, delayed, tagged, limited, exempt.
+    pub fn counts(&self) -> [u64; 5] {
+        [&self.allowed, &self.delayed, &self.tagged, &self.limited, &self.exempt].map(IntCounter::get)
     }
 
     pub fn verdict(&self, outcome: Outcome) -> &IntCounter {
@@ -205,9 +236,15 @@ impl<'f> Resolver<'f> {
         RouteCells {
             limits: used.map(|(rule, limit)| self.limit(&route.name, rule, limit)).collect(),
             duration: self.histogram(&all::REQUEST_DURATION, &[&route.name]),
+            refused: self.refused(&route.name),
             delays: self.counter(&all::DELAYS, &[&route.name]),
             delay_seconds: self.families.fractions(&mut self.series, &all::DELAY_SECONDS, &[&route.name]),
         }
+    }
+
+    /// Refusals of a route, or of requests that none took.
+    pub fn refused(&mut self, route: &str) -> Each<Refusal> {
+        self.each(&all::REFUSED, &[route], REFUSALS.map(|refusal| (refusal, refusal.word())))
     }
 
     fn limit(&mut self, route: &str, rule: usize, limit: &LimitLabels) -> LimitCells {

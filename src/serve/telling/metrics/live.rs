@@ -13,6 +13,7 @@ use super::catalogue::{self, ALL, Family, Kept, Kind};
 use super::process::Process;
 use crate::limiter::Gauges;
 use crate::serve::telling::log::LogState;
+use crate::sketch::Crowding;
 
 /// What an origin carries at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -47,6 +48,8 @@ pub struct LimitState {
     pub gauges: Gauges,
     /// Size of its table, if it has one.
     pub memory_bytes: Option<u64>,
+    /// How crowded that is, where it can be told.
+    pub crowding: Option<Crowding>,
 }
 
 /// What is known of a certificate, or of the authorities of client certificates, at one moment.
@@ -114,6 +117,12 @@ impl Live {
         self.readers.lock().panics = Some(reader);
     }
 
+    /// What an origin carries now, if somebody has said how to read it.
+    pub fn read_origin(&self, name: &str) -> Option<OriginLoad> {
+        let reader = self.readers.lock().origins.get(name).cloned()?;
+        Some(reader())
+    }
+
     /// Forgets the readers whose origin or limit is not among these.
     pub fn retain(&self, origins: &[String], limits: &[String]) {
         let mut readers = self.readers.lock();
@@ -178,10 +187,12 @@ struct Page(BTreeMap<&'static str, MetricFamily>);
 
 impl Page {
     fn limit(&mut self, name: &str, state: &LimitState) {
-        let LimitState { gauges, memory_bytes } = state;
+        let LimitState { gauges, memory_bytes, crowding } = state;
         self.add(&catalogue::LIMIT_INFLIGHT, Some(name), gauges.inflight);
         self.add(&catalogue::LIMIT_UPGRADED, Some(name), gauges.upgraded);
         self.add(&catalogue::LIMIT_MEMORY, Some(name), *memory_bytes);
+        self.add_fraction(&catalogue::LIMIT_FILL, Some(name), crowding.map(|crowding| crowding.fill));
+        self.add_fraction(&catalogue::LIMIT_ERROR, Some(name), crowding.map(|crowding| crowding.error));
         self.add(&catalogue::LIMIT_EXACT_KEYS, Some(name), gauges.exact_keys);
         self.add_fraction(&catalogue::LIMIT_LOAD, Some(name), gauges.load);
         self.add(&catalogue::LIMIT_DISPLACED, Some(name), gauges.displaced);

@@ -92,8 +92,8 @@ impl Shape {
         const VERDICTS: usize = Outcome::ALL.len();
         // delays and their time
         const PER_ROUTE: usize = 2;
-        // contended; read: in flight, upgraded, memory, exact keys, load, displaced, pending, share, capacity, offered
-        const PER_LIMIT: usize = 11;
+        // contended; read: in flight, upgraded, memory, fill, error, exact keys, load, displaced, pending, share, capacity, offered
+        const PER_LIMIT: usize = 13;
         // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
         const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 4;
         // healthy, ejections
@@ -108,14 +108,13 @@ impl Shape {
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
         self.listeners.len() * (2 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
-            + routes * SERIES_PER_HISTOGRAM
+            + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
             + self.routes.len() * PER_ROUTE
             + slots * VERDICTS
             + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN
             + self.addresses * PER_ADDRESS
-            + REFUSALS.len()
             + malformed_reasons().count()
             + CLIENTS.len()
             + PROCESS

@@ -148,9 +148,14 @@ fn backend() -> OriginLoad {
 fn complete(policy: &Policy) -> Metrics {
     let metrics = Metrics::new(policy, &settings());
     metrics.register_origin("backend", Arc::new(backend));
-    let state = LimitState { gauges: Gauges { memory: 4_096, ..Gauges::default() }, memory_bytes: Some(4_096) };
+    let state =
+        LimitState { gauges: Gauges { memory: 4_096, ..Gauges::default() }, memory_bytes: Some(4_096), crowding: None };
     metrics.register_limit("per_client", Arc::new(move || state));
-    let state = LimitState { gauges: all_gauges(), memory_bytes: Some(8) };
+    let state = LimitState {
+        gauges: all_gauges(),
+        memory_bytes: Some(8),
+        crowding: Some(crate::sketch::Crowding { fill: 0.3, keys: 40_000, error: 0.0 }),
+    };
     metrics.register_limit("at_once", Arc::new(move || state));
     let certificate = |name: &str, expires| {
         let listener = "other".to_owned();
@@ -269,7 +274,7 @@ fn every_reading_counts_for_its_route_limit_mode_and_verdict() {
     assert_eq!(verdicts("shop", "at_once", "enforce", "exempt"), 1.0);
     assert_eq!(verdicts("api", "per_client", "enforce", "allowed"), 1.0);
     assert_eq!(verdicts("api", "per_client", "enforce", "limited"), 0.0);
-    assert_eq!(page.value("tidegate_refused_requests_total{reason=\"limit\"}"), 1.0);
+    assert_eq!(page.value("tidegate_refused_requests_total{reason=\"limit\",route=\"shop\"}"), 1.0);
     assert_eq!(page.value("tidegate_limit_contended_total{limit=\"per_client\"}"), 1.0);
     assert_eq!(page.value("tidegate_limit_contended_total{limit=\"probe\"}"), 0.0);
 }
@@ -291,7 +296,8 @@ fn every_refusal_has_its_own_word() {
     }
     let page = page(&metrics);
     for word in Refusal::ALL.map(Refusal::word) {
-        assert_eq!(page.value(&format!("tidegate_refused_requests_total{{reason=\"{word}\"}}")), 1.0, "{word}");
+        let series = format!("tidegate_refused_requests_total{{reason=\"{word}\",route=\"_none\"}}");
+        assert_eq!(page.value(&series), 1.0, "{word}");
     }
 }
 
@@ -448,4 +454,30 @@ fn names_cannot_break_the_page() {
     let name = "a\"b\\c\nd";
     let metrics = Metrics::new(&policy(Vec::new(), vec![route(name, Vec::new())], Vec::new()), &settings());
     assert!(page(&metrics).has("tidegate_requests_total{code=\"2xx\",listener=\"main\",route=\"a\\\"b\\\\c\\nd\"}"));
+}
+
+#[test]
+fn totals_are_what_the_page_says_added_up() {
+    let metrics = complete(&shop());
+    let refused = Verdict::Refused(Refusal::Limit);
+    let readings = [reading(0, Mode::Enforce, Outcome::Refused), reading(1, Mode::Shadow, Outcome::Refused)];
+    metrics.decision(&decision(Some(0), refused, &readings), None);
+    metrics.decision(&decision(Some(1), Verdict::Admitted, &[reading(0, Mode::Enforce, Outcome::Admitted)]), None);
+    metrics.decision(&decision(Some(0), Verdict::Refused(Refusal::OriginFull), &[]), None);
+    for (route, status) in [(Some(0), 429), (Some(1), 200), (Some(0), 503), (None, 404)] {
+        metrics.request_done(0, route, status, Duration::ZERO);
+    }
+    metrics.origin_done(0, Duration::from_millis(3));
+    metrics.origin_done(0, Duration::from_secs(100));
+    metrics.origin_error(0, OriginError::Reset);
+    let totals = metrics.totals();
+    let route = |index: usize| (totals.routes[index].ended, totals.routes[index].limited, totals.routes[index].shed);
+    assert_eq!((route(0), route(1), totals.unmatched), ((2, 1, 1), (1, 0, 0), 1));
+    let limit =
+        |index: usize| (totals.limits[index].allowed, totals.limits[index].limited, totals.limits[index].shadow);
+    assert_eq!((limit(0), limit(1)), ((1, 1, 0), (0, 0, 1)), "one limit of two routes; a shadow");
+    let origin = &totals.origins[0];
+    assert_eq!((origin.errors, origin.durations.iter().sum::<u64>()), (1, 2));
+    assert_eq!((origin.durations[3], origin.durations.last()), (1, Some(&1)), "{:?}", origin.durations);
+    assert_eq!(origin.durations.len(), origin.bounds.len() + 1);
 }

@@ -9,7 +9,11 @@ fn the_bound_on_series_is_what_a_full_page_has_at_most() {
         let names: Vec<String> = policy.rules.iter().map(|rule| rule.name.clone()).collect();
         metrics.families.live.retain(&["backend".to_owned()], &names);
         for name in names {
-            let state = LimitState { gauges: all_gauges(), memory_bytes: Some(1) };
+            let state = LimitState {
+                gauges: all_gauges(),
+                memory_bytes: Some(1),
+                crowding: Some(crate::sketch::Crowding { fill: 0.3, keys: 40_000, error: 0.0 }),
+            };
             metrics.register_limit(&name, Arc::new(move || state));
         }
         assert_eq!(page(&metrics).samples.len(), Metrics::series_bound(&policy, &settings()));
@@ -21,18 +25,18 @@ fn the_bound_on_series_is_as_documented() {
     let policy = fair_shop();
     // `by_key` hands on to `per_client`, which so counts on the route `api` too
     let (listeners, routes, slots, limits, nodes, origins, addresses) = (2, 2, 5, 4, 3, 1, 2);
-    let documented = (17 + 6 * listeners) * (routes + 1)
+    let documented = (26 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 5 * slots
         + 43 * origins
         + 2 * addresses
-        + 11 * limits
+        + 13 * limits
         + nodes
         + 26 * listeners
         + 14
         + 2
         + 1
-        + 70;
+        + 61;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
 

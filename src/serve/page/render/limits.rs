@@ -1,0 +1,108 @@
+//! Each limit, and what fair shares leave to one client.
+
+use super::super::view::{LimitView, ShareView, View};
+use super::chart;
+use super::markup::{bar, cell, count, lately, name, nothing, percent, rate, row, sum, table, text};
+use super::traffic::NOW;
+use crate::picture::svg::Svg;
+
+/// One row each.
+pub fn limits(html: &mut Svg, view: &View) {
+    if view.limits.is_empty() {
+        return nothing(html, "The policy has no limits.");
+    }
+    let columns = [
+        "Limit",
+        "Trend",
+        "Decisions/s",
+        "Limited",
+        "Would have",
+        "Table",
+        "Allowed in all",
+        "Limited in all",
+        "Would have in all",
+    ];
+    table(html, "What each limit decides", &columns, |rows| {
+        view.limits.iter().for_each(|limit| one(rows, limit, view.last_second));
+    });
+    let words = "In a trend hatched is what was limited, amber on top what would have been: by a shadow limit, or one that tags.";
+    html.labelled("p", &[("class", &"note")], words);
+    let more = view.limits_in_all.saturating_sub(view.limits.len());
+    if more > 0 {
+        html.labelled("p", &[("class", &"note")], &format!("{more} more limits are in the metrics."));
+    }
+}
+
+fn one(rows: &mut Svg, limit: &LimitView, last: u64) {
+    let (past, totals) = (&limit.past, &limit.totals);
+    let [allowed, limited, shadow] = [&past.allowed, &past.limited, &past.shadow].map(|points| sum(points));
+    let all = allowed + limited + shadow;
+    row(rows, &totals.name, |row| {
+        name(row, |cell| {
+            cell.labelled("span", &[("class", &"name")], &totals.name);
+            cell.labelled("span", &[("class", &"badge")], limit.kind);
+            if !limit.enforced {
+                cell.labelled("span", &[("class", &"badge shadow")], "shadow");
+            }
+        });
+        cell(row, "Trend", |cell| {
+            let areas: [chart::Area<'_>; 3] =
+                [("allowed", &past.allowed), ("limited", &past.limited), ("would", &past.shadow)];
+            let words = format!(
+                "Decisions over the time shown: {allowed:.0} allowed, {limited:.0} limited, {shadow:.0} would have been limited"
+            );
+            chart::stacked(cell, "spark", &words, &areas, last, chart::width(&past.allowed, 120));
+        });
+        let now: f64 = [&past.allowed, &past.limited, &past.shadow].map(|points| lately(points, NOW)).iter().sum();
+        text(row, "Decisions/s", &rate(now));
+        text(row, "Limited", &if limit.enforced { percent(limited, all) } else { "–".to_owned() });
+        text(row, "Would have", &if limit.enforced && shadow == 0.0 { "–".to_owned() } else { percent(shadow, all) });
+        cell(row, "Table", |cell| crowding(cell, limit));
+        count(row, "Allowed in all", "allowed-total", totals.allowed);
+        count(row, "Limited in all", "limited-total", totals.limited);
+        count(row, "Would have in all", "shadow-total", totals.shadow);
+    });
+}
+
+fn crowding(cell: &mut Svg, limit: &LimitView) {
+    match (limit.crowding, limit.inflight) {
+        (Some((fill, error)), _) => {
+            bar(cell, "fill", fill);
+            cell.text(&format!("{} full, ", percent(fill, 1.0)));
+            let error =
+                if error < 1e-6 { "error < 1 ppm".to_owned() } else { format!("error {}", percent(error, 1.0)) };
+            cell.text(&error);
+        }
+        (None, Some(inflight)) => cell.text(&format!("{inflight} under way")),
+        (None, None) => cell.text("–"),
+    }
+}
+
+/// What is offered against what is shared out.
+pub fn shares(html: &mut Svg, view: &View) {
+    if view.shares.is_empty() {
+        return nothing(html, "The policy has no limit of type fair_share.");
+    }
+    table(html, "Fair shares", &["Limit", "Offered", "Shared out", "One client may take"], |rows| {
+        for ShareView { name: limit, capacity, offered, share } in &view.shares {
+            row(rows, limit, |row| {
+                name(row, |cell| cell.labelled("span", &[("class", &"name")], limit));
+                let most = capacity.unwrap_or(0.0).max(*offered).max(1e-9);
+                cell(row, "Offered", |cell| {
+                    let class = if capacity.is_some_and(|capacity| *offered > capacity) { "over" } else { "allowed" };
+                    bar(cell, class, offered / most);
+                    cell.text(&format!("{}/s", rate(*offered)));
+                });
+                cell(row, "Shared out", |cell| match capacity {
+                    Some(capacity) => {
+                        bar(cell, "fill", capacity / most);
+                        cell.text(&format!("{}/s", rate(*capacity)));
+                    }
+                    None => cell.text("not known yet"),
+                });
+                let words = if share.is_finite() { format!("{}/s", rate(*share)) } else { "no limit".to_owned() };
+                text(row, "One client may take", &words);
+            });
+        }
+    });
+}

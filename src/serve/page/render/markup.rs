@@ -1,0 +1,151 @@
+//! What the sections share: numbers and durations as people read them, cells of tables, bars.
+
+use crate::picture::svg::{At, Attributes, Svg};
+
+/// A whole number with commas between its thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// So many per second: one decimal where that says something.
+pub fn rate(number: f64) -> String {
+    match number {
+        n if n < 0.05 => "0".to_owned(),
+        n if n < 9.95 => format!("{n:.1}"),
+        n => grouped(n.round() as u64),
+    }
+}
+
+/// A part of a whole; nothing of nothing is a dash.
+pub fn percent(part: f64, whole: f64) -> String {
+    if whole <= 0.0 {
+        return "–".to_owned();
+    }
+    match 100.0 * part / whole {
+        0.0 => "0 %".to_owned(),
+        p if p < 0.1 => "< 0.1 %".to_owned(),
+        p if p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// A duration in seconds with its unit.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s <= 0.0 => "–".to_owned(),
+        s if s < 0.009_95 => format!("{:.1} ms", s * 1e3),
+        s if s < 0.999_5 => format!("{:.0} ms", s * 1e3),
+        s => format!("{s:.1} s"),
+    }
+}
+
+/// How long ago, in the two largest units.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        s if s < 60 => format!("{s} s"),
+        s if s < 3_600 => format!("{} min {} s", s / 60, s % 60),
+        s if s < 86_400 => format!("{} h {} min", s / 3_600, s / 60 % 60),
+        s => format!("{} d {} h", s / 86_400, s / 3_600 % 24),
+    }
+}
+
+/// The mean of the last points.
+pub fn lately(points: &[f32], seconds: usize) -> f64 {
+    let last = points.get(points.len().saturating_sub(seconds)..).unwrap_or(points);
+    if last.is_empty() { 0.0 } else { sum(last) / last.len() as f64 }
+}
+
+/// All points together.
+pub fn sum(points: &[f32]) -> f64 {
+    points.iter().map(|point| f64::from(*point)).sum()
+}
+
+/// The highest point, 0 at least.
+pub fn peak(points: impl IntoIterator<Item = f32>) -> f64 {
+    points.into_iter().fold(0.0, f32::max).into()
+}
+
+/// A table: its caption is for readers who do not see where it stands. Roles are written out because narrow screens show rows
+/// as cards, and what is no table in the style sheet is none for a screen reader either.
+pub fn table(html: &mut Svg, caption: &str, columns: &[&str], rows: impl FnOnce(&mut Svg)) {
+    html.element("table", &[("role", &"table")], |table| {
+        table.labelled("caption", &[("class", &"unseen")], caption);
+        table.element("thead", &[("role", &"rowgroup")], |head| {
+            head.element("tr", &[("role", &"row")], |row| {
+                for column in columns {
+                    row.labelled("th", &[("role", &"columnheader"), ("scope", &"col")], column);
+                }
+            });
+        });
+        table.element("tbody", &[("role", &"rowgroup")], rows);
+    });
+}
+
+/// A row, found again by its name when the next picture of it comes.
+pub fn row(html: &mut Svg, name: &str, inside: impl FnOnce(&mut Svg)) {
+    html.element("tr", &[("role", &"row"), ("data-name", &name)], inside);
+}
+
+/// The cell that names its row.
+pub fn name(html: &mut Svg, inside: impl FnOnce(&mut Svg)) {
+    html.element("th", &[("role", &"rowheader"), ("scope", &"row")], inside);
+}
+
+/// A cell; its column's name stands beside it on narrow screens.
+pub fn cell(html: &mut Svg, column: &str, inside: impl FnOnce(&mut Svg)) {
+    html.element("td", &[("role", &"cell"), ("data-label", &column)], inside);
+}
+
+/// A cell with a text.
+pub fn text(html: &mut Svg, column: &str, words: &str) {
+    html.labelled("td", &[("role", &"cell"), ("data-label", &column)], words);
+}
+
+/// A cell with an exact count, for programs too.
+pub fn count(html: &mut Svg, column: &str, class: &str, number: u64) {
+    cell(html, column, |cell| exact(cell, class, number));
+}
+
+/// An exact count, for programs too.
+pub fn exact(html: &mut Svg, class: &str, number: u64) {
+    html.labelled("data", &[("class", &class), ("value", &number)], &grouped(number));
+}
+
+/// A bar of this part of its length, 0 to 1. Says nothing by itself: the number stands beside it.
+pub fn bar(html: &mut Svg, class: &str, part: f64) {
+    let place: Attributes<'_> =
+        &[("class", &"bar"), ("viewBox", &"0 0 100 6"), ("preserveAspectRatio", &"none"), ("aria-hidden", &"true")];
+    html.element("svg", place, |svg| {
+        svg.empty("rect", &[("class", &"track"), ("width", &100), ("height", &6)]);
+        svg.empty("rect", &[("class", &class), ("width", &At(100.0 * part.clamp(0.0, 1.0))), ("height", &6)]);
+    });
+}
+
+/// What is said where there is nothing to show.
+pub fn nothing(html: &mut Svg, words: &str) {
+    html.labelled("p", &[("class", &"nothing")], words);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_read_them() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.01, 0.26, 9.94, 9.96, 1_234.4].map(rate), ["0", "0.3", "9.9", "10", "1,234"]);
+        let of = |part| percent(part, 1_000.0);
+        assert_eq!([0.0, 0.5, 5.0, 123.0].map(of), ["0 %", "< 0.1 %", "0.5 %", "12 %"]);
+        assert_eq!(percent(1.0, 0.0), "–");
+        assert_eq!([0.0, 0.001_23, 0.212, 2.5].map(duration), ["–", "1.2 ms", "212 ms", "2.5 s"]);
+        assert_eq!([5, 65, 3_700, 90_000].map(span), ["5 s", "1 min 5 s", "1 h 1 min", "1 d 1 h"]);
+    }
+}

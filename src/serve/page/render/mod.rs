@@ -1,0 +1,55 @@
+//! The page as HTML: pure, from a [`View`] to text, so that it is whole before any script has run, and without one.
+//!
+//! It is made of sections. The first time all of them stand in the page; later each is sent again when it has changed, and the
+//! script puts it in its place.
+
+mod chart;
+mod decisions;
+mod limits;
+mod markup;
+mod offenders;
+mod origins;
+mod traffic;
+
+use super::view::View;
+use crate::picture::svg::Svg;
+
+/// The page around its sections, each standing as `{{NAME}}`.
+const TEMPLATE: &str = include_str!("../page.html");
+
+/// Draws a section.
+type Draw = fn(&mut Svg, &View);
+
+/// All sections by the `id` of the element that holds them, in the page's order.
+const SECTIONS: [(&str, Draw); 9] = [
+    ("header", traffic::header),
+    ("notices", traffic::notices),
+    ("flow", traffic::flow),
+    ("routes", traffic::routes),
+    ("limits", limits::limits),
+    ("shares", limits::shares),
+    ("origins", origins::origins),
+    ("offenders", offenders::offenders),
+    ("decisions", decisions::decisions),
+];
+
+/// The names of the sections and their HTML.
+pub fn sections(view: &View) -> impl Iterator<Item = (&'static str, String)> {
+    SECTIONS.iter().map(|(name, draw)| {
+        let mut html = Svg::default();
+        draw(&mut html, view);
+        (*name, html.into_text())
+    })
+}
+
+/// The whole page.
+pub fn page(view: &View) -> String {
+    let mut page = TEMPLATE.to_owned();
+    for (name, html) in sections(view) {
+        page = page.replacen(&format!("{{{{{name}}}}}"), &html, 1);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Whom the limits refuse most, and where they come from.
+
+use super::super::view::{Offender, View};
+use super::markup::{bar, cell, grouped, name, nothing, percent, row, span, table, text};
+use crate::picture::svg::Svg;
+
+/// Clients, then their networks.
+pub fn offenders(html: &mut Svg, view: &View) {
+    let offenders = &view.offenders;
+    if offenders.clients.is_empty() {
+        return nothing(html, "Nobody was refused in the last minutes.");
+    }
+    let part = |count: u64| count as f64 / offenders.total.max(1) as f64;
+    let share = |html: &mut Svg, count: u64| {
+        bar(html, "limited", part(count));
+        html.text(&percent(count as f64, offenders.total as f64));
+    };
+    let columns = ["Client", "Limit", "Of all refusals", "Refusals", "Last"];
+    table(html, "Clients that are refused most", &columns, |rows| {
+        for Offender { client, limit, count, error, ago } in &offenders.clients {
+            row(rows, &format!("{client} {limit}"), |row| {
+                name(row, |cell| cell.labelled("code", &[], client));
+                text(row, "Limit", limit);
+                cell(row, "Of all refusals", |cell| share(cell, *count));
+                let sure = if *error == 0 { String::new() } else { format!(", {} of them in doubt", grouped(*error)) };
+                text(row, "Refusals", &format!("{}{sure}", grouped(*count)));
+                text(row, "Last", &format!("{} ago", span(*ago)));
+            });
+        }
+    });
+    if !offenders.networks.is_empty() {
+        html.labelled("h3", &[], "Their networks");
+        table(html, "Networks of those clients", &["Network", "Of all refusals", "Refusals", "Clients"], |rows| {
+            for (network, count, clients) in &offenders.networks {
+                row(rows, network, |row| {
+                    name(row, |cell| cell.labelled("code", &[], network));
+                    cell(row, "Of all refusals", |cell| share(cell, *count));
+                    text(row, "Refusals", &grouped(*count));
+                    text(row, "Clients", &clients.to_string());
+                });
+            }
+        });
+    }
+    let (total, bound) = (grouped(offenders.total), grouped(offenders.error_bound));
+    html.labelled(
+        "p",
+        &[("class", &"note")],
+        &format!(
+            "Refusals count half after each minute: {total} now. No count is more than {bound} too high, and nobody with more \
+             than that is missing. Networks add up the clients listed in memory."
+        ),
+    );
+}
