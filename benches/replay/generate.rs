@@ -42,9 +42,9 @@ pub fn write(lines: u64, out: &mut impl Write) -> io::Result<u64> {
                 client[3],
                 minute / 60,
                 minute % 60,
-                if rolled % 50 == 0 { "POST" } else { "GET" },
+                if rolled.is_multiple_of(50) { "POST" } else { "GET" },
                 ["news", "images", "teams", "competition"][path as usize % 4],
-                if rolled % 37 == 0 { 304 } else { 200 },
+                if rolled.is_multiple_of(37) { 304 } else { 200 },
                 rolled >> 8 & 0x3fff,
                 AGENTS[client[3] as usize % AGENTS.len()],
             )?;

@@ -74,7 +74,7 @@ enum What {
     /// The wait of a limit with `action: delay` is over.
     Waited(Box<Judged>, After),
     /// The answer is complete.
-    Answered(Box<Judged>, Holds, After),
+    Answered(Box<(Judged, Holds)>, After),
 }
 
 /// What the log says of a request's end.
@@ -180,7 +180,7 @@ impl Gate {
             let until = judged.decision.goes_on().nanos();
             self.push(until, What::Waited(Box::new(judged), after));
         } else if !holds.is_empty() || self.snapshot.counts_bytes(&judged) {
-            self.hold(at, Box::new(judged), holds, after);
+            self.hold(at, judged, holds, after);
         }
         Ok(seen)
     }
@@ -194,9 +194,12 @@ impl Gate {
                 What::Waited(mut judged, after) => {
                     let now = Timestamp::from_nanos(end.at);
                     let (holds, _) = self.snapshot.admit(&mut judged, now);
-                    self.hold(end.at, judged, holds, after);
+                    self.hold(end.at, *judged, holds, after);
                 }
-                What::Answered(judged, holds, after) => self.end(end.at, *judged, holds, after),
+                What::Answered(of, after) => {
+                    let (judged, holds) = *of;
+                    self.end(end.at, judged, holds, after);
+                }
             }
         }
         if at / SECOND != self.maintained {
@@ -206,11 +209,11 @@ impl Gate {
     }
 
     /// What an admitted request holds is given back at its end.
-    fn hold(&mut self, at: u64, judged: Box<Judged>, holds: Holds, after: After) {
+    fn hold(&mut self, at: u64, judged: Judged, holds: Holds, after: After) {
         if after.duration == 0 {
-            self.end(at, *judged, holds, after);
+            self.end(at, judged, holds, after);
         } else {
-            self.push(at.saturating_add(after.duration), What::Answered(judged, holds, after));
+            self.push(at.saturating_add(after.duration), What::Answered(Box::new((judged, holds)), after));
         }
     }
 

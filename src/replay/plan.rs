@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::client::key::KeyPart;
 use crate::client::{ClientRules, Trust};
-use crate::policy::{Capacity, CostRule, Kind, Mode, Policy, Rule, Scope};
+use crate::policy::{Capacity, CostRule, Kind, Mode, Policy, Rule};
 
 /// What the logs have, as far as their first lines show.
 #[derive(Clone, Copy)]
@@ -105,11 +105,7 @@ fn missing(rule: &Rule, given: &Given<'_>) -> Option<String> {
     }
     let kinds = std::iter::once(&rule.kind).chain(rule.tiers.iter().filter_map(|tier| tier.kind.as_ref()));
     for kind in kinds {
-        let by_time = match kind {
-            Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin | Scope::Key { .. }, .. } => true,
-            Kind::FairShare { capacity: Capacity::Origin(_), .. } => true,
-            _ => false,
-        };
+        let by_time = matches!(kind, Kind::Inflight { .. } | Kind::FairShare { capacity: Capacity::Origin(_), .. });
         if by_time && !given.duration {
             return Some("needs request durations; this log does not have them".to_owned());
         }

@@ -187,7 +187,7 @@ pub fn month(name: [u8; 3]) -> Option<u64> {
 
 /// Days from the 1st of January 1970; `None` before that or for a day that does not exist.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let longest = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
         4 | 6 | 9 | 11 => 30,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,14 +97,12 @@ pub struct Start {
 ///
 /// # Errors
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
-pub fn run(config: Config, start: Start) -> Result<(), StartError> {
-    let Start { program, file, load, admin, given, predecessor } = start;
-    let (predecessor, offered) = match predecessor {
+pub fn run(config: Config, mut start: Start) -> Result<(), StartError> {
+    let (mut predecessor, offered) = match start.predecessor.take() {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
     };
-    let mut predecessor = predecessor;
-    let ended = start_and_serve(config, load, program, file, admin.as_deref(), given, &offered, &mut predecessor);
+    let ended = start_and_serve(config, start, &offered, &mut predecessor);
     if let (Err(error), Some(predecessor)) = (&ended, predecessor) {
         predecessor.fail(&format!("error: {error}\n"));
     }
@@ -113,21 +111,18 @@ pub fn run(config: Config, start: Start) -> Result<(), StartError> {
 
 fn start_and_serve(
     config: Config,
-    load: Option<Loader>,
-    program: Program,
-    file: Option<PathBuf>,
-    admin: Option<&Path>,
-    given: Given,
+    start: Start,
     offered: &[Tag],
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
+    let Start { program, file, load, admin, given, .. } = start;
     let Config { policy, settings, effective, places, .. } = config;
     let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
     let notifier = Arc::new(Notifier::from_environment());
-    let opened = sockets::open(&settings, admin, given, offered, Arc::clone(&notifier))?;
+    let opened = sockets::open(&settings, admin.as_deref(), given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
         eprintln!("metrics on http://{}{}", bound.address, page.path);
     }
