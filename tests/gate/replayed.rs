@@ -68,7 +68,7 @@ fn next(state: &mut u64) -> u64 {
 }
 
 fn ask(connection: &mut Connection, client: &str, dice: u64) {
-    let method = if dice % 5 == 0 { "POST" } else { "GET" };
+    let method = if dice.is_multiple_of(5) { "POST" } else { "GET" };
     let path = match dice >> 8 & 3 {
         0 => format!("/api/{}", dice >> 12 & 3),
         _ => format!("/shop/{}", dice >> 12 & 7),
@@ -106,7 +106,7 @@ fn a_replay_of_its_own_log_decides_every_request_as_the_gate_did() {
                 for _ in 0..EACH {
                     let rolled = next(&mut dice);
                     // some ask all the time, most now and then
-                    let number = if rolled % 4 == 0 { rolled >> 4 & 1 } else { rolled >> 20 & 63 };
+                    let number = if rolled.is_multiple_of(4) { rolled >> 4 & 1 } else { rolled >> 20 & 63 };
                     ask(&mut connection, &client(thread, rolled % 6, number), rolled >> 8);
                 }
             });
