@@ -1,8 +1,10 @@
 //! All listening sockets of the process: opened once, kept in systemd's descriptor store, handed over or given up at the end.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::control;
 use super::given::{Given, Passed, Purpose, Tag};
@@ -154,7 +156,7 @@ impl Sockets {
                 };
                 Bound { name: listener.name.clone(), socket: passed.socket, address, file }
             }
-            None => bind::bind(listener).map_err(StartError::Bind)?,
+            None => self.bind(listener)?,
         };
         let socket = bound.socket.as_fd().try_clone_to_owned().map_err(|cause| {
             StartError::Bind(BindError { listener: listener.name.clone(), address: listener.address.clone(), cause })
@@ -162,6 +164,21 @@ impl Sockets {
         let (address, file) = (bound.address.clone(), bound.file.take());
         self.kept.push(Kept { tag, address, socket, file, offered: position });
         Ok(bound)
+    }
+
+    /// Binds a listener that was not given. The address of a socket that has just been given up may be held a moment longer: by
+    /// whoever passed it on, or a process that is being started at this moment and has not closed its copy.
+    fn bind(&self, listener: &Listener) -> Result<Bound, StartError> {
+        const TRIES: u32 = 50;
+        const PAUSE: Duration = Duration::from_millis(20);
+        let mut tries = if self.released.is_empty() { 1 } else { TRIES };
+        loop {
+            tries -= 1;
+            match bind::bind(listener) {
+                Err(fault) if tries > 0 && fault.cause.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(PAUSE),
+                done => return done.map_err(StartError::Bind),
+            }
+        }
     }
 
     /// This process is the one that counts from now on: takes over the files of UNIX sockets, and brings systemd's descriptor
