@@ -116,6 +116,12 @@ impl Code {
             Code::UNKNOWN_LIMIT => {
                 "A route, or another limit, names a limit that is not defined under `limits:`. A route that silently lost its limit would be unprotected, so the file is refused. If a limit was meant that is written right here, it needs a rate: `limits: [\"50/s burst 100\"]`."
             }
+            Code::UNKNOWN_ROUTE => {
+                "A test says by which route a request must go, and there is none of that name. A route without `name:` is called after its place in the list; `tidegate show routes` prints all names. A test that waits for a route that does not exist would fail for ever, or worse, be taken out."
+            }
+            Code::SMALL_SKETCH => {
+                "A sketch never admits too much, but one that is too small for its load refuses clients for what others did. The message has the probability at the load that the numbers allow, and the size that would bring it down. Raise `memory:`."
+            }
             Code::UNKNOWN_ORIGIN => {
                 "The route's `origin:` is neither the name of one under `origins:` nor an address with a port. `app` alone is a name; `app:8080` is an address."
             }
