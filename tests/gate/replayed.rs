@@ -24,11 +24,11 @@ limits:
     tiers:
       - { when: { cidr: [198.51.100.0/28] }, rate: 1/5s, burst: 15 }
       - { when: { cidr: [198.51.100.240/28] }, exempt: true }
-  per_path: { key: [client_ip, path], rate: 1/10s, burst: 1, mode: shadow }
+  per_path: { key: [client_ip, path], rate: 1/h, burst: 1, mode: shadow }
   calls: { type: quota, key: [client_ip, method], max: 4, window: 1h, exempt: [203.0.113.0/29] }
   pages: { type: distinct, key: client_ip, of: path, max: 4, window: 10m }
   average: { type: recent_average, key: client_ip, rate: 4/m, half_life: 1m, count: all, max_penalty: 5m }
-  gently: { key: client_ip, rate: 1/10s, burst: 3, enforce: 50% }
+  gently: { key: client_ip, rate: 1/h, burst: 1, enforce: 50% }
   by_method: { type: quota, key: client_ip, max: 4, window: 1h, sliding: true, cost: { POST: 3 } }
   all: { type: quota, key: global, max: 25, window: 1h }
   blink: { type: quota, key: [client_ip, route], max: 2, window: 1s }
