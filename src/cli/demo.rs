@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::run::serve_text;
 use super::{Global, exit, print, say};
+use crate::serve::lifecycle::control;
 
 /// Try it: an origin and a gate on loopback, with curl lines
 #[derive(Debug, Args)]
@@ -36,8 +38,20 @@ pub fn demo(args: &Demo, global: &Global) -> ExitCode {
     drop(gate);
     std::thread::spawn(move || serve_origin(origin));
     let policy = policy(gate_address, origin_address);
-    print(&instructions(gate_address, &policy));
-    serve_text("demo.yaml", &policy, global)
+    let admin = admin_socket();
+    print(&instructions(gate_address, &policy, admin.as_deref()));
+    let ended = serve_text("demo.yaml", &policy, admin.clone(), global);
+    if let Some(folder) = admin.as_deref().and_then(Path::parent) {
+        // ours alone, as it has this process's number; whatever is left of it harms nobody
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    ended
+}
+
+/// A place for the admin socket that no other process looks at: a demonstration must not be taken for the service.
+fn admin_socket() -> Option<PathBuf> {
+    let path = std::env::temp_dir().join(format!("tidegate-demo-{}", std::process::id())).join("admin.sock");
+    control::prepare(&path).is_ok().then_some(path)
 }
 
 fn bind(port: u16) -> io::Result<TcpListener> {
@@ -61,7 +75,19 @@ telemetry:
     )
 }
 
-fn instructions(gate: SocketAddr, policy: &str) -> String {
+fn instructions(gate: SocketAddr, policy: &str, admin: Option<&Path>) -> String {
+    let why = admin.map(|admin| {
+        format!(
+            "
+Why was the last one refused? Its answer has the id:
+
+  {} explain --admin {} --decision ID
+",
+            program().display(),
+            admin.display()
+        )
+    });
+    let why = why.unwrap_or_default();
     let indented: String = policy.lines().map(|line| format!("    {line}\n")).collect();
     format!(
         "tidegate guards a small origin with this policy:
@@ -72,10 +98,17 @@ Try, in another terminal:
   curl -i http://{gate}/
   for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{{http_code}} ' -X POST http://{gate}/login; done; echo
   curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' http://{gate}/login
-
+{why}
 Ctrl-C stops it.
 "
     )
+}
+
+/// How to call this program again from here.
+fn program() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tidegate"));
+    let here = std::env::current_dir().unwrap_or_default();
+    program.strip_prefix(&here).map(Path::to_owned).unwrap_or(program)
 }
 
 /// The smallest origin there is: says hello to every request and keeps the connection.

@@ -110,13 +110,13 @@ fn free_default() -> Option<PathBuf> {
     }
 }
 
-/// Serves by a policy that is written in the program; there is no upgrade for it.
-pub fn serve_text(name: &str, policy: &str, global: &Global) -> ExitCode {
+/// Serves by a policy that is written in the program, and answers verbs at `admin`; there is no upgrade for it.
+pub fn serve_text(name: &str, policy: &str, admin: Option<PathBuf>, global: &Global) -> ExitCode {
     let start_alone = Start {
         program: Program::current(),
         file: None,
         load: None,
-        admin: None,
+        admin,
         given: Given::default(),
         predecessor: None,
     };

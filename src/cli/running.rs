@@ -24,6 +24,12 @@ pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Res
         }
     }
     say(&format!("tidegate: no running server answers\n{}", refusals.concat()));
+    if global.admin.is_none() && control::default_path().is_none() {
+        // as in most containers, and for root
+        say(
+            "  where neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set, `run --admin PATH` makes the socket and verbs need it, too\n",
+        );
+    }
     Err(ExitCode::from(exit::UNAVAILABLE))
 }
 

@@ -85,7 +85,7 @@ fn words(command: &str) -> Vec<String> {
 }
 
 /// A text without what is different in every run.
-fn same(text: &str) -> String {
+pub fn same(text: &str) -> String {
     [
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}", "TIME"),
         (r"decision [0-9A-HJKMNP-TV-Z]{13}\b", "decision ID"),

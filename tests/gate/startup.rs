@@ -1,8 +1,12 @@
 //! Starting: what is said when it cannot be done, and the ways that need no policy file.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
+use regex::Regex;
+
+use crate::explain_document::same;
 use crate::harness::gate::run_to_end;
 use crate::harness::{Connection, Gate, Origin, Reply};
 
@@ -134,7 +138,7 @@ routes:
 }
 
 #[test]
-fn the_curl_lines_of_the_demo_do_what_the_readme_shows() {
+fn the_lines_of_the_demo_do_what_the_readme_shows() {
     let mut gate = Gate::start_with(&["demo", "--port", "0"]);
     gate.address("main");
     let talk = gate.talk();
@@ -160,6 +164,29 @@ fn the_curl_lines_of_the_demo_do_what_the_readme_shows() {
         "{}",
         outputs[2]
     );
+    // and the line that says why
+    let id = Regex::new("(?i)x-tidegate-decision: (.*)\r").unwrap().captures(&outputs[2]).expect("it has an id")[1]
+        .to_owned();
+    let why = talk.lines().find(|line| line.contains(" explain ")).expect("the demonstration tells how").trim();
+    let output = Command::new("sh").arg("-c").arg(why.replace("ID", &id)).output().expect("a shell runs");
+    assert!(output.status.success(), "{why}: {output:?}");
+    readme_shows("$ tidegate explain --decision ", &id, &String::from_utf8_lossy(&output.stdout));
     gate.signal("INT");
     assert_eq!(gate.exit_status().code(), Some(0));
+}
+
+/// Asserts that the README prints this output under a command that begins so and ends with `id`; with `UPDATE_EXPECTED` it is
+/// made to.
+fn readme_shows(command: &str, id: &str, printed: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let begin = readme.find(command).expect("the README has the command");
+    let (before, rest) = readme.split_at(begin);
+    let (block, behind) = rest.split_at(rest.find("```").expect("a block ends"));
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        std::fs::write(path, format!("{before}{command}{id}\n{printed}{behind}")).unwrap();
+        return;
+    }
+    let (_, shown) = block.split_once('\n').expect("a command is a line");
+    assert_eq!(same(shown), same(printed), "the README shows something else than is printed");
 }

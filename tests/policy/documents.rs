@@ -166,3 +166,26 @@ fn every_test_that_the_threat_model_names_exists() {
     }
     assert!(named >= 20, "only {named} tests are named");
 }
+
+/// The README shows parts of what `docs/suggest.md` prints, which a test of its own holds to the truth.
+#[test]
+fn what_the_readme_shows_of_suggest_is_what_its_page_prints() {
+    let (readme, page) = (fs::read_to_string(path("README.md")).unwrap(), path("docs/suggest.md"));
+    let page = fs::read_to_string(page).unwrap();
+    let (mut commands, mut lines) = (0, 0);
+    for block in readme.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+        let first = block.lines().next().unwrap();
+        if !["$ tidegate suggest ", "$ tidegate replay "].iter().any(|verb| first.starts_with(verb)) {
+            continue;
+        }
+        commands += 1;
+        let mut rest = page.split_once(&format!("```console\n{first}\n")).unwrap_or_else(|| panic!("{first}")).1;
+        rest = rest.split("```").next().unwrap();
+        for line in block.lines().skip(1).filter(|line| *line != "…") {
+            // in the order of the page, each once
+            rest = rest.split_once(&format!("{line}\n")).unwrap_or_else(|| panic!("the page does not print: {line}")).1;
+            lines += 1;
+        }
+    }
+    assert!(commands == 3 && lines >= 8, "{commands} commands with {lines} lines");
+}
