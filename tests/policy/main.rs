@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cases;
+mod console;
 mod decided;
 mod documents;
 mod examples;
