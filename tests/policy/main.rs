@@ -16,6 +16,7 @@ mod faults;
 mod forms;
 mod listeners;
 mod penalty;
+mod replay;
 mod schema;
 mod show;
 mod sources;
