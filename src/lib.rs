@@ -25,7 +25,7 @@
 //! | 7 | [`explain`] | why a decision came out as it did |
 //! | 8 | [`replay`] | the offline face: past requests, in their own time, through the same engine |
 //! | 8 | [`scenario`] | what a policy claims of itself, tried under a clock of its own |
-//! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs |
+//! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs, reload, the admin socket and its page |
 //! | 9 | [`cli`] | one file per verb |
 //!
 //! ## The story of a request
@@ -46,7 +46,13 @@
 //! 8. Admitted: the gate forwards it, after the wait that a limit may ask for, and holds its places to the last byte. Refused:
 //!    [`answer`] has the words, and the only table of statuses.
 //! 9. The answer's head settles what was held back, its bytes are charged where bytes are limited.
-//! 10. Fields, metrics and log line are read from that one [`engine::Decision`].
+//! 10. Fields, metrics and log line are read from that one [`engine::Decision`], and the ring of decisions remembers it:
+//!     [`explain`] puts it into words whenever somebody asks on [`serve::admin`], by its id or by the client, and
+//!     [`serve::page`] shows what many of them come to.
+//!
+//! The same judgement without sockets: [`scenario`] plays the tests of a policy (`tidegate test`), [`replay`] the requests of past
+//! logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from them), and `tidegate explain --request` one
+//! request that nobody sent. `status`, `pardon`, `reload`, `upgrade` and `show --running` ask and tell the running process.
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(

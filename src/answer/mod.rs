@@ -1,6 +1,7 @@
 //! A decision put into words: pure, and the only place that knows how an answer of ours looks.
 //!
 //! * [`headers`]: what every answer tells about limits, and how long a refused client should wait.
+//! * [`told`]: the same as lines for people.
 //! * [`refusal`]: reasons → statuses and words.
 //! * [`redirect`]: the answer that sends a client to TLS.
 //! * [`body`]: the form that the client wants.
@@ -19,6 +20,7 @@ pub mod json;
 pub mod redirect;
 pub mod refusal;
 pub mod structured;
+pub mod told;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -29,6 +31,7 @@ pub use entry::Entry;
 pub use headers::RouteFields;
 pub use redirect::to_https;
 pub use refusal::Fault;
+pub use told::Told;
 
 use crate::engine::{Decision, Refusal};
 use crate::policy::Policy;

@@ -35,8 +35,13 @@ use crate::serve::edge::authority::canonical_host;
 use crate::serve::edge::path::canonical_path;
 use crate::serve::telling::pseudonym::Pseudonyms;
 
+/// What says something of a policy that judges, and nothing to `--suggest`.
+const JUDGING: [&str; 11] =
+    ["against", "limit", "route", "fail_if", "exact", "csv", "decisions", "html", "svg", "show_clients", "reorder"];
+
 /// Judge the requests of access logs by a policy, at the times when they came
 #[derive(Debug, Args)]
+#[command(mut_group("Asked", |asked| asked.requires("suggest")))]
 #[command(after_help = "Example:\n  tidegate replay -c new.yaml --against old.yaml /var/log/nginx/access.log*\n\n\
     Formats: tidegate, caddy, traefik, traefik-text, envoy, envoy-text, alb, cloudfront, haproxy, combined (nginx and Apache, \
     common too)\n\
@@ -84,7 +89,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub pictures: drawing::Pictures,
     /// Propose limits instead of judging by some, as `tidegate suggest` does
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = JUDGING)]
     pub suggest: bool,
     #[command(flatten, next_help_heading = "With --suggest")]
     pub asked: suggest::Asked,

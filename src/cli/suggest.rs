@@ -236,6 +236,10 @@ impl Task<'_> {
             visit(decision.route, key, Timestamp::from_nanos(record.start));
         });
         let outcome = replayed.map_err(stop)?.outcome;
+        let lacks = outcome.limits.iter().find_map(|limit| limit.missing.as_ref());
+        if let (false, Some(why)) = (self.per_route, lacks) {
+            return Err(Stop(USAGE, format!("--key {}: {why}", self.scope.key)));
+        }
         let mut notes = told::reading(&outcome, resolution);
         notes.extend(outcome.notes);
         Ok(told::Log { format, resolution: told::step(resolution), notes })

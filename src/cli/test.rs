@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Global, environment, exit, print, say};
 use crate::config::{self, Loaded};
+use crate::explain::Book;
 use crate::scenario::report::{self, Tested, report};
 use crate::scenario::{self, Canonical};
 use crate::serve::edge::path::canonical_path;
@@ -85,11 +86,12 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
 /// The tests that are asked for, run; `None` when the configuration is invalid.
 fn tested(loaded: &Loaded, only: Option<&str>) -> Result<Option<Vec<Tested>>, String> {
     let Ok(config) = &loaded.outcome else { return Ok(None) };
+    let book = Book::of(config);
     let wanted = config.cases.iter().filter(|case| only.is_none_or(|text| case.name.contains(text)));
     let tests = wanted.map(|case| {
         let file = loaded.sources.of(case.at).map_or_else(String::new, |source| source.name.clone());
         let line = loaded.sources.position(case.at).line;
-        let outcome = scenario::run(&config.policy, case, CANONICAL)?;
+        let outcome = scenario::run(&config.policy, &book, case, CANONICAL)?;
         Ok(Tested { name: case.name.clone(), file, line, outcome })
     });
     tests.collect::<Result<_, String>>().map(Some)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Places;
+use crate::config::{self, Config, Places};
 use crate::policy::route::{HostMatch, Match, PathMatch};
 use crate::policy::{Policy, Rule};
 
@@ -33,6 +33,12 @@ pub struct RouteName {
 }
 
 impl Book {
+    /// That of a configuration which is in force nowhere.
+    pub fn of(config: &Config) -> Book {
+        let fingerprint = config::hash(&config.effective);
+        Book { fingerprint, ..Book::new(&config.policy, config.places.clone(), 0) }
+    }
+
     /// What is to be remembered of a policy.
     pub fn new(policy: &Policy, places: Places, loaded_unix_nanos: u64) -> Book {
         let route = |route: &crate::policy::Route| RouteName {

@@ -7,10 +7,11 @@
 //!
 //! Nothing here asks a limiter, reads a clock or knows an address that it was not given: what is remembered is numbers and a pseudonym.
 //!
-//! * [`record`]: what is remembered; [`book`]: by which policy.
+//! * [`record`]: what is remembered; [`book`]: by which policy; [`asked`]: of a request that is at hand.
 //! * [`limit`]: what one limit said, and what it would have taken.
 //! * [`text`]: for people.
 
+pub mod asked;
 pub mod book;
 pub mod limit;
 mod number;
@@ -19,6 +20,7 @@ pub mod text;
 
 use serde::{Deserialize, Serialize};
 
+pub use asked::Answered;
 pub use book::Book;
 pub use limit::LimitPart;
 pub use record::{Beside, Found, Record, Said};

@@ -12,7 +12,6 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::formats::FieldName;
-use super::plan::Plan;
 use super::record::{LoggedClient, Record};
 use crate::client::key::KeyPart;
 use crate::client::{self, Client, Mark};
@@ -86,20 +85,20 @@ struct After {
 }
 
 impl Gate {
-    /// Before the first request, which `record` is.
+    /// Before the first request, which `record` is. `policy` is that of a [`Plan`](super::plan::Plan).
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
     pub fn new(
-        plan: Plan,
+        policy: Policy,
         canonical: Canonical,
         host: Option<String>,
         record: &Record<'_>,
     ) -> Result<Gate, (String, OutOfRange)> {
         let told = record.told.and_then(|told| told.zero);
         let zero = told.unwrap_or(record.start.saturating_sub(HEAD_START));
-        let wanted = headers_read(&plan.policy);
-        let snapshot = Snapshot::new(plan.policy, &SEED, zero)?;
+        let wanted = headers_read(&policy);
+        let snapshot = Snapshot::new(policy, &SEED, zero)?;
         Ok(Gate {
             snapshot,
             canonical,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::exact::Exact;
-use super::outcome::{LimitOutcome, Minute, Outcome, Touched};
+use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
 use super::record::{LoggedClient, Record};
 use crate::client::{Client, ClientNetwork};
 use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
@@ -42,7 +42,6 @@ pub struct Ledger {
     touched: HashMap<u32, About>,
     /// By limit: which clients it was asked about, a bit each.
     asked: Vec<Vec<u64>>,
-    exact: Vec<Option<Exact>>,
 }
 
 /// What is kept of every client.
@@ -74,8 +73,8 @@ pub struct Fate {
 }
 
 impl Ledger {
-    /// Nothing yet. `zero` is the wall clock at the origin of stamps.
-    pub fn new(policy: &Policy, missing: &[Option<String>], enforced: &[bool], wanted: &Wanted, zero: u64) -> Ledger {
+    /// Nothing yet.
+    pub fn new(policy: &Policy, missing: &[Option<String>], enforced: &[bool], wanted: &Wanted) -> Ledger {
         let limit = |((rule, missing), enforced): ((&Arc<Rule>, &Option<String>), &bool)| LimitOutcome {
             name: rule.name.clone(),
             enforced: *enforced,
@@ -83,7 +82,6 @@ impl Ledger {
             ..LimitOutcome::default()
         };
         let limits: Vec<LimitOutcome> = policy.rules.iter().zip(missing).zip(enforced).map(limit).collect();
-        let exact = |rule: &Arc<Rule>| if wanted.exact { Exact::new(rule, zero) } else { None };
         let route = wanted.route.as_ref().map(|name| {
             let found = policy.routes.iter().position(|route| route.name == *name);
             found.unwrap_or(usize::MAX)
@@ -91,7 +89,6 @@ impl Ledger {
         Ledger {
             route,
             asked: vec![Vec::new(); limits.len()],
-            exact: policy.rules.iter().map(exact).collect(),
             outcome: Outcome { limits, ..Outcome::default() },
             clients: HashMap::new(),
             seen: Vec::new(),
@@ -107,7 +104,7 @@ impl Ledger {
         }
     }
 
-    /// A request that was.
+    /// A request that was; `exact` are the counters beside the limits that judged it.
     pub fn note(
         &mut self,
         record: &Record<'_>,
@@ -115,6 +112,7 @@ impl Ledger {
         client: &Client,
         request: &Request<'_>,
         name: &dyn Fn(&Record<'_>, &Client) -> String,
+        exact: &mut [Option<Exact>],
     ) -> Option<Fate> {
         let decision = &judged.decision;
         if self.route.is_some() && decision.route != self.route {
@@ -155,7 +153,7 @@ impl Ledger {
             if let (Some(number), Some(asked)) = (number, self.asked.get_mut(reading.rule)) {
                 mark(asked, number);
             }
-            if let Some(Some(exact)) = self.exact.get_mut(reading.rule) {
+            if let Some(Some(exact)) = exact.get_mut(reading.rule) {
                 exact.note(judged, slot, request.method);
             }
             if said_no {
@@ -257,8 +255,8 @@ impl Ledger {
         }
     }
 
-    /// The end.
-    pub fn finish(mut self, plan_notes: Vec<String>) -> Outcome {
+    /// The end. `errors`: of every limit's sketch.
+    pub fn finish(mut self, notes: Vec<String>, errors: &[Option<Error>]) -> Outcome {
         let count = |bits: &Vec<u64>| bits.iter().map(|word| u64::from(word.count_ones())).sum();
         for (index, limit) in self.outcome.limits.iter_mut().enumerate() {
             limit.clients_judged = self.asked.get(index).map_or(0, count);
@@ -267,7 +265,7 @@ impl Ledger {
             let worst =
                 minutes.filter(|(_, no)| *no > 0).max_by_key(|(minute, no)| (*no, std::cmp::Reverse(minute.minute)));
             limit.worst_minute = worst.map(|(minute, no)| (minute.minute, no));
-            limit.error = self.exact.get(index).and_then(Option::as_ref).map(Exact::error);
+            limit.error = errors.get(index).copied().flatten();
         }
         self.outcome.clients = self.seen.len() as u64;
         let seen = &self.seen;
@@ -279,7 +277,7 @@ impl Ledger {
         }
         touched.sort_by_key(|client| (std::cmp::Reverse(client.limited), client.number));
         self.outcome.touched = touched;
-        self.outcome.notes.extend(plan_notes);
+        self.outcome.notes.extend(notes);
         self.outcome
     }
 }

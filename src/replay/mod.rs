@@ -3,7 +3,7 @@
 //! * [`read()`] gives every request of one or several access logs, in the order in which they began; [`formats`] has one file per
 //!   format of such logs. No policy is known there: it is for whoever wants to look at past traffic.
 //! * [`simulate()`] runs policies over them: [`plan`] says what of a policy the logs can judge, [`gate`] judges under a virtual
-//!   clock, [`ledger`] counts, [`outcome`] is what is told, [`diff`] compares two policies, [`condition`] says when that is too
+//!   clock, one for each process that wrote the log, [`ledger`] counts, [`outcome`] is what is told, [`diff`] compares two policies, [`condition`] says when that is too
 //!   much.
 //! * [`suggest`] proposes limits from what was read; [`drawn`] makes pictures of what a policy decided.
 
@@ -20,6 +20,7 @@ mod order;
 pub mod outcome;
 pub mod plan;
 mod prefix;
+mod process;
 mod read;
 pub mod record;
 pub mod report;
@@ -27,6 +28,9 @@ pub mod simulate;
 mod source;
 pub mod stamp;
 pub mod suggest;
+
+#[cfg(test)]
+mod tests;
 
 pub use formats::{Format, FormatFault};
 pub use outcome::Outcome;

@@ -112,6 +112,21 @@ pub struct Touched {
     pub to: u64,
 }
 
+impl Error {
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Error) -> Error {
+        let asked = self.asked + other.asked;
+        let sum = self.mean * self.asked as f64 + other.mean * other.asked as f64;
+        Error {
+            asked,
+            wrongly_limited: self.wrongly_limited + other.wrongly_limited,
+            most: self.most.max(other.most),
+            mean: if asked == 0 { 0.0 } else { sum / asked as f64 },
+        }
+    }
+}
+
 impl LimitOutcome {
     /// The share of questions that it would answer with no.
     pub fn limited_share(&self) -> f64 {

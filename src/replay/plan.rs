@@ -13,6 +13,8 @@ use crate::policy::{Capacity, CostRule, Kind, Mode, Policy, Rule};
 pub struct Given<'a> {
     /// Whether they say how long requests took.
     pub duration: bool,
+    /// Whether they say from which addresses clients come, not only who is the same.
+    pub addresses: bool,
     /// Whether they say the query.
     pub query: bool,
     /// Whether they have a header field, by its name in lower case.
@@ -21,7 +23,11 @@ pub struct Given<'a> {
 
 impl std::fmt::Debug for Given<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Given").field("duration", &self.duration).field("query", &self.query).finish_non_exhaustive()
+        f.debug_struct("Given")
+            .field("duration", &self.duration)
+            .field("addresses", &self.addresses)
+            .field("query", &self.query)
+            .finish_non_exhaustive()
     }
 }
 
@@ -41,7 +47,8 @@ pub struct Plan {
 impl Plan {
     /// Of a policy and what the logs have.
     pub fn new(mut policy: Policy, given: &Given<'_>) -> Plan {
-        let missing: Vec<Option<String>> = policy.rules.iter().map(|rule| missing(rule, given)).collect();
+        let clients = policy.clients.clone();
+        let missing: Vec<Option<String>> = policy.rules.iter().map(|rule| missing(rule, given, &clients)).collect();
         let enforced = policy.rules.iter().map(|rule| rule.mode == Mode::Enforce).collect();
         let mut notes = Vec::new();
         for (rule, missing) in policy.rules.iter_mut().zip(&missing) {
@@ -71,12 +78,19 @@ impl Plan {
         }
         // the log says who the client is; nobody is to be believed about that any more
         policy.clients = ClientRules { trust: Trust::Off, ..policy.clients };
+        if !given.addresses {
+            // who is the same was decided when the log was written; an address that stands for a name has 64 bits of its own
+            policy.clients.ipv6_prefix = 64;
+        }
         Plan { policy, missing, enforced, notes }
     }
 }
 
 /// What a limit needs and the logs do not have.
-fn missing(rule: &Rule, given: &Given<'_>) -> Option<String> {
+fn missing(rule: &Rule, given: &Given<'_>, clients: &ClientRules) -> Option<String> {
+    if !given.addresses && asks_for_addresses(rule, clients) {
+        return Some("needs client addresses; this log has pseudonyms".to_owned());
+    }
     let parts = std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes).flat_map(|key| key.parts());
     for part in parts {
         let lacks = match part {
@@ -111,4 +125,19 @@ fn missing(rule: &Rule, given: &Given<'_>) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether it counts by other networks than those that the gate's clients are, or makes exceptions for some.
+fn asks_for_addresses(rule: &Rule, clients: &ClientRules) -> bool {
+    let mut parts = std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes).flat_map(|key| key.parts());
+    let by_network = parts.any(|part| match part {
+        KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => {
+            ipv4_prefix.is_some_and(|length| length != clients.ipv4_prefix)
+                // an address that stands for a name is a /64 of its own
+                || ipv6_prefix.is_some_and(|length| length != clients.ipv6_prefix || length < 64)
+        }
+        _ => false,
+    });
+    let mut conditions = rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when));
+    by_network || conditions.any(|condition| !condition.networks.is_empty())
 }

@@ -1,10 +1,11 @@
 //! Runs one policy, or two side by side, over logs.
 
 use super::diff::{Diff, Difference};
-use super::gate::{Canonical, Gate, Unjudged};
+use super::gate::{Canonical, Unjudged};
 use super::ledger::{Fate, Ledger, Wanted};
 use super::outcome::Outcome;
 use super::plan::{Given, Plan};
+use super::process::{Process, Processes};
 use super::read::{self, Fault, Options, Tally, read};
 use super::record::Record;
 use super::source::Sources;
@@ -54,15 +55,21 @@ pub enum Failed {
 
 /// One policy at work.
 struct Side {
-    plan: Option<Plan>,
     notes: Vec<String>,
-    running: Option<(Gate, Ledger)>,
+    processes: Processes,
+    ledger: Ledger,
 }
 
 impl Side {
-    fn new(policy: Policy, given: &Given<'_>) -> Side {
-        let mut plan = Plan::new(policy, given);
-        Side { notes: std::mem::take(&mut plan.notes), plan: Some(plan), running: None }
+    fn new(policy: Policy, given: &Given<'_>, question: &Question<'_>) -> Side {
+        let Plan { policy, missing, enforced, notes } = Plan::new(policy, given);
+        let wanted = &question.wanted;
+        let ledger = Ledger::new(&policy, &missing, &enforced, wanted);
+        Side {
+            notes,
+            processes: Processes::new(policy, question.canonical, question.host.clone(), wanted.exact),
+            ledger,
+        }
     }
 
     /// Judges and counts one request.
@@ -72,17 +79,12 @@ impl Side {
         question: &Question<'_>,
         seen: &mut dyn FnMut(&Judged, &Client, &Request<'_>),
     ) -> Result<Option<Fate>, Failed> {
-        if let Some(plan) = self.plan.take() {
-            let (missing, enforced) = (plan.missing.clone(), plan.enforced.clone());
-            let gate = Gate::new(plan, question.canonical, question.host.clone(), record)
-                .map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
-            let ledger = Ledger::new(gate.snapshot().policy(), &missing, &enforced, &question.wanted, gate.zero());
-            self.running = Some((gate, ledger));
-        }
-        let Some((gate, ledger)) = &mut self.running else { return Ok(None) };
+        let Side { processes, ledger, .. } = self;
+        let Process { gate, exact, .. } =
+            processes.of(record).map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
         let judged = gate.judge(record, |judged, client, request| {
             seen(judged, client, request);
-            ledger.note(record, judged, client, request, question.name)
+            ledger.note(record, judged, client, request, question.name, exact)
         });
         Ok(judged.unwrap_or_else(|why: Unjudged| {
             ledger.unjudged(why);
@@ -91,10 +93,13 @@ impl Side {
     }
 
     fn finish(self, tally: &Tally) -> Outcome {
-        let mut outcome = match self.running {
-            Some((_, ledger)) => ledger.finish(self.notes),
-            None => Outcome::default(),
-        };
+        let Side { mut notes, processes, ledger } = self;
+        match processes.begun() {
+            0 => return Outcome { tally: tally.clone(), ..Outcome::default() },
+            1 => {}
+            many => notes.push(format!("{many} processes wrote this: the limits of each begin empty, as they did")),
+        }
+        let mut outcome = ledger.finish(notes, &processes.errors());
         outcome.tally = tally.clone();
         outcome
     }
@@ -112,9 +117,14 @@ pub fn simulate(
     mut decided: impl FnMut(&Record<'_>, &Judged),
 ) -> Result<Replayed, Failed> {
     let header = |name: &str| sources.gives_header(name);
-    let given = Given { duration: sources.gives_duration(), query: sources.gives_query(), header: &header };
-    let mut side = Side::new(policy, &given);
-    let mut other = against.map(|policy| (Side::new(policy, &given), Diff::default()));
+    let given = Given {
+        duration: sources.gives_duration(),
+        query: sources.gives_query(),
+        header: &header,
+        addresses: !sources.gives_pseudonyms(),
+    };
+    let mut side = Side::new(policy, &given, question);
+    let mut other = against.map(|policy| (Side::new(policy, &given, question), Diff::default()));
     let mut failed = None;
     let tally = read(sources, &question.options, |record| {
         if failed.is_some() || record.start < question.since || record.start >= question.until {

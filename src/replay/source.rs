@@ -61,6 +61,7 @@ struct Sample {
     requests: usize,
     durations: usize,
     hosts: usize,
+    pseudonyms: usize,
     headers: Vec<String>,
 }
 
@@ -111,6 +112,11 @@ impl Sources {
         self.logs.iter().all(|log| log.gives.hosts > 0)
     }
 
+    /// Whether a log of our own has pseudonyms in the place of addresses, as far as its first lines show.
+    pub fn gives_pseudonyms(&self) -> bool {
+        self.logs.iter().any(|log| log.gives.pseudonyms > 0)
+    }
+
     /// Whether every log says the query.
     pub fn gives_query(&self) -> bool {
         self.logs.iter().all(|log| !matches!(log.parser.format(), Format::Tidegate))
@@ -151,6 +157,7 @@ fn look(place: &Place, format: Option<&Format>) -> Result<Option<Log>, Fault> {
         sample.requests += 1;
         sample.durations += usize::from(parsed.duration.is_some());
         sample.hosts += usize::from(!parsed.host.is_none());
+        sample.pseudonyms += usize::from(parsed.told.is_some() && parsed.client.of(&line).is_some_and(is_pseudonym));
         for field in &fields {
             if let Some(super::formats::FieldName::Header(name)) = field.name.of(&line, &names)
                 && sample.headers.len() < 256
@@ -162,6 +169,11 @@ fn look(place: &Place, format: Option<&Format>) -> Result<Option<Log>, Fault> {
     }
     let kept = (*place == Place::Stdin).then_some(lines);
     Ok(Some(Log { place: place.clone(), parser, first: first.unwrap_or(u64::MAX), kept, gives: sample }))
+}
+
+/// Sixteen bytes in base64url, as `client: pseudonym` writes them. No address looks so.
+fn is_pseudonym(client: &[u8]) -> bool {
+    client.len() == 22 && client.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
 }
 
 impl Log {

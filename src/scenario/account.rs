@@ -1,76 +1,51 @@
-//! How one decision came about, in words: what a failing test shows of the first request that differs.
+//! How one decision came about: the line that places a request in its case, and the page that `explain` prints of it.
 
 use std::time::Duration;
 
-use super::tally::{Seen, names};
-use crate::config::case::Range;
-use crate::engine::{Outcome, Reading, Verdict};
-use crate::policy::{Mode, Policy};
-use crate::sketch::NextUnit;
+use http::{HeaderMap, StatusCode};
 
-/// The account of a request: one line for each of what it was, what became of it, its client, its route and its limits.
+use super::tally::Seen;
+use super::told;
+use crate::answer::Told;
+use crate::config::case::Range;
+use crate::engine::{Judged, Verdict};
+use crate::explain::{Answered, Explanation};
+
+/// The account of a request; no line break at its end.
 pub fn of(seen: &Seen<'_>) -> String {
     let place = match (seen.of, seen.steps) {
         (1, 1) => String::new(),
         (of, 1) => format!(" ({} of {of})", seen.nth + 1),
         (of, _) => format!(" ({} of {of} of `send` {})", seen.nth + 1, seen.step + 1),
     };
-    let mut lines = vec![format!("at {}: {}{place}", span(seen.at), seen.messages.line(seen.nth))];
-    let Some(decision) = seen.decision else {
-        lines.push(format!("answered {}: the request could not be understood", seen.status));
-        return lines.join("\n");
+    let answered = match seen.fault {
+        Some(fault) => format!("answered {} ({})", seen.status, fault.word()),
+        None => format!("answered {}", seen.status),
     };
-    let by = seen.limited_by();
-    lines.push(match (decision.verdict, seen.fault) {
-        (Verdict::Admitted, None) => match seen.delay() {
-            Some(delay) => format!("allowed after {}, answered {}", span(delay), seen.status),
-            None => format!("allowed, answered {}", seen.status),
-        },
-        (_, Some(fault)) => format!("answered {}: {}", seen.status, fault.word()),
-        (Verdict::Refused(refusal), None) if by.is_empty() => format!("refused {}: {}", seen.status, refusal.word()),
-        (Verdict::Refused(refusal), None) => {
-            let wait = seen.retry_after.map(|wait| format!(", Retry-After: {}", wait.as_secs())).unwrap_or_default();
-            format!("refused {} by {} ({}){wait}", seen.status, names(&by, seen.policy), refusal.word())
-        }
-    });
-    lines.push(match &decision.client {
-        None => "client: not to be found, as the forwarding header cannot be read".to_owned(),
-        Some(client) => {
-            let hops = match client.hops {
-                0 if client.ignored_header => ", the peer; its forwarding header was ignored, as it is not trusted",
-                0 => ", the peer",
-                _ => ", from the forwarding header",
-            };
-            format!("client: {}, counted as {}{hops}", client.address, client.network)
-        }
-    });
-    let route = decision.route.and_then(|route| seen.policy.routes.route(route));
-    lines.push(route.map_or_else(|| "route: none".to_owned(), |route| format!("route: {}", route.name)));
-    lines.extend(decision.readings.iter().map(|reading| format!("limit {}", self::reading(reading, seen.policy))));
-    lines.join("\n")
+    let after = seen.delay().map(|delay| format!("after {}, ", span(delay))).unwrap_or_default();
+    let line = format!("at {}: {}{place}: {after}{answered}", span(seen.at), seen.messages.line(seen.nth));
+    match seen.judged.and_then(|judged| explained(seen, judged)) {
+        Some(explanation) => format!("{line}\n{}", explanation.to_text().trim_end()),
+        None => format!("{line}\nthe request could not be understood, and no limit was asked"),
+    }
 }
 
-/// `login: limited, 0 left, fits again in 11.4s`.
-fn reading(reading: &Reading, policy: &Policy) -> String {
-    let name = policy.rules.get(reading.rule).map_or("?", |rule| rule.name.as_str());
-    let mode = if reading.mode == Mode::Shadow { " (shadow)" } else { "" };
-    let tier = if reading.tier > 0 { format!(" (tier {})", reading.tier) } else { String::new() };
-    let mut text = format!("{name}{mode}{tier}: {}", reading.outcome.word());
-    if reading.outcome == Outcome::Exempt {
-        return text;
-    }
-    text.push_str(&format!(", {} left", reading.remaining));
-    match (reading.outcome, reading.retry_nanos, reading.next_unit) {
-        (Outcome::Refused | Outcome::Delayed, Some(wait), _) => {
-            text.push_str(&format!(", fits in {}", span(Duration::from_nanos(wait))));
-        }
-        (Outcome::Refused, None, _) => text.push_str(", no wait helps"),
-        (_, _, NextUnit::Known(Some(next))) if next > 0 => {
-            text.push_str(&format!(", more in {}", span(Duration::from_nanos(next))));
-        }
-        _ => {}
-    }
-    text
+fn explained(seen: &Seen<'_>, judged: &Judged) -> Option<Explanation> {
+    let (policy, decision) = (seen.policy(), &judged.decision);
+    let status = StatusCode::from_u16(seen.status).unwrap_or_default();
+    // beside what the origin says after the operator's edits; our own answers say nothing first
+    let passed = decision.verdict == Verdict::Admitted && seen.fault.is_none();
+    let route = decision.route.and_then(|route| policy.routes.route(route));
+    let now = seen.answered.nanos();
+    let beside = route.filter(|_| passed).map_or_else(HeaderMap::new, |route| {
+        told::fields(seen.messages.reply(), status, (decision, route), None, policy, now)
+    });
+    let Told { retry_after, lines } = Told::of(decision, policy, (status, &beside), now);
+    let answered =
+        Answered { status: (decision.verdict != Verdict::Admitted).then_some(seen.status), retry_after, sent: lines };
+    let head = seen.messages.head(seen.nth);
+    let request = seen.messages.request(seen.nth, &head)?;
+    Some(Explanation::of_request(seen.snapshot, judged, &request, answered, seen.book))
 }
 
 /// A time for people, to the millisecond: `1h30m`, `11.4s`, `0s`.

@@ -65,6 +65,11 @@ impl<'a> Messages<'a> {
         })
     }
 
+    /// The fields of the origin's answer.
+    pub fn reply(&self) -> &HeaderMap {
+        &self.step.reply.headers
+    }
+
     /// Its first line for people: `GET https://shop.example.com/ from 192.0.2.1`.
     pub fn line(&self, nth: u32) -> String {
         let url = self.step.url.to_string().replace(NUMBER, &(u64::from(nth) + 1).to_string());

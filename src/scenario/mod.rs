@@ -27,6 +27,7 @@ mod told;
 use std::time::Duration;
 
 use crate::config::case::Case;
+use crate::explain::Book;
 use crate::policy::Policy;
 use stage::Stage;
 
@@ -69,12 +70,12 @@ pub struct Difference {
     pub requests: Option<u64>,
 }
 
-/// Lets a case happen under a policy.
+/// Lets a case happen under a policy. `book` is what accounts call its parts by.
 ///
 /// # Errors
 /// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
-pub fn run(policy: &Policy, case: &Case, canonical: Canonical) -> Result<Outcome, String> {
-    Stage::set(policy, case, canonical).map(Stage::play)
+pub fn run(policy: &Policy, book: &Book, case: &Case, canonical: Canonical) -> Result<Outcome, String> {
+    Stage::set(policy, book, case, canonical).map(Stage::play)
 }
 
 #[cfg(test)]

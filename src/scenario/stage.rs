@@ -15,7 +15,8 @@ use super::tally::{Seen, Tally};
 use super::{Canonical, Outcome, clock, fitted, told};
 use crate::answer::{self, Context, Fault, Form, RouteFields};
 use crate::config::case::{Case, Step};
-use crate::engine::{Arrival, Decision, DecisionId, Holds, Judged, Refusal, Snapshot, Verdict};
+use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Snapshot, Verdict};
+use crate::explain::Book;
 use crate::policy::{Action, Policy, Route};
 use crate::sketch::Seed;
 use crate::units::{Dice, Timestamp};
@@ -35,6 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A case, ready to happen.
 pub struct Stage<'a> {
     snapshot: Snapshot,
+    book: &'a Book,
     fields: Vec<RouteFields>,
     case: &'a Case,
     messages: Vec<Messages<'a>>,
@@ -98,7 +100,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses.
-    pub fn set(policy: &Policy, case: &'a Case, canonical: Canonical) -> Result<Stage<'a>, String> {
+    pub fn set(policy: &Policy, book: &'a Book, case: &'a Case, canonical: Canonical) -> Result<Stage<'a>, String> {
         let begun = clock::beginning(policy);
         let fields = policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect();
         let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
@@ -106,6 +108,7 @@ impl<'a> Stage<'a> {
         let snapshot = Snapshot::new(fitted, &SEED, 0).map_err(|(name, fault)| format!("{name}: {fault}"))?;
         let mut stage = Stage {
             snapshot,
+            book,
             fields,
             case,
             messages: case.steps.iter().map(|step| Messages::new(step, canonical)).collect(),
@@ -324,7 +327,7 @@ impl<'a> Stage<'a> {
             HeaderMap::new()
         };
         if let Some(exchange) = self.under_way.remove(&number) {
-            self.see(&about, Some(&exchange.judged.decision), None, status, None, &fields);
+            self.see(&about, Some(&exchange.judged), None, status, None, &fields);
             self.under_way.insert(number, exchange);
         }
         self.pass(number);
@@ -370,7 +373,7 @@ impl<'a> Stage<'a> {
         let wait = fields.get(http::header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
         let Exchange { step, nth, arrived, judged, holds, place, .. } = exchange;
         let about = About { step, nth, arrived };
-        self.see(&about, Some(&judged.decision), fault, answer.status, wait, &fields);
+        self.see(&about, Some(&judged), fault, answer.status, wait, &fields);
         drop(holds);
         self.free(place);
     }
@@ -393,7 +396,7 @@ impl<'a> Stage<'a> {
     fn see(
         &mut self,
         about: &About,
-        decision: Option<&Decision>,
+        judged: Option<&Judged>,
         fault: Option<Fault>,
         status: StatusCode,
         retry_after: Option<u64>,
@@ -402,15 +405,17 @@ impl<'a> Stage<'a> {
         let Some(messages) = self.messages.get(about.step) else { return };
         let count = self.case.steps.get(about.step).map_or(0, |step| step.count);
         let seen = Seen {
-            policy: self.snapshot.policy(),
+            snapshot: &self.snapshot,
+            book: self.book,
             messages,
             step: about.step,
             nth: about.nth,
             of: count,
             steps: self.case.steps.len(),
             at: about.arrived.since(self.begun),
+            answered: self.now,
             order: (about.arrived.nanos(), about.step, about.nth),
-            decision,
+            judged,
             fault,
             status: status.as_u16(),
             retry_after: retry_after.map(Duration::from_secs),

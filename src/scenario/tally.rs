@@ -9,14 +9,18 @@ use super::account;
 use super::message::Messages;
 use crate::answer::Fault;
 use crate::config::case::{By, Expected, Range};
-use crate::engine::{Decision, Outcome, Refusal, Verdict};
+use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
+use crate::explain::Book;
 use crate::policy::route::TextMatch;
 use crate::policy::{Action, Mode, Policy};
+use crate::units::Timestamp;
 
 /// A request whose answer is known.
 pub struct Seen<'s> {
     /// What judged it.
-    pub policy: &'s Policy,
+    pub snapshot: &'s Snapshot,
+    /// The policy as it is written, and where.
+    pub book: &'s Book,
     /// What it is one of.
     pub messages: &'s Messages<'s>,
     /// Its step, from 0.
@@ -29,10 +33,12 @@ pub struct Seen<'s> {
     pub steps: usize,
     /// When it was sent, from the beginning of the case.
     pub at: Duration,
+    /// The stamp of its answer.
+    pub answered: Timestamp,
     /// Before or after others.
     pub order: (u64, usize, u32),
-    /// What was decided; `None` when it did not come that far.
-    pub decision: Option<&'s Decision>,
+    /// How it was judged; `None` when it did not come that far.
+    pub judged: Option<&'s Judged>,
     /// Why it could not be served, if that is no verdict of the policy.
     pub fault: Option<Fault>,
     /// What it was answered with.
@@ -43,15 +49,25 @@ pub struct Seen<'s> {
     pub headers: &'s HeaderMap,
 }
 
-impl Seen<'_> {
+impl<'s> Seen<'s> {
+    /// The policy.
+    pub fn policy(&self) -> &'s Policy {
+        self.snapshot.policy()
+    }
+
+    /// What was decided.
+    pub fn decision(&self) -> Option<&'s Decision> {
+        self.judged.map(|judged| &judged.decision)
+    }
+
     /// Let through, to the origin or to the route's own answer.
     pub fn is_allowed(&self) -> bool {
-        self.fault.is_none() && self.decision.is_some_and(|decision| decision.verdict == Verdict::Admitted)
+        self.fault.is_none() && self.decision().is_some_and(|decision| decision.verdict == Verdict::Admitted)
     }
 
     /// Refused by a limit or a cap, and not because nothing was there for it.
     pub fn is_limited(&self) -> bool {
-        match self.decision.map(|decision| decision.verdict) {
+        match self.decision().map(|decision| decision.verdict) {
             Some(Verdict::Refused(Refusal::NoRoute | Refusal::ClientUnresolved)) | None => false,
             Some(Verdict::Refused(_)) => true,
             Some(Verdict::Admitted) => false,
@@ -60,9 +76,9 @@ impl Seen<'_> {
 
     /// Who refused it.
     pub fn limited_by(&self) -> Vec<By> {
-        let Some(decision) = self.decision.filter(|_| self.is_limited()) else { return Vec::new() };
+        let Some(decision) = self.decision().filter(|_| self.is_limited()) else { return Vec::new() };
         if decision.verdict == Verdict::Refused(Refusal::OriginFull) {
-            let route = decision.route.and_then(|route| self.policy.routes.route(route));
+            let route = decision.route.and_then(|route| self.policy().routes.route(route));
             return match route.map(|route| &route.action) {
                 Some(Action::Forward(origin)) => vec![By::Origin(*origin)],
                 _ => Vec::new(),
@@ -73,14 +89,14 @@ impl Seen<'_> {
 
     /// The shadow limits that it was over.
     pub fn shadowed_by(&self) -> Vec<By> {
-        let readings = self.decision.iter().flat_map(|decision| &decision.readings);
+        let readings = self.decision().into_iter().flat_map(|decision| &decision.readings);
         let over = readings.filter(|reading| reading.mode == Mode::Shadow && reading.outcome == Outcome::Refused);
         over.map(|reading| By::Limit(reading.rule)).collect()
     }
 
     /// How long it was held back, if it was let through after that.
     pub fn delay(&self) -> Option<Duration> {
-        let decision = self.decision.filter(|_| self.is_allowed())?;
+        let decision = self.decision().filter(|_| self.is_allowed())?;
         (decision.delay_nanos > 0).then(|| Duration::from_nanos(decision.delay_nanos))
     }
 
@@ -89,7 +105,7 @@ impl Seen<'_> {
     }
 
     fn has(&self, outcome: Outcome) -> bool {
-        self.decision.is_some_and(|decision| decision.readings.iter().any(|reading| reading.outcome == outcome))
+        self.decision().is_some_and(|decision| decision.readings.iter().any(|reading| reading.outcome == outcome))
     }
 
     fn is(&self, counted: Counted) -> bool {
@@ -213,13 +229,13 @@ impl<'a> Tally<'a> {
         if !expected.by.is_empty() && seen.is_limited() {
             let by = seen.limited_by();
             if !by.iter().any(|by| expected.by.contains(by)) {
-                self.miss(seen, "by", names(&expected.by, seen.policy), names(&by, seen.policy));
+                self.miss(seen, "by", names(&expected.by, seen.policy()), names(&by, seen.policy()));
             }
         }
         let shadowed = if expected.shadowed_by.is_empty() { Vec::new() } else { seen.shadowed_by() };
         if !shadowed.is_empty() && !shadowed.iter().any(|by| expected.shadowed_by.contains(by)) {
-            let wanted = names(&expected.shadowed_by, seen.policy);
-            self.miss(seen, "shadowed_by", wanted, names(&shadowed, seen.policy));
+            let wanted = names(&expected.shadowed_by, seen.policy());
+            self.miss(seen, "shadowed_by", wanted, names(&shadowed, seen.policy()));
         }
         if let (Some(range), Some(delay)) = (expected.delay, seen.delay())
             && !range.holds(delay)
@@ -234,14 +250,14 @@ impl<'a> Tally<'a> {
             self.miss(seen, "retry_after", account::spans(range), found);
         }
         if let Some(name) = &expected.route {
-            let route = seen.decision.and_then(|decision| seen.policy.routes.route(decision.route?));
+            let route = seen.decision().and_then(|decision| seen.policy().routes.route(decision.route?));
             let found = route.map(|route| route.name.as_str());
             if found != Some(name) {
                 self.miss(seen, "route", name.clone(), found.unwrap_or("none").to_owned());
             }
         }
         if let Some(wanted) = &expected.client {
-            let client = seen.decision.and_then(|decision| decision.client);
+            let client = seen.decision().and_then(|decision| decision.client);
             let names = client.map(|client| (client.address.to_string(), client.network.to_string()));
             if !names.as_ref().is_some_and(|(address, network)| address == wanted || network == wanted) {
                 let found = names.map_or_else(|| "none".to_owned(), |(address, network)| either(&address, &network));

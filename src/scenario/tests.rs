@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Outcome, run};
 use crate::config::load_text;
+use crate::explain::Book;
 
 /// The outcomes of all cases of a policy, whose routes and limits come first.
 fn outcomes(policy: &str) -> Vec<Outcome> {
@@ -11,7 +12,8 @@ fn outcomes(policy: &str) -> Vec<Outcome> {
     let told = crate::config::render::render(&loaded, crate::config::render::Format::Short, false);
     let config = loaded.outcome.unwrap_or_else(|_| panic!("{told}"));
     let canonical = |path: &[u8]| (!path.ends_with(b"..")).then(|| String::from_utf8_lossy(path).into_owned());
-    config.cases.iter().map(|case| run(&config.policy, case, canonical).unwrap()).collect()
+    let book = Book::of(&config);
+    config.cases.iter().map(|case| run(&config.policy, &book, case, canonical).unwrap()).collect()
 }
 
 fn one(limits: &str, route: &str, case: &str) -> Outcome {
@@ -118,10 +120,34 @@ fn what_cannot_be_served_is_answered_as_by_the_gate() {
 fn the_first_request_that_differs_is_told() {
     let outcome = one("", "limit: 5/m burst 5", "send: { n: 7, every: 1s, url: / }, expect: { limited: 0 }");
     let account = outcome.account.unwrap();
-    assert!(account.starts_with("at 5s: GET / from 192.0.2.1 (6 of 7)"), "{account}");
-    assert!(account.contains("refused 429 by site_limit") && account.contains("fits in 7s"), "{account}");
+    assert!(
+        account.starts_with("at 5s: GET / from 192.0.2.1 (6 of 7): answered 429\nGET localhost/  →  429 "),
+        "{account}"
+    );
+    assert!(account.contains("site_limit  LIMITED  6th of 5 per minute, next in 7 s, by client_ip"), "{account}");
+    assert!(account.contains("change    burst ≥ 6, or rate ≥ ") && account.contains("test.yaml, line "), "{account}");
     assert_eq!(outcome.differences.len(), 1);
     assert_eq!((outcome.differences[0].expected.as_str(), outcome.differences[0].found.as_str()), ("0", "2"));
+}
+
+#[test]
+fn the_account_tells_the_way_to_the_client_and_who_waits_or_cannot_be_served() {
+    let send = "url: /, from: 10.0.0.1, headers: { x-forwarded-for: '6.6.6.6, 203.0.113.7' }";
+    let account = |limits: &str, route: &str, case: &str| one(limits, route, case).account.unwrap();
+    let told = account("", "limit: 10/s", &format!("send: {{ {send} }}, expect: {{ allowed: 0 }}"));
+    assert!(told.contains("peer 10.0.0.1 trusted (10.0.0.0/8) → 203.0.113.7"), "{told}");
+    assert!(told.contains("): answered 200") || told.contains("10.0.0.1: answered 200"), "{told}");
+    assert!(told.contains("sent      RateLimit-Policy: \"site_limit\"") && !told.contains("change"), "{told}");
+    let slow = "slow: { rate: 1/s, burst: 1, action: { delay: { max: 3s } } }";
+    let told = account(slow, "limits: [slow]", "send: { n: 2, url: / }, expect: { delayed: 0 }");
+    assert!(told.contains("(2 of 2): after 1s, answered 200") && told.contains("slow  delayed"), "{told}");
+    let told = account("", "body_limit: 1KiB", "send: { url: /, method: POST, body: 2KiB }, expect: { allowed: 1 }");
+    assert!(told.contains(": answered 413 (") && told.contains("limits    none was asked"), "{told}");
+    let told = account("", "limit: 1/s", "send: { url: /a/.. }, expect: { status: 200 }");
+    assert_eq!(
+        told,
+        "at 0s: GET /a/.. from 192.0.2.1: answered 400 (bad_request)\nthe request could not be understood, and no limit was asked"
+    );
 }
 
 #[test]

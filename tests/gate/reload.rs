@@ -333,11 +333,11 @@ fn a_signal_and_a_watched_file_do_the_same() {
     wait_for("the third policy", || (gate.fetch("/", "").text() == "third").then_some(()));
     write(&gate, &body("third", "watch: soon\n"));
     gate.counts("tidegate_config_last_reload_successful", &[], 0.0);
-    assert!(
-        gate.talk().contains("the policy file is refused") && gate.talk().contains("tidegate.yaml:"),
-        "{}",
-        gate.talk()
-    );
+    // the line is written after the number
+    wait_for("the refusal in the log", || {
+        let said = gate.talk();
+        (said.contains("the policy file is refused") && said.contains("tidegate.yaml:")).then_some(())
+    });
     write(&gate, &body("fourth", "watch: 1s\n"));
     wait_for("the fourth policy", || (gate.fetch("/", "").text() == "fourth").then_some(()));
     // what is refused is refused once

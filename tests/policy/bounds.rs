@@ -54,11 +54,33 @@ fn five_mebibytes_are_too_large() {
 }
 
 #[test]
-fn a_file_of_nothing_but_faults_is_refused_soon() {
-    let faults: String = (0..100_000).map(|nth| format!("fault_{nth}: 1\n")).collect();
-    refused_soon(&faults, "E0102");
-    let loaded = text(&faults);
-    assert!(loaded.diagnostics.len() <= 500 && loaded.left_out >= 99_000, "{}", loaded.left_out);
+fn a_file_of_nothing_but_faults_costs_no_more_than_its_length() {
+    let file = |faults: usize| -> String { (0..faults).map(|nth| format!("fault_{nth:06}: 1\n")).collect() };
+    let (short, long) = (file(10_000), file(100_000));
+    let work = |policy: &str, left_out: usize| {
+        let begun = processor_nanos();
+        let loaded = text(policy);
+        let told = render(&loaded, Format::Text, false);
+        let worked = processor_nanos() - begun;
+        assert!(loaded.outcome.is_err() && loaded.diagnostics.iter().any(|fault| fault.code.text() == "E0102"));
+        assert!(loaded.diagnostics.len() <= 500 && loaded.left_out >= left_out, "{}", loaded.left_out);
+        assert!(told.len() < 1 << 20, "{} bytes of text", told.len());
+        worked
+    };
+    // ten times the faults are ten times the work, and would be a hundred times if every one looked at all others; one in
+    // proportion is proof, as nothing makes less work of it
+    let mut grown = Vec::new();
+    while grown.len() < 8 && grown.last().is_none_or(|times| *times > 30.0) {
+        let short = work(&short, 9_000);
+        grown.push(work(&long, 99_000) as f64 / short.max(1) as f64);
+    }
+    assert!(grown.last().is_some_and(|times| *times <= 30.0), "ten times the faults are {grown:?} times the work");
+}
+
+/// The processor time of this thread. Not a time of day: neither a slow machine nor a busy one changes what it is compared with.
+fn processor_nanos() -> u64 {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    told.split(' ').next().unwrap().parse().unwrap()
 }
 
 #[test]

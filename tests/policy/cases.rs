@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{good, path};
+use crate::{console, good, path};
 
 const POLICY: &str = r#"
 listen: ":8080"
@@ -63,8 +63,13 @@ fn a_failing_test_shows_the_first_request_that_differs_and_exits_1() {
         "bad.yaml:9)",
         "expected allowed 6, found 5",
         "expected limited 0, found 1",
-        "at 5s: POST /login from 192.0.2.1 (6 of 6)",
-        "login",
+        "at 5s: POST /login from 192.0.2.1 (6 of 6): answered 429",
+        "    POST localhost/login  →  429 limited by `login`",
+        "(exact path /login, method POST; next best: site)",
+        "login  LIMITED  6th of 5 per minute, next in 7 s",
+        "sent      Retry-After: ",
+        "change    burst ≥ 6, or rate ≥ ",
+        "bad.yaml, line 4",
         "1 left out",
     ] {
         assert!(told.contains(text), "{text}: {told}");
@@ -74,8 +79,21 @@ fn a_failing_test_shows_the_first_request_that_differs_and_exits_1() {
     let json = tidegate(&[policy.to_str().unwrap(), "--format", "json"]);
     let document: Value = serde_json::from_str(&out(&json)).unwrap();
     assert_eq!((&document["schema"], &document["failed"]), (&"tidegate.test/1".into(), &1.into()));
+    let account = document["tests"][0]["account"].as_array().unwrap();
+    let told_in = |text: &str| account.iter().any(|line| line.as_str().unwrap().contains(text));
+    assert!(told_in("next best: site") && told_in("would have let it through"), "{document:#}");
     let junit = out(&tidegate(&[policy.to_str().unwrap(), "--format", "junit"]));
     assert!(junit.contains("<testsuites tests=\"2\" failures=\"1\""), "{junit}");
+    assert!(junit.contains("next best: site") && junit.contains("would have let it through"), "{junit}");
+}
+
+#[test]
+fn the_page_about_it_shows_what_the_commands_print() {
+    let home = console::home("testing");
+    fs::write(home.join("tidegate.yaml"), console::policy_of("docs/testing.md")).unwrap();
+    let ran = console::page("docs/testing.md", &home, &[0, 1]);
+    fs::remove_dir_all(&home).unwrap();
+    assert_eq!(ran, 3);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate::config::render::{Format, render};
 use tidegate::config::{Loaded, load_text};
+use tidegate::explain::Book;
 use tidegate::scenario;
 
 use crate::{environment, path};
@@ -124,9 +125,10 @@ fn every_claim_of_the_documents_holds() {
     for block in blocks().iter().filter(|block| block.kind.is_empty()) {
         let Ok(config) = loaded(block).outcome else { continue };
         let canonical = |path: &[u8]| Some(String::from_utf8_lossy(path).into_owned());
+        let book = Book::of(&config);
         for case in &config.cases {
             claims += 1;
-            let outcome = scenario::run(&config.policy, case, canonical).unwrap();
+            let outcome = scenario::run(&config.policy, &book, case, canonical).unwrap();
             if !outcome.holds() {
                 wrong.push(format!("== {}:{}: {}\n{outcome:#?}", block.file.display(), block.line, case.name));
             }

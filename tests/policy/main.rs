@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cases;
+mod console;
 mod decided;
 mod documents;
 mod examples;
@@ -15,6 +16,7 @@ mod faults;
 mod forms;
 mod listeners;
 mod penalty;
+mod replay;
 mod schema;
 mod show;
 mod sources;

@@ -1,75 +1,24 @@
 //! `tidegate suggest` as its users meet it, and the page about it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
 
-use regex::Regex;
 use serde_json::Value;
 
+use crate::console::{self, err, out, shell};
 use crate::path;
 
 /// A folder of its own with a log in it, under the name that the page gives it.
 fn home(name: &str) -> PathBuf {
-    let home = std::env::temp_dir().join(format!("tidegate-suggest-{name}-{}", std::process::id()));
-    fs::create_dir_all(&home).unwrap();
+    let home = console::home(&format!("suggest-{name}"));
     fs::copy(path("tests/data/apache-combined-elastic.log.gz"), home.join("access.log.gz")).unwrap();
     home
 }
 
-/// Runs a line as a shell would.
-fn shell(home: &Path, line: &str) -> Output {
-    let binary = Path::new(env!("CARGO_BIN_EXE_tidegate")).parent().unwrap();
-    let search = format!("{}:/usr/bin:/bin", binary.display());
-    Command::new("sh").args(["-c", line]).current_dir(home).env_clear().env("PATH", search).output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-/// Without what differs from run to run: how long it took, and pseudonyms, whose secret is drawn anew.
-fn settled(text: &str) -> String {
-    let took = Regex::new(r" in \d+\.\d s\b").unwrap().replace_all(text, " in 0.1 s");
-    let pseudonym = Regex::new(r"(?m)^[A-Za-z0-9_-]{22}( |$)").unwrap();
-    let mut number = 0;
-    let numbered = |found: &regex::Captures<'_>| {
-        number += 1;
-        // as long as one
-        format!("pseudonym-of-client-{number:02}{}", &found[1])
-    };
-    let text = pseudonym.replace_all(&took, numbered).into_owned();
-    // how far it has come is told on a slow machine only
-    let lines = text.lines().filter(|line| !line.ends_with(" lines/s"));
-    lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn the_page_about_it_shows_what_the_commands_print() {
-    let file = path("docs/suggest.md");
-    let page = fs::read_to_string(&file).unwrap();
     let home = home("page");
-    let block = Regex::new(r"(?s)```console\n(.*?)```").unwrap();
-    let mut ran = 0;
-    let now = block.replace_all(&page, |found: &regex::Captures<'_>| {
-        let mut text = String::from("```console\n");
-        for line in found[1].lines().filter_map(|line| line.strip_prefix("$ ")) {
-            let output = shell(&home, line);
-            assert!(output.status.success(), "{line}\n{}", err(&output));
-            text.push_str(&format!("$ {line}\n"));
-            for said in [out(&output), err(&output)] {
-                let said = settled(&said);
-                text.push_str(&said);
-                text.push_str(if said.is_empty() { "" } else { "\n" });
-            }
-            ran += 1;
-        }
-        text + "```"
-    });
+    let ran = console::page("docs/suggest.md", &home, &[0]);
     assert!(home.join("report.html").exists());
     let pictures = shell(&home, "tidegate replay -c suggested.yaml --limit site_strict --svg . access.log.gz");
     assert!(pictures.status.success(), "{}", err(&pictures));
@@ -78,12 +27,12 @@ fn the_page_about_it_shows_what_the_commands_print() {
     assert!(ran >= 4, "{ran} commands");
     let picture = path("docs/suggest-trade-off.svg");
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
-        fs::write(&file, &*now).unwrap();
         fs::write(&picture, &drawn).unwrap();
     }
-    let committed = fs::read_to_string(&file).unwrap();
-    assert!(committed == now, "docs/suggest.md is not what is printed now; UPDATE_EXPECTED=1 rewrites it:\n{now}");
-    assert!(fs::read_to_string(&picture).unwrap_or_default() == drawn, "nor is its picture");
+    assert!(
+        fs::read_to_string(&picture).unwrap_or_default() == drawn,
+        "its picture is not what is drawn now; UPDATE_EXPECTED=1 rewrites it"
+    );
 }
 
 #[test]

@@ -8,13 +8,11 @@ use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 
 use super::{Format, show};
-use crate::answer::headers::{retry_after_seconds, shown};
-use crate::answer::{RouteFields, refusal};
+use crate::answer::{Told, refusal};
 use crate::cli::{Global, exit, say};
-use crate::client;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
-use crate::explain::{Beside, Book, Explanation, Known, Record};
+use crate::explain::{Answered, Book, Explanation};
 use crate::request::{Peer, Request};
 use crate::serve::edge::authority::canonical_host;
 use crate::serve::edge::path::canonical_path;
@@ -136,9 +134,8 @@ impl Parts {
 
 /// The last of so many requests at one instant.
 fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, String> {
-    let Config { policy, places, effective, .. } = config;
-    let book = Book { fingerprint: config::hash(&effective), ..Book::new(&policy, places, 0) };
-    let snapshot = Snapshot::new(policy, &SEED, 0).map_err(|(limit, fault)| format!("{limit}: {fault}"))?;
+    let book = Book::of(&config);
+    let snapshot = Snapshot::new(config.policy, &SEED, 0).map_err(|(limit, fault)| format!("{limit}: {fault}"))?;
     let request = parts.request();
     let mut first_refused: Option<(u32, String)> = None;
     let mut holds = Vec::new();
@@ -182,41 +179,13 @@ fn refusers(judged: &Judged, snapshot: &Snapshot) -> String {
 }
 
 fn told(snapshot: &Snapshot, judged: &Judged, request: &Request<'_>, book: &Book) -> Explanation {
-    let (policy, decision) = (snapshot.policy(), &judged.decision);
-    let fields =
-        decision.route.and_then(|route| policy.routes.route(route)).map(|route| RouteFields::new(policy, route));
-    let mut sent = Vec::new();
-    let (mut status, mut retry_after) = (None, 0);
-    match decision.verdict {
-        Verdict::Refused(why) => {
-            status = Some(refusal::meaning(why, &policy.responses).status.as_u16());
-            if let Some(seconds) = retry_after_seconds(why, decision, policy) {
-                retry_after = seconds;
-                sent.push(format!("Retry-After: {seconds}"));
-            }
-            let lines = fields.map(|fields| fields.on_refusal(why, decision, policy, 0)).unwrap_or_default();
-            sent.extend(lines.iter().map(|(name, value)| shown(name, value)));
-        }
-        Verdict::Admitted => {
-            // beside an origin's answer that says nothing of limits itself
-            let none = HeaderMap::new();
-            let lines = fields.map(|fields| fields.on_answer(decision, policy, StatusCode::OK, &none, 0));
-            sent.extend(lines.unwrap_or_default().iter().map(|(name, value)| shown(name, value)));
-        }
-    }
-    let beside =
-        Beside { client: [0; 16], method: request.method, taken: policy.routes.taken(request), book: 0, retry_after };
-    let trace = client::trace(&policy.clients, request.peer, request.headers);
-    let known = Known {
-        request: crate::explain::RequestPart {
-            method: Some(request.method.to_string()),
-            host: Some(request.host.to_owned()),
-            path: Some(request.path.to_owned()),
-        },
-        trace: Some(&trace),
-        status,
-        sent,
-        ..Known::default()
+    let policy = snapshot.policy();
+    // beside an origin's answer that says nothing of limits itself
+    let told = Told::of(&judged.decision, policy, (StatusCode::OK, &HeaderMap::new()), 0);
+    let status = match judged.decision.verdict {
+        Verdict::Refused(why) => Some(refusal::meaning(why, &policy.responses).status.as_u16()),
+        Verdict::Admitted => None,
     };
-    Explanation::new(&Record::of(snapshot, judged, &beside), book, known)
+    let answered = Answered { status, retry_after: told.retry_after, sent: told.lines };
+    Explanation::of_request(snapshot, judged, request, answered, book)
 }

@@ -1,0 +1,51 @@
+//! The account of a request that is at hand: nothing of it has to be remembered first.
+
+use super::record::Beside;
+use super::{Book, Explanation, Known, Record, RequestPart};
+use crate::client;
+use crate::engine::{Judged, Snapshot};
+use crate::request::Request;
+
+/// What a request was answered, as far as limits have a word in it.
+#[derive(Debug, Clone, Default)]
+pub struct Answered {
+    /// The status, where the gate gave it itself.
+    pub status: Option<u16>,
+    /// `Retry-After`, in seconds.
+    pub retry_after: Option<u64>,
+    /// The fields that tell about limits, as they read.
+    pub sent: Vec<String>,
+}
+
+impl Explanation {
+    /// Why `snapshot` judged this request so, of which everything is known: with its target, and the client's way hop by hop.
+    pub fn of_request(
+        snapshot: &Snapshot,
+        judged: &Judged,
+        request: &Request<'_>,
+        answered: Answered,
+        book: &Book,
+    ) -> Explanation {
+        let policy = snapshot.policy();
+        let beside = Beside {
+            client: [0; 16],
+            method: request.method,
+            taken: policy.routes.taken(request),
+            book: 0,
+            retry_after: answered.retry_after.unwrap_or(0),
+        };
+        let trace = client::trace(&policy.clients, request.peer, request.headers);
+        let known = Known {
+            request: RequestPart {
+                method: Some(request.method.to_string()),
+                host: Some(request.host.to_owned()),
+                path: Some(request.path.to_owned()),
+            },
+            trace: Some(&trace),
+            status: answered.status,
+            sent: answered.sent,
+            ..Known::default()
+        };
+        Explanation::new(&Record::of(snapshot, judged, &beside), book, known)
+    }
+}
