@@ -199,6 +199,14 @@ impl Report {
                 line("origins", &told_changes(&self.origins));
             }
             line("limits", &self.told_limits());
+            let empty: Vec<&str> = self.limits.reset.iter().map(|reset| reset.name.as_str()).collect();
+            if !empty.is_empty() {
+                let begins = if empty.len() == 1 { "begins" } else { "begin" };
+                line(
+                    "warning",
+                    &format!("{} {begins} empty: every client has its whole budget again", empty.join(", ")),
+                );
+            }
             if !self.changed.is_empty() {
                 line("changed", &self.changed.join(", "));
             }
@@ -341,6 +349,7 @@ mod tests {
             "reloaded 9f31c2e → 41ab770 in 38 ms\n\
              \x20 routes     +1 (graphql)  ~2 (a, b)  -0\n\
              \x20 limits     kept 2 (two (was one))   re-rated 1 (login 10/m → 5/m, counts kept)   reset 1 (api_tier: key changed)   new 1 (fresh)   gone 1 (old)\n\
+             \x20 warning    api_tier begins empty: every client has its whole budget again\n\
              \x20 changed    responses.expose\n\
              \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
              \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"
