@@ -1,8 +1,11 @@
 //! The gate notices that everybody has become one client, tells it everywhere in the same words, and stops when it is mended.
 
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use crate::harness::gate::{binary, end};
+use crate::harness::gate::{Folder, binary, end};
 use crate::harness::{Connection, Gate, wait_for};
 
 const POLICY: &str = "TRUSTadmin: 127.0.0.1:0
@@ -13,6 +16,16 @@ limits:
 routes:
   - { name: site, limits: [per_client, api, forgotten], respond: { status: 200 } }
 ";
+
+/// Running, and hears verbs.
+fn start() -> Gate {
+    let folder = Folder::new();
+    let mut command = binary();
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let gate = Gate::start_in(folder, Stdio::null(), command, &POLICY.replace("TRUST", ""));
+    wait_for("the admin socket", || UnixStream::connect(gate.admin_socket()).ok());
+    gate
+}
 
 fn status(gate: &Gate) -> Value {
     let ended = end(binary().args(["status", "--format", "json", "--admin"]).arg(gate.admin_socket()));
@@ -54,7 +67,7 @@ fn reload(gate: &Gate, trust: &str) {
 
 #[test]
 fn everybody_behind_an_untrusted_proxy_is_noticed_until_the_proxy_is_trusted() {
-    let gate = Gate::start(&POLICY.replace("TRUST", ""));
+    let gate = start();
     assert_eq!(notice(&gate, "clients_collapsed"), None);
     let told = wait_for("the notice", || {
         // sampled by dice: whoever is unlucky asks more
@@ -95,7 +108,7 @@ fn everybody_behind_an_untrusted_proxy_is_noticed_until_the_proxy_is_trusted() {
 
 #[test]
 fn a_refused_file_is_noticed_with_its_faults_until_a_good_one_comes() {
-    let gate = Gate::start(&POLICY.replace("TRUST", ""));
+    let gate = start();
     let file = gate.folder().join("tidegate.yaml");
     let good = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, good.replace("100000/s", "100000/sec")).unwrap();

@@ -126,7 +126,7 @@ impl Sample {
     /// Whether this request is one of the sample.
     pub fn takes(judged: &Judged) -> bool {
         // a view of the dice that nothing else has
-        mixed(judged.decision.dice ^ 0x6e6f_7469_6365_2131) % ONE_IN == 0
+        mixed(judged.decision.dice ^ 0x6e6f_7469_6365_2131).is_multiple_of(ONE_IN)
     }
 
     /// Looks at a request of the sample.
