@@ -52,6 +52,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let path = arguments.file.as_ref().unwrap_or(&global.config);
     let mut loaded = config::load(path, &environment);
     loaded.warn_of_old_presets(now() / 86_400);
+    loaded.warn_of_old_shadows(now() / 86_400);
     loaded.warn_of_certificates(now());
     let series = loaded.outcome.as_ref().ok().map_or(0, series);
     loaded.warn_of_many_series(series);

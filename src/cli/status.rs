@@ -83,7 +83,8 @@ fn text(status: &Value) -> String {
         let _ = writeln!(screen, "! waits for `tidegate upgrade`: {}", word(waiting));
     }
     for notice in rows("/notices") {
-        let _ = writeln!(screen, "! {}", word(notice.get("text").unwrap_or(&Value::Null)));
+        let told = |field: &str| word(notice.get(field).unwrap_or(&Value::Null));
+        let _ = writeln!(screen, "! {}\n    {}", told("text"), told("hint"));
     }
     screen
 }

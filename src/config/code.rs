@@ -77,6 +77,7 @@ codes! {
     BAD_METHOD = "E0218", "not an HTTP method";
     OUT_OF_RANGE = "E0219", "a value outside the range that makes sense";
     BAD_TEXT = "E0220", "a text that is not possible here";
+    BAD_DATE = "E0221", "not a date such as `2026-11-21`";
 
     UNKNOWN_LIMIT = "E0301", "a limit that is not defined";
     UNKNOWN_ORIGIN = "E0302", "an origin that is neither defined nor an address";
@@ -114,6 +115,7 @@ codes! {
     FORGEABLE = "W0415", "an exemption that rests on a header alone";
     UNVERIFIED_ORIGIN = "W0416", "an origin whose certificate is not verified";
     SMALL_SKETCH = "W0417", "a sketch so small that clients are refused for others";
+    OLD_SHADOW = "W0418", "a limit that has been in shadow for more than 30 days";
     CERTIFICATE_TIME = "W0420", "a certificate that has expired, soon will, or is not yet valid";
     OPEN_KEY = "W0421", "a private key that everybody on the machine can read";
     CERTIFICATE_NAMES = "W0422", "a certificate whose names do not fit, or are those of another";

@@ -22,6 +22,7 @@ pub mod certificate;
 pub mod code;
 mod compile;
 mod connection_value;
+pub mod day;
 mod effective;
 pub mod fault;
 mod health_text;
@@ -110,7 +111,23 @@ pub struct Loaded {
     pub presets: Vec<UsedPreset>,
     /// The certificates in use, for [`Loaded::warn_of_certificates`].
     pub certificates: Vec<UsedCertificate>,
+    /// The limits in shadow that say since when, for [`Loaded::warn_of_old_shadows`].
+    pub shadows: Vec<Shadow>,
 }
+
+/// A limit in shadow that says since when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadow {
+    /// The limit's name.
+    pub limit: String,
+    /// Where it says so.
+    pub at: Span,
+    /// The day, in days since 1970-01-01.
+    pub since: i64,
+}
+
+/// A limit that has been in shadow for more days than this is more likely forgotten than still on trial.
+pub const OLD_SHADOW_DAYS: i64 = 30;
 
 /// A certificate that the file names, and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +184,7 @@ fn finish(
     mut sources: Sources,
     mut faults: Faults,
 ) -> Loaded {
-    let (mut presets, mut certificates) = (Vec::new(), Vec::new());
+    let (mut presets, mut certificates, mut shadows) = (Vec::new(), Vec::new(), Vec::new());
     let config = root.and_then(|root| {
         let file = File::read(&root, &mut faults)?;
         let start = Span::new(root.span.source(), root.span.range().start, root.span.range().start);
@@ -178,10 +195,11 @@ fn finish(
             directory,
             presets: Vec::new(),
             certificates: Vec::new(),
+            shadows: Vec::new(),
             start,
         };
         let config = compile::compile(&file, &mut context);
-        (presets, certificates) = (context.presets, context.certificates);
+        (presets, certificates, shadows) = (context.presets, context.certificates, context.shadows);
         Some(config)
     });
     let outcome = match (config, faults.errors()) {
@@ -189,8 +207,27 @@ fn finish(
         (_, errors) => Err(Refused { errors }),
     };
     let left_out = faults.left_out();
-    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets, certificates }
+    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets, certificates, shadows }
 }
+
+/// That a limit has been in shadow for so many days; the same words wherever it is told.
+pub fn old_shadow(limit: &str, days: i64) -> String {
+    format!("the limit `{limit}` has been in shadow for {days} days")
+}
+
+/// What can be done about it.
+pub const OLD_SHADOW_HINT: &str = "enforce it (`enforce: 10%` for a start), remove it, or write a new date";
+
+/// More metric series than this are worth a warning.
+pub const MANY_SERIES: usize = 5_000;
+
+/// That there are so many metric series; the same words wherever it is told.
+pub fn many_series(series: usize) -> String {
+    format!("the configuration makes {series} metric series")
+}
+
+/// What can be done about it.
+pub const MANY_SERIES_HINT: &str = "more than 5000 cost a Prometheus server dearly; join routes or limits";
 
 impl Loaded {
     /// Adds a warning for every preset whose date lies more than [`preset::OLD_AFTER_DAYS`] before `today`, in days since
@@ -206,6 +243,21 @@ impl Loaded {
                     .label("the networks may have changed")
                     .help(format!("put a fresh list with its `# date:` into presets.d/{name}.txt beside this file")),
             );
+        }
+    }
+
+    /// Adds a warning for every limit that has been in shadow for more than [`OLD_SHADOW_DAYS`] by `today`, in days since
+    /// 1970-01-01.
+    pub fn warn_of_old_shadows(&mut self, today: i64) {
+        for Shadow { limit, at, since } in &self.shadows {
+            let age = today.saturating_sub(*since);
+            if age > OLD_SHADOW_DAYS {
+                self.diagnostics.push(
+                    Diagnostic::new(Code::OLD_SHADOW, *at, old_shadow(limit, age))
+                        .label("it protects nothing meanwhile")
+                        .help(OLD_SHADOW_HINT),
+                );
+            }
         }
     }
 
@@ -235,16 +287,11 @@ impl Loaded {
 
     /// Adds a warning when the policy makes more than 5,000 metric series: the caller knows the metrics, this floor does not.
     pub fn warn_of_many_series(&mut self, series: usize) {
-        const MANY: usize = 5_000;
-        if series > MANY {
+        if series > MANY_SERIES {
             self.diagnostics.push(
-                Diagnostic::new(
-                    Code::MANY_SERIES,
-                    Span::default(),
-                    format!("the configuration makes {series} metric series"),
-                )
-                .label("every route and every limit on it has some")
-                .help(format!("more than {MANY} cost a Prometheus server dearly; join routes or limits")),
+                Diagnostic::new(Code::MANY_SERIES, Span::default(), many_series(series))
+                    .label("every route and every limit on it has some")
+                    .help(MANY_SERIES_HINT),
             );
         }
     }

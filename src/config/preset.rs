@@ -4,6 +4,7 @@
 //! fetches a list; a `# date:` line says how old it is.
 
 use super::compile::Context;
+use super::day::Day;
 use super::fault::{Code, Diagnostic, nearest, quoted};
 use super::read::At;
 use super::source::Span;
@@ -160,40 +161,20 @@ fn entries(source: usize, context: &mut Context<'_>) -> Entries {
     entries
 }
 
+/// The networks of a list that is part of the program; what is none is left out.
+pub fn networks_of(text: &str) -> Vec<Prefix> {
+    let words = text.lines().filter_map(|line| line.split('#').next().map(str::trim));
+    words.filter_map(|word| parse_cidr(word).ok().map(|(network, _)| network)).collect()
+}
+
 /// `2026-11-21` as days since 1970-01-01. Gregorian, years 1970 to 9999.
 pub fn days(date: &str) -> Option<i64> {
-    let [year, month, day] = date.split('-').collect::<Vec<_>>().try_into().ok()?;
-    let number = |text: &str, length: usize| {
-        (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<i64>().ok())?
-    };
-    let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let length = usize::try_from(month - 1).ok().and_then(|month| lengths.get(month))?;
-    if year < 1970 || !(1..=*length).contains(&day) {
-        return None;
-    }
-    let before: i64 = lengths.iter().take(usize::try_from(month - 1).ok()?).sum();
-    // leap days before this year's first of January
-    let leaps = |year: i64| year / 4 - year / 100 + year / 400;
-    Some((year - 1970) * 365 + leaps(year - 1) - leaps(1969) + before + day - 1)
+    Day::parse(date).map(|day| day.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_count_days() {
-        assert_eq!(days("1970-01-01"), Some(0));
-        assert_eq!(days("1970-12-31"), Some(364));
-        assert_eq!(days("2000-03-01"), Some(11_017));
-        assert_eq!(days("2026-11-21"), Some(20_778));
-        for wrong in ["2026-13-01", "2026-02-29", "2026-1-1", "1969-12-31", "today", "2026-00-10", "2026-01-00", ""] {
-            assert_eq!(days(wrong), None, "{wrong}");
-        }
-        assert!(days("2024-02-29").is_some());
-    }
 
     #[test]
     fn addresses_are_no_preset_names() {

@@ -17,6 +17,8 @@ pub struct Rule {
     pub name: String,
     /// The name that it had before, from whose state it goes on at a reload.
     pub renamed_from: Option<String>,
+    /// Since when it has been in shadow, in days since 1970-01-01, as the operator says. Nothing is decided by it.
+    pub since: Option<i64>,
     /// What requests are counted by.
     pub key: KeySpec,
     /// Whether each origin is counted apart, as a further part of the key. The route fixes the origin, not the request, so it
@@ -56,6 +58,7 @@ impl Rule {
         Rule {
             name: name.into(),
             renamed_from: None,
+            since: None,
             key,
             by_origin: false,
             instead: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::HeaderName;
 
 use crate::answer::RouteFields;
+use crate::config::places::Trusted;
 use crate::engine::Snapshot;
 use crate::limiter::Limiter;
 use crate::policy::{Capacity, Kind, OnLimit, Origin, OriginAddress, Policy, Rule};
@@ -14,6 +15,7 @@ use crate::serve::origins::resolve::carry_over;
 use crate::serve::origins::tls::TlsFault;
 use crate::serve::telling::flood::Flood;
 use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginError, OriginLoad, Reader};
+use crate::serve::telling::notices::sample::Sample;
 use crate::serve::telling::refused::MostRefused;
 use crate::units::Timestamp;
 
@@ -27,6 +29,7 @@ pub struct Installed {
     times_origins: bool,
     floods: Vec<Option<Flood>>,
     refused: Arc<MostRefused>,
+    sample: Arc<Sample>,
     metrics: Metrics,
     version: Version,
     book: u16,
@@ -103,6 +106,8 @@ impl Installed {
     /// What is to follow this one, made of a snapshot and the origins that were prepared for its policy. Series of names that are gone
     /// end here, so it is to be taken into use at once.
     pub fn followed_by(&self, snapshot: Snapshot, prepared: &Prepared, clock: Clock, version: Version) -> Installed {
+        let policies = [&self.snapshot, &snapshot].map(|snapshot| &snapshot.policy().fingerprint);
+        let same = policies[0] == policies[1] && !policies[0].is_empty();
         let names = |snapshot: &Snapshot| -> Vec<String> {
             snapshot.policy().rules.iter().map(|rule| rule.name.clone()).collect()
         };
@@ -112,7 +117,9 @@ impl Installed {
             false => Arc::new(self.refused.empty()),
         };
         let metrics = self.metrics.next(snapshot.policy());
-        Installed::of(snapshot, prepared.origins.clone(), metrics, refused, clock).with_version(version)
+        let next = Installed::of(snapshot, prepared.origins.clone(), metrics, refused, clock).with_version(version);
+        // what was measured under the same policy goes on
+        if same { Installed { sample: Arc::clone(&self.sample), ..next } } else { next }
     }
 
     fn of(
@@ -140,6 +147,7 @@ impl Installed {
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
         let version = Version::default();
+        let sample = Sample::new(policy, &[], refused.seed().derive("a sample"), clock.now(), None);
         Installed {
             snapshot,
             origins,
@@ -149,6 +157,7 @@ impl Installed {
             times_origins,
             floods,
             refused,
+            sample: Arc::new(sample),
             metrics,
             version,
             book: 0,
@@ -159,6 +168,23 @@ impl Installed {
     /// [`Decisions::open`](super::telling::decisions::Decisions::open) gives.
     pub fn under(self, book: u16) -> Installed {
         Installed { book, ..self }
+    }
+
+    /// The same, with the networks that the policy trusts as they are written; what `before` knows of them goes on.
+    pub fn watching(self, trusted: &[Trusted], before: Option<&Installed>, now: Timestamp) -> Installed {
+        let kept = before.filter(|before| Arc::ptr_eq(&before.sample, &self.sample));
+        if kept.is_some() {
+            return self;
+        }
+        let before = before.map(|before| &*before.sample);
+        let seed = self.sample.seed().clone();
+        let sample = Sample::new(self.snapshot.policy(), trusted, seed, now, before);
+        Installed { sample: Arc::new(sample), ..self }
+    }
+
+    /// One request in sixteen, looked at more closely.
+    pub fn sample(&self) -> &Arc<Sample> {
+        &self.sample
     }
 
     /// The number that its decisions are remembered under.

@@ -154,6 +154,7 @@ fn start_and_serve(
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
         kept.note_history();
+        kept.notices.look(&kept);
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
@@ -235,7 +236,8 @@ fn build(
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
     let installed = Installed::new(snapshot, metrics, refused, started)
         .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
-    let installed = Arc::new(installed.with_version(version));
+    let installed = installed.with_version(version).watching(&places.trusted, None, started.now());
+    let installed = Arc::new(installed);
     let waits = Waits::new(MOST_WAITING, stopping);
     let shared = Shared::new(started, access_log, pseudonyms, settings, waits, installed).with_places(places);
     Ok((Arc::new(shared), writer))

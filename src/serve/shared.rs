@@ -16,6 +16,7 @@ use crate::serve::telling::access_log::AccessLog;
 use crate::serve::telling::decisions::{Decisions, SLOTS};
 use crate::serve::telling::history::History;
 use crate::serve::telling::noise::{Noise, Saying};
+use crate::serve::telling::notices::Notices;
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::units::Timestamp;
 
@@ -35,6 +36,8 @@ pub struct Shared {
     pub history: History,
     /// What was decided lately, and why.
     pub decisions: Decisions,
+    /// What the gate notices of its own misuse.
+    pub notices: Notices,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
@@ -68,6 +71,7 @@ impl Shared {
             waits,
             history: History::new(),
             decisions: Decisions::new(SLOTS, book),
+            notices: Notices::default(),
             installed: ArcSwap::new(installed),
             in_force: ArcSwap::from_pointee(InForce {
                 file: None,

@@ -38,6 +38,7 @@ mod leaving_clients;
 mod malformed;
 mod memory;
 mod most_refused;
+mod notices;
 mod notify;
 mod observed;
 mod one_judgement;

@@ -44,6 +44,26 @@ fn an_old_preset_is_told_of_after_180_days_and_not_before() {
 }
 
 #[test]
+fn a_limit_in_shadow_is_told_of_after_30_days_and_not_before() {
+    let text = "listen: \":8080\"
+limits:
+  old: { rate: 5/s, mode: shadow, since: 2026-10-01 }
+  enforced: { rate: 5/s, since: 2020-01-01 }
+  undated: { rate: 5/s, mode: shadow }
+routes: [{ origin: \"127.0.0.1:3000\", limits: [old, enforced, undated] }]
+";
+    let mut loaded = tidegate::config::load_text("t.yaml", text, &environment, &path("."));
+    let date = preset::days("2026-10-01").unwrap();
+    loaded.warn_of_old_shadows(date + 30);
+    assert_eq!(loaded.diagnostics, []);
+    loaded.warn_of_old_shadows(date + 31);
+    let [fault] = loaded.diagnostics.as_slice() else { panic!("{:?}", loaded.diagnostics) };
+    assert_eq!((fault.code.text(), fault.severity()), ("W0418", Severity::Warning));
+    assert_eq!(fault.message, "the limit `old` has been in shadow for 31 days");
+    assert!(loaded.outcome.unwrap().effective.to_yaml().contains("since: 2026-10-01"));
+}
+
+#[test]
 fn a_preset_beside_the_file_goes_before_the_one_built_in() {
     let home = std::env::temp_dir().join(format!("tidegate-preset-{}", std::process::id()));
     fs::create_dir_all(home.join("presets.d")).unwrap();

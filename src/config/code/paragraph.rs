@@ -214,6 +214,9 @@ impl Code {
             Code::UNVERIFIED_ORIGIN => {
                 "`verify: false` encrypts to whoever answers: somebody on the way can read and change everything. Name the authority that signed the origin's certificate instead: `ca:`."
             }
+            Code::OLD_SHADOW => {
+                "A limit in `shadow` protects nothing; it is for trying numbers out. By its `since:` this one has been tried for more than 30 days, so it is more likely forgotten than still on trial. Look at what it would have refused (the page, `tidegate_limit_decisions_total`), then `mode: enforce`, or `enforce: 10%` for a start; or remove it; or write today's date if the trial goes on."
+            }
             Code::CERTIFICATE_TIME => {
                 "Clients refuse a certificate that has expired or is not valid yet. Renew it; the new file is taken over without a restart."
             }

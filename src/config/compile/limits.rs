@@ -7,6 +7,7 @@ use super::limit::rate::{BucketPlaces, bucket};
 use super::origins::Origins;
 use super::{limit, number32, out_of_place};
 use crate::client::key::{KeyPart, KeySpec, Missing};
+use crate::config::Shadow;
 use crate::config::fault::{Code, Diagnostic, Faults, nearest};
 use crate::config::limit_text::LimitText;
 use crate::config::read::{At, Field};
@@ -27,6 +28,8 @@ pub struct Limits {
     /// Where each of them is written.
     places: Vec<Span>,
     named: Vec<Named>,
+    /// Those in shadow that say since when.
+    shadows: Vec<Shadow>,
     /// Where a name stands in `named`: a file may have a thousand limits, and as many routes that look for them.
     by_name: HashMap<String, usize>,
     /// The names of all rules and of `named`.
@@ -55,6 +58,7 @@ impl Limits {
             rules: Vec::new(),
             places: Vec::new(),
             named: Vec::new(),
+            shadows: Vec::new(),
             by_name: HashMap::new(),
             taken: HashSet::new(),
         };
@@ -65,6 +69,11 @@ impl Limits {
                 _ => None,
             };
             let rule = compiled.map(|compiled| {
+                let since = entry.value.as_ref().and_then(|limit| limit.value.since.get());
+                if let Some(since) = since.filter(|_| compiled.rule.mode == Mode::Shadow) {
+                    let (limit, since, at) = (compiled.rule.name.clone(), since.value.0, since.span);
+                    limits.shadows.push(Shadow { limit, at, since });
+                }
                 let index = limits.add(compiled.rule, entry.key_span);
                 others.extend(compiled.instead.map(|name| (index, name)));
                 index
@@ -135,6 +144,11 @@ impl Limits {
     /// The rule at this position.
     pub fn rule(&self, index: usize) -> Option<&Rule> {
         self.rules.get(index)
+    }
+
+    /// Those in shadow that say since when.
+    pub fn shadows(&self) -> Vec<Shadow> {
+        self.shadows.clone()
     }
 
     /// Where the rules are written, in the same order.

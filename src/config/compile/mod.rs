@@ -36,7 +36,7 @@ use super::schema::File;
 use super::shape::Either;
 use super::source::{Sources, Span};
 use super::variable::Environment;
-use super::{Config, UsedCertificate, schema, secret};
+use super::{Config, Shadow, UsedCertificate, schema, secret};
 use crate::policy::{Mode, Policy, RouteTable, Timeouts};
 use crate::units::Bytes;
 
@@ -54,6 +54,8 @@ pub struct Context<'a> {
     pub presets: Vec<UsedPreset>,
     /// The certificates that were read, with their times.
     pub certificates: Vec<UsedCertificate>,
+    /// The limits in shadow that say since when.
+    pub shadows: Vec<Shadow>,
     /// Where faults of the whole are shown.
     pub start: Span,
 }
@@ -80,6 +82,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     limits.warn_of_unused(context.faults);
     origins.warn_of_unused(context.faults);
     let (routes, written): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
+    context.shadows = limits.shadows();
     let mut lines = Lines::of(context.sources);
     let places = Places {
         limits: limits.places().iter().map(|at| lines.place(*at)).collect(),

@@ -4,6 +4,7 @@ use http::Method;
 
 use super::{duration, key, percent, word};
 use crate::client::key::{KeyPart, KeySpec};
+use crate::config::day::Day;
 use crate::config::limit_value::{amount_text, rate_text};
 use crate::config::tree::Tree;
 use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
@@ -32,6 +33,7 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, unit(rule))).collect())));
     }
     tree.push(("action", action(&rule.action)));
+    tree.extend(rule.since.map(|since| ("since", Tree::text(Day(since)))));
     tree.extend(rule.renamed_from.iter().map(|name| ("renamed_from", Tree::text(name))));
     Tree::map(tree)
 }

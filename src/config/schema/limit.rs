@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::client::key::Missing;
+use crate::config::day::Day;
 use crate::config::limit_text::LimitKey;
 use crate::config::limit_value::{Burst, CapacityText, CostMethod, CostText, CountText, LimitRate};
 use crate::config::scalar::Count;
@@ -101,8 +102,11 @@ section! {
         optional action: Either<ActionWord, LimitAction>,
         /// The name that the limit had before: at a reload it goes on from the state of that one. May stay in the file.
         optional renamed_from: Name,
+        /// Since when the limit has been in `shadow`, as `2026-11-21`: 30 days later `check`, the log, `status` and the page
+        /// remind of it. Means nothing while it is enforced.
+        optional since: Day,
     }
-    later: ["store", "on_store_error", "tree", "weights", "since", "queue"]
+    later: ["store", "on_store_error", "tree", "weights", "queue"]
 }
 
 section! {

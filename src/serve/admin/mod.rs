@@ -27,7 +27,6 @@ use tokio::sync::{Semaphore, mpsc};
 
 pub use self::asked::Asked;
 use self::pardons::Pardons;
-pub use self::status::Notice;
 use self::web::Web;
 use super::lifecycle::control::Order;
 use super::page;

@@ -13,6 +13,7 @@ use crate::serve::clock;
 use crate::serve::small_server::Answer;
 use crate::serve::telling::metrics::Numbers;
 use crate::serve::telling::metrics::catalogue as all;
+use crate::serve::telling::notices::Notice;
 use crate::serve::telling::scrape;
 
 /// `GET /healthz`: whether the process can answer at all.
@@ -23,15 +24,6 @@ pub fn healthz(_: &Arc<Context>, _: &Asked) -> Answer {
 /// `GET /readyz`: whether requests are welcome.
 pub fn readyz(context: &Arc<Context>, _: &Asked) -> Answer {
     scrape::ready(&context.ready)
-}
-
-/// Something that the operator should know of, in words that are the same wherever it is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    /// What it is about, a word that stays.
-    pub kind: &'static str,
-    /// What is the matter, and what can be done, in one line.
-    pub text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,7 +108,7 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         limits: limits(&installed, shared.clock.now(), &numbers),
         pardons: context.pardons.len(shared.clock.now()),
         waiting_for_upgrade: in_force.waiting.clone(),
-        notices: Vec::new(),
+        notices: shared.notices.list().to_vec(),
     };
     Answer::json(StatusCode::OK, &status)
 }

@@ -1,10 +1,8 @@
 //! Where the page's numbers come from: counters, limits, origins and lists of the process, read one after the other.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use super::view::{
-    DecisionView, Header, LimitView, Notice, Offender, Offenders, OriginView, RouteView, ShareView, View,
-};
+use super::view::{DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView, View};
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::explain::Explanation;
@@ -12,7 +10,6 @@ use crate::limiter::Kind;
 use crate::policy::Mode;
 use crate::serve::clock::wall_nanos;
 use crate::serve::installed::Installed;
-use crate::serve::origins::origin::OriginState;
 use crate::serve::shared::Shared;
 use crate::serve::telling::decisions::Surroundings;
 use crate::serve::telling::flood::shown_client;
@@ -27,10 +24,6 @@ const MOST_ROWS: usize = 50;
 /// As many offenders are shown, and networks.
 const MOST_OFFENDERS: usize = 20;
 
-/// From so many requests on, and from this share of them, forwarding headers that are not believed are worth a notice.
-const ENOUGH: u64 = 100;
-const MOST_IGNORED: f64 = 0.8;
-
 /// Everything as of now.
 pub fn view(shared: &Shared) -> View {
     let installed = shared.installed();
@@ -39,7 +32,7 @@ pub fn view(shared: &Shared) -> View {
     let Totals { routes, limits, origins, unmatched } = installed.metrics().totals();
     View {
         header: header(shared, &installed),
-        notices: notices(&installed, shared.clock.now()),
+        notices: shared.notices.list(),
         routes_in_all: routes.len(),
         routes: busiest(shared, routes, seconds),
         unmatched,
@@ -95,39 +88,6 @@ fn header(shared: &Shared, installed: &Installed) -> Header {
         installed: since,
         draining: shared.draining(),
     }
-}
-
-fn notices(installed: &Installed, now: Timestamp) -> Vec<Notice> {
-    let mut notices = Vec::new();
-    if !installed.metrics().last_reload_succeeded() {
-        notices.push(Notice {
-            urgent: true,
-            words: "the last policy file was refused; the policy before it stays in force".to_owned(),
-            details: String::new(),
-        });
-    }
-    let (ignored, all) = installed.metrics().headers_ignored();
-    if all >= ENOUGH && ignored as f64 > MOST_IGNORED * all as f64 {
-        let percent = 100.0 * ignored as f64 / all as f64;
-        notices.push(Notice {
-            urgent: true,
-            words: format!(
-                "{percent:.0} % of all requests came with a forwarding header from a peer that is not trusted: is a proxy \
-                 missing from trusted_proxies? All clients behind it are one client"
-            ),
-            details: String::new(),
-        });
-    }
-    let out =
-        |origin: &&Arc<OriginState>| origin.has_address() && !origin.ring().endpoints.iter().any(|e| e.is_usable(now));
-    for origin in installed.origins().iter().filter(out) {
-        notices.push(Notice {
-            urgent: true,
-            words: format!("no address of the origin `{}` is in use", origin.spec().name),
-            details: String::new(),
-        });
-    }
-    notices
 }
 
 fn busiest(shared: &Shared, routes: Vec<RouteTotals>, seconds: usize) -> Vec<RouteView> {

@@ -1,6 +1,9 @@
 //! What the page shows, at one moment: plain values, gathered elsewhere and drawn elsewhere.
 
+use std::sync::Arc;
+
 use crate::serve::telling::history::{LimitPast, LimitTotals, OriginPast, OriginTotals, RoutePast, RouteTotals};
+use crate::serve::telling::notices::Notice;
 
 /// Everything.
 #[derive(Debug, Clone, Default)]
@@ -8,7 +11,7 @@ pub struct View {
     /// Which process, since when, with which policy.
     pub header: Header,
     /// What the operator should know, the most urgent first.
-    pub notices: Vec<Notice>,
+    pub notices: Arc<Vec<Notice>>,
     /// Routes with most requests first; not all, if there are very many.
     pub routes: Vec<RouteView>,
     /// How many routes there are.
@@ -56,17 +59,6 @@ pub struct Header {
     pub installed: u64,
     /// Whether it is about to stop.
     pub draining: bool,
-}
-
-/// Something to know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// Whether something is wrong, or only worth a look.
-    pub urgent: bool,
-    /// What it is, in a line.
-    pub words: String,
-    /// More of it, as it would stand in a terminal; may be empty.
-    pub details: String,
 }
 
 /// A route.

@@ -25,6 +25,7 @@ use crate::serve::telling::decisions::Decisions;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
 use crate::serve::telling::noise::{self, About};
+use crate::serve::telling::notices::sample::Sample;
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {
@@ -79,11 +80,14 @@ impl<'a> Ended<'a> {
 /// The verdict is known: it is remembered for those who ask why, before the client can read it and ask.
 pub fn decided(shared: &Shared, installed: &Installed, judged: &Judged, request: &Request<'_>) {
     shared.decisions.note(installed.snapshot(), judged, request, installed.book(), &shared.pseudonyms);
+    if Sample::takes(judged) {
+        installed.sample().note(installed.snapshot(), judged, request);
+    }
 }
 
 /// The same for a request that is Pingora's.
 pub fn decided_about(shared: &Shared, installed: &Installed, judged: &Judged, session: &Session) {
-    if Decisions::wants(judged) {
+    if Decisions::wants(judged) || Sample::takes(judged) {
         let facts = Facts::read(link_of(session), session.req_header());
         decided(shared, installed, judged, &facts.request());
     }

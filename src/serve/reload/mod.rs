@@ -184,8 +184,10 @@ impl Reloader {
         let generation = snapshot.generation();
         // what it decides is told by its own names, also when yet another has followed it
         let fingerprint = version.hash.clone();
+        let trusted = places.trusted.clone();
         let book = Book { fingerprint, ..Book::new(snapshot.policy(), places, version.loaded) };
         let next = installed.followed_by(snapshot, &prepared, self.shared.clock, version);
+        let next = next.watching(&trusted, Some(&*installed), self.shared.clock.now());
         let next = Arc::new(next.under(self.shared.decisions.open(book)));
         let before = self.shared.install(Arc::clone(&next));
         next.snapshot().take_over();
@@ -269,6 +271,7 @@ impl Reloader {
 
     fn refuse(&self, text: String, dry_run: bool) -> Outcome {
         if !dry_run {
+            self.shared.notices.reload_refused(&text);
             self.shared.installed().metrics().reload_failed();
             tracing::error!("reload: refused, the policy in force stays");
         }

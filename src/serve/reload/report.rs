@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::difference::Changes;
 use crate::config::Tree;
+use crate::config::day::Day;
 use crate::engine::{Fate, Succession};
 
 /// The digits of a configuration's hash that people are shown.
@@ -198,6 +199,14 @@ impl Report {
                 line("origins", &told_changes(&self.origins));
             }
             line("limits", &self.told_limits());
+            let empty: Vec<&str> = self.limits.reset.iter().map(|reset| reset.name.as_str()).collect();
+            if !empty.is_empty() {
+                let begins = if empty.len() == 1 { "begins" } else { "begin" };
+                line(
+                    "warning",
+                    &format!("{} {begins} empty: every client has its whole budget again", empty.join(", ")),
+                );
+            }
             if !self.changed.is_empty() {
                 line("changed", &self.changed.join(", "));
             }
@@ -289,19 +298,9 @@ pub fn milliseconds(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The day of a moment in seconds since 1970, in UTC. Source: Hinnant, *chrono-compatible low-level date algorithms*
-/// (`civil_from_days`).
+/// The day of a moment in seconds since 1970, in UTC.
 fn date(seconds: i64) -> String {
-    let days = seconds.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    Day(seconds.div_euclid(86_400)).to_string()
 }
 
 #[cfg(test)]
@@ -350,6 +349,7 @@ mod tests {
             "reloaded 9f31c2e → 41ab770 in 38 ms\n\
              \x20 routes     +1 (graphql)  ~2 (a, b)  -0\n\
              \x20 limits     kept 2 (two (was one))   re-rated 1 (login 10/m → 5/m, counts kept)   reset 1 (api_tier: key changed)   new 1 (fresh)   gone 1 (old)\n\
+             \x20 warning    api_tier begins empty: every client has its whole budget again\n\
              \x20 changed    responses.expose\n\
              \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
              \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"

@@ -26,10 +26,10 @@ mod totals;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prometheus::{Histogram, IntCounter, IntGauge};
+use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
 use super::access_log::AccessLog;
-use super::log;
+use super::{log, notices};
 use crate::client::{Client, Mark, Source};
 use crate::config::settings::Settings;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
@@ -64,6 +64,8 @@ pub struct Metrics {
     reload_successful: IntGauge,
     reload_time: IntGauge,
     reloads: Each<bool>,
+    notices: Vec<(notices::Kind, IntGauge)>,
+    top_client_share: Gauge,
 }
 
 impl Metrics {
@@ -111,6 +113,11 @@ impl Metrics {
             reload_successful: resolver.gauge(&all::RELOAD_SUCCESSFUL, &[]),
             reload_time: resolver.gauge(&all::RELOAD_TIME, &[]),
             reloads: resolver.each(&all::RELOADS, &[], [(true, "success"), (false, "failure")]),
+            notices: notices::Kind::ALL
+                .iter()
+                .map(|kind| (*kind, resolver.gauge(&all::NOTICE, &[kind.word()])))
+                .collect(),
+            top_client_share: resolver.ratio(&all::TOP_CLIENT_SHARE, &[]),
             series: resolver.series,
             families,
             shape,
@@ -278,6 +285,14 @@ impl Metrics {
         self.reload_time.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     }
 
+    /// Tells which notices hold, and the share of the client that asks most, as far as it is known.
+    pub fn notices(&self, holds: impl Fn(notices::Kind) -> bool, top_client_share: Option<f64>) {
+        for (kind, gauge) in &self.notices {
+            gauge.set(i64::from(holds(*kind)));
+        }
+        self.top_client_share.set(top_client_share.unwrap_or(0.0));
+    }
+
     /// Says how to read what an origin carries; replaces an earlier reader of that name.
     pub fn register_origin(&self, name: &str, reader: Reader<OriginLoad>) {
         self.families.live.origin(name, reader);
@@ -302,7 +317,7 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them:
-    /// (26 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 13·N + F + 26·L + 14·T + 2·C + U + 61, where 17 of the 26 and of the 43 are a
+    /// (26 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 13·N + F + 26·L + 14·T + 2·C + U + 70, where 17 of the 26 and of the 43 are a
     /// histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()

@@ -2,7 +2,7 @@
 //!
 //! [`metrics`] and [`scrape`], the page they are read from; [`access_log`], one line per request, with clients as [`pseudonym`]s;
 //! [`log`], the process's own words, where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most;
-//! [`history`], the last ten minutes; [`decisions`], what was decided lately, and why.
+//! [`notices`], what the gate notices of its own misuse; [`history`], the last ten minutes; [`decisions`], what was decided lately, and why.
 
 pub mod access_log;
 #[cfg(test)]
@@ -13,6 +13,7 @@ pub mod history;
 pub mod log;
 pub mod metrics;
 pub mod noise;
+pub mod notices;
 pub mod pseudonym;
 pub mod refused;
 pub mod scrape;

@@ -49,6 +49,11 @@ impl MostRefused {
         MostRefused::new(self.parts.len().saturating_sub(1), self.seed.clone())
     }
 
+    /// The secret that it counts under.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
     /// Counts a refused request for each limit that it violated.
     pub fn note(&self, snapshot: &Snapshot, judged: &Judged) {
         let decision = &judged.decision;
@@ -120,17 +125,22 @@ impl MostRefused {
     }
 
     fn hash_of(&self, client: &Client) -> KeyHash {
-        let mut hasher = KeyHasher::new(&self.seed);
-        hasher.part(0, client.mark.as_str().as_bytes());
-        match client.network {
-            ClientNetwork::Prefix(prefix) => {
-                let (bytes, used) = prefix.key_bytes();
-                hasher.part(1, bytes.get(..used).unwrap_or(&bytes));
-            }
-            ClientNetwork::Unix => hasher.part(2, &[]),
-        }
-        hasher.finish()
+        hash_of(&self.seed, client)
     }
+}
+
+/// A client as a key. Equal for those that are counted as one.
+pub(super) fn hash_of(seed: &Seed, client: &Client) -> KeyHash {
+    let mut hasher = KeyHasher::new(seed);
+    hasher.part(0, client.mark.as_str().as_bytes());
+    match client.network {
+        ClientNetwork::Prefix(prefix) => {
+            let (bytes, used) = prefix.key_bytes();
+            hasher.part(1, bytes.get(..used).unwrap_or(&bytes));
+        }
+        ClientNetwork::Unix => hasher.part(2, &[]),
+    }
+    hasher.finish()
 }
 
 /// Who was refused most.

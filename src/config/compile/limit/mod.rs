@@ -75,6 +75,7 @@ pub fn limit(
     let (key, numbers) = (key?, numbers?);
     let rule = Rule {
         renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),
+        since: limit.since.value().map(|day| day.0),
         by_origin: key.by_origin,
         of: of?,
         nodes: nodes?.into_iter().map(|node| node.key).collect(),

@@ -1,10 +1,11 @@
-use super::super::view::{
-    DecisionView, Header, LimitView, Notice, Offender, Offenders, OriginView, RouteView, ShareView,
-};
+use std::sync::Arc;
+
+use super::super::view::{DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView};
 use super::*;
 use crate::serve::telling::history::{
     LimitPast, LimitTotals, OriginPast, OriginTotals, RoutePast, RouteTotals, SECONDS,
 };
+use crate::serve::telling::notices::{Kind, Notice};
 
 /// Ten minutes of something that rises.
 fn wave(height: f32) -> Vec<f32> {
@@ -77,11 +78,15 @@ pub fn busy() -> View {
             installed: 1_795_266_000,
             draining: false,
         },
-        notices: vec![Notice {
+        notices: Arc::new(vec![Notice {
+            kind: Kind::ReloadRefused,
             urgent: true,
-            words: "the last configuration was refused and the old one stays in force".to_owned(),
+            subject: String::new(),
+            text: "the last policy file was refused; the policy before it stays in force".to_owned(),
+            hint: "mend what `tidegate check` tells".to_owned(),
+            since: 1_795_270_000,
             details: "error[E0203]: invalid rate `10/sec`\n --> tidegate.yaml:4:11".to_owned(),
-        }],
+        }]),
         routes: vec![route("shop", 1_733), route("<script>alert(1)</script>", 0)],
         routes_in_all: 2,
         unmatched: 12,

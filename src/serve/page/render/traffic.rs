@@ -49,13 +49,14 @@ pub fn header(html: &mut Svg, view: &View) {
 
 /// What the operator should know.
 pub fn notices(html: &mut Svg, view: &View) {
-    for notice in &view.notices {
+    for notice in view.notices.iter() {
         let class = if notice.urgent { "notice urgent" } else { "notice" };
         html.element("div", &[("class", &class)], |html| {
             html.element("p", &[], |line| {
                 line.labelled("strong", &[], if notice.urgent { "Wrong: " } else { "Note: " });
-                line.text(&notice.words);
+                line.text(&notice.text);
             });
+            html.labelled("p", &[("class", &"hint")], &notice.hint);
             if !notice.details.is_empty() {
                 html.labelled("pre", &[("tabindex", &0)], &notice.details);
             }

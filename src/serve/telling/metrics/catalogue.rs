@@ -175,6 +175,10 @@ catalogue! {
         "When the policy in force was installed, in seconds since 1970.");
     RELOADS = held("tidegate_config_reloads_total", Counter, &["result"],
         "Loads of the policy file after the one at start, by result.");
+    NOTICE = held("tidegate_notice", Gauge, &["notice"],
+        "1 while the gate notices this of its own policy or traffic, 0 otherwise; `tidegate status` has the words.");
+    TOP_CLIENT_SHARE = fractions("tidegate_top_client_share_ratio", Gauge, &[],
+        "Share of the last minutes' requests that one client makes, at least, 0 to 1: from one request in 16; 0 while fewer than 32 of them are known.");
     LOG_DROPPED = read("tidegate_log_dropped_total", Counter, &["stream"],
         "Log lines that were not written: `access` when the target was too slow, `process` when one cause repeated itself too often.");
     LOG_ERRORS = read("tidegate_log_write_errors_total", Counter, &["stream"],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{Counter, Histogram, IntCounter, IntGauge};
+use prometheus::{Counter, Gauge, Histogram, IntCounter, IntGauge};
 
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
@@ -180,6 +180,10 @@ impl<'f> Resolver<'f> {
 
     pub fn gauge(&mut self, family: &'static Family, values: &[&str]) -> IntGauge {
         self.families.gauge(&mut self.series, family, values)
+    }
+
+    pub fn ratio(&mut self, family: &'static Family, values: &[&str]) -> Gauge {
+        self.families.ratio(&mut self.series, family, values)
     }
 
     pub fn histogram(&mut self, family: &'static Family, values: &[&str]) -> Histogram {

@@ -12,8 +12,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Counter, CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry,
+    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
 };
 
 use super::catalogue::{ALL, Family, Kept, Kind};
@@ -38,6 +38,7 @@ enum Held {
     Counter(IntCounterVec),
     Fractions(CounterVec),
     Gauge(IntGaugeVec),
+    Ratio(GaugeVec),
     Histogram(HistogramVec),
 }
 
@@ -87,6 +88,14 @@ impl Families {
         }
     }
 
+    /// The gauge of fractions with these label values; otherwise as [`Families::counter`].
+    pub fn ratio(&self, series: &mut Series, family: &'static Family, values: &[&str]) -> Gauge {
+        match self.noted(series, family, values) {
+            Held::Ratio(vector) => vector.with_label_values(values),
+            _ => panic!("{} is no gauge of fractions", family.name),
+        }
+    }
+
     /// The histogram with these label values; otherwise as [`Families::counter`].
     pub fn histogram(&self, series: &mut Series, family: &'static Family, values: &[&str]) -> Histogram {
         match self.noted(series, family, values) {
@@ -109,6 +118,7 @@ impl Families {
                 Some(Held::Counter(vector)) => vector.remove_label_values(&values),
                 Some(Held::Fractions(vector)) => vector.remove_label_values(&values),
                 Some(Held::Gauge(vector)) => vector.remove_label_values(&values),
+                Some(Held::Ratio(vector)) => vector.remove_label_values(&values),
                 Some(Held::Histogram(vector)) => vector.remove_label_values(&values),
                 None => Ok(()),
             };
@@ -137,6 +147,7 @@ impl Held {
                 Held::Fractions(CounterVec::new(Opts::new(name, help), labels)?)
             }
             Kind::Counter => Held::Counter(IntCounterVec::new(Opts::new(name, help), labels)?),
+            Kind::Gauge if family.kept == Kept::Fractions => Held::Ratio(GaugeVec::new(Opts::new(name, help), labels)?),
             Kind::Gauge => Held::Gauge(IntGaugeVec::new(Opts::new(name, help), labels)?),
             Kind::Histogram => {
                 Held::Histogram(HistogramVec::new(HistogramOpts::new(name, help).buckets(BUCKETS.to_vec()), labels)?)
@@ -149,6 +160,7 @@ impl Held {
             Held::Counter(vector) => registry.register(Box::new(vector.clone())),
             Held::Fractions(vector) => registry.register(Box::new(vector.clone())),
             Held::Gauge(vector) => registry.register(Box::new(vector.clone())),
+            Held::Ratio(vector) => registry.register(Box::new(vector.clone())),
             Held::Histogram(vector) => registry.register(Box::new(vector.clone())),
         }
     }

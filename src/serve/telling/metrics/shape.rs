@@ -10,6 +10,7 @@ use crate::engine::Outcome;
 use crate::policy::{Mode, Policy, Rule};
 use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
+use crate::serve::telling::notices;
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
@@ -98,8 +99,9 @@ impl Shape {
         const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 4;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
-        // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures
-        const PROCESS: usize = 4 + 2 + 3 + 1 + 7;
+        // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures;
+        // notices by kind, the heaviest client's share
+        const PROCESS: usize = 4 + 2 + 3 + 1 + 7 + notices::Kind::ALL.len() + 1;
 
         // handshakes by version and kind, failures by reason
         const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
