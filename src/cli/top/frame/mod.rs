@@ -91,7 +91,7 @@ fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
     let mut parts = vec![
         format!("tidegate {} {}", model.version, model.instance),
         format!("up {}", span(model.uptime_seconds)),
-        format!("config {} ({})", model.config.hash, span(model.config.age_seconds)),
+        format!("config {:.7} ({})", model.config.hash, span(model.config.age_seconds)),
         format!("{} req/s", short(model.requests_per_second)),
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", short(model.shed_per_second)),
@@ -209,7 +209,10 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
         let hot = if limit.limited_per_second > 0.0 { look.color(Color::Red) } else { Style::new() };
         vec![
             Cell::from(name),
-            limit.keys.map_or(NOTHING.to_owned(), |keys| short(keys as f64)).into(),
+            limit
+                .keys
+                .map_or(NOTHING.to_owned(), |keys| if keys < 1_000 { keys.to_string() } else { short(keys as f64) })
+                .into(),
             limit.fill.map_or(NOTHING.to_owned(), percent).into(),
             short(limit.allowed_per_second).into(),
             Cell::from(rate(limit.limited_per_second, !shadow)).styled(hot),
