@@ -105,7 +105,7 @@ fn explain_code(text: &str, format: Format) -> ExitCode {
 }
 
 /// A text in lines of at most so many characters, if no word is longer.
-fn wrapped(text: &str, width: usize) -> String {
+pub fn wrapped(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_ascii_whitespace() {
         let full = lines
@@ -153,20 +153,23 @@ fn of_client(client: &str, arguments: &Arguments, global: &Global) -> ExitCode {
     };
     match arguments.format {
         Format::Json => print(&format!("{document:#}\n")),
-        Format::Text => {
-            let pages: Vec<String> = decisions.iter().map(Explanation::to_text).collect();
-            print(&pages.join("\n"));
-        }
+        Format::Text => print(&pages(&decisions)),
     }
     if decisions.is_empty() {
         let since = arguments.since.as_ref().map_or_else(String::new, |since| format!(" in the last {since}"));
         let whose = if client.parse::<IpAddr>().is_ok() { "this client" } else { "this pseudonym" };
-        say(&format!(
-            "tidegate: nothing is remembered of {whose}{since}: no limit refused it, or too much came after\n"
-        ));
+        say(&format!("tidegate: nothing is remembered of {whose}{since}: {FORGOTTEN}\n"));
         return ExitCode::from(exit::NO);
     }
     ExitCode::SUCCESS
+}
+
+/// Why nothing may be remembered of a client.
+pub const FORGOTTEN: &str = "no limit refused it, or too much came after";
+
+/// Decisions below each other.
+pub fn pages(decisions: &[Explanation]) -> String {
+    decisions.iter().map(Explanation::to_text).collect::<Vec<_>>().join("\n")
 }
 
 /// Asks the running process; what it refuses has been said.

@@ -18,6 +18,7 @@ mod show;
 mod status;
 mod suggest;
 mod test;
+mod top;
 mod upgrade;
 
 use std::io::{IsTerminal, Write};
@@ -65,6 +66,7 @@ enum Verb {
     Explain(Box<explain::Arguments>),
     Schema(schema::Arguments),
     Status(status::Arguments),
+    Top(top::Arguments),
     Pardon(pardon::Arguments),
     Reload(reload::Arguments),
     Replay(Box<replay::Arguments>),
@@ -74,7 +76,7 @@ enum Verb {
 }
 
 /// Flags that every verb takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Global {
     /// The policy file, or a directory whose *.yaml files are one configuration
     #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG")]
@@ -126,6 +128,7 @@ pub fn main() -> ExitCode {
         Verb::Explain(arguments) => explain::run(arguments, &global),
         Verb::Schema(arguments) => schema::run(arguments),
         Verb::Status(arguments) => status::run(arguments, &global),
+        Verb::Top(arguments) => top::run(arguments, &global),
         Verb::Pardon(arguments) => pardon::run(arguments, &global),
         Verb::Reload(arguments) => reload::run(arguments, &global),
         Verb::Replay(arguments) => replay::run(arguments, &global),

@@ -68,7 +68,8 @@ fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
 
-fn text(told: &Value) -> String {
+/// What came of a pardon, or of its end, in words.
+pub fn text(told: &Value) -> String {
     let client = word(told, "client");
     if told.get("revoked").is_some() {
         return format!("the pardon of {client} is revoked\n");

@@ -15,6 +15,17 @@ use crate::serve::lifecycle::control;
 /// # Errors
 /// Nobody answers, which has been said; the exit code to end with.
 pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Result<T, ExitCode> {
+    reach(global, question).map_err(|why| {
+        say(&format!("tidegate: {why}"));
+        ExitCode::from(exit::UNAVAILABLE)
+    })
+}
+
+/// The same for whoever has the terminal and says it there.
+///
+/// # Errors
+/// Nobody answers; where it was tried, in lines.
+pub fn reach<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
     let places = global.admin.clone().map_or_else(control::places, |path| vec![path]);
     let mut refusals = Vec::new();
     for place in &places {
@@ -23,14 +34,12 @@ pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Res
             Err(error) => refusals.push(format!("  {}: {}\n", place.display(), cause(&error))),
         }
     }
-    say(&format!("tidegate: no running server answers\n{}", refusals.concat()));
+    let mut talk = format!("no running server answers\n{}", refusals.concat());
     if global.admin.is_none() && control::default_path().is_none() {
         // as in most containers, and for root
-        say(
-            "  where neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set, `run --admin PATH` makes the socket and verbs need it, too\n",
-        );
+        talk += "  where neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set, `run --admin PATH` makes the socket and verbs need it, too\n";
     }
-    Err(ExitCode::from(exit::UNAVAILABLE))
+    Err(talk)
 }
 
 /// Asks for JSON; gives it as it came and as it reads.

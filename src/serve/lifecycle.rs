@@ -61,6 +61,11 @@ impl Signals {
         })
     }
 
+    /// Waits for any of them: for whoever serves nothing, all say the same.
+    pub async fn any(&mut self) {
+        self.next().await;
+    }
+
     /// Waits for the next one.
     async fn next(&mut self) -> Told {
         tokio::select! {

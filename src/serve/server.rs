@@ -134,6 +134,9 @@ fn start_and_serve(
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
     let (shared, writer) = build(policy, settings, (version, places), stopping.clone())?;
+    if admin.is_some() {
+        shared.watch();
+    }
     shared.set_in_force(InForce { file, effective: effective.clone(), waiting: Vec::new() });
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);

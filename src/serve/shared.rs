@@ -42,7 +42,7 @@ pub struct Shared {
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
     no_noise: Noise,
-    watched: bool,
+    watched: AtomicBool,
     installed: ArcSwap<Installed>,
     in_force: ArcSwap<InForce>,
     draining: AtomicBool,
@@ -66,7 +66,7 @@ impl Shared {
             pseudonyms,
             noise: settings.listeners.iter().map(|_| Noise::new()).collect(),
             no_noise: Noise::new(),
-            watched,
+            watched: AtomicBool::new(watched),
             settings,
             waits,
             history: History::new(),
@@ -93,10 +93,15 @@ impl Shared {
         wall_nanos().saturating_sub(self.clock.now().nanos())
     }
 
-    /// The time, if anybody will ever see what it is used for: without a metrics page, an admin page
-    /// and an access log it is not read.
+    /// There is somebody who may ask for what happened: from now on it is counted.
+    pub fn watch(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    /// The time, if anybody will ever see what it is used for: without a metrics page, admin endpoints and an access log it is not
+    /// read.
     pub fn now_if_watched(&self) -> Option<Timestamp> {
-        self.watched.then(|| self.clock.now())
+        self.watched.load(Ordering::Relaxed).then(|| self.clock.now())
     }
 
     /// What strangers do wrong at the listener at this position in the settings.

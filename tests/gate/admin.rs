@@ -15,7 +15,7 @@ use crate::harness::{Gate, PATIENCE, wait_for};
 const TOKEN: &str = "0123456789abcdef0123";
 
 /// A gate with an admin socket and a web address, whose clients come by `X-Forwarded-For`.
-fn gate(admin: &str, telemetry: &str) -> Gate {
+pub fn gate(admin: &str, telemetry: &str) -> Gate {
     let folder = Folder::new();
     let token = folder.path().join("admin.token");
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
@@ -43,7 +43,8 @@ routes:
     gate
 }
 
-const OPEN: &str = "127.0.0.1:0";
+/// An `admin` for everybody on this machine.
+pub const OPEN: &str = "127.0.0.1:0";
 
 fn web_address(gate: &Gate) -> SocketAddr {
     gate.announced("admin address", |line| line.strip_prefix("admin on http://")?.strip_suffix('/')?.parse().ok())
@@ -70,7 +71,7 @@ fn get(address: SocketAddr, path: &str, lines: &str) -> (u16, String, String) {
 }
 
 /// Asks on the socket, as `curl --unix-socket` does.
-fn ask(gate: &Gate, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub fn ask(gate: &Gate, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let stream = UnixStream::connect(gate.admin_socket()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -81,12 +82,13 @@ fn ask(gate: &Gate, method: &str, path: &str, body: &Value) -> (u16, Value) {
     (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
-fn verb(gate: &Gate, arguments: &[&str]) -> Ended {
+/// Runs a verb that asks this gate.
+pub fn verb(gate: &Gate, arguments: &[&str]) -> Ended {
     end(binary().args(arguments).arg("--admin").arg(gate.admin_socket()))
 }
 
 /// One request of this client; its status.
-fn request(gate: &Gate, client: &str) -> u16 {
+pub fn request(gate: &Gate, client: &str) -> u16 {
     gate.fetch("/", &format!("X-Forwarded-For: {client}\r\n")).status
 }
 

@@ -60,6 +60,7 @@ mod startup;
 mod stubborn;
 mod switching;
 mod tls;
+mod top;
 mod unix_sockets;
 mod upgrade;
 mod upgraded;

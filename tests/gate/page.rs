@@ -244,6 +244,9 @@ fn ten_minutes_come_as_json_and_every_second_as_an_event() {
     }
     assert!(sum(&past["limits"]["half"]["shadow"]) > 0.0, "the shadow would have limited");
     assert_eq!(past["origins"]["shop"]["cap"][599], 40.0);
+    let fewer: Value = serde_json::from_str(&get(&gate, "/api/v1/history?seconds=5").text()).unwrap();
+    assert_eq!(fewer["limits"]["half"]["shadow"].as_array().map(Vec::len), Some(5));
+    assert_eq!(get(&gate, "/api/v1/history?seconds=few").status, 400);
 
     // two seconds of the stream, as bytes
     let mut stream = std::net::TcpStream::connect(admin(&gate)).unwrap();

@@ -15,6 +15,7 @@ use super::render;
 use crate::serve::admin::events::Events;
 use crate::serve::admin::{Asked, Context};
 use crate::serve::small_server::Answer;
+use crate::serve::telling::history::SECONDS;
 
 /// From one event to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -22,9 +23,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How long a browser waits before it comes back, in milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
 
-/// `GET /api/v1/history`: the last ten minutes of every route, limit and origin.
-pub fn history(context: &Arc<Context>, _: &Asked) -> Answer {
-    Answer::json(StatusCode::OK, &context.shared.history.all())
+/// `GET /api/v1/history`: the last ten minutes of every route, limit and origin, or only the last `?seconds=N` of them.
+pub fn history(context: &Arc<Context>, asked: &Asked) -> Answer {
+    match asked.query("seconds").map(|text| text.parse()).transpose() {
+        Ok(seconds) => Answer::json(StatusCode::OK, &context.shared.history.lately(seconds.unwrap_or(SECONDS))),
+        Err(_) => Answer::error(StatusCode::BAD_REQUEST, "`seconds` must be a whole number"),
+    }
 }
 
 /// `GET /api/v1/stream`: an event every second, until the client leaves. `second` has the numbers of the last second; with

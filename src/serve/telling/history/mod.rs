@@ -220,17 +220,13 @@ impl History {
         RoutePast { allowed, delayed, limited, shed }
     }
 
-    /// Everything.
-    pub fn all(&self) -> Past {
-        self.lately(SECONDS)
-    }
-
     /// The last second alone: every series has one point.
     pub fn latest(&self) -> Past {
         self.lately(1)
     }
 
-    fn lately(&self, seconds: usize) -> Past {
+    /// The last so many seconds, [`SECONDS`] at most.
+    pub fn lately(&self, seconds: usize) -> Past {
         let kept = self.kept.lock();
         let last = kept.last.map_or(0, second);
         let points = |ring: &Ring| ring.until(last).split_off(SECONDS - seconds.min(SECONDS));

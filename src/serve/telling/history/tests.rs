@@ -138,5 +138,5 @@ fn the_flow_is_all_routes_together() {
     assert_eq!((last(&flow.allowed), last(&flow.limited), sum(&flow.allowed)), (8.0, 1.0, 8.0));
     let latest = history.latest();
     assert_eq!((latest.second, latest.routes["site"].allowed.as_slice()), (Some(2), [5.0].as_slice()));
-    assert_eq!(history.all().routes["site"].allowed.len(), SECONDS);
+    assert_eq!(history.lately(SECONDS).routes["site"].allowed.len(), SECONDS);
 }

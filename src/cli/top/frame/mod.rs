@@ -1,0 +1,290 @@
+//! The frame: numbers and state drawn into cells, of any size.
+//!
+//! One list below the other, or in two columns where there is room. What does not fit is cut at the end of its list, whose
+//! heading says so. Colours only underline what words and numbers say already.
+
+mod cells;
+mod over;
+mod table;
+
+use std::borrow::Cow;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use self::cells::{bar, duration, percent, range, short, sparks};
+use self::table::{Cell, Table};
+use super::data::Model;
+use super::keys::{Pane, State};
+use crate::cli::explain::wrapped;
+use crate::cli::status::span;
+
+/// From this width on there are two columns.
+const WIDE: u16 = 150;
+
+/// Between two columns.
+const GAP: u16 = 3;
+
+/// In the place of what there is not.
+const NOTHING: &str = "–";
+
+/// How it is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// Whether colours may be used.
+    pub colored: bool,
+    /// What somebody at the keys sees and a text has not: the chosen row, the last line.
+    pub live: Option<&'a State>,
+    /// Why the numbers are old.
+    pub trouble: Option<&'a str>,
+}
+
+impl Look<'_> {
+    fn color(&self, color: Color) -> Style {
+        if self.colored { Style::new().fg(color) } else { Style::new() }
+    }
+}
+
+/// How high the frame is that leaves nothing out.
+pub fn height(model: &Model, width: u16, look: &Look<'_>) -> u16 {
+    let words = head(model, width, look).len() + notices(model, width).len();
+    let lists = columns(width).into_iter().map(|lists| wanted(&tables(model, look, lists)).iter().sum()).max();
+    let all = words + 1 + lists.unwrap_or(0_usize) + usize::from(look.live.is_some());
+    u16::try_from(all).unwrap_or(u16::MAX)
+}
+
+/// Draws all of it.
+pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
+    let head = head(model, area.width, look);
+    let notices = notices(model, area.width);
+    let foot = u16::from(look.live.is_some());
+    let (mut rest, bold) = (area, Style::new().add_modifier(Modifier::BOLD));
+    let warning = look.color(Color::Yellow);
+    rest.height = rest.height.saturating_sub(foot);
+    rest = lines(&head, bold, rest, buffer);
+    // notices stand below the lists, but are cut last
+    let told = u16::try_from(notices.len()).unwrap_or(u16::MAX).min(rest.height);
+    let (mut lists, below) = split(rest, rest.height - told);
+    lists.y = lists.y.saturating_add(1);
+    lists.height = lists.height.saturating_sub(1);
+    let columns = columns(area.width);
+    let mut used = 0;
+    let width = (area.width - GAP * (columns.len() as u16 - 1).min(area.width)) / columns.len() as u16;
+    for (number, names) in columns.into_iter().enumerate() {
+        let x = lists.x + number as u16 * (width + GAP);
+        let column = Rect { x, width, ..lists }.intersection(area);
+        used = used.max(stacked(&tables(model, look, names), look, column, buffer));
+    }
+    // right below the lists if these are short
+    let below = Rect { y: (lists.y + used).min(below.y), ..below };
+    lines(&notices, warning, below, buffer);
+    if let Some(state) = look.live {
+        let foot = Rect { y: area.y + area.height.saturating_sub(1), height: area.height.min(1), ..area };
+        over::foot(state, look, foot, buffer);
+        over::overlay(state, area, buffer);
+    }
+}
+
+/// The first lines: as many parts in each as fit.
+fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
+    let mut parts = vec![
+        format!("tidegate {} {}", model.version, model.instance),
+        format!("up {}", span(model.uptime_seconds)),
+        format!("config {:.7} ({})", model.config.hash, span(model.config.age_seconds)),
+        format!("{} req/s", short(model.requests_per_second)),
+        format!("429 {}", percent(model.limited_share)),
+        format!("shed {}", short(model.shed_per_second)),
+    ];
+    if let Some(state) = look.live {
+        if state.frozen {
+            parts.push("FROZEN".to_owned());
+        }
+        if !state.filter.is_empty() {
+            parts.push(format!("only `{}`", state.filter));
+        }
+    }
+    parts.extend(look.trouble.map(|trouble| format!("! {trouble}")));
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 3 + part.chars().count() <= usize::from(width) => {
+                line.push_str("   ");
+                line.push_str(&part);
+            }
+            _ => lines.push(part),
+        }
+    }
+    lines
+}
+
+fn notices(model: &Model, width: u16) -> Vec<String> {
+    let mut lines = Vec::new();
+    for notice in &model.notices {
+        let text = wrapped(&notice.text, usize::from(width).saturating_sub(2).max(20));
+        for (number, line) in text.lines().enumerate() {
+            lines.push(format!("{} {line}", if number == 0 { '!' } else { ' ' }));
+        }
+    }
+    lines
+}
+
+/// Writes lines from the top; gives what is left below.
+fn lines(lines: &[String], style: Style, area: Rect, buffer: &mut Buffer) -> Rect {
+    let mut rest = area;
+    for line in lines {
+        if rest.height == 0 {
+            break;
+        }
+        buffer.set_stringn(rest.x, rest.y, line, usize::from(rest.width), style);
+        (_, rest) = split(rest, 1);
+    }
+    rest
+}
+
+/// Its first lines, and the others.
+fn split(area: Rect, lines: u16) -> (Rect, Rect) {
+    let lines = lines.min(area.height);
+    (Rect { height: lines, ..area }, Rect { y: area.y + lines, height: area.height - lines, ..area })
+}
+
+/// Which list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Limits,
+    Origins,
+    Clients,
+    Networks,
+}
+
+/// Which lists stand in which column.
+fn columns(width: u16) -> Vec<&'static [List]> {
+    use List::{Clients, Limits, Networks, Origins};
+    if width >= WIDE {
+        vec![&[Limits, Origins], &[Clients, Networks]]
+    } else {
+        vec![&[Limits, Origins, Clients, Networks]]
+    }
+}
+
+fn tables<'a>(model: &'a Model, look: &Look<'a>, lists: &[List]) -> Vec<Table<'a>> {
+    let everything = State::default();
+    let state = look.live.unwrap_or(&everything);
+    let table = |list: &List| match list {
+        List::Limits => Some(limits(model, state, look)),
+        List::Origins => (!model.origins.is_empty()).then(|| origins(model, state, look)),
+        List::Clients => Some(clients(model, state, look)),
+        List::Networks => networks(model, state),
+    };
+    lists.iter().filter_map(table).collect()
+}
+
+/// How many lines each wants: a heading, its rows, and one that parts it from the next.
+fn wanted(tables: &[Table<'_>]) -> Vec<usize> {
+    tables.iter().map(|table| table.height() + 1).collect()
+}
+
+/// Draws tables below each other; gives how many lines they took.
+fn stacked(tables: &[Table<'_>], look: &Look<'_>, area: Rect, buffer: &mut Buffer) -> u16 {
+    let shares = table::shares(&wanted(tables), usize::from(area.height));
+    let mut rest = area;
+    for (table, share) in tables.iter().zip(shares) {
+        let (own, below) = split(rest, u16::try_from(share).unwrap_or(u16::MAX));
+        let (own, _) = split(own, own.height.saturating_sub(1));
+        table.draw(look.color(Color::Cyan), own, buffer);
+        rest = below;
+    }
+    area.height - rest.height
+}
+
+fn chosen(model: &Model, look: &Look<'_>, pane: Pane) -> Option<usize> {
+    look.live.filter(|state| state.focus == pane)?.chosen(pane, model)
+}
+
+fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
+    let row = |limit: &&'a super::data::Limit| {
+        let shadow = limit.mode == "shadow";
+        let name = if shadow { Cow::from(format!("{} (shadow)", limit.name)) } else { Cow::from(&limit.name) };
+        let rate = |per_second: f64, is_said: bool| if is_said { short(per_second) } else { NOTHING.to_owned() };
+        let hot = if limit.limited_per_second > 0.0 { look.color(Color::Red) } else { Style::new() };
+        vec![
+            Cell::from(name),
+            limit
+                .keys
+                .map_or(NOTHING.to_owned(), |keys| if keys < 1_000 { keys.to_string() } else { short(keys as f64) })
+                .into(),
+            limit.fill.map_or(NOTHING.to_owned(), percent).into(),
+            short(limit.allowed_per_second).into(),
+            Cell::from(rate(limit.limited_per_second, !shadow)).styled(hot),
+            rate(limit.shadow_per_second, shadow || limit.shadow_per_second > 0.0).into(),
+            sparks(&limit.five_minutes).into(),
+        ]
+    };
+    Table {
+        head: &["LIMITS", "keys~", "fill", "allow/s", "limit/s", "shadow/s", "5 min"],
+        left: &[0, 6],
+        rows: state.limits(model).iter().map(row).collect(),
+        chosen: chosen(model, look, Pane::Limits),
+        empty: "none",
+    }
+}
+
+fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
+    let row = |origin: &&'a super::data::Origin| {
+        let sick = if origin.healthy < origin.endpoints { look.color(Color::Red) } else { Style::new() };
+        vec![
+            Cell::from(Cow::from(&origin.name)),
+            bar(origin.inflight, origin.limit).into(),
+            origin.queued.to_string().into(),
+            origin.p95_seconds.map_or(NOTHING.to_owned(), duration).into(),
+            short(origin.errors_per_second).into(),
+            short(origin.shed_per_second).into(),
+            Cell::from(format!("{}/{}", origin.healthy, origin.endpoints)).styled(sick),
+        ]
+    };
+    Table {
+        head: &["ORIGINS", "in flight", "queue", "p95", "errors/s", "shed/s", "healthy"],
+        left: &[0, 1],
+        rows: state.origins(model).iter().map(row).collect(),
+        chosen: chosen(model, look, Pane::Origins),
+        empty: "none",
+    }
+}
+
+fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
+    let row = |one: &&'a super::data::Offender| {
+        vec![
+            Cell::from(Cow::from(&one.client)),
+            Cow::from(&one.limit).into(),
+            range(one.count, one.error).into(),
+            percent(one.share).into(),
+            format!("{} ago", span(one.last_seen_seconds_ago)).into(),
+        ]
+    };
+    Table {
+        head: &["OFFENDERS", "limit", "refused", "share", "last"],
+        left: &[0, 1],
+        rows: state.clients(model).iter().map(row).collect(),
+        chosen: chosen(model, look, Pane::Clients),
+        empty: "nobody was refused lately",
+    }
+}
+
+/// `None` where there is none, which is the usual thing.
+fn networks<'a>(model: &'a Model, state: &State) -> Option<Table<'a>> {
+    let shown = model.offenders.networks.iter().filter(|one| state.shows(&[&one.network]));
+    let row = |one: &'a super::data::Network| {
+        vec![
+            Cell::from(Cow::from(&one.network)),
+            one.clients.to_string().into(),
+            range(one.count, one.error).into(),
+            percent(one.share).into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell<'a>>> = shown.map(row).collect();
+    let head = &["NETWORKS", "clients", "refused", "share"];
+    (!rows.is_empty()).then_some(Table { head, left: &[0], rows, chosen: None, empty: "none" })
+}
+
+#[cfg(test)]
+mod tests;

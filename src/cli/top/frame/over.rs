@@ -1,0 +1,100 @@
+//! What lies over the lists: the last line, help, questions, and what the process says.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::widgets::{Block, Clear, Widget};
+
+use super::super::keys::{Overlay, State};
+use super::Look;
+
+/// The keys, in one line.
+const KEYS: &str = "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  / filter  space freeze";
+
+/// The keys, each in its own.
+const HELP: &str = "\
+l o c, tab     go to limits, origins, clients
+arrows         choose a row; also page up and down, home, end
+enter          why was the chosen client limited? its latest decisions
+p              pardon the chosen client: forget its debt now (asks first)
+/              only rows with these words; enter keeps it, esc ends it
+space          freeze and thaw the numbers
+q, ctrl-c      quit
+
+5 min          what did not fit, limited or shadow, 15 s a column;
+               as high as the row's greatest
+refused        as it weighs now, older refusals less; `209–212`: between these
+keys~          estimated from the table's fill
+
+Clients have the names of the access log. A pseudonym cannot be led back to an
+address here; with `client: address` in the policy file, addresses are shown.";
+
+/// No panel is narrower, if there is room.
+const EDGE: usize = 30;
+
+/// The last line.
+pub fn foot(state: &State, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    let (text, style) = match (&state.hint, state.typing) {
+        (_, true) => (format!("/{}▏  enter keeps it, esc ends it", state.filter), Style::new()),
+        (Some(hint), false) => (hint.clone(), look.color(Color::Yellow)),
+        (None, false) => (KEYS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
+    };
+    buffer.set_stringn(area.x, area.y, text, usize::from(area.width), style);
+}
+
+/// What is open, if anything is.
+pub fn overlay(state: &State, area: Rect, buffer: &mut Buffer) {
+    match &state.overlay {
+        None => {}
+        Some(Overlay::Help) => panel("Keys", HELP, 0, area, buffer),
+        Some(Overlay::Sure { client }) => {
+            let text = format!(
+                "Forget the debt of {client} now, in every limit that counts it?\n\ny  yes      any other key  no"
+            );
+            panel("Pardon", &text, 0, area, buffer);
+        }
+        Some(Overlay::Told { title, text, above }) => panel(title, text, *above, area, buffer),
+    }
+}
+
+/// A text in a border, in the middle of the area.
+fn panel(title: &str, text: &str, above: usize, area: Rect, buffer: &mut Buffer) {
+    let room = usize::from(area.width.saturating_sub(4)).max(1);
+    let lines: Vec<String> = text.lines().flat_map(|line| pieces(line, room)).collect();
+    // an edge has room for what it says
+    let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(EDGE);
+    let width = u16::try_from(widest + 4).unwrap_or(u16::MAX).min(area.width);
+    let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
+    let (x, y) = (area.x + (area.width - width) / 2, area.y + (area.height - height) / 2);
+    let outer = Rect { x, y, width, height };
+    let inside = usize::from(height.saturating_sub(2));
+    let last = lines.len().saturating_sub(inside);
+    let mut block = Block::bordered().title(format!(" {title} "));
+    if last > 0 {
+        block = block.title_bottom(format!(
+            " {}–{} of {}, arrows ",
+            above.min(last) + 1,
+            above.min(last) + inside,
+            lines.len()
+        ));
+    }
+    Clear.render(outer, buffer);
+    let inner = block.inner(outer);
+    block.render(outer, buffer);
+    for (line, y) in lines.iter().skip(above.min(last)).zip(inner.top()..inner.bottom()) {
+        buffer.set_stringn(inner.x + 1, y, line, usize::from(inner.width.saturating_sub(2)), Style::new());
+    }
+}
+
+/// A line in pieces that fit; an empty one is one.
+fn pieces(line: &str, room: usize) -> Vec<String> {
+    let letters: Vec<char> = line.chars().collect();
+    if letters.is_empty() {
+        vec![String::new()]
+    } else {
+        letters.chunks(room).map(|piece| piece.iter().collect()).collect()
+    }
+}

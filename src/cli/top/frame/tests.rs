@@ -1,0 +1,190 @@
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+
+use super::*;
+use crate::cli::top::data::{self, tests::model};
+use crate::cli::top::keys::press;
+
+const PLAIN: Look<'static> = Look { colored: false, live: None, trouble: None };
+
+/// What a terminal of this size shows, without what is blank at the ends of lines.
+fn shown(model: &Model, look: &Look<'_>, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("cells in memory");
+    terminal.draw(|frame| draw(model, look, frame.area(), frame.buffer_mut())).expect("cells in memory");
+    let text = terminal.backend().to_string();
+    let line = |line: &str| line.trim_matches('"').trim_end().to_owned() + "\n";
+    text.lines().map(line).collect()
+}
+
+fn whole(model: &Model, width: u16) -> String {
+    shown(model, &PLAIN, width, height(model, width, &PLAIN))
+}
+
+fn with_keys(keys: &str) -> State {
+    let mut state = State::default();
+    for key in keys.chars() {
+        press(&mut state, &model(), KeyEvent::from(KeyCode::Char(key)));
+    }
+    state
+}
+
+#[test]
+fn every_number_has_its_place() {
+    assert_eq!(
+        whole(&model(), 100),
+        "\
+tidegate 0.1.0 edge-1   up 3d 4h   config 9f31c2e (2h 0m)   4.1k req/s   429 0.6%   shed 0.5
+
+LIMITS          keys~  fill  allow/s  limit/s  shadow/s  5 min
+per_client      48.1k   31%     3.9k       24         –  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
+login (shadow)    912  2.0%       11        –       3.1  ████████████████████
+crowd               –     –        0        0         –
+
+ORIGINS   in flight         queue    p95  errors/s  shed/s  healthy
+shop      ██████   301/400      4  212ms       0.1     0.5      1/2
+static             2            0      –         0       0      1/1
+
+OFFENDERS               limit       refused  share        last
+c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212    61%      0s ago
+09abWc1mZt0wJ2T9uXvHq3  login            88    25%  1m 15s ago
+
+NETWORKS                clients  refused  share
+Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
+
+! waits for `tidegate upgrade`: listeners.main.address changed
+! 93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?
+"
+    );
+}
+
+#[test]
+fn where_there_is_room_lists_stand_side_by_side() {
+    assert_eq!(whole(&model(), 160), "\
+tidegate 0.1.0 edge-1   up 3d 4h   config 9f31c2e (2h 0m)   4.1k req/s   429 0.6%   shed 0.5
+
+LIMITS          keys~  fill  allow/s  limit/s  shadow/s  5 min                   OFFENDERS               limit       refused  share        last
+per_client      48.1k   31%     3.9k       24         –  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███    c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212    61%      0s ago
+login (shadow)    912  2.0%       11        –       3.1  ████████████████████    09abWc1mZt0wJ2T9uXvHq3  login            88    25%  1m 15s ago
+crowd               –     –        0        0         –
+                                                                                 NETWORKS                clients  refused  share
+ORIGINS   in flight         queue    p95  errors/s  shed/s  healthy              Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
+shop      ██████   301/400      4  212ms       0.1     0.5      1/2
+static             2            0      –         0       0      1/1
+
+! waits for `tidegate upgrade`: listeners.main.address changed
+! 93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?
+");
+}
+
+#[test]
+fn a_quiet_gate_says_so() {
+    let quiet = Model { version: "0.1.0".into(), instance: "edge-1".into(), ..Model::default() };
+    assert_eq!(
+        whole(&quiet, 60),
+        "\
+tidegate 0.1.0 edge-1   up 0s   config  (0s)   0 req/s
+429 0%   shed 0
+
+LIMITS    keys~  fill  allow/s  limit/s  shadow/s  5 min
+none
+
+OFFENDERS  limit  refused  share  last
+nobody was refused lately
+
+"
+    );
+}
+
+#[test]
+fn too_little_room_cuts_lists_and_keeps_the_chosen_row() {
+    let mut model = model();
+    let one = model.offenders.clients[0].clone();
+    model.offenders.clients =
+        (0..40).map(|n| data::Offender { client: format!("client-{n}"), ..one.clone() }).collect();
+    let mut state = State::default();
+    press(&mut state, &model, KeyCode::End.into());
+    let look = Look { live: Some(&state), ..PLAIN };
+    let text = shown(&model, &look, 80, 24);
+    assert_eq!(
+        text,
+        "\
+tidegate 0.1.0 edge-1   up 3d 4h   config 9f31c2e (2h 0m)   4.1k req/s
+429 0.6%   shed 0.5
+
+LIMITS          keys~  fill  allow/s  limit/s  shadow/s  5 min
+per_client      48.1k   31%     3.9k       24         –  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
+login (shadow)    912  2.0%       11        –       3.1  ████████████████████
+crowd               –     –        0        0         –
+
+ORIGINS   in flight         queue    p95  errors/s  shed/s  healthy
+shop      ██████   301/400      4  212ms       0.1     0.5      1/2
+static             2            0      –         0       0      1/1
+
+OFFENDERS 38–40/40  limit       refused  share    last
+client-37           per_client  209–212    61%  0s ago
+client-38           per_client  209–212    61%  0s ago
+client-39           per_client  209–212    61%  0s ago
+
+NETWORKS                clients  refused  share
+Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
+
+! waits for `tidegate upgrade`: listeners.main.address changed
+! 93 % of `shop` comes from one address: is a proxy missing from
+  trusted_proxies?
+? help  q quit  l limits  o origins  c clients  enter explain  p pardon  / filte
+"
+    );
+    // of any size, without a panic
+    for width in [0, 1, 7, 40, 149, 150, 300] {
+        for height in [0, 1, 2, 5, 12, 100] {
+            for keys in ["", "?", "p", "/x"] {
+                let state = with_keys(keys);
+                let area = Rect::new(3, 2, width, height);
+                draw(&model, &Look { live: Some(&state), ..PLAIN }, area, &mut Buffer::empty(area));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_open_lies_over_the_lists() {
+    let state = with_keys("p");
+    let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
+    assert!(text.contains("Forget the debt of c7f1Kc1mZt0wJ2T9uXvHq3 now"), "{text}");
+    let state = with_keys("?");
+    let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
+    assert!(text.contains("┌ Keys ─") && text.contains("q, ctrl-c      quit"), "{text}");
+    let mut state = State::default();
+    state.tell("Why", (0..100).map(|n| format!("line {n}\n")).collect());
+    for _ in 0..3 {
+        press(&mut state, &model(), KeyCode::Down.into());
+    }
+    let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 60, 12);
+    assert!(text.contains("│ line 3 ") && !text.contains("│ line 2 ") && text.contains("4–13 of 100"), "{text}");
+}
+
+#[test]
+fn the_first_and_last_line_say_how_it_stands() {
+    let state = with_keys("/login");
+    let look = Look { live: Some(&state), trouble: Some("no server answers; these numbers are old"), ..PLAIN };
+    let text = shown(&model(), &look, 100, 30);
+    assert!(text.contains("only `login`   ! no server answers"), "{text}");
+    assert!(text.ends_with("/login▏  enter keeps it, esc ends it\n"), "{text}");
+    assert!(text.contains("09abWc1m") && !text.contains("c7f1Kc1m") && !text.contains("per_client"), "{text}");
+    let state = with_keys(" l");
+    let text = shown(&model(), &Look { live: Some(&state), ..PLAIN }, 100, 30);
+    assert!(text.contains("FROZEN") && text.contains("\n? help  q quit"), "{text}");
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let state = State::default();
+    for colored in [false, true] {
+        let area = Rect::new(0, 0, 100, 30);
+        let mut buffer = Buffer::empty(area);
+        draw(&model(), &Look { colored, live: Some(&state), trouble: None }, area, &mut buffer);
+        let found = buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
+        assert_eq!(found, colored);
+    }
+}
