@@ -115,7 +115,7 @@ fn somebody_at_the_keys_explains_and_pardons_a_client() {
     let gate = after_refusals();
     assert_eq!(request(&gate, ABUSER), 429);
     let steps = json!([
-        { "until": "OFFENDERS" }, { "press": "?" }, { "until": "ctrl-c      quit" }, { "press": " " },
+        { "until": "space freeze" }, { "press": "?" }, { "until": "ctrl-c      quit" }, { "press": " " },
         { "press": "\r" }, { "until": "limited by `per_client`" }, { "press": " " },
         { "press": "p" }, { "until": "Forget the debt of" }, { "press": "y" }, { "until": "is pardoned in per_client" },
         { "press": " " }, { "press": "q" },
@@ -123,7 +123,8 @@ fn somebody_at_the_keys_explains_and_pardons_a_client() {
     let told = in_terminal(&gate, &steps);
     let first = told["screens"][0].as_str().unwrap();
     println!("{first}");
-    assert!(first.starts_with("tidegate ") && first.ends_with("space freeze"), "{first}");
+    // the line at the foot is drawn last
+    assert!(first.starts_with("tidegate ") && first.contains("OFFENDERS"), "{first}");
     assert_eq!(request(&gate, ABUSER), 200, "the most refused client was the chosen one");
 }
 
