@@ -113,6 +113,9 @@ impl Code {
             Code::BAD_TEXT => {
                 "The text is empty where it must not be, too long, or has characters that cannot stand here."
             }
+            Code::BAD_DATE => {
+                "A date is a day of the calendar, year first: `2026-11-21`. Other orders are not guessed, because `03/04` is two days in two countries; a day that does not exist, such as the 30th of February, is none."
+            }
             Code::UNKNOWN_LIMIT => {
                 "A route, or another limit, names a limit that is not defined under `limits:`. A route that silently lost its limit would be unprotected, so the file is refused. If a limit was meant that is written right here, it needs a rate: `limits: [\"50/s burst 100\"]`."
             }
