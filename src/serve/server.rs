@@ -98,6 +98,7 @@ pub struct Start {
 /// # Errors
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, mut start: Start) -> Result<(), StartError> {
+    only_touched_memory();
     let (mut predecessor, offered) = match start.predecessor.take() {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
@@ -107,6 +108,13 @@ pub fn run(config: Config, mut start: Start) -> Result<(), StartError> {
         predecessor.fail(&format!("error: {error}\n"));
     }
     ended
+}
+
+/// Memory is taken page by page. Huge pages, which the allocator asks for, hold up to 2 MiB for the first byte that is touched:
+/// 27 MiB of 103 for ten limits, and no decision was quicker for it.
+fn only_touched_memory() {
+    // a system that knows no huge pages has none to refuse
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 fn start_and_serve(

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::harness::gate::{Ended, Folder, end_with, run_to_end};
 use crate::harness::load::Ground;
-use crate::harness::systemd::{Systemd, passing, port};
+use crate::harness::systemd::{Systemd, lasting_port, passing, port};
 use crate::harness::{Connection, Gate, wait_for};
 
 const ROUTES: &str = "routes:\n  - { name: page, respond: { status: 200, body: ok } }\ntelemetry: {}\n";
@@ -155,7 +155,7 @@ fn twenty_restarts_with_the_descriptor_store_fail_no_request() {
 #[test]
 fn a_stored_socket_that_is_not_wanted_any_more_is_released_before_its_address_is_bound() {
     let systemd = Systemd::new();
-    let (socket, address) = port();
+    let (socket, address) = lasting_port();
     let wildcard = format!("listeners: {{ main: {{ address: \"0.0.0.0:{}\" }} }}\n{ROUTES}", address.port());
     let gate = systemd.start_with_socket("tidegate.listener.main", socket.into(), &wildcard);
     assert_eq!(gate.address("main"), format!("0.0.0.0:{}", address.port()).parse().unwrap());
