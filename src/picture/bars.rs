@@ -1,7 +1,6 @@
 //! A histogram: a bar per class, its height a count by its logarithm, so that one client stands out beside thousands.
 
-use super::frame::{Frame, Setting, axes, full_sheet, rung, text};
-use super::page::Figure;
+use super::frame::{Frame, Picture, Setting, axes, full_sheet, rung, text};
 use super::scale::Counts;
 use super::svg::{At, Attributes, Path, Svg};
 use super::timeline::Role;
@@ -41,23 +40,15 @@ const CEILING: f64 = 66.0;
 const FLOOR: f64 = 246.0;
 const HEIGHT: f64 = FLOOR + 46.0;
 
-impl Bars {
-    /// As a document of its own: the same text for the same chart on every machine.
-    pub fn svg(&self) -> String {
-        self.draw(Setting::Alone)
-    }
-
-    /// As a part of a page.
-    pub fn inline(&self) -> Figure {
-        Figure::new(self.draw(Setting::Inline))
-    }
-
+impl Picture for Bars {
     fn draw(&self, setting: Setting) -> String {
         let (title, description) = (&self.title, &self.description);
         let frame = Frame { width: WIDTH, height: HEIGHT, left: LEFT, title, description };
         frame.document(setting, &full_sheet(), |svg| self.inside(svg))
     }
+}
 
+impl Bars {
     fn inside(&self, svg: &mut Svg) {
         text(svg, "heading", "start", LEFT, 43.0, &self.heading);
         let counts = Counts::new(self.bars.iter().map(|bar| bar.count).fold(1.0, f64::max), FLOOR, CEILING);

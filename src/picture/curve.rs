@@ -1,7 +1,6 @@
 //! A trade-off: how many are touched (by its logarithm, with a place for none) against a number on a logarithmic axis.
 
-use super::frame::{Frame, Setting, axes, full_sheet, rung, text};
-use super::page::Figure;
+use super::frame::{Frame, Picture, Setting, axes, full_sheet, rung, text};
 use super::scale::Counts;
 use super::svg::{At, Attributes, Path, Svg};
 
@@ -53,23 +52,15 @@ const HEIGHT: f64 = FLOOR + 46.0;
 /// As many kinds of line as the style sheet has.
 const KINDS: usize = 6;
 
-impl Curves {
-    /// As a document of its own: the same text for the same chart on every machine.
-    pub fn svg(&self) -> String {
-        self.draw(Setting::Alone)
-    }
-
-    /// As a part of a page.
-    pub fn inline(&self) -> Figure {
-        Figure::new(self.draw(Setting::Inline))
-    }
-
+impl Picture for Curves {
     fn draw(&self, setting: Setting) -> String {
         let (title, description) = (&self.title, &self.description);
         let frame = Frame { width: WIDTH, height: HEIGHT, left: LEFT, title, description };
         frame.document(setting, &full_sheet(), |svg| self.inside(svg))
     }
+}
 
+impl Curves {
     fn inside(&self, svg: &mut Svg) {
         text(svg, "heading", "start", LEFT, 43.0, &self.heading);
         let mut x = LEFT;

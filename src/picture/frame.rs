@@ -1,5 +1,6 @@
 //! What every picture begins with: the document, its words for those who see none, its texts.
 
+use super::page::Figure;
 use super::style;
 use super::svg::{At, Attributes, Path, Svg};
 
@@ -10,6 +11,22 @@ pub enum Setting {
     Alone,
     /// Without what the page has.
     Inline,
+}
+
+/// Something that can be drawn.
+pub trait Picture {
+    /// As it stands in this setting: the same text for the same picture on every machine.
+    fn draw(&self, setting: Setting) -> String;
+
+    /// As a document of its own.
+    fn svg(&self) -> String {
+        self.draw(Setting::Alone)
+    }
+
+    /// As a part of a page.
+    fn inline(&self) -> Figure {
+        Figure::new(self.draw(Setting::Inline))
+    }
 }
 
 /// A picture of this size, with its title drawn at the top.

@@ -1,7 +1,6 @@
 //! A heat map: a row per client, time from left to right, darker where it sent more, underlined in red where it was limited.
 
-use super::frame::{Frame, Setting, full_sheet, text};
-use super::page::Figure;
+use super::frame::{Frame, Picture, Setting, full_sheet, text};
 use super::scale::Scale;
 use super::svg::{At, Svg};
 use super::timeline::TimeAxis;
@@ -42,24 +41,16 @@ const ROW: f64 = 15.0;
 /// Of darkness; each level stands for three times the count of the one before.
 const LEVELS: u32 = 6;
 
-impl Heat {
-    /// As a document of its own: the same text for the same chart on every machine.
-    pub fn svg(&self) -> String {
-        self.draw(Setting::Alone)
-    }
-
-    /// As a part of a page.
-    pub fn inline(&self) -> Figure {
-        Figure::new(self.draw(Setting::Inline))
-    }
-
+impl Picture for Heat {
     fn draw(&self, setting: Setting) -> String {
         let height = CEILING + ROW * self.rows.len() as f64 + 44.0;
         let (title, description) = (&self.title, &self.description);
         let frame = Frame { width: WIDTH, height, left: 20.0, title, description };
         frame.document(setting, &full_sheet(), |svg| self.inside(svg))
     }
+}
 
+impl Heat {
     fn inside(&self, svg: &mut Svg) {
         let most = self.rows.iter().flat_map(|row| &row.cells).map(|(count, _)| *count).max().unwrap_or_default();
         text(svg, "heading", "start", 20.0, 43.0, &self.heading);

@@ -257,6 +257,7 @@ fn highest(panel: &Panel) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::Picture;
     use super::super::timeline::{Line, TimeAxis};
     use super::*;
 

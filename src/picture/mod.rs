@@ -28,6 +28,7 @@ mod timeline;
 
 pub use bars::{Bar, Bars};
 pub use curve::{Curve, Curves, Point};
+pub use frame::{Picture, Setting};
 pub use heat::{Heat, HeatRow};
 pub use page::{Block, Figure, Page, Table};
 

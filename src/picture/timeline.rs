@@ -3,9 +3,8 @@
 //! Values are step functions: a point holds from its time to the next point, as a count per bin does. Areas are stacked
 //! in their order, so that "admitted" and "refused" together show what was offered.
 
-use super::frame::Setting;
+use super::frame::{Picture, Setting};
 use super::layout;
-use super::page::Figure;
 
 /// A chart. [`Timeline::svg`] draws it.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,15 +112,9 @@ pub struct Line {
     pub value: f64,
 }
 
-impl Timeline {
-    /// The chart as a whole SVG document: a line break at its end, the same text for the same chart on every machine.
+impl Picture for Timeline {
     /// An empty or reversed time axis, no panels, no points: drawn as far as there is something to draw, never a panic.
-    pub fn svg(&self) -> String {
-        layout::draw(self, Setting::Alone)
-    }
-
-    /// The same as a part of a page.
-    pub fn inline(&self) -> Figure {
-        Figure::new(layout::draw(self, Setting::Inline))
+    fn draw(&self, setting: Setting) -> String {
+        layout::draw(self, setting)
     }
 }

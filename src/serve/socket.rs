@@ -1,13 +1,10 @@
 //! TCP and UNIX connections as one: those of clients and those to origins.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// A connection, whoever made it.
@@ -75,50 +72,69 @@ impl From<TcpStream> for Socket {
     }
 }
 
-impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+/// Reading and writing of an enum whose variants each hold one stream: handed on to that.
+macro_rules! handed_on {
+    ($either:ident: $($variant:ident),+) => {
+        impl ::tokio::io::AsyncRead for $either {
+            fn poll_read(
+                self: ::std::pin::Pin<&mut Self>,
+                cx: &mut ::std::task::Context<'_>,
+                buf: &mut ::tokio::io::ReadBuf<'_>,
+            ) -> ::std::task::Poll<::std::io::Result<()>> {
+                match self.get_mut() {
+                    $($either::$variant(stream) => ::std::pin::Pin::new(stream).poll_read(cx, buf),)+
+                }
+            }
         }
-    }
+
+        impl ::tokio::io::AsyncWrite for $either {
+            fn poll_write(
+                self: ::std::pin::Pin<&mut Self>,
+                cx: &mut ::std::task::Context<'_>,
+                data: &[u8],
+            ) -> ::std::task::Poll<::std::io::Result<usize>> {
+                match self.get_mut() {
+                    $($either::$variant(stream) => ::std::pin::Pin::new(stream).poll_write(cx, data),)+
+                }
+            }
+
+            fn poll_write_vectored(
+                self: ::std::pin::Pin<&mut Self>,
+                cx: &mut ::std::task::Context<'_>,
+                parts: &[::std::io::IoSlice<'_>],
+            ) -> ::std::task::Poll<::std::io::Result<usize>> {
+                match self.get_mut() {
+                    $($either::$variant(stream) => ::std::pin::Pin::new(stream).poll_write_vectored(cx, parts),)+
+                }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                match self {
+                    $($either::$variant(stream) => stream.is_write_vectored(),)+
+                }
+            }
+
+            fn poll_flush(
+                self: ::std::pin::Pin<&mut Self>,
+                cx: &mut ::std::task::Context<'_>,
+            ) -> ::std::task::Poll<::std::io::Result<()>> {
+                match self.get_mut() {
+                    $($either::$variant(stream) => ::std::pin::Pin::new(stream).poll_flush(cx),)+
+                }
+            }
+
+            fn poll_shutdown(
+                self: ::std::pin::Pin<&mut Self>,
+                cx: &mut ::std::task::Context<'_>,
+            ) -> ::std::task::Poll<::std::io::Result<()>> {
+                match self.get_mut() {
+                    $($either::$variant(stream) => ::std::pin::Pin::new(stream).poll_shutdown(cx),)+
+                }
+            }
+        }
+    };
 }
 
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, data),
-            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, data),
-        }
-    }
+pub(super) use handed_on;
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Socket::Tcp(stream) => stream.is_write_vectored(),
-            Socket::Unix(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // the kernel has it
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
+handed_on!(Socket: Tcp, Unix);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tidegate::picture::{Line, Panel, Role, Series, Shape, TimeAxis, Timeline};
+use tidegate::picture::{Line, Panel, Picture, Role, Series, Shape, TimeAxis, Timeline};
 
 use crate::crowd::Tally;
 use crate::path;

@@ -17,7 +17,7 @@ mod tests;
 pub(crate) use draw::{grouped, percent, span};
 pub use ledger::{Asked, Heard, Ledger};
 
-use crate::picture::{Block, Page};
+use crate::picture::{Block, Page, Picture as _};
 
 /// What the report says that the replay itself knows not from the requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

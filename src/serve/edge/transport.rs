@@ -17,7 +17,7 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use crate::serve::socket::Socket;
+use crate::serve::socket::{Socket, handed_on};
 
 /// The bytes of a client's connection.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ enum Bytes {
     Plain(Socket),
     Tls(Box<TlsStream<Transport>>),
 }
+
+handed_on!(Bytes: Plain, Tls);
 
 impl Transport {
     /// The connection that was accepted from `peer`, or from a socket that has no address.
@@ -74,10 +76,7 @@ impl Transport {
 impl AsyncRead for Transport {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Bytes::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        };
+        let read = Pin::new(&mut self.bytes).poll_read(cx, buf);
         self.heard |= buf.filled().len() > before;
         read
     }
@@ -85,10 +84,7 @@ impl AsyncRead for Transport {
 
 impl AsyncWrite for Transport {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let written = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, data),
-            Bytes::Tls(stream) => Pin::new(stream).poll_write(cx, data),
-        };
+        let written = Pin::new(&mut self.bytes).poll_write(cx, data);
         self.count(written)
     }
 
@@ -97,10 +93,7 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Bytes::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-        };
+        let written = Pin::new(&mut self.bytes).poll_write_vectored(cx, parts);
         self.count(written)
     }
 
@@ -109,18 +102,12 @@ impl AsyncWrite for Transport {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Bytes::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.bytes).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            // says so to the client too (close_notify), who can tell the end from a cut then
-            Bytes::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        // with TLS the client is told (close_notify), and can tell the end from a cut then
+        Pin::new(&mut self.bytes).poll_shutdown(cx)
     }
 }
 
