@@ -163,16 +163,21 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// Operator's text as it may stand in a message: short, one line, in one piece.
 pub fn quoted(text: &str) -> String {
     const MAX: usize = 60;
-    let mut shown: String = text.chars().take(MAX).map(visible).collect();
-    if text.chars().nth(MAX).is_some() {
+    let mut shown = String::with_capacity(text.len().min(4 * MAX) + 2);
+    shown.push('`');
+    let mut characters = text.chars();
+    for character in characters.by_ref().take(MAX) {
+        match character {
+            // quotation marks and backslashes stay, as plain text is hard to read else; control characters and the like do not
+            ' '..='~' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    if characters.next().is_some() {
         shown.push('…');
     }
-    format!("`{shown}`")
-}
-
-/// Control characters and the like escaped; quotation marks and backslashes stay, as plain text is hard to read else.
-fn visible(character: char) -> String {
-    if matches!(character, '"' | '\'' | '\\') { character.into() } else { character.escape_debug().collect() }
+    shown.push('`');
+    shown
 }
 
 #[cfg(test)]

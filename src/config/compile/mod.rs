@@ -35,6 +35,7 @@ use super::scalar::{self, Count};
 use super::schema::File;
 use super::shape::Either;
 use super::source::{Sources, Span};
+use super::tree::Tree;
 use super::variable::Environment;
 use super::{Config, Shadow, UsedCertificate, schema, secret};
 use crate::policy::{Mode, Policy, RouteTable, Timeouts};
@@ -105,7 +106,11 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let known = cases::Known::new(&policy, &broken);
     let (cases, tests) = cases::cases(&file.tests, &known, context.faults).into_iter().unzip();
     let written = Written { clients: written_clients, routes: written, secret: key, token, tests };
-    let effective = effective(&policy, &settings, &written);
+    // of a file with mistakes, which nobody will load, it would be made in vain
+    let effective = match context.faults.errors() {
+        0 => effective(&policy, &settings, &written),
+        _ => Tree::Map(Vec::new()),
+    };
     policy.fingerprint = super::effective::fingerprint(&effective);
     Config { policy, settings, effective, places, cases }
 }
