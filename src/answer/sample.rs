@@ -45,6 +45,7 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
         clients: ClientRules::default(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
+        stores: Vec::new(),
         routes: RouteTable::new(vec![route]),
         responses,
         fingerprint: String::new(),

@@ -5,6 +5,7 @@
 
 pub mod adaptive;
 mod attempt;
+pub mod cluster;
 pub mod connections;
 pub mod distinct;
 pub mod fair_share;

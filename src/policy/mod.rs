@@ -10,6 +10,7 @@ pub mod response;
 pub mod route;
 pub mod rule;
 pub mod statuses;
+pub mod store;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, Route, RouteTable, Taken};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
 pub use statuses::StatusSet;
+pub use store::{Breaker, Shared, Store, StoreMode};
 
 /// Everything the operator decided, compiled.
 #[derive(Debug, Clone)]
@@ -39,6 +41,8 @@ pub struct Policy {
     pub rules: Vec<Arc<Rule>>,
     /// All origins. [`Action::Forward`] holds a position in this list.
     pub origins: Vec<Arc<Origin>>,
+    /// All stores that limits are shared through. [`Shared::store`] is a position in this list.
+    pub stores: Vec<Arc<Store>>,
     /// All routes and the index that finds the most specific one.
     pub routes: RouteTable,
     /// What a refused client sees.

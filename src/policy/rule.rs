@@ -6,6 +6,7 @@ use http::{HeaderName, Method};
 
 use super::condition::Condition;
 use super::statuses::StatusSet;
+use super::store::Shared;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::{Kind, RefusedCount};
 use crate::units::{Cost, Share};
@@ -47,6 +48,8 @@ pub struct Rule {
     pub tiers: Vec<Tier>,
     /// What follows when the request does not fit.
     pub action: OnLimit,
+    /// The store through which gates share it; `None`: each gate counts for itself.
+    pub shared: Option<Shared>,
 }
 
 impl Rule {
@@ -72,6 +75,7 @@ impl Rule {
             exempt: Vec::new(),
             tiers: Vec::new(),
             action: OnLimit::Reject,
+            shared: None,
         }
     }
 

@@ -85,6 +85,7 @@ pub fn book(rules: Vec<Rule>) -> Snapshot {
         clients: ClientRules { trust: Trust::Proxies(ProxySet::new([loopback], false)), ..ClientRules::default() },
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
+        stores: Vec::new(),
         routes: RouteTable::new(vec![route]),
         responses: Responses::default(),
         fingerprint: String::new(),

@@ -94,6 +94,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         clients,
         rules: limits.rules(),
         origins: origins.origins(),
+        stores: Vec::new(),
         routes: RouteTable::new(routes),
         responses,
         fingerprint: String::new(),

@@ -96,6 +96,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         clients: ClientRules { trust: Trust::Proxies(ProxySet::new([nobody], false)), ..ClientRules::default() },
         rules: rules.into_iter().map(Arc::new).collect(),
         origins,
+        stores: Vec::new(),
         routes: RouteTable::new(vec![route]),
         responses: Responses::default(),
         fingerprint: String::new(),

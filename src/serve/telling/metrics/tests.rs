@@ -84,6 +84,7 @@ fn policy(rules: Vec<Arc<Rule>>, routes: Vec<Route>, origins: Vec<Arc<Origin>>) 
         clients: ClientRules { trust: Trust::Proxies(proxies), ..ClientRules::default() },
         rules,
         origins,
+        stores: Vec::new(),
         routes: RouteTable::new(routes),
         responses: Responses::default(),
         fingerprint: String::new(),

@@ -1,0 +1,149 @@
+//! A limit that several gates share through a store: what one asks it, what it answers, and what silence means.
+//!
+//! Nothing here does I/O. The engine finds that a request cannot be judged by what this gate knows and hands out a
+//! [`Question`]; the face carries it to the store, brings the [`Answer`] or a [`Silence`], and the request is judged by
+//! that. What the store does with a question is the same arithmetic in every store, and written down here
+//! in the terms of its [`Promise`].
+
+use std::time::Duration;
+
+use crate::units::Rate;
+
+/// How gates share a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// Each gate takes budget in advance and spends it by itself; of what it took, nothing comes back.
+    Lease,
+    /// The store is asked about every request.
+    Exact,
+}
+
+impl Sharing {
+    /// The word in `sharing:`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Sharing::Lease => "lease",
+            Sharing::Exact => "exact",
+        }
+    }
+}
+
+/// What happens to a request that the store says nothing about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OnStoreError {
+    /// It is judged by this gate alone, which has its part of the limit: one of as many as there are gates.
+    Local,
+    /// It passes.
+    Open,
+    /// It is refused, and not because of what the client did.
+    Closed,
+}
+
+impl OnStoreError {
+    /// The word in `on_store_error:`.
+    pub fn word(self) -> &'static str {
+        match self {
+            OnStoreError::Local => "local",
+            OnStoreError::Open => "open",
+            OnStoreError::Closed => "closed",
+        }
+    }
+}
+
+/// What a key of a shared limit is called in the store: nothing in it can be read or, without the secret, guessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreKey(pub [u8; 16]);
+
+/// What all gates together promise about one key, in the store's time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Promise {
+    /// At most `burst + rate·τ` in every interval of length τ.
+    Rate {
+        /// How fast the budget comes back.
+        rate: Rate,
+        /// How much may be spent at once.
+        burst: u32,
+    },
+    /// At most `max` per window; windows begin at whole multiples of their length since 1970 by the store's clock.
+    Quota {
+        /// How much.
+        max: u32,
+        /// In what time; whole milliseconds.
+        window: Duration,
+    },
+}
+
+impl Promise {
+    /// The most that can be had at once.
+    pub fn most(&self) -> u32 {
+        match self {
+            Promise::Rate { burst, .. } => *burst,
+            Promise::Quota { max, .. } => *max,
+        }
+    }
+}
+
+/// What one gate asks the store about one key: as much of `wanted` as fits, but nothing if `least` does not fit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Question {
+    /// Position of the limit in the policy.
+    pub rule: usize,
+    /// Which of the limit's numbers are asked for: 0 its own, `n` those of its n-th tier. Each counts apart in the store.
+    pub tier: u8,
+    /// The key.
+    pub key: StoreKey,
+    /// What is promised.
+    pub promise: Promise,
+    /// How much would be welcome; at least `least`.
+    pub wanted: u32,
+    /// How much is needed for any to be of use; at least 1.
+    pub least: u32,
+}
+
+/// What the store said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// How much was charged to the key, and may be spent now: 0, or from `least` to `wanted` of the question.
+    pub granted: u32,
+    /// How much was left in the store after that.
+    pub left: u32,
+    /// Of a refusal: nanoseconds until `least` would fit if nobody else took any; `None` when it never will. Of a grant
+    /// `Some(0)`.
+    pub retry_nanos: Option<u64>,
+    /// How many nanoseconds after the question was *sent* the grant ends at the latest: the rest of the window. `u64::MAX`
+    /// for a promise without windows.
+    pub ends_nanos: u64,
+}
+
+/// Why the store said nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Silence {
+    /// It did not answer in time. What it charged, if anything, is unknown.
+    TimedOut,
+    /// It could not be reached, or the connection broke.
+    Unreachable,
+    /// It has been silent so often that it is not asked for a while.
+    Breaker,
+    /// Too many questions are on their way.
+    Busy,
+    /// It said something that is no answer: a fault of ours or of its configuration. Treated as `closed`, whatever the limit
+    /// says, so that a mistake opens nothing.
+    Faulty,
+}
+
+impl Silence {
+    /// All of them, for tables and metrics.
+    pub const ALL: [Silence; 5] =
+        [Silence::TimedOut, Silence::Unreachable, Silence::Breaker, Silence::Busy, Silence::Faulty];
+
+    /// The word in metrics and log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Silence::TimedOut => "timeout",
+            Silence::Unreachable => "unreachable",
+            Silence::Breaker => "breaker_open",
+            Silence::Busy => "busy",
+            Silence::Faulty => "faulty",
+        }
+    }
+}

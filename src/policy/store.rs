@@ -1,0 +1,68 @@
+//! A store that several gates share limits through: Redis or Valkey.
+
+use std::time::Duration;
+
+use crate::limiter::cluster::{OnStoreError, Sharing};
+
+/// Where a store is and how it is spoken to. Its passwords are no part of the policy; `settings` has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// The operator's name for it, in metrics and log.
+    pub name: String,
+    /// How its servers belong together.
+    pub mode: StoreMode,
+    /// Its servers (of `sentinel`: the sentinels), at least one: host and port.
+    pub servers: Vec<(String, u16)>,
+    /// Whether connections are encrypted (`rediss://`).
+    pub tls: bool,
+    /// Which database; 0 but for `single` and `sentinel`.
+    pub database: u8,
+    /// The user of the store's access list; `None` for the default one.
+    pub username: Option<String>,
+    /// How long a request waits for an answer at most.
+    pub timeout: Duration,
+    /// What the names of all keys begin with.
+    pub prefix: String,
+    /// When it is left alone.
+    pub breaker: Breaker,
+}
+
+/// How the servers of a store belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreMode {
+    /// One server, whatever follows it.
+    Single,
+    /// Sentinels that know which server is the primary of this name.
+    Sentinel {
+        /// The name of the primary.
+        primary: String,
+    },
+    /// A cluster that shares its keys out.
+    Cluster,
+}
+
+/// When a silent store is left alone for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Breaker {
+    /// After so many failures in a row.
+    pub open_after: u32,
+    /// How long at first until one question tries again; doubles up to ten seconds.
+    pub half_open_every: Duration,
+}
+
+impl Default for Breaker {
+    fn default() -> Breaker {
+        Breaker { open_after: 5, half_open_every: Duration::from_millis(500) }
+    }
+}
+
+/// That a limit is shared through a store, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// Position of the store in [`super::Policy::stores`].
+    pub store: usize,
+    /// How gates share it.
+    pub sharing: Sharing,
+    /// What happens when the store says nothing.
+    pub on_store_error: OnStoreError,
+}
