@@ -22,7 +22,7 @@ use http::{HeaderMap, HeaderName, Method};
 use super::identity::{Client, ClientNetwork, Mark};
 use super::x_forwarded_for::trimmed;
 use crate::request::Request;
-use crate::sketch::hash::{KeyHash, KeyHasher, Seed};
+use crate::sketch::hash::{KeyHash, KeyHasher, KeyInput, Seed};
 
 pub use super::key_text::{FORMS, KeyFault, PartFault};
 
@@ -138,13 +138,13 @@ impl KeySpec {
         Ok(hasher.finish())
     }
 
-    /// Adds the key of a request to a hash in the making, for hashes over several keys.
+    /// Adds the key of a request to a hash in the making, for hashes over several keys and for names in a store.
     ///
     /// # Errors
     /// The first part that the request lacks.
     pub fn add_to(
         &self,
-        hasher: &mut KeyHasher,
+        hasher: &mut impl KeyInput,
         request: &Request<'_>,
         client: &Client,
         route: &str,
@@ -197,13 +197,13 @@ mod kind {
 }
 
 /// Adds a part that may be missing.
-fn add(hasher: &mut KeyHasher, kind: u8, bytes: Option<&[u8]>) -> Option<()> {
+fn add(hasher: &mut impl KeyInput, kind: u8, bytes: Option<&[u8]>) -> Option<()> {
     hasher.part(kind, bytes?);
     Some(())
 }
 
 /// Namespace, family, length and address; of a UNIX-socket peer the namespace alone.
-fn add_client(hasher: &mut KeyHasher, client: &Client, network: ClientNetwork) -> Option<()> {
+fn add_client(hasher: &mut impl KeyInput, client: &Client, network: ClientNetwork) -> Option<()> {
     let namespace = match client.mark {
         Mark::Verified => 0,
         Mark::Degraded => 1,
@@ -221,7 +221,7 @@ fn add_client(hasher: &mut KeyHasher, client: &Client, network: ClientNetwork) -
 }
 
 /// How many lines there are, then each.
-fn add_header(hasher: &mut KeyHasher, headers: &HeaderMap, name: &HeaderName) -> Option<()> {
+fn add_header(hasher: &mut impl KeyInput, headers: &HeaderMap, name: &HeaderName) -> Option<()> {
     let lines = headers.get_all(name);
     let count = lines.iter().count() as u64;
     if count == 0 {

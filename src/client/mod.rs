@@ -26,6 +26,7 @@ pub mod key;
 mod key_text;
 pub mod onward;
 pub mod proxy_protocol;
+pub mod subkey;
 pub mod trace;
 pub mod trust;
 mod x_forwarded_for;

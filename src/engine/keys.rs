@@ -13,6 +13,7 @@ use crate::client::key::{KeyPart, KeySpec, Missing};
 use crate::limiter::Limiter;
 use crate::policy::{Action, Policy, Route, Rule};
 use crate::request::Request;
+use crate::sketch::hash::KeyInput;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 
 /// Which rules count by the same, and the seed that this is hashed under.
@@ -173,18 +174,31 @@ fn once(
 
 /// The hash of the rule's key in the making, under any seed.
 pub fn key_under(seed: &Seed, rule: &Rule, policy: &Policy, about: &Read<'_>) -> Result<KeyHasher, Missing> {
+    let mut hasher = KeyHasher::new(seed);
+    key_into(&mut hasher, rule, policy, (about.request, about.client, about.route))?;
+    Ok(hasher)
+}
+
+/// Adds the rule's key to whatever takes it.
+///
+/// # Errors
+/// The request lacks a part of it; what the rule says to that.
+pub fn key_into(
+    into: &mut impl KeyInput,
+    rule: &Rule,
+    policy: &Policy,
+    (request, client, route): (&Request<'_>, &Client, &Route),
+) -> Result<(), Missing> {
     // kinds of part that the key itself has none of
     const ORIGIN: u8 = 128;
     const NO_ORIGIN: u8 = 129;
-    let Read { request, client, route, .. } = *about;
-    let mut hasher = KeyHasher::new(seed);
-    rule.key.add_to(&mut hasher, request, client, &route.name).map_err(|_| rule.key.missing())?;
+    rule.key.add_to(into, request, client, &route.name).map_err(|_| rule.key.missing())?;
     if rule.by_origin {
         let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
         match origin {
-            Some(origin) => hasher.part(ORIGIN, origin.name.as_bytes()),
-            None => hasher.part(NO_ORIGIN, route.name.as_bytes()),
+            Some(origin) => into.part(ORIGIN, origin.name.as_bytes()),
+            None => into.part(NO_ORIGIN, route.name.as_bytes()),
         }
     }
-    Ok(hasher)
+    Ok(())
 }

@@ -45,6 +45,19 @@ impl fmt::Debug for Seed {
     }
 }
 
+/// Whatever takes the parts of a key in: the hash of a table, or the name in a store.
+pub trait KeyInput {
+    /// Adds one part. `kind` says what the bytes are; the caller numbers its kinds.
+    fn part(&mut self, kind: u8, bytes: &[u8]);
+}
+
+impl KeyInput for KeyHasher {
+    #[inline]
+    fn part(&mut self, kind: u8, bytes: &[u8]) {
+        KeyHasher::part(self, kind, bytes);
+    }
+}
+
 /// Turns the parts of one key into its [`KeyHash`]; allocates nothing.
 ///
 /// Each part goes in behind its kind and its length, so different lists of parts are different inputs:

@@ -5,7 +5,11 @@
 //! that. What the store does with a question is the same arithmetic in every store, and written down here
 //! in the terms of its [`Promise`].
 
+mod names;
+
 use std::time::Duration;
+
+pub use names::{StoreName, StoreNames};
 
 use crate::units::Rate;
 

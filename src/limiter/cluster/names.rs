@@ -1,0 +1,104 @@
+//! What the keys of a shared limit are called in a store.
+//!
+//! The first 16 bytes of HMAC-SHA-256, under a sub-key of the operator's secret that serves nothing else, over
+//! `version ‖ purpose ‖ limit ‖ tier ‖ parts of the key`, each but the version behind its length. The parts are those that the
+//! limit's table is hashed by: binary, canonical, and the same in every gate that has the secret. So nobody who reads the
+//! store reads a client in it, and no name can be joined with a pseudonym in a log.
+//!
+//! This is pseudonymous, not anonymous: whoever has the secret can try all 2³² IPv4 addresses.
+//!
+//! Sources: RFC 2104 (HMAC), RFC 5869 (HKDF).
+
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::StoreKey;
+use crate::client::subkey::{keyed, subkey, update_with_length};
+use crate::sketch::hash::KeyInput;
+
+/// Changes when the input changes, so that gates of different versions never take each other's names for their own.
+const VERSION: u8 = 1;
+const PURPOSE: &[u8] = b"store";
+
+/// Names the keys of one limit.
+#[derive(Clone)]
+pub struct StoreNames(Hmac<Sha256>);
+
+impl StoreNames {
+    /// Those of the limit of this name under the operator's secret.
+    pub fn new(secret: &[u8], limit: &str) -> StoreNames {
+        let mut begun = keyed(&subkey(secret, b"tidegate pseudonyms: store"));
+        begun.update(&[VERSION]);
+        update_with_length(&mut begun, PURPOSE);
+        update_with_length(&mut begun, limit.as_bytes());
+        StoreNames(begun)
+    }
+
+    /// A name in the making, for requests of this tier.
+    pub fn begin(&self, tier: u8) -> StoreName {
+        let mut name = self.0.clone();
+        name.update(&[tier]);
+        StoreName(name)
+    }
+}
+
+impl fmt::Debug for StoreNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreNames(‹secret›)")
+    }
+}
+
+/// A name that takes in the parts of a key.
+pub struct StoreName(Hmac<Sha256>);
+
+impl StoreName {
+    /// The name.
+    pub fn finish(self) -> StoreKey {
+        let mut first = [0; 16];
+        first.iter_mut().zip(self.0.finalize().into_bytes()).for_each(|(to, from)| *to = from);
+        StoreKey(first)
+    }
+}
+
+impl KeyInput for StoreName {
+    fn part(&mut self, kind: u8, bytes: &[u8]) {
+        // no slice is longer than 2^56 bytes
+        self.0.update(&((bytes.len() as u64) << 8 | u64::from(kind)).to_le_bytes());
+        self.0.update(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(names: &StoreNames, tier: u8, parts: &[(u8, &[u8])]) -> StoreKey {
+        let mut name = names.begin(tier);
+        parts.iter().for_each(|(kind, bytes)| name.part(*kind, bytes));
+        name.finish()
+    }
+
+    #[test]
+    fn a_name_is_the_same_in_every_gate_that_has_the_secret_and_in_no_other() {
+        let [here, there] = [(); 2].map(|()| StoreNames::new(b"the secret of all gates", "per_client"));
+        let parts: [(u8, &[u8]); 2] = [(1, b"alice"), (2, b"")];
+        assert_eq!(name(&here, 0, &parts), name(&there, 0, &parts));
+        let stranger = StoreNames::new(b"another", "per_client");
+        let neighbour = StoreNames::new(b"the secret of all gates", "login");
+        let others: [(u8, &[u8]); 2] = [(1, b"alic"), (2, b"e")];
+        let all = [
+            name(&here, 0, &parts),
+            name(&here, 1, &parts),
+            name(&stranger, 0, &parts),
+            name(&neighbour, 0, &parts),
+            name(&here, 0, &others),
+            name(&here, 0, &[(2, b"alice"), (2, b"")]),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one), "{index}");
+        }
+        assert!(!format!("{here:?}").contains("secret of all"));
+    }
+}
