@@ -5,9 +5,12 @@
 //! that. What the store does with a question is the same arithmetic in every store, and written down here
 //! in the terms of its [`Promise`].
 
+pub mod leases;
+
 use std::time::Duration;
 
 use crate::units::Rate;
+pub use leases::{Asking, Begin, Leases, Look};
 
 /// How gates share a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
