@@ -5,13 +5,14 @@
 //! that. What the store does with a question is the same arithmetic in every store, and written down here
 //! in the terms of its [`Promise`].
 
+pub mod leases;
 mod names;
 
 use std::time::Duration;
 
-pub use names::{StoreName, StoreNames};
-
 use crate::units::Rate;
+pub use leases::{Asking, Begin, Leases, Look};
+pub use names::{StoreName, StoreNames};
 
 /// How gates share a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,0 +1,444 @@
+//! Leases: budget of a shared limit that this gate took in advance and spends by itself, in fixed memory, without locks.
+//!
+//! A key's lease is some tokens and an end. A request takes what it costs out of it, with one exchange. When too little is left,
+//! one request of the key asks the store; when a quarter is left, somebody asks in the background. A refusal is remembered until
+//! its time, so that a flood on a spent key asks nothing.
+//!
+//! **Promise**, for N gates, a limit of burst B and rate r, leases of at most q tokens that live δ ≤ 1 s: all gates together
+//! spend at most `B + r·τ + min(N·q, r·δ)` in every interval of length τ. Of a quota, whose leases end with its window: at most
+//! its `max` per window.
+//!
+//! *Why.* A token that is spent in (s, t] was charged in the store in (s − δ, t], as its life is counted from before its question
+//! was *sent*: charges there obey B + r·(τ + δ). Or: it was charged in (s, t], or held or on its way at s, of
+//! which there are at most q per gate. Counted from the arrival of the answer, a life would be longer by what the answer
+//! took, and the promise broken: `tests/leases` finds the schedule.
+//!
+//! **Size.** q is what the key needs in 0.2 s, at least the cost of the request and at most a quarter of the gate's part,
+//! B / 4N. A question asks for what is missing to q, so that what is held and on its way never exceeds it; only a request whose cost is
+//! above half of q may raise that to twice its cost.
+//!
+//! **Ends.** What is left when a refill arrives keeps its end, and gives it to the sum: then what was granted must be spent
+//! before that. Where it would not be, the rest is given up for the new end; the background asks late towards an end, so that this is
+//! a sixteenth of a lease at most. Unused tokens die with the lease. They are not given back.
+//!
+//! **Memory.** 2 MiB are 65,536 entries in pairs. An entry serves another key when its lease has ended, no question is on its
+//! way and nobody runs into a refusal. When both are needed, the third key is asked about request by request: with 2,000 keys
+//! in use at once that befalls 2 in 1,000 of them.
+//!
+//! Not here: who carries questions, how long a request waits, when a store is given up. Source: ALGORITHMS 2.8.
+
+mod entry;
+mod size;
+mod words;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Answer, Promise};
+use crate::sketch::{KeyHash, Word};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use entry::{Claim, Entry, Line};
+use size::Demand;
+use words::{Held, LIFE, MOST_TOKENS, State, tick, tick_from, until};
+
+/// The leases of one gate, of any number of limits.
+pub struct Leases<C = AtomicU64> {
+    lines: Box<[Line<C>]>,
+    /// Stands in for a line out of range, which masking makes impossible.
+    spare: Line<C>,
+    /// Tells questions apart that begin in one tick.
+    nonces: AtomicU64,
+}
+
+/// What is known about a key without asking, or what became of a request.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It is held, or was just taken.
+    Holds {
+        /// What is left: before taking from [`Leases::look`], after it otherwise.
+        left: u32,
+        /// Whether so little is left that somebody should [`refill`](Leases::refill) in the background.
+        low: bool,
+    },
+    /// The store has said no, or the cost is above all that there can be.
+    Refused {
+        /// Nanoseconds from now until it would fit if nobody else took any; `None` when it never will.
+        retry_nanos: Option<u64>,
+    },
+    /// Only the store knows. From [`Leases::answered`]: its answer came too late to be used, which is as good as silence.
+    Unknown,
+}
+
+/// Whether to ask the store.
+#[must_use]
+#[derive(Debug)]
+pub enum Begin {
+    /// Ask it this. To be settled by [`Leases::answered`] or [`Leases::silent`]; one that is lost keeps the key from being
+    /// asked about for a second.
+    Ask(Asking),
+    /// Somebody else is asking about the key: wait for that, at most until the deadline, or refuse.
+    Busy,
+    /// No need any more: this is known meanwhile. Nothing is taken yet.
+    Known(Look),
+}
+
+/// A question on its way: what to ask, and what the answer is to be used for.
+#[derive(Debug)]
+pub struct Asking {
+    wanted: u32,
+    least: u32,
+    /// What the request that asks will take for itself; 0 in the background.
+    own: u32,
+    /// How much is to be held.
+    size: u32,
+    promise: Promise,
+    kept: Option<Kept>,
+}
+
+/// The entry that keeps what a question brings.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    line: usize,
+    number: usize,
+    /// The state while it is on its way.
+    asking: u64,
+    /// The low-water mark before.
+    low: u32,
+}
+
+impl Asking {
+    /// How much to ask for: at least [`Asking::least`].
+    pub fn wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    /// How much is needed for any to be of use: at least 1.
+    pub fn least(&self) -> u32 {
+        self.least
+    }
+
+    /// Whether there is room to keep anything. If not, exactly the request's own cost is asked for, others may be asking about the
+    /// same key, and neither a lease nor a refusal stays.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+}
+
+impl Leases {
+    /// An empty table: the greatest power of two of lines of 64 bytes that fits.
+    ///
+    /// # Errors
+    /// Less than 64 KiB or more than 1 GiB.
+    pub fn new(memory: Bytes) -> Result<Leases, OutOfRange> {
+        if !(64 << 10..=1 << 30).contains(&memory.0) {
+            return Err(OutOfRange { allowed: "64KiB to 1GiB" });
+        }
+        let lines = memory.0 / size_of::<Line<AtomicU64>>() as u64;
+        Ok(Leases::with_lines(1 << lines.ilog2()))
+    }
+}
+
+impl<C: Word> Leases<C> {
+    /// What a gate has unless told otherwise: 2 MiB.
+    pub const MEMORY: Bytes = Bytes(2 << 20);
+
+    /// So many lines of two entries, rounded up to a power of two. Every one is written, so that no request meets a page
+    /// fault.
+    pub fn with_lines(lines: usize) -> Self {
+        let lines = (0..lines.next_power_of_two()).map(|_| std::hint::black_box(Line::default())).collect();
+        Leases { lines, spare: Line::default(), nonces: AtomicU64::new(0) }
+    }
+
+    /// What the table takes; it never grows.
+    pub fn memory(&self) -> Bytes {
+        Bytes(size_of_val(&*self.lines) as u64)
+    }
+
+    /// What is known about a request of this cost. Takes nothing, but counts the request for the size of the next lease: to be
+    /// called once per request. `key` is a hash of the limit's own, and of the tier's where those count apart in the store.
+    #[inline]
+    pub fn look(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> Look {
+        let (line, tag) = self.place(key);
+        let found = self.line(line).find(tag);
+        if let Some((_, entry, _)) = found {
+            entry.note(cost.get(), now);
+        }
+        known(found.map(|(_, entry, held)| (entry, held)), tag, cost.get(), promise, now)
+    }
+
+    /// Takes the cost out of what is held; anything but [`Look::Holds`] took nothing.
+    #[inline]
+    pub fn take(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> Look {
+        let (line, tag) = self.place(key);
+        for attempt in 1..=ATTEMPTS {
+            let found = self.line(line).find(tag).map(|(_, entry, held)| (entry, held));
+            let look = known(found, tag, cost.get(), promise, now);
+            let (Look::Holds { left, .. }, Some((entry, word))) = (look, found) else { return look };
+            let held = Held { tokens: left.saturating_sub(cost.get()), ..Held::of(word) };
+            if entry.held.exchange(word, held.word()) {
+                let low = is_low(held, State::of(entry.state.load()), now);
+                return Look::Holds { left: held.tokens, low };
+            }
+            C::pause(attempt);
+        }
+        // somebody else has taken some every time
+        Look::Unknown
+    }
+
+    /// Makes a request the one that asks about its key, if nobody does. `nodes` is how many gates share the limit.
+    pub fn begin(&self, key: KeyHash, cost: Cost, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
+        self.ask(key, cost.get(), cost.get(), promise, nodes, now)
+    }
+
+    /// Makes the background the one that asks about a key of which little is left: nothing of the answer is taken by anybody.
+    pub fn refill(&self, key: KeyHash, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
+        self.ask(key, 1, 0, promise, nodes, now)
+    }
+
+    /// Uses an answer. The request that asked takes its cost out of it before anybody else can: [`Look::Holds`] says that it
+    /// has. `sent` is an instant before the question was sent, `now` one after the answer came.
+    pub fn answered(&self, asking: Asking, answer: &Answer, sent: Timestamp, now: Timestamp) -> Look {
+        let granted = answer.granted.min(asking.wanted);
+        if granted < asking.least {
+            return self.refused(&asking, answer, now);
+        }
+        let ends = sent.nanos().saturating_add(answer.ends_nanos.min(LIFE));
+        if now.nanos() >= ends {
+            self.silent(asking);
+            return Look::Unknown;
+        }
+        let Some((entry, kept)) = self.kept(&asking) else { return Look::Holds { left: 0, low: false } };
+        let fresh = Held { ends: tick(Timestamp::from_nanos(ends)), tokens: (granted - asking.own).min(MOST_TOKENS) };
+        let within_window = answer.ends_nanos < LIFE;
+        let held = keep(entry, kept, fresh, within_window, now);
+        let spent = granted < asking.wanted && answer.left == 0;
+        let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, answer.ends_nanos)).flatten();
+        let state = known_spent
+            .and_then(|nanos| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1))
+            .unwrap_or(State::Idle { low: asking.size / 4 });
+        // if the word is another's by now, it is none of ours
+        let _ = entry.state.exchange(kept.asking, state.word());
+        Look::Holds { left: held.left(now), low: false }
+    }
+
+    /// Settles a question that the store said nothing to. What it charged, if anything, is lost.
+    pub fn silent(&self, asking: Asking) {
+        if let Some((entry, kept)) = self.kept(&asking) {
+            let _ = entry.state.exchange(kept.asking, State::Idle { low: kept.low }.word());
+        }
+    }
+
+    /// How many tokens are held and not yet spent. Reads the whole table: for a gauge.
+    pub fn outstanding(&self, now: Timestamp) -> u64 {
+        let entries = self.lines.iter().flat_map(|Line(entries)| entries);
+        entries.map(|entry| u64::from(Held::of(entry.held.load()).left(now))).sum()
+    }
+
+    /// The number of the key's line, and its tag: disjoint halves of the hash.
+    #[inline]
+    fn place(&self, key: KeyHash) -> (usize, u64) {
+        let [low, high] = key.halves();
+        (low as usize & self.lines.len().wrapping_sub(1), high.max(1))
+    }
+
+    #[inline]
+    fn line(&self, number: usize) -> &Line<C> {
+        self.lines.get(number).unwrap_or(&self.spare)
+    }
+
+    fn kept(&self, asking: &Asking) -> Option<(&Entry<C>, Kept)> {
+        let kept = asking.kept?;
+        Some((self.line(kept.line).0.get(kept.number)?, kept))
+    }
+
+    /// [`Leases::begin`] of a request that needs `least` and takes `own` of it.
+    fn ask(&self, key: KeyHash, least: u32, own: u32, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
+        let (line, tag) = self.place(key);
+        let nonce = self.nonces.fetch_add(1, Ordering::Relaxed) as u32;
+        let asking = State::Asking { since: tick(now), nonce };
+        for attempt in 1..=ATTEMPTS {
+            if let Some((number, entry, held)) = self.line(line).find(tag) {
+                let look = known(Some((entry, held)), tag, least, promise, now);
+                let needless = own > 0 || !matches!(look, Look::Holds { low: true, .. });
+                if look != Look::Unknown && needless {
+                    return Begin::Known(look);
+                }
+                match start(entry, tag, asking, now) {
+                    Start::Busy => return Begin::Busy,
+                    Start::Moved => C::pause(attempt),
+                    Start::Ours { asking, low } => {
+                        let size = size::lease(Demand::of(entry.demand.load()).per_second(now), least, promise, nodes);
+                        // read again: from here on nobody else adds to it
+                        let left = Held::of(entry.held.load()).left(now);
+                        let wanted = size.saturating_sub(left).max(least);
+                        let kept = Some(Kept { line, number, asking, low });
+                        return Begin::Ask(Asking { wanted, least, own, size, promise: *promise, kept });
+                    }
+                }
+                continue;
+            }
+            if own == 0 {
+                return Begin::Known(Look::Unknown);
+            }
+            if least > promise.most() {
+                return Begin::Known(Look::Refused { retry_nanos: None });
+            }
+            match self.claim(line, tag, least, asking, now) {
+                Some((number, Claim::Ours(asking))) => {
+                    let kept = Some(Kept { line, number, asking, low: 0 });
+                    let (wanted, size) = (least, least);
+                    return Begin::Ask(Asking { wanted, least, own, size, promise: *promise, kept });
+                }
+                Some(_) => C::pause(attempt),
+                None => break,
+            }
+        }
+        Begin::Ask(Asking { wanted: least, least, own, size: least, promise: *promise, kept: None })
+    }
+
+    /// Tries to get an entry of the line; `None` when both are needed. The key says which one is tried first, so that two requests
+    /// of a new key meet at one.
+    fn claim(&self, line: usize, tag: u64, cost: u32, asking: State, now: Timestamp) -> Option<(usize, Claim)> {
+        let Line(entries) = self.line(line);
+        let first = (tag >> 63) as usize;
+        for number in [first, 1 - first] {
+            let entry = entries.get(number)?;
+            if entry.tag.load() == tag {
+                return Some((number, Claim::Moved));
+            }
+            match entry.claim(tag, cost, asking, now) {
+                Claim::Taken => {}
+                claim => return Some((number, claim)),
+            }
+        }
+        None
+    }
+
+    /// Remembers that the store said no.
+    fn refused(&self, asking: &Asking, answer: &Answer, now: Timestamp) -> Look {
+        let idle = |low| State::Idle { low };
+        let Some(retry) = answer.retry_nanos else {
+            if let Some((entry, kept)) = self.kept(asking) {
+                let _ = entry.state.exchange(kept.asking, idle(kept.low).word());
+            }
+            return Look::Refused { retry_nanos: None };
+        };
+        let Some((entry, kept)) = self.kept(asking) else { return Look::Refused { retry_nanos: Some(retry) } };
+        let pause = size::pause(asking.size, &asking.promise);
+        let back = tick_from(now.nanos().saturating_add(retry.max(pause)));
+        let state = State::refused(back, asking.least);
+        let remembered = entry.state.exchange(kept.asking, state.unwrap_or(idle(kept.low)).word());
+        let retry = if remembered && state.is_some() { until(back, now) } else { retry };
+        Look::Refused { retry_nanos: Some(retry) }
+    }
+}
+
+impl<C> fmt::Debug for Leases<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").field("lines", &self.lines.len()).finish_non_exhaustive()
+    }
+}
+
+/// How often a request tries again that meets others at an entry.
+const ATTEMPTS: u32 = 16;
+
+/// A lease whose end is nearer than this many ticks (0.27 s) is refilled late, so that little is given up for a new end.
+const NEAR: u64 = 128;
+
+/// What is known from an entry, and what was held in it when it was read.
+#[inline]
+fn known<C: Word>(found: Option<(&Entry<C>, u64)>, tag: u64, cost: u32, promise: &Promise, now: Timestamp) -> Look {
+    let Some((entry, held)) = found else { return Look::Unknown };
+    let held = Held::of(held);
+    let word = entry.state.load();
+    let state = State::of(word);
+    let left = held.left(now);
+    if left >= cost {
+        return Look::Holds { left, low: is_low(held, state, now) };
+    }
+    if cost > promise.most() {
+        return Look::Refused { retry_nanos: None };
+    }
+    match state.refusal(now) {
+        // read before the tag and after it, the state is the key's
+        Some((refused, back)) if cost >= refused && entry.tag.load() == tag && entry.state.load() == word => {
+            let wait = until(back, now).saturating_add(size::longer(refused, cost, promise));
+            Look::Refused { retry_nanos: Some(wait) }
+        }
+        _ => Look::Unknown,
+    }
+}
+
+/// Whether little is left, and nobody asks already or may not.
+#[inline]
+fn is_low(held: Held, state: State, now: Timestamp) -> bool {
+    let State::Idle { low } = state else { return false };
+    let near = held.ends.saturating_sub(tick(now)) < NEAR;
+    held.left(now) < if near { low / 4 } else { low }
+}
+
+/// What came of trying to ask about a key that has an entry.
+enum Start {
+    Ours { asking: u64, low: u32 },
+    Busy,
+    Moved,
+}
+
+fn start<C: Word>(entry: &Entry<C>, tag: u64, asking: State, now: Timestamp) -> Start {
+    let word = entry.state.load();
+    let low = match State::of(word) {
+        State::Idle { low } => low,
+        state if state.is_asking(now) => return Start::Busy,
+        State::Claimed => return Start::Moved,
+        State::Asking { .. } | State::Refused { .. } => 0,
+    };
+    let asking = asking.word();
+    if !entry.state.exchange(word, asking) {
+        return Start::Moved;
+    }
+    if entry.tag.load() == tag {
+        // from here on it stays the key's for as long as a question may take
+        return Start::Ours { asking, low };
+    }
+    let _ = entry.state.exchange(asking, word);
+    Start::Moved
+}
+
+/// Adds what was granted to what is held, and says what that is now.
+fn keep<C: Word>(entry: &Entry<C>, kept: Kept, fresh: Held, within_window: bool, now: Timestamp) -> Held {
+    for attempt in 1..=ATTEMPTS {
+        let word = entry.held.load();
+        // read after what is held: see the second rule of `entry`
+        if entry.state.load() != kept.asking {
+            return Held::default();
+        }
+        let held = Held::of(word);
+        let demand = Demand::of(entry.demand.load()).per_second(now);
+        let Some(sum) = sum(held, fresh, within_window, demand, now) else { return held };
+        if entry.held.exchange(word, sum.word()) {
+            return sum;
+        }
+        C::pause(attempt);
+    }
+    Held::default()
+}
+
+/// Both leases in one, with the end of the older or of the fresh one, whichever wastes less; `None` when nothing can be added. The
+/// end never falls: see the first rule of `entry`.
+fn sum(held: Held, fresh: Held, within_window: bool, demand: u32, now: Timestamp) -> Option<Held> {
+    if fresh.tokens == 0 || !fresh.lives(now) {
+        return None;
+    }
+    let left = held.left(now);
+    let both = Held { ends: held.ends, tokens: left.saturating_add(fresh.tokens).min(MOST_TOKENS) };
+    if fresh.ends == held.ends {
+        return Some(both);
+    }
+    if fresh.ends < held.ends {
+        // both end with the window, whose end is known less exactly from the second; an end near now may be no lease's
+        return (within_window && held.ends > tick(now) + 1).then_some(both);
+    }
+    let spendable = u64::from(demand).saturating_mul(until(held.ends, now)) / LIFE;
+    if left > 0 && u64::from(fresh.tokens) <= spendable { Some(both) } else { Some(fresh) }
+}

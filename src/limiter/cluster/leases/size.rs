@@ -1,0 +1,156 @@
+//! How much to ask for, and how long not to: the demand of a key, counted in one word, and what follows from it.
+//!
+//! The counts are hints. They may be lost in races and wrap after 18 hours; no promise rests on them.
+
+use super::super::Promise;
+use super::words::MOST_TOKENS;
+use crate::units::Timestamp;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Questions about a spent key come at most so often, where its tokens come back faster: 20 per second and gate.
+const PAUSE: u64 = 50_000_000;
+
+/// A count: 24 bits.
+const MOST: u32 = (1 << 24) - 1;
+
+/// What was asked of a key, in this second and the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Demand {
+    second: u16,
+    before: u32,
+    current: u32,
+}
+
+impl Demand {
+    pub fn of(word: u64) -> Demand {
+        let count = |shift: u32| (word >> shift) as u32 & MOST;
+        Demand { second: (word >> 48) as u16, before: count(24), current: count(0) }
+    }
+
+    pub fn word(self) -> u64 {
+        u64::from(self.second) << 48 | u64::from(self.before.min(MOST)) << 24 | u64::from(self.current.min(MOST))
+    }
+
+    /// Only this cost, now.
+    pub fn first(cost: u32, now: Timestamp) -> Demand {
+        Demand { second: second(now), before: 0, current: cost }
+    }
+
+    /// With one request more.
+    pub fn plus(self, cost: u32, now: Timestamp) -> Demand {
+        let moved = self.moved(now);
+        Demand { current: moved.current.saturating_add(cost).min(MOST), ..moved }
+    }
+
+    /// The cost that was asked for in about the last second: all of this one's, and as much of the one before as the last
+    /// second overlaps with it.
+    pub fn per_second(self, now: Timestamp) -> u32 {
+        let moved = self.moved(now);
+        let rest = SECOND - now.nanos() % SECOND;
+        // below 2²⁴ times 2³⁰
+        moved.current + (u64::from(moved.before) * rest / SECOND) as u32
+    }
+
+    /// Whether nobody has asked for the key during this second and the one before.
+    pub fn is_over(self, now: Timestamp) -> bool {
+        let moved = self.moved(now);
+        moved.before == 0 && moved.current == 0
+    }
+
+    fn moved(self, now: Timestamp) -> Demand {
+        let second = second(now);
+        match second.wrapping_sub(self.second) {
+            // a stamp from before the change of the second counts for the new one
+            0 | u16::MAX => self,
+            1 => Demand { second, before: self.current, current: 0 },
+            _ => Demand { second, before: 0, current: 0 },
+        }
+    }
+}
+
+fn second(now: Timestamp) -> u16 {
+    (now.nanos() / SECOND) as u16
+}
+
+/// How much a gate wants to hold of a key: what it needs in 0.2 s, at most a quarter of its part of what can be had at once,
+/// and at least `cost`.
+pub(super) fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u32 {
+    let part = promise.most() / nodes.max(1).saturating_mul(4);
+    (demand / 5).min(part).min(MOST_TOKENS).max(cost)
+}
+
+/// How long a spent key is left alone at least: the time in which a lease of this size comes back, at most [`PAUSE`]. So a
+/// question finds several tokens where they come back fast.
+pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
+    match promise {
+        Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(size)).min(PAUSE),
+        Promise::Quota { .. } => 0,
+    }
+}
+
+/// For how many nanoseconds a key that has just been emptied is known to be spent, if that is not too long to be said of a
+/// client that keeps to its rate; `ends` is the rest of the window.
+pub(super) fn spent_for(size: u32, promise: &Promise, ends: u64) -> Option<u64> {
+    match promise {
+        // part of a token may be there already: where one is long in coming, that part is too much to be kept waiting for
+        Promise::Rate { rate, .. } => (rate.interval_nanos() <= PAUSE).then(|| pause(size.max(1), promise)),
+        Promise::Quota { .. } => Some(ends),
+    }
+}
+
+/// How much longer a cost has to wait than one that is `less`.
+pub(super) fn longer(less: u32, cost: u32, promise: &Promise) -> u64 {
+    match promise {
+        Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(u64::from(cost.saturating_sub(less))),
+        Promise::Quota { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::units::Rate;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_nanos(millis * 1_000_000)
+    }
+
+    fn rate(events: u32, burst: u32) -> Promise {
+        Promise::Rate { rate: Rate::new(events, Duration::from_secs(1)).unwrap(), burst }
+    }
+
+    #[test]
+    fn demand_is_that_of_the_last_second() {
+        let demand = (0..100).fold(Demand::first(0, at(5000)), |demand, n| demand.plus(2, at(5000 + n)));
+        assert_eq!(Demand::of(demand.word()), demand);
+        assert_eq!(demand.per_second(at(5999)), 200);
+        assert_eq!(demand.per_second(at(6250)), 150);
+        assert_eq!(demand.per_second(at(7000)), 0);
+        assert!(!demand.is_over(at(6999)) && demand.is_over(at(7000)));
+    }
+
+    #[test]
+    fn a_stamp_from_the_second_before_forgets_nothing() {
+        let demand = Demand::first(7, at(5000));
+        assert_eq!(demand.plus(1, at(4999)).per_second(at(5500)), 8);
+    }
+
+    #[test]
+    fn a_lease_is_a_fifth_of_a_second_within_a_quarter_of_the_part() {
+        assert_eq!(lease(500, 1, &rate(1000, 1000), 1), 100);
+        assert_eq!(lease(5000, 1, &rate(1000, 1000), 4), 62);
+        assert_eq!(lease(0, 3, &rate(1000, 1000), 4), 3);
+        assert_eq!(lease(u32::MAX, 1, &rate(1000, u32::MAX), 0), MOST_TOKENS);
+    }
+
+    #[test]
+    fn a_pause_is_long_enough_for_what_it_waits_for() {
+        assert_eq!(pause(100, &rate(1000, 1000)), PAUSE);
+        assert_eq!(pause(3, &rate(1000, 1000)), 3_000_000);
+        assert_eq!(spent_for(1, &rate(1000, 10), u64::MAX), Some(1_000_000));
+        assert_eq!(spent_for(9, &rate(10, 10), u64::MAX), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! The words of an entry, packed and unpacked: what is held, and where its asking stands.
+
+use crate::units::Timestamp;
+
+/// The longest that a lease lives, counted from before its question was sent.
+pub(super) const LIFE: u64 = 1_000_000_000;
+
+/// Time is kept in ticks of 2²¹ ns (2.1 ms), so that 36 bits reach 4.5 years. Ends are rounded down, retry times up.
+const TICK: u64 = 1 << 21;
+
+/// The last tick. Nothing is live then, so a gate that has run for 4.5 years keeps no lease and asks about every request.
+pub(super) const LAST_TICK: u64 = (1 << 36) - 1;
+
+/// The most tokens that an entry can hold: 28 bits.
+pub(super) const MOST_TOKENS: u32 = (1 << 28) - 1;
+
+/// The highest cost whose refusal can be remembered, and the highest low-water mark: 26 bits.
+const MOST_NOTED: u32 = (1 << 26) - 1;
+
+/// The tick in which `now` lies.
+pub(super) fn tick(now: Timestamp) -> u64 {
+    (now.nanos() / TICK).min(LAST_TICK)
+}
+
+/// The first tick that begins at this instant or after it.
+pub(super) fn tick_from(nanos: u64) -> u64 {
+    nanos.div_ceil(TICK).min(LAST_TICK)
+}
+
+/// Nanoseconds from `now` until the tick begins.
+pub(super) fn until(tick: u64, now: Timestamp) -> u64 {
+    (tick * TICK).saturating_sub(now.nanos())
+}
+
+/// What is held: tokens that may be spent in any tick before `ends`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Held {
+    /// A tick.
+    pub ends: u64,
+    /// How many.
+    pub tokens: u32,
+}
+
+impl Held {
+    pub fn of(word: u64) -> Held {
+        Held { ends: word >> 28, tokens: (word & u64::from(MOST_TOKENS)) as u32 }
+    }
+
+    pub fn word(self) -> u64 {
+        self.ends.min(LAST_TICK) << 28 | u64::from(self.tokens.min(MOST_TOKENS))
+    }
+
+    /// Whether the lease has not ended.
+    pub fn lives(self, now: Timestamp) -> bool {
+        tick(now) < self.ends
+    }
+
+    /// What may be spent of it.
+    pub fn left(self, now: Timestamp) -> u32 {
+        if self.lives(now) { self.tokens } else { 0 }
+    }
+}
+
+/// Where the asking of a key stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nobody asks; somebody should in the background as soon as fewer than `low` tokens are left.
+    Idle { low: u32 },
+    /// A question has been on its way since this tick. The nonce tells it from any other.
+    Asking { since: u64, nonce: u32 },
+    /// The store said no to this cost, and so to every higher one, until this tick.
+    Refused { until: u64, cost: u32 },
+    /// The entry is changing hands, which nobody else can end or undo.
+    Claimed,
+}
+
+impl State {
+    /// A refusal; `None` if the cost is too high to be remembered.
+    pub fn refused(until: u64, cost: u32) -> Option<State> {
+        (cost <= MOST_NOTED).then_some(State::Refused { until, cost })
+    }
+
+    pub fn of(word: u64) -> State {
+        let time = word >> 26 & LAST_TICK;
+        let number = (word & u64::from(MOST_NOTED)) as u32;
+        match word >> 62 {
+            0 => State::Idle { low: number },
+            1 => State::Asking { since: time, nonce: number },
+            2 => State::Refused { until: time, cost: number },
+            _ => State::Claimed,
+        }
+    }
+
+    pub fn word(self) -> u64 {
+        let pack =
+            |kind: u64, time: u64, number: u32| kind << 62 | time.min(LAST_TICK) << 26 | u64::from(number & MOST_NOTED);
+        match self {
+            State::Idle { low } => pack(0, 0, low.min(MOST_NOTED)),
+            State::Asking { since, nonce } => pack(1, since, nonce),
+            State::Refused { until, cost } => pack(2, until, cost),
+            State::Claimed => pack(3, 0, 0),
+        }
+    }
+
+    /// Whether a question is on its way that still counts: one that has been for longer than a lease lives brings nothing
+    /// any more, and was lost.
+    pub fn is_asking(self, now: Timestamp) -> bool {
+        matches!(self, State::Asking { since, .. } if tick(now) <= since + LIFE / TICK)
+    }
+
+    /// The cost that was refused and the tick until which, while that lasts.
+    pub fn refusal(self, now: Timestamp) -> Option<(u32, u64)> {
+        match self {
+            State::Refused { until, cost } if tick(now) < until => Some((cost, until)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_as_they_were_written() {
+        for ends in [0, 1, LAST_TICK] {
+            for tokens in [0, 1, MOST_TOKENS] {
+                let held = Held { ends, tokens };
+                assert_eq!(Held::of(held.word()), held);
+            }
+            for number in [0, 1, MOST_NOTED] {
+                for state in [
+                    State::Idle { low: number },
+                    State::Asking { since: ends, nonce: number },
+                    State::Refused { until: ends, cost: number },
+                    State::Claimed,
+                ] {
+                    assert_eq!(State::of(state.word()), state);
+                }
+            }
+        }
+        assert_eq!((Held::of(0), State::of(0)), (Held::default(), State::Idle { low: 0 }));
+    }
+
+    #[test]
+    fn nothing_lives_at_the_end_of_time() {
+        let held = Held { ends: u64::MAX, tokens: u32::MAX };
+        assert_eq!(Held::of(held.word()), Held { ends: LAST_TICK, tokens: MOST_TOKENS });
+        assert!(!Held::of(held.word()).lives(Timestamp::from_nanos(u64::MAX)));
+    }
+
+    #[test]
+    fn ends_are_rounded_down_and_retry_times_up() {
+        let within = Timestamp::from_nanos(10 * TICK + 5);
+        assert_eq!((tick(within), tick_from(within.nanos())), (10, 11));
+        assert_eq!((until(11, within), until(3, within)), (TICK - 5, 0));
+    }
+}
