@@ -5,6 +5,8 @@
 //! that. What the store does with a question is the same arithmetic in every store, and written down here
 //! in the terms of its [`Promise`].
 
+pub mod promise;
+
 use std::time::Duration;
 
 use crate::units::Rate;
