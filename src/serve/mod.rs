@@ -7,6 +7,7 @@
 //! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it, and the [`page`] that
 //!   they look at; both on the [`small_server`].
 //! * [`socket`] is a connection as the system gives it, to clients and origins alike.
+//! * [`store`]: limits that several gates share.
 //! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, and [`housekeeping`] what is done every second.
 
 pub mod admin;
@@ -24,6 +25,7 @@ pub mod server;
 pub mod shared;
 pub mod small_server;
 pub mod socket;
+pub mod store;
 pub mod telling;
 
 pub use server::{Start, StartError, run};

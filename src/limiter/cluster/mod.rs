@@ -7,6 +7,7 @@
 
 pub mod leases;
 mod names;
+pub mod promise;
 
 use std::time::Duration;
 

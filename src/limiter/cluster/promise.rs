@@ -1,0 +1,268 @@
+//! What a store does with a question: the arithmetic of its scripts, in whole numbers, as a pure function.
+//!
+//! `serve/store/rate.lua` and `quota.lua` do the same, number by number; a test drives both with the same questions. Time is
+//! the store's own clock in microseconds since 1970. Every number stays below 2⁵³, where Lua's numbers are exact.
+//!
+//! **Rate.** A key owes a debt that drains at the rate: a unit granted adds [`RateTerms::cost`] to it, and each tick takes
+//! [`RateTerms::drain`] away, the two without a common divisor. Granted is what leaves no more than `burst` units of debt, so in
+//! every interval of length τ at most `burst + rate·τ`. Debt is kept in the numbers it was made with, and counted in the same
+//! units under others, rounded up. A clock that steps back drains nothing by that, and goes on from there; one that steps
+//! forward drains as much as it skips.
+//!
+//! **Quota.** A key counts what was granted in a window. A clock that steps back stays in the window that it had reached, so
+//! no window has its budget twice.
+
+use std::time::Duration;
+
+use super::{Answer, Promise};
+use crate::units::{OutOfRange, Rate};
+
+/// Lua counts exactly below this.
+const EXACT: u64 = 1 << 53;
+
+/// No debt reaches this, so that a debt and what is added to it stay below [`EXACT`].
+const MOST_DEBT: u64 = 1 << 52;
+
+/// The longest time that a whole burst may take to come back, and a state is kept: 400 days.
+const LONGEST: Duration = Duration::from_secs(400 * 86_400);
+
+/// The longest tick, in microseconds.
+const LONGEST_TICK: u64 = 1_000_000;
+
+/// A promise in the numbers that a store counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terms {
+    /// Of a rate.
+    Rate(RateTerms),
+    /// Of a quota.
+    Quota(QuotaTerms),
+}
+
+/// See [`Terms`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateTerms {
+    /// What one unit adds to the debt; times `burst` below 2⁵².
+    pub cost: u64,
+    /// What leaves the debt per tick; below 2⁵².
+    pub drain: u64,
+    /// Microseconds per tick: 1, or a power of ten up to a million where `cost` would be too great. Part of a tick counts as
+    /// none, so a client may wait up to a tick longer.
+    pub tick_micros: u64,
+    /// The most units of debt.
+    pub burst: u32,
+}
+
+/// See [`Terms`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaTerms {
+    /// Microseconds per window.
+    pub window_micros: u64,
+    /// The most units per window.
+    pub max: u32,
+}
+
+impl Promise {
+    /// The numbers that a store counts in.
+    ///
+    /// # Errors
+    /// A burst that takes more than 400 days to come back, or a rate whose period and burst are together so great and so odd
+    /// that they cannot be counted exactly; a window that is none, over 400 days or no whole number of microseconds.
+    pub fn terms(&self) -> Result<Terms, OutOfRange> {
+        match *self {
+            Promise::Rate { rate, burst } => RateTerms::new(rate, burst).map(Terms::Rate),
+            Promise::Quota { max, window } => QuotaTerms::new(max, window).map(Terms::Quota),
+        }
+    }
+}
+
+impl RateTerms {
+    fn new(rate: Rate, burst: u32) -> Result<RateTerms, OutOfRange> {
+        const ALLOWED: OutOfRange =
+            OutOfRange { allowed: "a burst that comes back within 400 days, and a period of whole milliseconds" };
+        let period = rate.period().as_nanos();
+        // `events` per `period` is `events·1000·tick / period` per tick, in units
+        if u128::from(burst) * period > LONGEST.as_nanos() * u128::from(rate.events()) {
+            return Err(ALLOWED);
+        }
+        let mut tick_micros = 1;
+        while tick_micros <= LONGEST_TICK {
+            let per_tick = u128::from(rate.events()) * 1_000 * u128::from(tick_micros);
+            let divisor = common_divisor(per_tick, period);
+            let (drain, cost) = (per_tick / divisor, period / divisor);
+            if drain < u128::from(MOST_DEBT)
+                && cost * u128::from(burst.max(1)) < u128::from(MOST_DEBT)
+                && let (Ok(drain), Ok(cost)) = (u64::try_from(drain), u64::try_from(cost))
+            {
+                return Ok(RateTerms { cost, drain, tick_micros, burst });
+            }
+            tick_micros *= 10;
+        }
+        Err(ALLOWED)
+    }
+
+    /// The debt beyond which nothing is granted.
+    fn full(&self) -> u64 {
+        u64::from(self.burst) * self.cost
+    }
+
+    /// How long `debt` takes to drain, in whole ticks.
+    fn drained_micros(&self, debt: u64) -> u64 {
+        debt.div_ceil(self.drain).saturating_mul(self.tick_micros).min(EXACT)
+    }
+
+    /// The same units of debt, rounded up, when it was counted at `cost` per unit.
+    fn converted(&self, debt: u64, cost: u64) -> u64 {
+        let (units, rest) = (debt / cost, debt % cost);
+        if units >= u64::from(self.burst) {
+            return self.full();
+        }
+        let part = u128::from(rest) * u128::from(self.cost);
+        let part = match u64::try_from(part) {
+            Ok(part) if part < EXACT => part.div_ceil(cost),
+            // two roundings are less than two off; the script does the same two
+            _ => self.cost.min((rest as f64 / cost as f64 * self.cost as f64) as u64 + 2),
+        };
+        units * self.cost + part
+    }
+}
+
+impl QuotaTerms {
+    fn new(max: u32, window: Duration) -> Result<QuotaTerms, OutOfRange> {
+        const ALLOWED: OutOfRange = OutOfRange { allowed: "a window of 1ms to 400 days, in whole milliseconds" };
+        let window_micros = u64::try_from(window.as_micros()).map_err(|_| ALLOWED)?;
+        let odd = window.subsec_nanos() % 1_000_000 != 0;
+        if odd || window.is_zero() || window > LONGEST { Err(ALLOWED) } else { Ok(QuotaTerms { window_micros, max }) }
+    }
+}
+
+fn common_divisor(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// What a store keeps of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Of a rate.
+    Rate {
+        /// The [`RateTerms::cost`] that the debt was counted with.
+        cost: u64,
+        /// The debt at the stamp.
+        debt: u64,
+        /// Microseconds since 1970, a whole number of ticks before or at the time of writing.
+        stamp: u64,
+    },
+    /// Of a quota.
+    Quota {
+        /// The [`QuotaTerms::window_micros`] that the window was numbered with.
+        window: u64,
+        /// Windows since 1970.
+        index: u64,
+        /// Units granted in it.
+        count: u64,
+    },
+}
+
+impl std::fmt::Display for State {
+    /// The value in the store; its first number is the format's.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            State::Rate { cost, debt, stamp } => write!(f, "1 {cost} {debt} {stamp}"),
+            State::Quota { window, index, count } => write!(f, "1 {window} {index} {count}"),
+        }
+    }
+}
+
+/// What becomes of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// What is answered.
+    pub answer: Answer,
+    /// What is kept from now on and for how many milliseconds, at least 1; `None` when nothing is written.
+    pub written: Option<(State, u64)>,
+}
+
+/// Judges a question about a key: as much of `wanted` as fits, nothing if `least` does not fit; 1 ≤ `least` ≤ `wanted`. `state` is
+/// what is kept of the key, `None` once its time is over; `now` is the store's clock in microseconds since 1970, below 2⁵¹. A
+/// state of the other kind counts as none.
+pub fn grant(state: Option<State>, terms: &Terms, wanted: u32, least: u32, now: u64) -> Outcome {
+    match terms {
+        Terms::Rate(terms) => grant_of_rate(state, terms, wanted, least, now),
+        Terms::Quota(terms) => grant_of_quota(state, terms, wanted, least, now),
+    }
+}
+
+fn grant_of_rate(state: Option<State>, terms: &RateTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let (mut debt, mut stamp, mut back) = (0, now, false);
+    if let Some(State::Rate { cost, debt: kept, stamp: written }) = state {
+        debt = if cost == terms.cost { kept } else { terms.converted(kept, cost) };
+        if now < written {
+            back = true;
+        } else {
+            let ticks = (now - written) / terms.tick_micros;
+            if ticks >= debt.div_ceil(terms.drain) {
+                debt = 0;
+            } else {
+                debt -= ticks * terms.drain;
+                stamp = written + ticks * terms.tick_micros;
+            }
+        }
+    }
+    let fit = terms.full().saturating_sub(debt) / terms.cost;
+    let granted = u64::from(wanted).min(fit);
+    let granted = if granted < u64::from(least) { 0 } else { granted };
+    let retry = if granted > 0 {
+        debt += granted * terms.cost;
+        Some(0)
+    } else {
+        let room = terms.burst.checked_sub(least).map(|room| u64::from(room) * terms.cost);
+        room.map(|room| terms.drained_micros(debt.saturating_sub(room)) - (now - stamp))
+    };
+    let written = (granted > 0 || back).then(|| {
+        let millis = (terms.drained_micros(debt) - (now - stamp)).div_ceil(1_000);
+        let longest = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
+        (State::Rate { cost: terms.cost, debt, stamp }, millis.clamp(1, longest))
+    });
+    Outcome { answer: answer(granted, fit, retry, None), written }
+}
+
+fn grant_of_quota(state: Option<State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let (mut index, mut count) = (now / terms.window_micros, 0);
+    match state {
+        Some(State::Quota { window, index: kept, count: taken }) if window == terms.window_micros => {
+            if kept >= index {
+                (index, count) = (kept, taken);
+            }
+        }
+        // a changed window: what was taken in the old one counts in the new one while the old one has not ended
+        Some(State::Quota { window, index, count: taken }) if (index + 1).saturating_mul(window) > now => count = taken,
+        _ => {}
+    }
+    let fit = u64::from(terms.max).saturating_sub(count);
+    let granted = u64::from(wanted).min(fit);
+    let granted = if granted < u64::from(least) { 0 } else { granted };
+    let rest = (index + 1) * terms.window_micros - now;
+    let retry = match granted {
+        0 if least > terms.max => None,
+        0 => Some(rest),
+        _ => Some(0),
+    };
+    let kept = State::Quota { window: terms.window_micros, index, count: count + granted };
+    let written = (granted > 0).then(|| (kept, rest.div_ceil(1_000)));
+    Outcome { answer: answer(granted, fit, retry, Some(rest)), written }
+}
+
+fn answer(granted: u64, fit: u64, retry_micros: Option<u64>, rest_micros: Option<u64>) -> Answer {
+    let whole = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
+    Answer {
+        granted: whole(granted),
+        left: whole(fit - granted),
+        retry_nanos: retry_micros.map(|micros| micros.saturating_mul(1_000)),
+        ends_nanos: rest_micros.map_or(u64::MAX, |micros| micros.saturating_mul(1_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,335 @@
+//! One store as the gate sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use redis::RedisError;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::breaker::{Breaker, Pass};
+use super::counters::{Counters, StoreStatus};
+use super::fault::{Meaning, meaning};
+use super::link::{Dialer, Link};
+use super::{members, script};
+use crate::limiter::cluster::{Answer, Question, Silence};
+use crate::policy::Store;
+use crate::serve::clock;
+use crate::units::time::saturating_nanos;
+
+/// How many questions may be on their way to one store; one more is [`Silence::Busy`].
+pub const MOST_ON_THEIR_WAY: u32 = 1_024;
+
+/// How soon a connection that could not be made is tried again at first; doubles up to [`LONGEST_PAUSE`], a fifth less or more.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// See [`FIRST_PAUSE`].
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// After so many stamps in a row that were not answered the connection is made anew.
+const MOST_UNHEARD_STAMPS: u32 = 3;
+
+/// At most one line of the log per this time and store about questions that failed.
+const QUIET_NANOS: u64 = 60_000_000_000;
+
+/// What is needed to be let in, beside the policy's part.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// The password of the store's user; UTF-8.
+    pub password: Option<Vec<u8>>,
+    /// Certificates, in PEM, of the authorities that alone may vouch for the servers; `None` for the system's. Only with TLS.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// A store's client cannot be made from these settings.
+#[derive(Debug)]
+pub struct StoreFault(RedisError);
+
+impl fmt::Display for StoreFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for StoreFault {}
+
+/// One store: asks it, leaves it alone when it is silent, and knows how many gates share it.
+///
+/// [`StoreClient::tend`] has to run all the time; without it every answer is [`Silence::Unreachable`].
+pub struct StoreClient {
+    store: Store,
+    dialer: Dialer,
+    live: ArcSwapOption<Live>,
+    /// Told when the connection in `live` is given up.
+    given_up: Notify,
+    /// Held for some nanoseconds, by questions that go over the network anyway.
+    breaker: Mutex<Breaker>,
+    on_their_way: AtomicU32,
+    nodes: AtomicU32,
+    name: String,
+    counters: Counters,
+    started: Instant,
+    last_line: AtomicU64,
+    last_fault: ArcSwapOption<(String, Instant)>,
+}
+
+/// A connection and which one it is.
+struct Live {
+    link: Link,
+    number: u64,
+}
+
+impl StoreClient {
+    /// A client that is not connected yet.
+    ///
+    /// # Errors
+    /// A password that is not UTF-8, authorities that are no certificates, no server.
+    pub fn new(store: &Store, access: &Access) -> Result<StoreClient, StoreFault> {
+        Ok(StoreClient {
+            dialer: Dialer::new(store, access).map_err(StoreFault)?,
+            live: ArcSwapOption::empty(),
+            given_up: Notify::new(),
+            breaker: Mutex::new(Breaker::new(store.breaker)),
+            on_their_way: AtomicU32::new(0),
+            nodes: AtomicU32::new(1),
+            name: members::name(),
+            counters: Counters::default(),
+            started: Instant::now(),
+            last_line: AtomicU64::new(0),
+            last_fault: ArcSwapOption::empty(),
+            store: store.clone(),
+        })
+    }
+
+    /// Connects, connects again when a connection is lost, and writes this gate's stamp once a second; never returns. To be
+    /// spawned once, on the runtime that is to drive the connections.
+    pub async fn tend(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.dialer.connect().await {
+                Ok(link) => {
+                    pause = FIRST_PAUSE;
+                    self.serve(link).await;
+                }
+                Err(error) => self.note(&format!("cannot connect: {error}")),
+            }
+            sleep(jittered(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Asks, for at most the store's time, and at most once unless the store says that it did not execute the question. `limit`
+    /// is the limit's name, by which all gates know it. A caller that stops waiting leaves the outcome unknown.
+    ///
+    /// # Errors
+    /// There is no answer. After [`Silence::TimedOut`], and [`Silence::Unreachable`] of a connection that broke, the
+    /// question may have been charged.
+    pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, Silence> {
+        self.ask_stamped(question, limit).await.map(|(answer, _)| answer)
+    }
+
+    /// As [`StoreClient::ask`], with the store's time of the answer in microseconds since 1970.
+    ///
+    /// # Errors
+    /// As [`StoreClient::ask`].
+    pub async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), Silence> {
+        let mut sent = None;
+        let outcome = self.try_ask(question, limit, &mut sent).await;
+        self.counters.heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
+        outcome
+    }
+
+    async fn try_ask(
+        &self,
+        question: &Question,
+        limit: &str,
+        sent: &mut Option<Instant>,
+    ) -> Result<(Answer, u64), Silence> {
+        let Ok(terms) = question.promise.terms() else {
+            self.note(&format!("limit `{limit}` has numbers that no store can count"));
+            return Err(Silence::Faulty);
+        };
+        let Some(live) = self.live.load_full() else { return Err(Silence::Unreachable) };
+        let mut way = OnTheWay::begin(self)?;
+        let key = script::key(&self.store.prefix, question, limit);
+        let (script, arguments) = script::asks(&terms, question.wanted, question.least);
+        let mut link = live.link.clone();
+        *sent = Some(Instant::now());
+        let Ok(heard) = timeout(self.store.timeout, link.run(script, &key, &arguments, "")).await else {
+            way.failed(&live);
+            return Err(Silence::TimedOut);
+        };
+        let error = match heard.map(|value| script::answer(value, question)) {
+            Ok(Some(answer)) => {
+                way.succeeded();
+                return Ok(answer);
+            }
+            Ok(None) => {
+                way.succeeded();
+                self.note("said something that is no answer");
+                return Err(Silence::Faulty);
+            }
+            Err(error) => error,
+        };
+        let Meaning { silence, ends_link, text } = meaning(&error);
+        self.note(&format!("{text}: {error}"));
+        match silence {
+            // it answered, if only that something is wrong
+            Silence::Faulty => way.succeeded(),
+            _ => way.failed(&live),
+        }
+        if ends_link && (silence == Silence::Faulty || live.link.is_to_one()) {
+            self.give_up(live.number);
+        }
+        Err(silence)
+    }
+
+    /// How many gates share the store, as last heard; this one among them, so at least 1.
+    pub fn nodes(&self) -> u32 {
+        self.nodes.load(Ordering::Relaxed)
+    }
+
+    /// The operator's name for the store.
+    pub fn name(&self) -> &str {
+        &self.store.name
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How the store stands.
+    pub fn status(&self) -> StoreStatus {
+        let last_fault = self.last_fault.load_full();
+        StoreStatus {
+            name: self.store.name.clone(),
+            connected: self.live.load().is_some(),
+            breaker: self.breaker.lock().state(self.now()),
+            nodes: self.nodes(),
+            on_their_way: self.on_their_way.load(Ordering::Relaxed),
+            asked: self.counters.asked.load(Ordering::Relaxed),
+            answered: self.counters.answered.load(Ordering::Relaxed),
+            last_fault: last_fault.map(|fault| (fault.0.clone(), fault.1.elapsed())),
+        }
+    }
+
+    /// Offers the connection to questions until it is given up.
+    async fn serve(&self, link: Link) {
+        let number = self.counters.connected.fetch_add(1, Ordering::Relaxed) + 1;
+        tracing::info!(store = self.store.name, "connected to the store");
+        self.live.store(Some(Arc::new(Live { link: link.clone(), number })));
+        let mut link = link;
+        let mut unheard = 0;
+        while unheard < MOST_UNHEARD_STAMPS && self.is_live(number) {
+            let stamp = members::stamp(&mut link, &self.store.prefix, &self.name);
+            match timeout(members::PATIENCE, stamp).await {
+                Ok(Ok(count)) => {
+                    unheard = 0;
+                    if let Some(count) = count {
+                        self.nodes.store(count.max(1), Ordering::Relaxed);
+                    }
+                }
+                Ok(Err(error)) => {
+                    let Meaning { ends_link, text, .. } = meaning(&error);
+                    self.note(&format!("{text}: {error}"));
+                    unheard = if ends_link { MOST_UNHEARD_STAMPS } else { 0 };
+                    if unheard > 0 {
+                        continue;
+                    }
+                }
+                Err(_) => unheard += 1,
+            }
+            tokio::select! {
+                () = self.given_up.notified() => {}
+                () = sleep(members::next()) => {}
+            }
+        }
+        self.live.store(None);
+        tracing::warn!(store = self.store.name, "connection to the store given up; connecting again");
+    }
+
+    fn is_live(&self, number: u64) -> bool {
+        self.live.load().as_ref().is_some_and(|live| live.number == number)
+    }
+
+    /// Offers this connection to nobody any more.
+    fn give_up(&self, number: u64) {
+        let given_up = self.live.rcu(|live| live.clone().filter(|live| live.number != number));
+        if given_up.is_some_and(|live| live.number == number) {
+            self.given_up.notify_one();
+        }
+    }
+
+    /// Keeps what went wrong, and logs it unless the last line is young.
+    fn note(&self, text: &str) {
+        self.last_fault.store(Some(Arc::new((text.to_owned(), Instant::now()))));
+        let now = self.now();
+        let last = self.last_line.load(Ordering::Relaxed);
+        let due = last == 0 || now.saturating_sub(last) >= QUIET_NANOS;
+        // one of those that find it due at once writes it
+        if due && self.last_line.compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            tracing::warn!(store = self.store.name, "store: {text}");
+        }
+    }
+
+    /// Nanoseconds of the breaker.
+    fn now(&self) -> u64 {
+        saturating_nanos(self.started.elapsed())
+    }
+}
+
+/// A question that is on its way; a caller that stops waiting drops it.
+struct OnTheWay<'a> {
+    client: &'a StoreClient,
+    pass: Option<Pass>,
+}
+
+impl<'a> OnTheWay<'a> {
+    /// # Errors
+    /// Too many are, or the store is left alone.
+    fn begin(client: &'a StoreClient) -> Result<OnTheWay<'a>, Silence> {
+        // counts only; what the question says is published by the connection
+        if client.on_their_way.fetch_add(1, Ordering::Relaxed) >= MOST_ON_THEIR_WAY {
+            client.on_their_way.fetch_sub(1, Ordering::Relaxed);
+            return Err(Silence::Busy);
+        }
+        let mut way = OnTheWay { client, pass: None };
+        way.pass = client.breaker.lock().admit(client.now());
+        if way.pass.is_some() { Ok(way) } else { Err(Silence::Breaker) }
+    }
+
+    fn succeeded(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.client.breaker.lock().succeeded(pass, self.client.now());
+        }
+    }
+
+    /// Gives up the connection if the breaker opened: a paused or replaced server leaves its connections hanging.
+    fn failed(&mut self, live: &Live) {
+        let Some(pass) = self.pass.take() else { return };
+        let opened = self.client.breaker.lock().failed(pass, self.client.now(), clock::roll());
+        if opened {
+            self.client.counters.breaker_opened.fetch_add(1, Ordering::Relaxed);
+            self.client.give_up(live.number);
+            self.client.note("silent, and left alone for a while");
+        }
+    }
+}
+
+impl Drop for OnTheWay<'_> {
+    fn drop(&mut self) {
+        self.client.on_their_way.fetch_sub(1, Ordering::Relaxed);
+        if let Some(pass) = self.pass.take() {
+            self.client.breaker.lock().unheard(pass);
+        }
+    }
+}
+
+fn jittered(span: Duration) -> Duration {
+    span * (800 + u32::try_from(clock::roll() % 401).unwrap_or(0)) / 1_000
+}

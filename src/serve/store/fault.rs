@@ -1,0 +1,119 @@
+//! What an error of the `redis` crate means for a question, and for the connection that it came over.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::limiter::cluster::Silence;
+
+/// What an error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meaning {
+    /// For the question.
+    pub silence: Silence,
+    /// Whether the connection is of no more use: it has ended, or leads to a server that does not take writes.
+    pub ends_link: bool,
+    /// For the log.
+    pub text: &'static str,
+}
+
+const fn means(silence: Silence, ends_link: bool, text: &'static str) -> Meaning {
+    Meaning { silence, ends_link, text }
+}
+
+/// What `error` means. Everything that is not known to be an outage is [`Silence::Faulty`]: a mistake must open nothing.
+pub fn meaning(error: &RedisError) -> Meaning {
+    use Silence::{Faulty, Unreachable};
+    match error.kind() {
+        ErrorKind::Io => means(Unreachable, true, "connection lost"),
+        ErrorKind::ClusterConnectionNotFound => means(Unreachable, false, "no connection to the server of this key"),
+        ErrorKind::MasterNameNotFoundBySentinel
+        | ErrorKind::NoValidReplicasFoundBySentinel
+        | ErrorKind::EmptySentinelList => means(Unreachable, true, "no sentinel names a primary"),
+        ErrorKind::AuthenticationFailed => means(Unreachable, true, "wrong user or password"),
+        ErrorKind::Parse => means(Faulty, true, "not understood"),
+        ErrorKind::Server(kind) => server(kind, error),
+        ErrorKind::Extension => by_code(error.code().unwrap_or_default()),
+        _ => means(Faulty, false, "error"),
+    }
+}
+
+fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
+    use Silence::{Faulty, Unreachable};
+    match kind {
+        ServerErrorKind::BusyLoading => means(Unreachable, false, "still loading its data"),
+        ServerErrorKind::ReadOnly => means(Unreachable, true, "server is a replica"),
+        ServerErrorKind::MasterDown => means(Unreachable, true, "primary is down"),
+        ServerErrorKind::ClusterDown => means(Unreachable, false, "cluster is down"),
+        ServerErrorKind::TryAgain | ServerErrorKind::Moved | ServerErrorKind::Ask => {
+            means(Unreachable, false, "key is moving between servers")
+        }
+        ServerErrorKind::NoPerm => means(Faulty, false, "user is not allowed what the gate needs"),
+        // before Redis 7 what a script met was told as ERR, with its own code inside the text
+        ServerErrorKind::ResponseError => by_code(inner_code(error.detail().unwrap_or_default())),
+        _ => means(Faulty, false, "error"),
+    }
+}
+
+/// The code in `Error running script (…): @user_script:10: -OOM command not allowed`.
+fn inner_code(detail: &str) -> &str {
+    detail.split_once(": -").and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or_default()
+}
+
+fn by_code(code: &str) -> Meaning {
+    use Silence::{Faulty, Unreachable};
+    match code {
+        "OOM" => means(Unreachable, false, "full, and rightly does not evict: give it more memory"),
+        "READONLY" => means(Unreachable, true, "server is a replica"),
+        "MISCONF" => means(Unreachable, false, "takes no writes because it cannot save them"),
+        "NOREPLICAS" => means(Unreachable, false, "takes no writes because it has too few replicas"),
+        "BUSY" => means(Unreachable, false, "busy with a script"),
+        "LOADING" => means(Unreachable, false, "still loading its data"),
+        "NOPERM" => means(Faulty, false, "user is not allowed what the gate needs"),
+        "NOAUTH" | "WRONGPASS" => means(Faulty, true, "wrong user or password"),
+        "WRONGTYPE" => means(Faulty, false, "key holds something else"),
+        _ => means(Faulty, false, "error"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn silence_of(line: &str) -> Silence {
+        let error = redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err();
+        meaning(&error).silence
+    }
+
+    #[test]
+    fn an_outage_is_unreachable() {
+        for line in [
+            "-LOADING Redis is loading the dataset in memory\r\n",
+            "-READONLY You can't write against a read only replica.\r\n",
+            "-CLUSTERDOWN The cluster is down\r\n",
+            "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+            "-MASTERDOWN Link with MASTER is down\r\n",
+            "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+            "-ERR Error running script (call to f_1): @user_script:10: -OOM command not allowed\r\n",
+            "-MISCONF Errors writing to the AOF file\r\n",
+            "-BUSY Redis is busy running a script.\r\n",
+            "-MOVED 1 127.0.0.1:7000\r\n",
+        ] {
+            assert_eq!(silence_of(line), Silence::Unreachable, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_faulty() {
+        for line in [
+            "-ERR tidegate does not know this format\r\n",
+            "-ERR Error compiling script (new function): user_script:1: '=' expected\r\n",
+            "-ERR Error running script (call to f_1): @user_script:3: user_script:3: attempt to compare nil\r\n",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+            "-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
+            "-NOAUTH Authentication required.\r\n",
+            "-NOSCRIPT No matching script.\r\n",
+            "-SOMETHING else\r\n",
+        ] {
+            assert_eq!(silence_of(line), Silence::Faulty, "{line}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The store face of limits that several gates share: carries a [`Question`](crate::limiter::cluster::Question) to Redis or
+//! Valkey and brings the [`Answer`](crate::limiter::cluster::Answer), or the
+//! [`Silence`](crate::limiter::cluster::Silence) that there was instead.
+//!
+//! * [`client`] is one store as the gate sees it: asks, at most for the store's time; connects by itself in the background.
+//! * [`link`](self) is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
+//! * `script` has the scripts `rate.lua`, `quota.lua` and `members.lua`, and the names of keys. What they compute is written
+//!   down in [`crate::limiter::cluster::promise`], and tested to be the same.
+//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted.
+//!
+//! **What a store's user must be allowed** (ACL): `EVALSHA`, `EVAL`, `TIME`, `GET`, `SET`, `ZADD`, `ZREMRANGEBYSCORE`, `ZCARD`,
+//! `PEXPIRE`, `PING`, `SELECT` where a database is named and `CLUSTER SLOTS` in a cluster, on keys that begin with the store's
+//! prefix. The store must not evict (`maxmemory-policy noeviction`): an evicted key is forgotten spending.
+//!
+//! **Never asked twice.** A question whose outcome is unknown may have been charged, so it is not sent again, neither here nor
+//! by the `redis` crate, whose retries are off. Sent again is only what a store says it did not execute: a script it does not
+//! have (`NOSCRIPT`), or a key that lives elsewhere (`MOVED`, `ASK`).
+
+pub mod breaker;
+pub mod client;
+pub mod counters;
+mod fault;
+mod link;
+mod members;
+mod script;
+
+pub use breaker::BreakerState;
+pub use client::{Access, MOST_ON_THEIR_WAY, StoreClient, StoreFault};
+pub use counters::{BUCKETS_MICROS, Counters, StoreStatus};

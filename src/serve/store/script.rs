@@ -1,0 +1,150 @@
+//! The scripts, what they are given and what they answer, and the names of keys.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redis::{Cmd, Value, cmd};
+
+use crate::limiter::cluster::promise::Terms;
+use crate::limiter::cluster::{Answer, Promise, Question};
+
+/// A script that a store keeps by the hash of its text.
+pub struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+/// Judges one question of a rate.
+pub static RATE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("rate.lua")));
+
+/// Judges one question of a quota.
+pub static QUOTA: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("quota.lua")));
+
+/// Writes that a gate is there, and says how many are.
+pub static MEMBERS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("members.lua")));
+
+impl Script {
+    fn new(text: &'static str) -> Script {
+        Script { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    /// Runs it on `key`: by its hash, or by its whole text, which a store without it keeps from then on. `name` is given after
+    /// the numbers unless it is empty.
+    pub fn command(&self, whole: bool, key: &str, arguments: &[i64], name: &str) -> Cmd {
+        let mut command = if whole { cmd("EVAL") } else { cmd("EVALSHA") };
+        command.arg(if whole { self.text } else { &self.hash });
+        command.arg(1).arg(key).arg(arguments);
+        if !name.is_empty() {
+            command.arg(name);
+        }
+        command
+    }
+}
+
+/// The key of a question: `{prefix}{tag}:{limit}:{tier}:{kind}`, where the tag in its braces is the client's key, so that a key
+/// is in one slot of a cluster and the keys of a limit are in all of them. A prefix with a tag of its own decides instead: of two
+/// tags the first counts. The kind is in it so that a limit that becomes another kind begins anew.
+pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
+    let key = URL_SAFE_NO_PAD.encode(question.key.0);
+    let kind = match question.promise {
+        Promise::Rate { .. } => "rate",
+        Promise::Quota { .. } => "quota",
+    };
+    format!("{prefix}{{{key}}}:{limit}:{}:{kind}", question.tier)
+}
+
+/// The key of the set of gates.
+pub fn members_key(prefix: &str) -> String {
+    format!("{prefix}{{gates}}")
+}
+
+/// The script that judges by `terms`, and what it is given.
+pub fn asks(terms: &Terms, wanted: u32, least: u32) -> (&'static Script, Vec<i64>) {
+    let (wanted, least) = (u64::from(wanted), u64::from(least));
+    let (script, numbers) = match terms {
+        Terms::Rate(rate) => {
+            (&*RATE, vec![rate.cost, rate.drain, rate.tick_micros, u64::from(rate.burst), wanted, least])
+        }
+        Terms::Quota(quota) => (&*QUOTA, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
+    };
+    (script, numbers.into_iter().map(|number| i64::try_from(number).unwrap_or(i64::MAX)).collect())
+}
+
+/// The answer in what a script said, and the store's time in microseconds since 1970; `None` if it is none to this question.
+pub fn answer(value: Value, question: &Question) -> Option<(Answer, u64)> {
+    let [granted, left, retry, rest, now] = numbers(value)?;
+    let granted = u32::try_from(granted).ok()?;
+    if granted != 0 && !(question.least..=question.wanted).contains(&granted) {
+        return None;
+    }
+    let answer = Answer {
+        granted,
+        left: u32::try_from(left).ok()?,
+        retry_nanos: u64::try_from(retry).ok().map(nanos),
+        ends_nanos: u64::try_from(rest).map_or(u64::MAX, nanos),
+    };
+    Some((answer, u64::try_from(now).ok()?))
+}
+
+/// How many gates there are, in what `members.lua` said.
+pub fn count(value: Value) -> Option<u32> {
+    let [count] = numbers(value)?;
+    u32::try_from(count).ok()
+}
+
+fn numbers<const N: usize>(value: Value) -> Option<[i64; N]> {
+    let Value::Array(values) = value else { return None };
+    let numbers: Option<Vec<i64>> = values.into_iter().map(|value| redis::from_redis_value(value).ok()).collect();
+    numbers?.try_into().ok()
+}
+
+fn nanos(micros: u64) -> u64 {
+    micros.saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limiter::cluster::StoreKey;
+
+    fn question() -> Question {
+        Question {
+            rule: 0,
+            tier: 2,
+            key: StoreKey([255; 16]),
+            promise: Promise::Quota { max: 5, window: Duration::from_secs(60) },
+            wanted: 3,
+            least: 2,
+        }
+    }
+
+    fn said(numbers: [i64; 5]) -> Option<(Answer, u64)> {
+        answer(Value::Array(numbers.into_iter().map(Value::Int).collect()), &question())
+    }
+
+    #[test]
+    fn a_key_is_in_one_slot_by_the_client_and_says_what_it_counts() {
+        assert_eq!(key("tg:", &question(), "login"), "tg:{_____________________w}:login:2:quota");
+    }
+
+    #[test]
+    fn an_answer_is_read_in_nanoseconds() {
+        let (answer, now) = said([2, 1, 0, 7, 9]).unwrap();
+        assert_eq!(answer, Answer { granted: 2, left: 1, retry_nanos: Some(0), ends_nanos: 7_000 });
+        assert_eq!(now, 9);
+        let (never, _) = said([0, 0, -1, -1, 9]).unwrap();
+        assert_eq!((never.retry_nanos, never.ends_nanos), (None, u64::MAX));
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_no_answer() {
+        assert_eq!(said([1, 0, 0, 0, 0]), None, "less than the least");
+        assert_eq!(said([4, 0, 0, 0, 0]), None, "more than was wanted");
+        assert_eq!(said([-1, 0, 0, 0, 0]), None);
+        assert_eq!(answer(Value::Okay, &question()), None);
+        assert_eq!(answer(Value::Array(vec![Value::Int(2)]), &question()), None);
+    }
+}
