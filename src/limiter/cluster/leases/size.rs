@@ -80,6 +80,12 @@ pub(super) fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u3
     (demand / 5).min(part).min(MOST_TOKENS).max(cost)
 }
 
+/// From how few tokens on somebody asks in the background: a quarter of the lease, or the last of a small one if the key needs
+/// that many within 0.2 s. For a key that is used less, tokens in stock would die more often than not.
+pub(super) fn mark(size: u32, demand: u32) -> u32 {
+    if demand < 5 { 0 } else { (size / 4).max(1) }
+}
+
 /// How long a spent key is left alone at least: the time in which a lease of this size comes back, at most [`PAUSE`]. So a
 /// question finds several tokens where they come back fast.
 pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
