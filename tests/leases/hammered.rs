@@ -141,32 +141,45 @@ impl Gate {
         now: u64,
         arrived: u64,
         look: Look,
-        due: &mut Vec<(u64, Event)>,
+        events: &mut Vec<(u64, Event)>,
         outcome: &mut Outcome,
     ) {
         match look {
-            Look::Refused { .. } => {}
+            Look::Refused { due, .. } => {
+                if due {
+                    self.refill(promise, now, events);
+                }
+            }
             Look::Holds { .. } => match self.leases.take(key(1), Cost::ONE, &promise, at(now)) {
                 Look::Holds { low, .. } => {
                     outcome.admitted.push(now);
-                    if low && let Begin::Ask(asking) = self.leases.refill(key(1), &promise, GATES as u32, at(now)) {
-                        self.own_question = false;
-                        due.push((now, Event::Charge(asking, now)));
+                    if low {
+                        self.refill(promise, now, events);
                     }
                 }
                 look => unreachable!("nobody else takes: {look:?}"),
             },
             Look::Unknown => {
-                outcome.waited += u64::from(now == arrived);
+                // in the first second nothing is known of the key's demand
+                outcome.waited += u64::from(now == arrived && now > 2 * SECOND);
                 match self.leases.begin(key(1), Cost::ONE, &promise, GATES as u32, at(now)) {
                     Begin::Ask(asking) => {
                         self.own_question = true;
-                        due.push((now, Event::Charge(asking, now)));
+                        events.push((now, Event::Charge(asking, now)));
                     }
                     Begin::Busy => self.waiting.push(arrived),
                     Begin::Known(look) => unreachable!("nothing came in between: {look:?}"),
                 }
             }
+        }
+    }
+}
+
+impl Gate {
+    fn refill(&mut self, promise: Promise, now: u64, events: &mut Vec<(u64, Event)>) {
+        if let Begin::Ask(asking) = self.leases.refill(key(1), &promise, GATES as u32, at(now)) {
+            self.own_question = false;
+            events.push((now, Event::Charge(asking, now)));
         }
     }
 }
@@ -214,6 +227,20 @@ fn three_gates_spend_nearly_all_of_a_rate_and_no_more() {
             assert!(above <= f64::from(burst + extra) + 0.001);
             assert!(usable >= 0.95, "{usable}");
         }
+    }
+}
+
+#[test]
+fn a_client_within_its_rate_is_never_refused_and_hardly_ever_waits() {
+    for (rate, load) in [(100, 0.9), (1000, 0.3), (1000, 0.9), (5000, 0.9)] {
+        let promise = Promise::Rate { rate: Rate::new(rate, Duration::from_secs(1)).unwrap(), burst: rate };
+        let per_second = f64::from(rate) * load;
+        let outcome = Load { promise, per_second, uneven: false, span: 10 * SECOND }.run(7);
+        let admitted = outcome.admitted.len() as f64 / outcome.offered as f64;
+        let (waited, questions) = (outcome.waited * 100, outcome.questions * 1000 / outcome.offered);
+        println!("{load} of {rate}/s: {:.2} % waited, {questions} questions", waited as f64 / outcome.offered as f64);
+        assert!(admitted >= 0.995, "{admitted}");
+        assert!(rate < 1000 || waited <= outcome.offered, "{} waited", outcome.waited);
     }
 }
 

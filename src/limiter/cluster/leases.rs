@@ -43,7 +43,7 @@ use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use entry::{Claim, Entry, Line};
 use size::Demand;
 use steps::{ATTEMPTS, Start, is_low, keep, known, start};
-use words::{Held, LIFE, MOST_TOKENS, State, tick, tick_from, until};
+use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, tick, tick_from, until};
 
 /// The leases of one gate, of any number of limits.
 pub struct Leases<C = AtomicU64> {
@@ -69,6 +69,9 @@ pub enum Look {
     Refused {
         /// Nanoseconds from now until it would fit if nobody else took any; `None` when it never will.
         retry_nanos: Option<u64>,
+        /// Whether the store is likely to have some again by now, so that somebody should [`refill`](Leases::refill) in the
+        /// background; this request is refused all the same. At most 20 times a second, of a key that is spent all the time.
+        due: bool,
     },
     /// Only the store knows. From [`Leases::answered`]: its answer came too late to be used, which is as good as silence.
     Unknown,
@@ -221,7 +224,7 @@ impl<C: Word> Leases<C> {
         let spent = granted < asking.wanted && answer.left == 0;
         let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, answer.ends_nanos)).flatten();
         let state = known_spent
-            .and_then(|nanos| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1))
+            .and_then(|(nanos, early)| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1, early))
             .unwrap_or(State::Idle { low: asking.mark });
         // if the word is another's by now, it is none of ours
         let _ = entry.state.exchange(kept.asking, state.word());
@@ -262,15 +265,15 @@ impl<C: Word> Leases<C> {
     fn ask(&self, key: KeyHash, least: u32, own: u32, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
         let (line, tag) = self.place(key);
         let nonce = self.nonces.fetch_add(1, Ordering::Relaxed) as u32;
-        let asking = State::Asking { since: tick(now), nonce };
         for attempt in 1..=ATTEMPTS {
             if let Some((number, entry, held)) = self.line(line).find(tag) {
                 let look = known(Some((entry, held)), tag, least, promise, now);
-                let needless = own > 0 || !matches!(look, Look::Holds { low: true, .. });
+                let needless =
+                    own > 0 || !matches!(look, Look::Holds { low: true, .. } | Look::Refused { due: true, .. });
                 if look != Look::Unknown && needless {
                     return Begin::Known(look);
                 }
-                match start(entry, tag, asking, now) {
+                match start(entry, tag, nonce, now) {
                     Start::Busy => return Begin::Busy,
                     Start::Moved => C::pause(attempt),
                     Start::Ours { asking, low } => {
@@ -290,9 +293,9 @@ impl<C: Word> Leases<C> {
                 return Begin::Known(Look::Unknown);
             }
             if least > promise.most() {
-                return Begin::Known(Look::Refused { retry_nanos: None });
+                return Begin::Known(Look::Refused { retry_nanos: None, due: false });
             }
-            match self.claim(line, tag, least, asking, now) {
+            match self.claim(line, tag, least, State::Asking { since: tick(now), nonce, refused: false }, now) {
                 Some((number, Claim::Ours(asking))) => {
                     let kept = Some(Kept { line, number, asking, low: 0 });
                     let (wanted, size, mark) = (least, least, 0);
@@ -332,15 +335,18 @@ impl<C: Word> Leases<C> {
             if let Some((entry, kept)) = self.kept(asking) {
                 let _ = entry.state.exchange(kept.asking, idle(kept.low).word());
             }
-            return Look::Refused { retry_nanos: None };
+            return Look::Refused { retry_nanos: None, due: false };
         };
-        let Some((entry, kept)) = self.kept(asking) else { return Look::Refused { retry_nanos: Some(retry) } };
+        let Some((entry, kept)) = self.kept(asking) else {
+            return Look::Refused { retry_nanos: Some(retry), due: false };
+        };
         let pause = size::pause(asking.size, &asking.promise);
         let back = tick_from(now.nanos().saturating_add(retry.max(pause)));
-        let state = State::refused(back, asking.least);
+        let early = asking.least == 1 && pause >= retry.saturating_add(LEAD_NANOS);
+        let state = State::refused(back, asking.least, early);
         let remembered = entry.state.exchange(kept.asking, state.unwrap_or(idle(kept.low)).word());
         let retry = if remembered && state.is_some() { until(back, now) } else { retry };
-        Look::Refused { retry_nanos: Some(retry) }
+        Look::Refused { retry_nanos: Some(retry), due: false }
     }
 }
 

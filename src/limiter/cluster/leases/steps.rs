@@ -32,13 +32,13 @@ pub(super) fn known<C: Word>(
         return Look::Holds { left, low: is_low(held, state, now) };
     }
     if cost > promise.most() {
-        return Look::Refused { retry_nanos: None };
+        return Look::Refused { retry_nanos: None, due: false };
     }
     match state.refusal(now) {
         // read before the tag and after it, the state is the key's
         Some((refused, back)) if cost >= refused && entry.tag.load() == tag && entry.state.load() == word => {
             let wait = until(back, now).saturating_add(size::longer(refused, cost, promise));
-            Look::Refused { retry_nanos: Some(wait) }
+            Look::Refused { retry_nanos: Some(wait), due: state.is_due(now) }
         }
         _ => Look::Unknown,
     }
@@ -63,15 +63,16 @@ pub(super) enum Start {
 }
 
 /// Marks the key of the entry as being asked about.
-pub(super) fn start<C: Word>(entry: &Entry<C>, tag: u64, asking: State, now: Timestamp) -> Start {
+pub(super) fn start<C: Word>(entry: &Entry<C>, tag: u64, nonce: u32, now: Timestamp) -> Start {
     let word = entry.state.load();
-    let low = match State::of(word) {
+    let state = State::of(word);
+    let low = match state {
         State::Idle { low } => low,
         state if state.is_asking(now) => return Start::Busy,
         State::Claimed => return Start::Moved,
         State::Asking { .. } | State::Refused { .. } => 0,
     };
-    let asking = asking.word();
+    let asking = State::Asking { since: tick(now), nonce, refused: state.is_due(now) }.word();
     if !entry.state.exchange(word, asking) {
         return Start::Moved;
     }

@@ -158,11 +158,11 @@ fn a_refusal_is_remembered_until_its_time_and_for_its_cost() {
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, cost(5), &rate(), at(0));
     let refused = leases.answered(asking, &refusal(Some(200 * MS)), at(0), at(1));
-    let Look::Refused { retry_nanos: Some(retry) } = refused else { panic!("{refused:?}") };
+    let Look::Refused { retry_nanos: Some(retry), .. } = refused else { panic!("{refused:?}") };
     assert!((200 * MS..203 * MS).contains(&retry), "{retry}");
     assert_eq!(leases.look(key(1), cost(5), &rate(), at(1)), refused);
     let dearer = leases.look(key(1), cost(7), &rate(), at(1));
-    assert_eq!(dearer, Look::Refused { retry_nanos: Some(retry + 2 * MS) }, "two tokens more take longer");
+    assert_eq!(dearer, Look::Refused { retry_nanos: Some(retry + 2 * MS), due: false }, "two tokens more take longer");
     assert_eq!(leases.look(key(1), cost(4), &rate(), at(1)), Look::Unknown, "less may fit");
     assert!(matches!(leases.begin(key(1), cost(5), &rate(), 1, at(100)), Begin::Known(Look::Refused { .. })));
     let back = Timestamp::from_nanos(MS + retry);
@@ -175,10 +175,20 @@ fn a_spent_key_is_left_alone_until_a_lease_has_come_back() {
     let leases = holding(100, &rate(), at(0));
     while let Look::Holds { .. } = leases.take(key(1), Cost::ONE, &rate(), at(1)) {}
     let asking = ask(&leases, 1, Cost::ONE, &rate(), at(1));
-    let Look::Refused { retry_nanos: Some(retry) } = leases.answered(asking, &refusal(Some(MS)), at(1), at(2)) else {
+    let Look::Refused { retry_nanos: Some(retry), .. } = leases.answered(asking, &refusal(Some(MS)), at(1), at(2))
+    else {
         panic!("not refused")
     };
     assert!((50 * MS..53 * MS).contains(&retry), "{retry}");
+    // towards its end one asks in the background, and nobody waits for that
+    let due = |now| matches!(leases.look(key(1), Cost::ONE, &rate(), at(now)), Look::Refused { due: true, .. });
+    assert!(!due(40) && due(46));
+    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(46)), Begin::Known(Look::Refused { .. })));
+    let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, at(46)) else { panic!("nobody asks") };
+    assert!(!due(46) && matches!(leases.look(key(1), Cost::ONE, &rate(), at(47)), Look::Refused { .. }));
+    assert!(matches!(leases.refill(key(1), &rate(), 1, at(47)), Begin::Known(Look::Refused { due: false, .. })));
+    let _ = leases.answered(asking, &grant(20), at(46), at(48));
+    assert!(matches!(leases.take(key(1), Cost::ONE, &rate(), at(48)), Look::Holds { left: 19, .. }));
 }
 
 #[test]
@@ -189,7 +199,7 @@ fn a_store_that_gave_its_last_is_not_asked_again_at_once() {
     let last = Answer { granted: 2, left: 0, retry_nanos: Some(0), ends_nanos: 30_000 * MS };
     assert_eq!(leases.answered(asking, &last, at(1), at(2)), Look::Holds { left: 1, low: false });
     assert_eq!(leases.take(key(1), Cost::ONE, &quota(), at(2)), Look::Holds { left: 0, low: false });
-    let Look::Refused { retry_nanos: Some(retry) } = leases.take(key(1), Cost::ONE, &quota(), at(2)) else {
+    let Look::Refused { retry_nanos: Some(retry), .. } = leases.take(key(1), Cost::ONE, &quota(), at(2)) else {
         panic!("not refused")
     };
     assert!((30_000 * MS..30_003 * MS).contains(&retry), "{retry}");
@@ -198,7 +208,7 @@ fn a_store_that_gave_its_last_is_not_asked_again_at_once() {
 #[test]
 fn what_can_never_fit_is_refused_without_asking() {
     let leases: Leases = Leases::with_lines(1);
-    let never = Look::Refused { retry_nanos: None };
+    let never = Look::Refused { retry_nanos: None, due: false };
     assert!(matches!(leases.begin(key(1), cost(1001), &rate(), 1, at(0)), Begin::Known(look) if look == never));
 }
 
