@@ -29,6 +29,9 @@
 
 mod entry;
 mod size;
+mod steps;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::fmt;
@@ -39,7 +42,8 @@ use crate::sketch::{KeyHash, Word};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use entry::{Claim, Entry, Line};
 use size::Demand;
-use words::{Held, LIFE, MOST_TOKENS, State, tick, tick_from, until};
+use steps::{ATTEMPTS, Start, is_low, keep, known, start};
+use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, tick, tick_from, until};
 
 /// The leases of one gate, of any number of limits.
 pub struct Leases<C = AtomicU64> {
@@ -65,6 +69,9 @@ pub enum Look {
     Refused {
         /// Nanoseconds from now until it would fit if nobody else took any; `None` when it never will.
         retry_nanos: Option<u64>,
+        /// Whether the store is likely to have some again by now, so that somebody should [`refill`](Leases::refill) in the
+        /// background; this request is refused all the same. At most 20 times a second, of a key that is spent all the time.
+        due: bool,
     },
     /// Only the store knows. From [`Leases::answered`]: its answer came too late to be used, which is as good as silence.
     Unknown,
@@ -92,6 +99,8 @@ pub struct Asking {
     own: u32,
     /// How much is to be held.
     size: u32,
+    /// How much of that is little.
+    mark: u32,
     promise: Promise,
     kept: Option<Kept>,
 }
@@ -126,6 +135,9 @@ impl Asking {
 }
 
 impl Leases {
+    /// What a gate has unless told otherwise: 2 MiB.
+    pub const MEMORY: Bytes = Bytes(2 << 20);
+
     /// An empty table: the greatest power of two of lines of 64 bytes that fits.
     ///
     /// # Errors
@@ -140,9 +152,6 @@ impl Leases {
 }
 
 impl<C: Word> Leases<C> {
-    /// What a gate has unless told otherwise: 2 MiB.
-    pub const MEMORY: Bytes = Bytes(2 << 20);
-
     /// So many lines of two entries, rounded up to a power of two. Every one is written, so that no request meets a page
     /// fault.
     pub fn with_lines(lines: usize) -> Self {
@@ -211,12 +220,12 @@ impl<C: Word> Leases<C> {
         let Some((entry, kept)) = self.kept(&asking) else { return Look::Holds { left: 0, low: false } };
         let fresh = Held { ends: tick(Timestamp::from_nanos(ends)), tokens: (granted - asking.own).min(MOST_TOKENS) };
         let within_window = answer.ends_nanos < LIFE;
-        let held = keep(entry, kept, fresh, within_window, now);
+        let held = keep(entry, kept.asking, fresh, within_window, now);
         let spent = granted < asking.wanted && answer.left == 0;
         let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, answer.ends_nanos)).flatten();
         let state = known_spent
-            .and_then(|nanos| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1))
-            .unwrap_or(State::Idle { low: asking.size / 4 });
+            .and_then(|(nanos, early)| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1, early))
+            .unwrap_or(State::Idle { low: asking.mark });
         // if the word is another's by now, it is none of ours
         let _ = entry.state.exchange(kept.asking, state.word());
         Look::Holds { left: held.left(now), low: false }
@@ -256,24 +265,26 @@ impl<C: Word> Leases<C> {
     fn ask(&self, key: KeyHash, least: u32, own: u32, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
         let (line, tag) = self.place(key);
         let nonce = self.nonces.fetch_add(1, Ordering::Relaxed) as u32;
-        let asking = State::Asking { since: tick(now), nonce };
         for attempt in 1..=ATTEMPTS {
             if let Some((number, entry, held)) = self.line(line).find(tag) {
                 let look = known(Some((entry, held)), tag, least, promise, now);
-                let needless = own > 0 || !matches!(look, Look::Holds { low: true, .. });
+                let needless =
+                    own > 0 || !matches!(look, Look::Holds { low: true, .. } | Look::Refused { due: true, .. });
                 if look != Look::Unknown && needless {
                     return Begin::Known(look);
                 }
-                match start(entry, tag, asking, now) {
+                match start(entry, tag, nonce, now) {
                     Start::Busy => return Begin::Busy,
                     Start::Moved => C::pause(attempt),
                     Start::Ours { asking, low } => {
-                        let size = size::lease(Demand::of(entry.demand.load()).per_second(now), least, promise, nodes);
+                        let demand = Demand::of(entry.demand.load()).per_second(now);
+                        let size = size::lease(demand, least, promise, nodes);
+                        let mark = size::mark(size, demand);
                         // read again: from here on nobody else adds to it
                         let left = Held::of(entry.held.load()).left(now);
                         let wanted = size.saturating_sub(left).max(least);
                         let kept = Some(Kept { line, number, asking, low });
-                        return Begin::Ask(Asking { wanted, least, own, size, promise: *promise, kept });
+                        return Begin::Ask(Asking { wanted, least, own, size, mark, promise: *promise, kept });
                     }
                 }
                 continue;
@@ -282,19 +293,19 @@ impl<C: Word> Leases<C> {
                 return Begin::Known(Look::Unknown);
             }
             if least > promise.most() {
-                return Begin::Known(Look::Refused { retry_nanos: None });
+                return Begin::Known(Look::Refused { retry_nanos: None, due: false });
             }
-            match self.claim(line, tag, least, asking, now) {
+            match self.claim(line, tag, least, State::Asking { since: tick(now), nonce, refused: false }, now) {
                 Some((number, Claim::Ours(asking))) => {
                     let kept = Some(Kept { line, number, asking, low: 0 });
-                    let (wanted, size) = (least, least);
-                    return Begin::Ask(Asking { wanted, least, own, size, promise: *promise, kept });
+                    let (wanted, size, mark) = (least, least, 0);
+                    return Begin::Ask(Asking { wanted, least, own, size, mark, promise: *promise, kept });
                 }
                 Some(_) => C::pause(attempt),
                 None => break,
             }
         }
-        Begin::Ask(Asking { wanted: least, least, own, size: least, promise: *promise, kept: None })
+        Begin::Ask(Asking { wanted: least, least, own, size: least, mark: 0, promise: *promise, kept: None })
     }
 
     /// Tries to get an entry of the line; `None` when both are needed. The key says which one is tried first, so that two requests
@@ -308,6 +319,8 @@ impl<C: Word> Leases<C> {
                 return Some((number, Claim::Moved));
             }
             match entry.claim(tag, cost, asking, now) {
+                // by another request of this key, between the two looks: who reads its state sees its tag
+                Claim::Taken if entry.tag.load() == tag => return Some((number, Claim::Moved)),
                 Claim::Taken => {}
                 claim => return Some((number, claim)),
             }
@@ -322,15 +335,18 @@ impl<C: Word> Leases<C> {
             if let Some((entry, kept)) = self.kept(asking) {
                 let _ = entry.state.exchange(kept.asking, idle(kept.low).word());
             }
-            return Look::Refused { retry_nanos: None };
+            return Look::Refused { retry_nanos: None, due: false };
         };
-        let Some((entry, kept)) = self.kept(asking) else { return Look::Refused { retry_nanos: Some(retry) } };
+        let Some((entry, kept)) = self.kept(asking) else {
+            return Look::Refused { retry_nanos: Some(retry), due: false };
+        };
         let pause = size::pause(asking.size, &asking.promise);
         let back = tick_from(now.nanos().saturating_add(retry.max(pause)));
-        let state = State::refused(back, asking.least);
+        let early = asking.least == 1 && pause >= retry.saturating_add(LEAD_NANOS);
+        let state = State::refused(back, asking.least, early);
         let remembered = entry.state.exchange(kept.asking, state.unwrap_or(idle(kept.low)).word());
         let retry = if remembered && state.is_some() { until(back, now) } else { retry };
-        Look::Refused { retry_nanos: Some(retry) }
+        Look::Refused { retry_nanos: Some(retry), due: false }
     }
 }
 
@@ -338,107 +354,4 @@ impl<C> fmt::Debug for Leases<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leases").field("lines", &self.lines.len()).finish_non_exhaustive()
     }
-}
-
-/// How often a request tries again that meets others at an entry.
-const ATTEMPTS: u32 = 16;
-
-/// A lease whose end is nearer than this many ticks (0.27 s) is refilled late, so that little is given up for a new end.
-const NEAR: u64 = 128;
-
-/// What is known from an entry, and what was held in it when it was read.
-#[inline]
-fn known<C: Word>(found: Option<(&Entry<C>, u64)>, tag: u64, cost: u32, promise: &Promise, now: Timestamp) -> Look {
-    let Some((entry, held)) = found else { return Look::Unknown };
-    let held = Held::of(held);
-    let word = entry.state.load();
-    let state = State::of(word);
-    let left = held.left(now);
-    if left >= cost {
-        return Look::Holds { left, low: is_low(held, state, now) };
-    }
-    if cost > promise.most() {
-        return Look::Refused { retry_nanos: None };
-    }
-    match state.refusal(now) {
-        // read before the tag and after it, the state is the key's
-        Some((refused, back)) if cost >= refused && entry.tag.load() == tag && entry.state.load() == word => {
-            let wait = until(back, now).saturating_add(size::longer(refused, cost, promise));
-            Look::Refused { retry_nanos: Some(wait) }
-        }
-        _ => Look::Unknown,
-    }
-}
-
-/// Whether little is left, and nobody asks already or may not.
-#[inline]
-fn is_low(held: Held, state: State, now: Timestamp) -> bool {
-    let State::Idle { low } = state else { return false };
-    let near = held.ends.saturating_sub(tick(now)) < NEAR;
-    held.left(now) < if near { low / 4 } else { low }
-}
-
-/// What came of trying to ask about a key that has an entry.
-enum Start {
-    Ours { asking: u64, low: u32 },
-    Busy,
-    Moved,
-}
-
-fn start<C: Word>(entry: &Entry<C>, tag: u64, asking: State, now: Timestamp) -> Start {
-    let word = entry.state.load();
-    let low = match State::of(word) {
-        State::Idle { low } => low,
-        state if state.is_asking(now) => return Start::Busy,
-        State::Claimed => return Start::Moved,
-        State::Asking { .. } | State::Refused { .. } => 0,
-    };
-    let asking = asking.word();
-    if !entry.state.exchange(word, asking) {
-        return Start::Moved;
-    }
-    if entry.tag.load() == tag {
-        // from here on it stays the key's for as long as a question may take
-        return Start::Ours { asking, low };
-    }
-    let _ = entry.state.exchange(asking, word);
-    Start::Moved
-}
-
-/// Adds what was granted to what is held, and says what that is now.
-fn keep<C: Word>(entry: &Entry<C>, kept: Kept, fresh: Held, within_window: bool, now: Timestamp) -> Held {
-    for attempt in 1..=ATTEMPTS {
-        let word = entry.held.load();
-        // read after what is held: see the second rule of `entry`
-        if entry.state.load() != kept.asking {
-            return Held::default();
-        }
-        let held = Held::of(word);
-        let demand = Demand::of(entry.demand.load()).per_second(now);
-        let Some(sum) = sum(held, fresh, within_window, demand, now) else { return held };
-        if entry.held.exchange(word, sum.word()) {
-            return sum;
-        }
-        C::pause(attempt);
-    }
-    Held::default()
-}
-
-/// Both leases in one, with the end of the older or of the fresh one, whichever wastes less; `None` when nothing can be added. The
-/// end never falls: see the first rule of `entry`.
-fn sum(held: Held, fresh: Held, within_window: bool, demand: u32, now: Timestamp) -> Option<Held> {
-    if fresh.tokens == 0 || !fresh.lives(now) {
-        return None;
-    }
-    let left = held.left(now);
-    let both = Held { ends: held.ends, tokens: left.saturating_add(fresh.tokens).min(MOST_TOKENS) };
-    if fresh.ends == held.ends {
-        return Some(both);
-    }
-    if fresh.ends < held.ends {
-        // both end with the window, whose end is known less exactly from the second; an end near now may be no lease's
-        return (within_window && held.ends > tick(now) + 1).then_some(both);
-    }
-    let spendable = u64::from(demand).saturating_mul(until(held.ends, now)) / LIFE;
-    if left > 0 && u64::from(fresh.tokens) <= spendable { Some(both) } else { Some(fresh) }
 }

@@ -3,7 +3,7 @@
 //! The counts are hints. They may be lost in races and wrap after 18 hours; no promise rests on them.
 
 use super::super::Promise;
-use super::words::MOST_TOKENS;
+use super::words::{LEAD_NANOS, MOST_TOKENS};
 use crate::units::Timestamp;
 
 const SECOND: u64 = 1_000_000_000;
@@ -80,6 +80,12 @@ pub(super) fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u3
     (demand / 5).min(part).min(MOST_TOKENS).max(cost)
 }
 
+/// From how few tokens on somebody asks in the background: a quarter of the lease, or the last of a small one if the key needs
+/// that many within 0.2 s. For a key that is used less, tokens in stock would die more often than not.
+pub(super) fn mark(size: u32, demand: u32) -> u32 {
+    if demand < 5 { 0 } else { (size / 4).max(1) }
+}
+
 /// How long a spent key is left alone at least: the time in which a lease of this size comes back, at most [`PAUSE`]. So a
 /// question finds several tokens where they come back fast.
 pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
@@ -90,12 +96,15 @@ pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
 }
 
 /// For how many nanoseconds a key that has just been emptied is known to be spent, if that is not too long to be said of a
-/// client that keeps to its rate; `ends` is the rest of the window.
-pub(super) fn spent_for(size: u32, promise: &Promise, ends: u64) -> Option<u64> {
+/// client that keeps to its rate; `ends` is the rest of the window. And whether there will be something [`LEAD_NANOS`] before.
+pub(super) fn spent_for(size: u32, promise: &Promise, ends: u64) -> Option<(u64, bool)> {
     match promise {
         // part of a token may be there already: where one is long in coming, that part is too much to be kept waiting for
-        Promise::Rate { rate, .. } => (rate.interval_nanos() <= PAUSE).then(|| pause(size.max(1), promise)),
-        Promise::Quota { .. } => Some(ends),
+        Promise::Rate { rate, .. } => {
+            let pause = pause(size.max(1), promise);
+            (rate.interval_nanos() <= pause).then_some((pause, pause >= rate.interval_nanos() + LEAD_NANOS))
+        }
+        Promise::Quota { .. } => Some((ends, false)),
     }
 }
 
@@ -150,7 +159,8 @@ mod tests {
     fn a_pause_is_long_enough_for_what_it_waits_for() {
         assert_eq!(pause(100, &rate(1000, 1000)), PAUSE);
         assert_eq!(pause(3, &rate(1000, 1000)), 3_000_000);
-        assert_eq!(spent_for(1, &rate(1000, 10), u64::MAX), Some(1_000_000));
+        assert_eq!(spent_for(1, &rate(1000, 10), u64::MAX), Some((1_000_000, false)));
+        assert_eq!(spent_for(100, &rate(1000, 1000), u64::MAX), Some((PAUSE, true)));
         assert_eq!(spent_for(9, &rate(10, 10), u64::MAX), None);
     }
 }

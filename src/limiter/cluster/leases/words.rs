@@ -14,8 +14,15 @@ pub(super) const LAST_TICK: u64 = (1 << 36) - 1;
 /// The most tokens that an entry can hold: 28 bits.
 pub(super) const MOST_TOKENS: u32 = (1 << 28) - 1;
 
-/// The highest cost whose refusal can be remembered, and the highest low-water mark: 26 bits.
-const MOST_NOTED: u32 = (1 << 26) - 1;
+/// The highest cost whose refusal can be remembered, and the highest low-water mark: 25 bits.
+const MOST_NOTED: u32 = (1 << 25) - 1;
+
+/// How many ticks before the end of a pause somebody asks in the background, and how long nobody waits for that: 8.4 ms, more
+/// than any request waits for an answer.
+pub(super) const LEAD: u64 = 4;
+
+/// As long, in nanoseconds.
+pub(super) const LEAD_NANOS: u64 = LEAD * TICK;
 
 /// The tick in which `now` lies.
 pub(super) fn tick(now: Timestamp) -> u64 {
@@ -66,39 +73,43 @@ impl Held {
 pub(super) enum State {
     /// Nobody asks; somebody should in the background as soon as fewer than `low` tokens are left.
     Idle { low: u32 },
-    /// A question has been on its way since this tick. The nonce tells it from any other.
-    Asking { since: u64, nonce: u32 },
-    /// The store said no to this cost, and so to every higher one, until this tick.
-    Refused { until: u64, cost: u32 },
+    /// A question has been on its way since this tick. The nonce tells it from any other. If it was asked towards the end
+    /// of a pause, the key goes on being `refused` for [`LEAD`], so that nobody has to wait.
+    Asking { since: u64, nonce: u32, refused: bool },
+    /// The store said no to this cost, and so to every higher one, until this tick. `early`: the end of it is a pause of ours;
+    /// by [`LEAD`] before the store will have something.
+    Refused { until: u64, cost: u32, early: bool },
     /// The entry is changing hands, which nobody else can end or undo.
     Claimed,
 }
 
 impl State {
     /// A refusal; `None` if the cost is too high to be remembered.
-    pub fn refused(until: u64, cost: u32) -> Option<State> {
-        (cost <= MOST_NOTED).then_some(State::Refused { until, cost })
+    pub fn refused(until: u64, cost: u32, early: bool) -> Option<State> {
+        (cost <= MOST_NOTED).then_some(State::Refused { until, cost, early })
     }
 
     pub fn of(word: u64) -> State {
         let time = word >> 26 & LAST_TICK;
         let number = (word & u64::from(MOST_NOTED)) as u32;
+        let flag = word >> 25 & 1 == 1;
         match word >> 62 {
             0 => State::Idle { low: number },
-            1 => State::Asking { since: time, nonce: number },
-            2 => State::Refused { until: time, cost: number },
+            1 => State::Asking { since: time, nonce: number, refused: flag },
+            2 => State::Refused { until: time, cost: number, early: flag },
             _ => State::Claimed,
         }
     }
 
     pub fn word(self) -> u64 {
-        let pack =
-            |kind: u64, time: u64, number: u32| kind << 62 | time.min(LAST_TICK) << 26 | u64::from(number & MOST_NOTED);
+        let pack = |kind: u64, time: u64, number: u32, flag: bool| {
+            kind << 62 | time.min(LAST_TICK) << 26 | u64::from(flag) << 25 | u64::from(number & MOST_NOTED)
+        };
         match self {
-            State::Idle { low } => pack(0, 0, low.min(MOST_NOTED)),
-            State::Asking { since, nonce } => pack(1, since, nonce),
-            State::Refused { until, cost } => pack(2, until, cost),
-            State::Claimed => pack(3, 0, 0),
+            State::Idle { low } => pack(0, 0, low.min(MOST_NOTED), false),
+            State::Asking { since, nonce, refused } => pack(1, since, nonce, refused),
+            State::Refused { until, cost, early } => pack(2, until, cost, early),
+            State::Claimed => pack(3, 0, 0, false),
         }
     }
 
@@ -111,9 +122,15 @@ impl State {
     /// The cost that was refused and the tick until which, while that lasts.
     pub fn refusal(self, now: Timestamp) -> Option<(u32, u64)> {
         match self {
-            State::Refused { until, cost } if tick(now) < until => Some((cost, until)),
+            State::Refused { until, cost, .. } if tick(now) < until => Some((cost, until)),
+            State::Asking { since, refused: true, .. } if tick(now) < since + LEAD => Some((1, since + LEAD)),
             _ => None,
         }
+    }
+
+    /// Whether a pause is about to end, so that somebody should ask.
+    pub fn is_due(self, now: Timestamp) -> bool {
+        matches!(self, State::Refused { until, early: true, .. } if (until.saturating_sub(LEAD)..until).contains(&tick(now)))
     }
 }
 
@@ -131,8 +148,8 @@ mod tests {
             for number in [0, 1, MOST_NOTED] {
                 for state in [
                     State::Idle { low: number },
-                    State::Asking { since: ends, nonce: number },
-                    State::Refused { until: ends, cost: number },
+                    State::Asking { since: ends, nonce: number, refused: ends == 1 },
+                    State::Refused { until: ends, cost: number, early: number == 1 },
                     State::Claimed,
                 ] {
                     assert_eq!(State::of(state.word()), state);

@@ -1,0 +1,258 @@
+//! What one gate does with its leases, step by step.
+
+use std::time::Duration;
+
+use super::*;
+use crate::sketch::{KeyHasher, Seed};
+use crate::units::Rate;
+
+const MS: u64 = 1_000_000;
+
+fn key(number: u64) -> KeyHash {
+    let mut hasher = KeyHasher::new(&Seed::from_bytes([3; 16]));
+    hasher.part(1, &number.to_le_bytes());
+    hasher.finish()
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(millis * MS)
+}
+
+fn cost(cost: u32) -> Cost {
+    Cost::new(cost).unwrap()
+}
+
+fn rate() -> Promise {
+    Promise::Rate { rate: Rate::new(1000, Duration::from_secs(1)).unwrap(), burst: 1000 }
+}
+
+fn quota() -> Promise {
+    Promise::Quota { max: 1000, window: Duration::from_secs(60) }
+}
+
+fn grant(granted: u32) -> Answer {
+    Answer { granted, left: 500, retry_nanos: Some(0), ends_nanos: u64::MAX }
+}
+
+fn refusal(retry: Option<u64>) -> Answer {
+    Answer { granted: 0, left: 0, retry_nanos: retry, ends_nanos: u64::MAX }
+}
+
+fn ask(leases: &Leases, number: u64, cost: Cost, promise: &Promise, now: Timestamp) -> Asking {
+    match leases.begin(key(number), cost, promise, 1, now) {
+        Begin::Ask(asking) => asking,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A table in which key 1 holds what is left of this grant after the asker took one.
+fn holding(granted: u32, promise: &Promise, now: Timestamp) -> Leases {
+    let leases = Leases::with_lines(1);
+    let first = ask(&leases, 1, Cost::ONE, promise, now);
+    let _ = leases.answered(first, &grant(1), now, now);
+    for _ in 0..5 * granted {
+        let _ = leases.look(key(1), Cost::ONE, promise, now);
+    }
+    let asking = ask(&leases, 1, Cost::ONE, promise, now);
+    assert!(asking.wanted() >= granted, "{asking:?}");
+    assert_eq!(leases.answered(asking, &grant(granted), now, now), Look::Holds { left: granted - 1, low: false });
+    leases
+}
+
+#[test]
+fn a_lone_request_asks_for_itself_and_nothing_more() {
+    let leases = Leases::with_lines(1);
+    for second in 0..10 {
+        let now = at(1000 * second);
+        assert_eq!(leases.look(key(1), Cost::ONE, &rate(), now), Look::Unknown);
+        let asking = ask(&leases, 1, Cost::ONE, &rate(), now);
+        assert_eq!((asking.wanted(), asking.least(), asking.is_kept()), (1, 1, true));
+        assert_eq!(leases.answered(asking, &grant(1), now, now), Look::Holds { left: 0, low: false });
+        assert_eq!(leases.outstanding(now), 0);
+    }
+}
+
+#[test]
+fn what_is_held_is_spent_to_the_last_token_and_no_further() {
+    let leases = holding(10, &rate(), at(0));
+    for left in (0..9).rev() {
+        assert!(matches!(leases.take(key(1), Cost::ONE, &rate(), at(1)), Look::Holds { left: l, .. } if l == left));
+    }
+    assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(1)), Look::Unknown);
+}
+
+#[test]
+fn a_lease_dies_a_second_after_its_question_was_sent() {
+    let leases = holding(10, &rate(), at(0));
+    assert!(matches!(leases.look(key(1), Cost::ONE, &rate(), at(990)), Look::Holds { left: 9, .. }));
+    assert_eq!(leases.outstanding(at(990)), 9);
+    assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(1000)), Look::Unknown);
+    assert_eq!(leases.outstanding(at(1000)), 0);
+}
+
+#[test]
+fn a_lease_dies_with_its_window() {
+    let leases = Leases::with_lines(1);
+    let asking = ask(&leases, 1, Cost::ONE, &quota(), at(0));
+    let answer = Answer { granted: 1, left: 9, retry_nanos: Some(0), ends_nanos: 50 * MS };
+    assert_eq!(leases.answered(asking, &answer, at(0), at(50)), Look::Unknown, "it came after the end");
+}
+
+#[test]
+fn a_quarter_left_is_low_and_a_sixteenth_near_the_end() {
+    for (now, low_from) in [(1, 9), (800, 1)] {
+        let leases = holding(40, &rate(), at(0));
+        let mut first_low = None;
+        while let Look::Holds { left, low } = leases.take(key(1), Cost::ONE, &rate(), at(now)) {
+            first_low = first_low.or(low.then_some(left));
+        }
+        assert_eq!(first_low, Some(low_from), "at {now} ms");
+    }
+}
+
+#[test]
+fn a_refill_asks_for_what_is_missing_and_adds_to_what_is_left() {
+    let leases = holding(40, &rate(), at(0));
+    assert!(matches!(leases.refill(key(1), &rate(), 1, at(1)), Begin::Known(Look::Holds { low: false, .. })));
+    while !matches!(leases.take(key(1), Cost::ONE, &rate(), at(1)), Look::Holds { low: true, .. }) {}
+    let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, at(1)) else { panic!("nobody asks") };
+    assert_eq!((asking.wanted(), asking.least()), (40 - 9, 1));
+    assert!(matches!(leases.refill(key(1), &rate(), 1, at(1)), Begin::Known(_)), "it is low, but being asked about");
+    assert_eq!(leases.answered(asking, &grant(31), at(1), at(2)), Look::Holds { left: 40, low: false });
+    // the sum has the end of the older
+    assert_eq!(leases.look(key(1), Cost::ONE, &rate(), at(1000)), Look::Unknown);
+}
+
+#[test]
+fn a_refill_that_could_not_be_spent_in_time_takes_the_new_end() {
+    let leases = holding(40, &rate(), at(0));
+    while !matches!(leases.take(key(1), Cost::ONE, &rate(), at(900)), Look::Holds { low: true, .. }) {}
+    let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, at(900)) else { panic!("nobody asks") };
+    assert_eq!(leases.answered(asking, &grant(30), at(900), at(901)), Look::Holds { left: 30, low: false });
+    assert!(matches!(leases.look(key(1), Cost::ONE, &rate(), at(1890)), Look::Holds { left: 30, .. }));
+}
+
+#[test]
+fn one_asks_and_the_others_wait() {
+    let leases = Leases::with_lines(1);
+    let asking = ask(&leases, 1, Cost::ONE, &rate(), at(0));
+    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1)), Begin::Busy));
+    leases.silent(asking);
+    drop(ask(&leases, 1, Cost::ONE, &rate(), at(1)));
+    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1000)), Begin::Busy), "it is lost, but not void");
+    drop(ask(&leases, 1, Cost::ONE, &rate(), at(1010)));
+}
+
+#[test]
+fn an_answer_that_was_given_up_serves_its_own_request_alone() {
+    let leases = Leases::with_lines(1);
+    let late = ask(&leases, 1, Cost::ONE, &rate(), at(0));
+    let asking = ask(&leases, 1, Cost::ONE, &rate(), at(1010));
+    assert_eq!(leases.answered(late, &grant(1), at(11), at(1010)), Look::Holds { left: 0, low: false });
+    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1011)), Begin::Busy), "its state is another's");
+    leases.silent(asking);
+}
+
+#[test]
+fn a_refusal_is_remembered_until_its_time_and_for_its_cost() {
+    let leases = Leases::with_lines(1);
+    let asking = ask(&leases, 1, cost(5), &rate(), at(0));
+    let refused = leases.answered(asking, &refusal(Some(200 * MS)), at(0), at(1));
+    let Look::Refused { retry_nanos: Some(retry), .. } = refused else { panic!("{refused:?}") };
+    assert!((200 * MS..203 * MS).contains(&retry), "{retry}");
+    assert_eq!(leases.look(key(1), cost(5), &rate(), at(1)), refused);
+    let dearer = leases.look(key(1), cost(7), &rate(), at(1));
+    assert_eq!(dearer, Look::Refused { retry_nanos: Some(retry + 2 * MS), due: false }, "two tokens more take longer");
+    assert_eq!(leases.look(key(1), cost(4), &rate(), at(1)), Look::Unknown, "less may fit");
+    assert!(matches!(leases.begin(key(1), cost(5), &rate(), 1, at(100)), Begin::Known(Look::Refused { .. })));
+    let back = Timestamp::from_nanos(MS + retry);
+    assert_eq!(leases.look(key(1), cost(5), &rate(), back), Look::Unknown);
+    drop(ask(&leases, 1, cost(5), &rate(), back));
+}
+
+#[test]
+fn a_spent_key_is_left_alone_until_a_lease_has_come_back() {
+    let leases = holding(100, &rate(), at(0));
+    while let Look::Holds { .. } = leases.take(key(1), Cost::ONE, &rate(), at(1)) {}
+    let asking = ask(&leases, 1, Cost::ONE, &rate(), at(1));
+    let Look::Refused { retry_nanos: Some(retry), .. } = leases.answered(asking, &refusal(Some(MS)), at(1), at(2))
+    else {
+        panic!("not refused")
+    };
+    assert!((50 * MS..53 * MS).contains(&retry), "{retry}");
+    // towards its end one asks in the background, and nobody waits for that
+    let due = |now| matches!(leases.look(key(1), Cost::ONE, &rate(), at(now)), Look::Refused { due: true, .. });
+    assert!(!due(40) && due(46));
+    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(46)), Begin::Known(Look::Refused { .. })));
+    let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, at(46)) else { panic!("nobody asks") };
+    assert!(!due(46) && matches!(leases.look(key(1), Cost::ONE, &rate(), at(47)), Look::Refused { .. }));
+    assert!(matches!(leases.refill(key(1), &rate(), 1, at(47)), Begin::Known(Look::Refused { due: false, .. })));
+    let _ = leases.answered(asking, &grant(20), at(46), at(48));
+    assert!(matches!(leases.take(key(1), Cost::ONE, &rate(), at(48)), Look::Holds { left: 19, .. }));
+}
+
+#[test]
+fn a_store_that_gave_its_last_is_not_asked_again_at_once() {
+    let leases = holding(40, &quota(), at(0));
+    while let Look::Holds { .. } = leases.take(key(1), Cost::ONE, &quota(), at(1)) {}
+    let asking = ask(&leases, 1, Cost::ONE, &quota(), at(1));
+    let last = Answer { granted: 2, left: 0, retry_nanos: Some(0), ends_nanos: 30_000 * MS };
+    assert_eq!(leases.answered(asking, &last, at(1), at(2)), Look::Holds { left: 1, low: false });
+    assert_eq!(leases.take(key(1), Cost::ONE, &quota(), at(2)), Look::Holds { left: 0, low: false });
+    let Look::Refused { retry_nanos: Some(retry), .. } = leases.take(key(1), Cost::ONE, &quota(), at(2)) else {
+        panic!("not refused")
+    };
+    assert!((30_000 * MS..30_003 * MS).contains(&retry), "{retry}");
+}
+
+#[test]
+fn what_can_never_fit_is_refused_without_asking() {
+    let leases: Leases = Leases::with_lines(1);
+    let never = Look::Refused { retry_nanos: None, due: false };
+    assert!(matches!(leases.begin(key(1), cost(1001), &rate(), 1, at(0)), Begin::Known(look) if look == never));
+}
+
+#[test]
+fn live_entries_are_not_evicted_and_the_newcomer_asks_for_itself() {
+    let leases = Leases::with_lines(1);
+    for number in [1, 2] {
+        drop(ask(&leases, number, Cost::ONE, &rate(), at(0)));
+    }
+    let newcomer = ask(&leases, 3, cost(2), &rate(), at(1));
+    assert_eq!((newcomer.is_kept(), newcomer.wanted()), (false, 2));
+    assert_eq!(leases.answered(newcomer, &grant(2), at(1), at(2)), Look::Holds { left: 0, low: false });
+    assert!(ask(&leases, 3, Cost::ONE, &rate(), at(1010)).is_kept(), "the questions of the others are void by now");
+}
+
+#[test]
+fn a_refusal_nobody_runs_into_makes_room() {
+    let leases = Leases::with_lines(1);
+    for number in [1, 2] {
+        let asking = ask(&leases, number, Cost::ONE, &quota(), at(0));
+        let _ = leases.answered(asking, &refusal(Some(3_600_000 * MS)), at(0), at(1));
+    }
+    assert!(!ask(&leases, 3, Cost::ONE, &quota(), at(500)).is_kept());
+    let _ = leases.look(key(1), Cost::ONE, &quota(), at(1500));
+    assert!(ask(&leases, 3, Cost::ONE, &quota(), at(2500)).is_kept());
+    assert!(matches!(leases.look(key(1), Cost::ONE, &quota(), at(2500)), Look::Refused { .. }), "1 is in use");
+    assert_eq!(leases.look(key(2), Cost::ONE, &quota(), at(2500)), Look::Unknown);
+}
+
+#[test]
+fn an_entry_that_changed_hands_gives_the_old_key_nothing() {
+    let leases = holding(40, &rate(), at(0));
+    drop(ask(&leases, 2, Cost::ONE, &rate(), at(500)));
+    let asking = ask(&leases, 3, Cost::ONE, &rate(), at(1000));
+    assert!(asking.is_kept());
+    assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(10)), Look::Unknown, "even on an old stamp");
+    assert_eq!(leases.take(key(3), Cost::ONE, &rate(), at(10)), Look::Unknown);
+    leases.silent(asking);
+}
+
+#[test]
+fn the_table_is_as_large_as_it_says_and_refuses_to_be_tiny() {
+    assert_eq!(Leases::new(Leases::MEMORY).unwrap().memory(), Bytes(2 << 20));
+    assert_eq!(Leases::new(Bytes(100_000)).unwrap().memory(), Bytes(64 << 10));
+    assert!(Leases::new(Bytes(1000)).is_err());
+    assert!(Leases::new(Bytes(2 << 30)).is_err());
+}

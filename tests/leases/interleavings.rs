@@ -1,0 +1,186 @@
+//! The leases under a model checker: loom runs every interleaving that C11 allows, up to a bound on preemptions, of the code
+//! that serves. Takers race for tokens, an answer adds some, and the entry changes hands under those who still look at it.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use tidegate::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
+use tidegate::sketch::{Cell, KeyHash, Word};
+use tidegate::units::{Cost, Timestamp};
+
+use crate::{at, key};
+
+/// A word whose interleavings loom explores, with the orderings of the real one.
+#[derive(Default)]
+struct Modelled(AtomicU64);
+
+impl Cell for Modelled {
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn raise(&self, from: u64, to: u64) -> bool {
+        self.exchange(from, to)
+    }
+
+    fn pause(_: u32) {
+        thread::yield_now();
+    }
+}
+
+impl Word for Modelled {
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn store(&self, to: u64) {
+        self.0.store(to, Ordering::Release);
+    }
+}
+
+type Table = Leases<Modelled>;
+
+const PROMISE: Promise = Promise::Quota { max: 1000, window: std::time::Duration::from_secs(60) };
+const SECOND: u64 = 1_000_000_000;
+
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.max_branches = 10_000;
+    model.check(run);
+}
+
+fn ask(leases: &Table, key: KeyHash, now: Timestamp) -> Asking {
+    match leases.begin(key, Cost::ONE, &PROMISE, 1, now) {
+        Begin::Ask(asking) => asking,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn grant(granted: u32) -> Answer {
+    Answer { granted, left: 500, retry_nanos: Some(0), ends_nanos: u64::MAX }
+}
+
+/// A key of the table's one line that tries the first entry first.
+fn first_choice(number: usize) -> KeyHash {
+    (0..).map(key).filter(|key| key.halves()[1] >> 63 == 0).nth(number).unwrap()
+}
+
+/// Whether one was taken.
+fn took(leases: &Table, key: KeyHash, now: Timestamp) -> u32 {
+    u32::from(matches!(leases.take(key, Cost::ONE, &PROMISE, now), Look::Holds { .. }))
+}
+
+/// A table in which the key of this number holds so many tokens.
+fn holding(tokens: u32, number: usize) -> Table {
+    let leases = Table::with_lines(1);
+    let name = first_choice(number);
+    let asking = ask(&leases, name, at(0));
+    let _ = leases.answered(asking, &grant(1), at(0), at(0));
+    for _ in 0..5 * (tokens + 1) {
+        let _ = leases.look(name, Cost::ONE, &PROMISE, at(0));
+    }
+    let asking = ask(&leases, name, at(0));
+    let _ = leases.answered(asking, &grant(tokens + 1), at(0), at(0));
+    assert_eq!(leases.outstanding(at(0)), u64::from(tokens));
+    leases
+}
+
+#[test]
+fn takers_and_a_refill_share_every_token_once() {
+    model(|| {
+        let leases = Arc::new(holding(1, 0));
+        let name = first_choice(0);
+        for _ in 0..20 {
+            let _ = leases.look(name, Cost::ONE, &PROMISE, at(1));
+        }
+        let Begin::Ask(asking) = leases.begin(name, Cost::new(2).unwrap(), &PROMISE, 1, at(1)) else { panic!() };
+        let takers = [0, 1].map(|_| {
+            let leases = leases.clone();
+            thread::spawn(move || took(&leases, name, at(1)))
+        });
+        // two for itself, one more to keep
+        assert!(asking.wanted() >= 3, "{asking:?}");
+        let settled = leases.answered(asking, &grant(3), at(1), at(2));
+        assert!(matches!(settled, Look::Holds { .. }), "{settled:?}");
+        let taken: u32 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+        assert!(taken >= 1, "a token was there for one of them");
+        assert_eq!(u64::from(taken) + leases.outstanding(at(2)), 2, "a token was lost or spent twice");
+    });
+}
+
+#[test]
+fn of_two_that_begin_one_asks() {
+    model(|| {
+        let leases = Arc::new(Table::with_lines(1));
+        let name = first_choice(0);
+        let begin = |leases: Arc<Table>| {
+            thread::spawn(move || match leases.begin(name, Cost::ONE, &PROMISE, 1, at(0)) {
+                Begin::Ask(asking) => Some(asking.is_kept()),
+                _ => None,
+            })
+        };
+        let racing = [begin(leases.clone()), begin(leases.clone())];
+        let asked = racing.map(|thread| thread.join().unwrap());
+        assert_eq!(asked.iter().flatten().count(), 1, "{asked:?}");
+    });
+}
+
+#[test]
+fn an_entry_that_changes_hands_mixes_no_tokens() {
+    model(|| {
+        // the old key's lease ended after a second; one taker has an old stamp and still finds it alive
+        let leases = Arc::new(holding(1, 0));
+        let (old, new) = (first_choice(0), first_choice(1));
+        // the other entry is in use, so that the new key needs this one
+        drop(ask(&leases, key(99), at(SECOND)));
+        let taker = {
+            let leases = leases.clone();
+            thread::spawn(move || took(&leases, old, at(SECOND - 50_000_000)))
+        };
+        let stranger = {
+            let leases = leases.clone();
+            thread::spawn(move || took(&leases, new, at(SECOND - 50_000_000)))
+        };
+        let asking = ask(&leases, new, at(SECOND));
+        assert!(asking.is_kept() || asking.wanted() == 1);
+        let kept = asking.is_kept();
+        let answered = leases.answered(asking, &grant(1), at(SECOND), at(SECOND));
+        assert!(matches!(answered, Look::Holds { left: 0, .. }));
+        let (taken, stolen) = (taker.join().unwrap(), stranger.join().unwrap());
+        assert!(taken <= 1);
+        assert_eq!(stolen, 0, "another key's token was spent: kept {kept}");
+    });
+}
+
+#[test]
+fn a_late_answer_gives_nothing_to_the_next_key() {
+    model(|| {
+        let leases = Arc::new(Table::with_lines(1));
+        let (old, new) = (first_choice(0), first_choice(1));
+        for _ in 0..50 {
+            let _ = leases.look(old, Cost::ONE, &PROMISE, at(0));
+        }
+        let first = ask(&leases, old, at(0));
+        let _ = leases.answered(first, &grant(1), at(0), at(0));
+        for _ in 0..50 {
+            let _ = leases.look(old, Cost::ONE, &PROMISE, at(0));
+        }
+        let late = ask(&leases, old, at(0));
+        drop(ask(&leases, key(99), at(SECOND)));
+        let answer = {
+            let leases = leases.clone();
+            // it was sent long after it had begun, so that its lease still lives when the question is void
+            thread::spawn(move || {
+                let _ = leases.answered(late, &grant(3), at(SECOND), at(SECOND));
+            })
+        };
+        let void = at(SECOND + 10_000_000);
+        if let Begin::Ask(asking) = leases.begin(new, Cost::ONE, &PROMISE, 1, void) {
+            let _ = leases.answered(asking, &grant(1), void, void);
+        }
+        answer.join().unwrap();
+        assert_eq!(took(&leases, new, void), 0, "another key's token was spent");
+    });
+}
