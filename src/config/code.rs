@@ -78,6 +78,7 @@ codes! {
     OUT_OF_RANGE = "E0219", "a value outside the range that makes sense";
     BAD_TEXT = "E0220", "a text that is not possible here";
     BAD_DATE = "E0221", "not a date such as `2026-11-21`";
+    BAD_STORE_URL = "E0222", "not a store's URL such as `redis://127.0.0.1:6379`";
 
     UNKNOWN_LIMIT = "E0301", "a limit that is not defined";
     UNKNOWN_ORIGIN = "E0302", "an origin that is neither defined nor an address";
@@ -97,6 +98,9 @@ codes! {
     UNKNOWN_ROUTE = "E0316", "a route that is not defined";
     BAD_CERTIFICATE = "E0320", "a certificate, key or list of authorities that cannot be used";
     OPEN_ADMIN = "E0321", "an `admin` address that others can reach, without a token";
+    UNKNOWN_STORE = "E0322", "a store that is not defined";
+    NOT_SHARED = "E0323", "a limit that cannot be shared through a store";
+    NO_SHARED_KEY = "E0324", "a shared limit without the key by which all gates name clients";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";
     UNUSED_ORIGIN = "W0402", "an origin that no route uses";
@@ -120,6 +124,10 @@ codes! {
     OPEN_KEY = "W0421", "a private key that everybody on the machine can read";
     CERTIFICATE_NAMES = "W0422", "a certificate whose names do not fit, or are those of another";
     IDLE_WORD = "W0430", "a word of a listener that another one leaves without effect";
+    UNUSED_STORE = "W0431", "a store that no limit uses";
+    PLAIN_STORE = "W0432", "a store far away that is spoken to in clear";
+    CLOSED_EVERYWHERE = "W0433", "a limit that refuses every request of every route when its store is silent";
+    SLOW_STORE = "W0434", "a limit whose requests may all wait long for its store";
 }
 
 #[cfg(test)]

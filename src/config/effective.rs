@@ -6,6 +6,7 @@
 mod health;
 mod limit;
 mod listener;
+mod store;
 
 use sha2::{Digest, Sha256};
 
@@ -21,6 +22,7 @@ use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Respon
 use crate::units::Prefix;
 use limit::limit;
 use listener::listener;
+use store::store;
 
 /// What only the text still tells.
 pub struct Written {
@@ -32,6 +34,8 @@ pub struct Written {
     pub secret: Option<Tree>,
     /// Where the token of the admin endpoints comes from.
     pub token: Option<Tree>,
+    /// Where the passwords of the stores come from, in their order.
+    pub passwords: Vec<Option<Tree>>,
     /// The tests, in their long form.
     pub tests: Vec<Tree>,
 }
@@ -54,6 +58,11 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("trusted_proxies", trusted_proxies(&policy.clients, &written.clients));
     add("client_ip", client_ip(&policy.clients, &written.clients));
     add("origins", Tree::map(policy.origins.iter().map(|origin| (origin.name.clone(), self::origin(origin)))));
+    let stores = policy.stores.iter().zip(&written.passwords);
+    add(
+        "stores",
+        Tree::map(stores.map(|(store, password)| (store.name.clone(), self::store(store, password.as_ref())))),
+    );
     add("limits", Tree::map(policy.rules.iter().map(|rule| (rule.name.clone(), limit(rule, policy)))));
     let routes = policy.routes.iter().zip(&written.routes).map(|(route, written)| self::route(route, written, policy));
     add("routes", Tree::List(routes.collect()));

@@ -46,6 +46,7 @@ mod section;
 pub mod settings;
 mod shape;
 pub mod source;
+mod store_text;
 mod text;
 mod tree;
 mod variable;
@@ -299,8 +300,17 @@ impl Loaded {
     /// A hash over the names and texts of all files that were read, and over the secrets: another one says that something was
     /// changed, whether what it says now is good or not. Certificates, which are watched by themselves, are not in it.
     pub fn digest(&self) -> [u8; 32] {
-        let secrets = self.outcome.as_ref().ok().and_then(|config| config.settings.client_hmac.as_ref());
-        self.sources.digest(secrets.map_or(&[], |secret| secret.0.as_slice()))
+        let mut secrets = Vec::new();
+        if let Ok(config) = &self.outcome {
+            let passwords = config.settings.store_passwords.iter();
+            for secret in std::iter::once(&config.settings.client_hmac).chain(passwords) {
+                // their lengths, so that no two lists run into the same bytes
+                let secret = secret.as_ref().map_or(&[][..], |secret| secret.0.as_slice());
+                secrets.extend((secret.len() as u64).to_le_bytes());
+                secrets.extend(secret);
+            }
+        }
+        self.sources.digest(&secrets)
     }
 
     /// Reads a file, or all `*.yaml` of a directory, that holds tests alone, and adds them to those of the configuration. What is

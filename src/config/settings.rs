@@ -32,6 +32,9 @@ pub struct Settings {
     pub log: Log,
     /// The key that turns client addresses into pseudonyms; `None`: one made at start, so pseudonyms do not outlive the process.
     pub client_hmac: Option<Secret>,
+    /// The passwords of the stores, in the order of [`Policy::stores`](crate::policy::Policy::stores); `None` for one without.
+    /// They change while the process runs, as the stores do.
+    pub store_passwords: Vec<Option<Secret>>,
     /// How often to look whether the files have changed; `None`: never.
     pub watch: Option<Duration>,
 }

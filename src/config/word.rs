@@ -13,6 +13,7 @@ use super::settings::{
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
+use crate::limiter::cluster::{OnStoreError, Sharing};
 use crate::policy::{BodyFormat, FieldStyle, Mode, Protocol, Report};
 use crate::units::Bytes;
 
@@ -69,6 +70,9 @@ fn synonym(word: &str) -> Option<&'static str> {
         "drop" => "close",
         "throttle" | "queue" | "nodelay" => "delay",
         "mark" => "tag",
+        "fail_open" => "open",
+        "fail_closed" => "closed",
+        "standalone" => "single",
         "http1" | "http1.1" | "h1" => "http/1.1",
         "http2" | "http/2" | "grpc" => "h2",
         _ => return None,
@@ -100,6 +104,13 @@ words! {
     ActionWord = "action" {
         "reject" => ActionWord::Reject, "close" => ActionWord::Close,
         "delay" => ActionWord::Delay, "tag" => ActionWord::Tag,
+    } later: []
+    Sharing = "way to share" { "lease" => Sharing::Lease, "exact" => Sharing::Exact, } later: ["estimate"]
+    OnStoreError = "answer to a silent store" {
+        "local" => OnStoreError::Local, "open" => OnStoreError::Open, "closed" => OnStoreError::Closed,
+    } later: []
+    StoreModeWord = "mode of a store" {
+        "single" => StoreModeWord::Single, "sentinel" => StoreModeWord::Sentinel, "cluster" => StoreModeWord::Cluster,
     } later: []
     OnFull = "answer when full" { "shed" => OnFull::Shed, } later: []
     BalanceWord = "balance" {
@@ -185,6 +196,17 @@ pub enum ActionWord {
     Delay,
     /// It passes, marked.
     Tag,
+}
+
+/// How the servers of a store belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreModeWord {
+    /// One server.
+    Single,
+    /// Sentinels that know the primary.
+    Sentinel,
+    /// A cluster.
+    Cluster,
 }
 
 /// Not, where something else is the default.

@@ -1,5 +1,6 @@
 //! A store that several gates share limits through: Redis or Valkey.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::limiter::cluster::{OnStoreError, Sharing};
@@ -15,6 +16,8 @@ pub struct Store {
     pub servers: Vec<(String, u16)>,
     /// Whether connections are encrypted (`rediss://`).
     pub tls: bool,
+    /// The certificates to trust, PEM; `None`: those of the system. Only with `tls`.
+    pub ca: Option<PathBuf>,
     /// Which database; 0 but for `single` and `sentinel`.
     pub database: u8,
     /// The user of the store's access list; `None` for the default one.

@@ -20,6 +20,7 @@ mod replay;
 mod schema;
 mod show;
 mod sources;
+mod stores;
 mod suggest;
 mod thousand;
 mod verbs;

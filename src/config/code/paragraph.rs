@@ -171,6 +171,30 @@ impl Code {
             Code::OPEN_ADMIN => {
                 "The admin pages tell routes, limits, origins and whom they refuse. Where others than this machine can reach the address, they must know a token: `token: { file: … }`; or listen on 127.0.0.1."
             }
+            Code::BAD_STORE_URL => {
+                "A store is named by `redis://HOST:PORT`, or `rediss://` for TLS; several servers stand with commas between, and a database as `/1` behind them. A user and a password have words of their own, `username` and `password`, because URLs are shown and logged."
+            }
+            Code::UNKNOWN_STORE => {
+                "The limit is to be shared through a store that the file does not define. It is refused rather than counted by each gate for itself: with ten gates that would be ten times the limit. Define it under `stores:`."
+            }
+            Code::NOT_SHARED => {
+                "Through a store, gates share limits of type `rate`, and of type `quota` with windows of the clock. What the answer decides (`count`, `cost: response:…`), bytes, and places in the future (`delay`) cannot be asked for in advance. Without `store`, every gate counts for itself: with N of them, divide the numbers by N."
+            }
+            Code::NO_SHARED_KEY => {
+                "Clients are known to the store by a keyed hash, never by their address. Every gate must have the same key, or each would count under names of its own, and N gates would grant N times the limit. Without `secrets.client_hmac` a gate makes its own key at start. Make one with `head -c 32 /dev/urandom | base64` and give it to all."
+            }
+            Code::UNUSED_STORE => {
+                "No limit names this store, so nobody connects to it. Most often the limit's `store:` is missing, and every gate counts for itself."
+            }
+            Code::PLAIN_STORE => {
+                "What goes over `redis://` can be read and changed by whoever is on the way, the password among it; and whoever has that can give every client a new budget, or none. Within a machine or a network of one's own that may be fine; this address is neither. Say `rediss://` and name the authority in `ca:`."
+            }
+            Code::CLOSED_EVERYWHERE => {
+                "With `on_store_error: closed` a limit refuses what the store does not answer. On every route, that makes the store a part whose failure takes the whole site down with it. `local` goes on by this gate's own part of the limit; keep `closed` for what must never pass uncounted, such as a login."
+            }
+            Code::SLOW_STORE => {
+                "With `sharing: exact`, every request waits for the store's answer, and for as long as `timeout` when none comes. More than 50ms is what people notice. Shorten the timeout, or share by `lease`, where one request in many waits."
+            }
             Code::UNUSED_LIMIT => {
                 "The limit is defined and no route asks it, so it protects nothing. Most often a route was to name it."
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::limit::rate::{BucketPlaces, bucket};
 use super::origins::Origins;
+use super::stores::Stores;
 use super::{limit, number32, out_of_place};
 use crate::client::key::{KeyPart, KeySpec, Missing};
 use crate::config::Shadow;
@@ -51,6 +52,7 @@ impl Limits {
         section: &Field<Keyed<Name, Limit>>,
         mode: Mode,
         origins: &mut Origins,
+        stores: &mut Stores,
         faults: &mut Faults,
     ) -> Limits {
         let mut limits = Limits {
@@ -65,7 +67,9 @@ impl Limits {
         let mut others: Vec<(usize, At<Name>)> = Vec::new();
         for entry in section.value().iter().flat_map(|map| &map.0) {
             let compiled = match (&entry.key, &entry.value) {
-                (Some(name), Some(limit)) => limit::limit(&name.0, entry.key_span, &limit.value, mode, origins, faults),
+                (Some(name), Some(limit)) => {
+                    limit::limit(&name.0, entry.key_span, &limit.value, mode, origins, stores, faults)
+                }
                 _ => None,
             };
             let rule = compiled.map(|compiled| {

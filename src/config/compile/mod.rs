@@ -17,6 +17,7 @@ mod pages;
 mod responses;
 mod routes;
 mod settings;
+mod stores;
 mod tls;
 
 pub use clients::WrittenClients;
@@ -38,6 +39,7 @@ use super::source::{Sources, Span};
 use super::tree::Tree;
 use super::variable::Environment;
 use super::{Config, Shadow, UsedCertificate, schema, secret};
+use crate::limiter::cluster::OnStoreError;
 use crate::policy::{Mode, Policy, RouteTable, Timeouts};
 use crate::units::Bytes;
 
@@ -67,6 +69,7 @@ struct Defaults {
     timeouts: Timeouts,
     body_limit: Option<Bytes>,
     mode: Mode,
+    on_store_error: OnStoreError,
 }
 
 /// Compiles the file; what comes back is to be used only when no error was reported.
@@ -76,9 +79,10 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let (clients, written_clients) = clients::clients(file, context);
     let responses = responses::responses(&file.responses, context.faults);
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
-    let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, context.faults);
+    let mut stores = stores::Stores::named(&file.stores, defaults.on_store_error, context);
+    let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, &mut stores, context.faults);
     let routes = routes::routes(file, &defaults, &mut limits, &mut origins, context);
-    let settings = settings::settings(file, &written_clients, &mut limits, context);
+    let settings = settings::settings(file, &written_clients, &mut limits, &stores, context);
     let broken = limits.broken();
     limits.warn_of_unused(context.faults);
     origins.warn_of_unused(context.faults);
@@ -94,11 +98,12 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         clients,
         rules: limits.rules(),
         origins: origins.origins(),
-        stores: Vec::new(),
+        stores: stores.stores(),
         routes: RouteTable::new(routes),
         responses,
         fingerprint: String::new(),
     };
+    stores.check_uses(file, &policy, context.faults);
     let key = file.secrets.value().and_then(|secrets| secret::written(secrets.client_hmac.value()?));
     let token = match file.admin.value() {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),
@@ -106,7 +111,8 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     };
     let known = cases::Known::new(&policy, &broken);
     let (cases, tests) = cases::cases(&file.tests, &known, context.faults).into_iter().unzip();
-    let written = Written { clients: written_clients, routes: written, secret: key, token, tests };
+    let written =
+        Written { clients: written_clients, routes: written, secret: key, token, passwords: stores.written(), tests };
     // of a file with mistakes, which nobody will load, it would be made in vain
     let effective = match context.faults.errors() {
         0 => effective(&policy, &settings, &written),
@@ -134,12 +140,18 @@ fn defaults(file: &File, faults: &mut Faults) -> Defaults {
     // enough for forms and photographs; uploads say so themselves
     const BODY_LIMIT: Bytes = Bytes(10 << 20);
     let Some(defaults) = file.defaults.value() else {
-        return Defaults { timeouts: Timeouts::default(), body_limit: Some(BODY_LIMIT), mode: Mode::Enforce };
+        return Defaults {
+            timeouts: Timeouts::default(),
+            body_limit: Some(BODY_LIMIT),
+            mode: Mode::Enforce,
+            on_store_error: OnStoreError::Local,
+        };
     };
     Defaults {
         timeouts: timeouts(&defaults.timeouts, Timeouts::default(), faults),
         body_limit: defaults.body_limit.value().map_or(Some(BODY_LIMIT), |limit| limit.0),
         mode: defaults.mode.value().copied().unwrap_or(Mode::Enforce),
+        on_store_error: defaults.on_store_error.value().copied().unwrap_or(OnStoreError::Local),
     }
 }
 

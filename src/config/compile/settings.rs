@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::clients::WrittenClients;
 use super::connections::connections;
 use super::limits::Limits;
+use super::stores::Stores;
 use super::tls::ForAll;
 use super::{Context, out_of_place, pages, span};
 use crate::config::fault::{Code, Diagnostic};
@@ -19,7 +20,13 @@ use crate::config::source::Span;
 use crate::units::Share;
 
 /// The settings.
-pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, context: &mut Context<'_>) -> Settings {
+pub fn settings(
+    file: &File,
+    trusted: &WrittenClients,
+    limits: &mut Limits,
+    stores: &Stores,
+    context: &mut Context<'_>,
+) -> Settings {
     let sockets = listeners(file, trusted, limits, context);
     let metrics = pages::metrics(file, &sockets, context);
     let admin = pages::admin(file, &sockets, metrics.as_ref(), context);
@@ -62,6 +69,7 @@ pub fn settings(file: &File, trusted: &WrittenClients, limits: &mut Limits, cont
             .value()
             .and_then(|secrets| secrets.client_hmac.get())
             .and_then(|secret| secret::secret(secret, context)),
+        store_passwords: stores.passwords(),
         watch: watch(file, context),
     }
 }

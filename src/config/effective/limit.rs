@@ -33,6 +33,11 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, unit(rule))).collect())));
     }
     tree.push(("action", action(&rule.action)));
+    if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.stores.get(shared.store)?))) {
+        tree.push(("store", Tree::text(&store.name)));
+        tree.push(("sharing", word(&shared.sharing)));
+        tree.push(("on_store_error", word(&shared.on_store_error)));
+    }
     tree.extend(rule.since.map(|since| ("since", Tree::text(Day(since)))));
     tree.extend(rule.renamed_from.iter().map(|name| ("renamed_from", Tree::text(name))));
     Tree::map(tree)

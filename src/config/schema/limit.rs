@@ -13,6 +13,7 @@ use crate::config::section::section;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::Name;
 use crate::config::word::{ActionWord, LimitType};
+use crate::limiter::cluster::{OnStoreError, Sharing};
 use crate::policy::Mode;
 use crate::units::{Bytes, Share};
 
@@ -100,13 +101,24 @@ section! {
         /// (it waits for up to 1s; not for `inflight`, `fair_share` and what is charged at the answer), `tag` (it passes with
         /// the limit's name in `x-tidegate-limited` towards the origin), or a map with `delay` or `tag`.
         optional action: Either<ActionWord, LimitAction>,
+        /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`,
+        /// and for `quota` that does not slide; not with `count`, `cost: response:HEADER`, a rate of bytes or `delay`. Needs
+        /// `secrets.client_hmac`. Default: every gate counts for itself.
+        optional store: Name,
+        /// How gates share it. `lease` (default): each takes a little of the budget in advance and spends it by itself, so that few
+        /// requests wait for the store. `exact`: the store is asked about every request. With `store`.
+        optional sharing: Sharing,
+        /// What happens to a request that the store says nothing about in time. `local` (default): this gate decides alone, by
+        /// its part of the limit: one of as many as there are gates. `open`: it passes. `closed`: it is refused with 503. With
+        /// `store`.
+        optional on_store_error: OnStoreError,
         /// The name that the limit had before: at a reload it goes on from the state of that one. May stay in the file.
         optional renamed_from: Name,
         /// Since when the limit has been in `shadow`, as `2026-11-21`: 30 days later `check`, the log, `status` and the page
         /// remind of it. Means nothing while it is enforced.
         optional since: Day,
     }
-    later: ["store", "on_store_error", "tree", "weights", "queue"]
+    later: ["tree", "weights", "queue"]
 }
 
 section! {

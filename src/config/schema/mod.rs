@@ -12,6 +12,7 @@ mod limit;
 mod origin;
 mod process;
 mod route;
+mod store;
 
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use case::{Expect, Reply, Send, Test, TestFile};
@@ -27,6 +28,7 @@ pub use process::{
     Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
+pub use store::{Breaker, Store};
 
 use std::time::Duration;
 
@@ -37,6 +39,7 @@ use super::settings::ListenOn;
 use super::shape::{Either, Keyed, List, OneOrMany};
 use super::text::{ListenAddress, Name, OriginName};
 use super::word::BodyLimit;
+use crate::limiter::cluster::OnStoreError;
 use crate::policy::Mode;
 
 section! {
@@ -65,6 +68,8 @@ section! {
         optional client_ip: ClientIp,
         /// Groups of equal servers that requests are sent to, each under a name of its own.
         optional origins: Keyed<OriginName, Origin>,
+        /// Stores that several gates share limits through, each under a name of its own.
+        optional stores: Keyed<Name, Store>,
         /// Limits, named once and used by many routes. All that use a name share its counters.
         optional limits: Keyed<Name, Limit>,
         /// What is done with which requests. The most specific route wins: host (exact, then longest wildcard), path
@@ -86,7 +91,7 @@ section! {
         /// What must come of which requests, for `tidegate test`. Nothing of it is looked at when serving.
         optional tests: List<Test>,
     }
-    later: ["stores", "geo", "state"]
+    later: ["geo", "state"]
 }
 
 section! {
@@ -98,8 +103,11 @@ section! {
         optional body_limit: BodyLimit,
         /// Whether limits are obeyed (`enforce`, the default) or only counted and logged (`shadow`).
         optional mode: Mode,
+        /// What happens to a request of a shared limit that says nothing itself when its store says nothing: `local` (default),
+        /// `open` or `closed`.
+        optional on_store_error: OnStoreError,
     }
-    later: ["action", "on_store_error"]
+    later: ["action"]
 }
 
 /// The JSON Schema (draft 2020-12) of a policy file.

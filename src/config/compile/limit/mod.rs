@@ -1,7 +1,7 @@
 //! One limit of `limits`: what belongs to its type, and its numbers checked against each other.
 //!
 //! `belongs` says which word belongs to which type; `key` what is counted by, `cost` what is counted, `kind` and `rate` what
-//! is promised, `exception` to whom something else is, `action` what follows. Names of other limits stay names: those may be
+//! is promised, `exception` to whom something else is, `action` what follows, `shared` whether gates share it. Names of other limits stay names: those may be
 //! defined later in the file, and `limits` looks them up when it has read them all.
 
 mod action;
@@ -11,8 +11,10 @@ mod exception;
 mod key;
 mod kind;
 pub mod rate;
+mod shared;
 
 use super::origins::Origins;
+use super::stores::Stores;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema::Limit;
@@ -46,6 +48,7 @@ pub fn limit(
     limit: &Limit,
     mode: Mode,
     origins: &mut Origins,
+    stores: &mut Stores,
     faults: &mut Faults,
 ) -> Option<Compiled> {
     let kind = match &limit.r#type {
@@ -72,6 +75,7 @@ pub fn limit(
     let tiers = exception::tiers(&written, numbers.as_ref(), cost.as_ref(), faults);
     let (mode, enforced) = action::mode(&written, mode, faults);
     let action = action::action(&written, deferred, faults);
+    let shared = shared::shared(&written, action.as_ref(), stores, faults);
     let (key, numbers) = (key?, numbers?);
     let rule = Rule {
         renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),
@@ -85,6 +89,7 @@ pub fn limit(
         exempt: exempt?,
         tiers: tiers?,
         action: action?,
+        shared: shared?,
         ..Rule::new(name, key.spec, numbers.kind, mode)
     };
     Some(Compiled { rule, instead: key.instead })

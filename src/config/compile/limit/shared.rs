@@ -1,0 +1,123 @@
+//! Whether gates share a limit through a store, and what cannot be shared.
+
+use super::Written;
+use super::cost::counts_bytes;
+use crate::config::compile::out_of_place;
+use crate::config::compile::stores::{Stores, Use};
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::limit_value::{CostText, CountText};
+use crate::config::read::Field;
+use crate::config::shape::Either;
+use crate::config::source::Span;
+use crate::config::word::{LimitType, Word};
+use crate::limiter::cluster::Sharing;
+use crate::policy::{OnLimit, Shared};
+
+/// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.
+pub fn shared(
+    written: &Written<'_>,
+    action: Option<&OnLimit>,
+    stores: &mut Stores,
+    faults: &mut Faults,
+) -> Option<Option<Shared>> {
+    let limit = written.limit;
+    let at = match &limit.store {
+        Field::Absent => {
+            let help = "name the store of `stores:` that this limit is shared through: `store: NAME`";
+            out_of_place(&limit.sharing, "`sharing` without `store`", help, faults);
+            out_of_place(&limit.on_store_error, "`on_store_error` without `store`", help, faults);
+            return Some(None);
+        }
+        Field::Bad { .. } => return None,
+        Field::Set { at, .. } => at,
+    };
+    let store = stores.find(at, faults);
+    let obstacles = obstacles(written, action);
+    for obstacle in &obstacles {
+        let fault = Diagnostic::error(Code::NOT_SHARED, at.span, obstacle.message.clone()).label(obstacle.why);
+        let fault = obstacle.place.into_iter().fold(fault, |fault, place| fault.related(place, "because of this"));
+        faults.push(fault.help(obstacle.way_out));
+    }
+    let said = limit.on_store_error.value().copied();
+    if limit.sharing.is_present() && limit.sharing.get().is_none() {
+        return None;
+    }
+    let store = store.filter(|_| obstacles.is_empty())?;
+    stores.used(Use {
+        limit: written.name.to_owned(),
+        store: at.span,
+        sharing: limit.sharing.get().map(|at| at.span),
+        on_store_error: limit.on_store_error.get().map(|at| at.span),
+    });
+    Some(Some(Shared {
+        store,
+        sharing: limit.sharing.value().copied().unwrap_or(Sharing::Lease),
+        on_store_error: said.unwrap_or(stores.on_store_error),
+    }))
+}
+
+/// Why a limit cannot be shared.
+struct Obstacle {
+    message: String,
+    why: &'static str,
+    /// The word that makes it so.
+    place: Option<Span>,
+    way_out: &'static str,
+}
+
+fn obstacles(written: &Written<'_>, action: Option<&OnLimit>) -> Vec<Obstacle> {
+    const KINDS: &str = "types `rate` and `quota` can be shared; without `store`, every gate counts for itself";
+    const LATER: &str = "leave `store` out: every gate counts for itself then";
+    let limit = written.limit;
+    let mut found = Vec::new();
+    if !matches!(written.kind, LimitType::Rate | LimitType::Quota) {
+        found.push(Obstacle {
+            message: format!("a limit of type `{}` cannot be shared", written.kind.word()),
+            why: "the store keeps no such count",
+            place: limit.r#type.get().map(|at| at.span),
+            way_out: KINDS,
+        });
+        return found;
+    }
+    if written.kind == LimitType::Quota && limit.sliding.value() == Some(&true) {
+        found.push(Obstacle {
+            message: "a sliding quota cannot be shared".into(),
+            why: "the store keeps one count of a window",
+            place: limit.sliding.key(),
+            way_out: "leave `sliding` out, or share a `rate`, which has no windows at all",
+        });
+    }
+    if matches!(limit.count.value(), Some(CountText::Responses(_))) {
+        found.push(Obstacle {
+            message: "a limit that counts answers cannot be shared".into(),
+            why: "what the store is asked for is charged at once",
+            place: limit.count.key(),
+            way_out: LATER,
+        });
+    }
+    if matches!(limit.cost.value(), Some(Either::Short(CostText::Response(_)))) {
+        found.push(Obstacle {
+            message: "a limit whose cost the answer says cannot be shared".into(),
+            why: "what the store is asked for is charged at once",
+            place: limit.cost.key(),
+            way_out: LATER,
+        });
+    }
+    if counts_bytes(written) {
+        found.push(Obstacle {
+            message: "a rate of bytes cannot be shared".into(),
+            why: "bytes are charged as they pass, without being asked for",
+            place: limit.rate.key(),
+            way_out: LATER,
+        });
+    }
+    if matches!(action, Some(OnLimit::Delay { .. })) {
+        found.push(Obstacle {
+            message: "a limit that makes requests wait cannot be shared".into(),
+            why: "a place in the future cannot be booked in the store",
+            place: limit.action.key(),
+            way_out: "`reject`, `close` and `tag` are possible",
+        });
+    }
+    found
+}

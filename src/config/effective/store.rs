@@ -1,0 +1,33 @@
+//! A store in its long form.
+
+use super::duration;
+use crate::config::store_text::StoreUrl;
+use crate::config::text::HostPort;
+use crate::config::tree::Tree;
+use crate::policy::{Store, StoreMode};
+
+/// The store, with the place of its password or a mask.
+pub fn store(store: &Store, password: Option<&Tree>) -> Tree {
+    let servers = store.servers.iter().map(|(host, port)| HostPort { host: host.clone(), port: *port }).collect();
+    let url = StoreUrl { tls: store.tls, servers, database: store.database, credentials: false };
+    let mut tree = vec![("url", Tree::text(url))];
+    match &store.mode {
+        StoreMode::Single => tree.push(("mode", Tree::text("single"))),
+        StoreMode::Cluster => tree.push(("mode", Tree::text("cluster"))),
+        StoreMode::Sentinel { primary } => {
+            tree.push(("mode", Tree::text("sentinel")));
+            tree.push(("primary", Tree::text(primary)));
+        }
+    }
+    tree.extend(store.username.iter().map(|name| ("username", Tree::text(name))));
+    tree.extend(password.map(|password| ("password", password.clone())));
+    tree.extend(store.ca.iter().map(|file| ("ca", Tree::text(file.display()))));
+    tree.push(("timeout", Tree::text(duration(store.timeout))));
+    tree.push(("prefix", Tree::text(&store.prefix)));
+    let breaker = [
+        ("open_after", Tree::text(store.breaker.open_after)),
+        ("half_open_every", Tree::text(duration(store.breaker.half_open_every))),
+    ];
+    tree.push(("breaker", Tree::map(breaker)));
+    Tree::map(tree)
+}

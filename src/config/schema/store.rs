@@ -1,0 +1,53 @@
+//! `stores`.
+
+use std::time::Duration;
+
+use super::SecretSource;
+use crate::config::place::FilePath;
+use crate::config::scalar::Count;
+use crate::config::section::section;
+use crate::config::shape::Either;
+use crate::config::store_text::{KeyPrefix, NameInStore, StoreUrl};
+use crate::config::word::StoreModeWord;
+
+section! {
+    /// A store that several gates share limits through: Redis 7 or Valkey. It must not evict keys (`maxmemory-policy
+    /// noeviction`): a key that is thrown away is a limit that begins anew.
+    Store ("a map with `url`") {
+        /// Where it is: `redis://HOST:PORT`, or `rediss://…` for TLS; several servers with commas between; then `/` and the number
+        /// of a database, if it is another than 0. No user and no password, which have words of their own.
+        required url: StoreUrl,
+        /// How its servers belong together: `single` (default), one server; `sentinel`, those of `url` are sentinels that know
+        /// where the primary is; `cluster`, those of `url` are some of a cluster, and tell of the others.
+        optional mode: StoreModeWord,
+        /// With `mode: sentinel`: what the sentinels call the primary. Default `mymaster`.
+        optional primary: NameInStore,
+        /// The user of the store's access list. Needs `password`. Default: the store's default user.
+        optional username: NameInStore,
+        /// The password. A text is the password itself, which warns; better are `{ file: PATH }` and `{ env: NAME }`.
+        optional password: Either<String, SecretSource>,
+        /// With `rediss://`: a file with the certificates to trust, PEM. Default: those of the system.
+        optional ca: FilePath,
+        /// How long a request waits for an answer of the store at most, `1ms` to `1s`. Default `5ms`.
+        optional timeout: Duration,
+        /// What the names of all keys begin with, up to 64 visible ASCII characters. Gates that say the same share their limits.
+        /// In a cluster, braces with something between them (`tg:{prod}:`) put all keys on one of its servers; without braces they
+        /// are spread over all. Default `tidegate:`.
+        optional prefix: KeyPrefix,
+        /// When a store that does not answer is left alone.
+        optional breaker: Breaker,
+    }
+    later: []
+}
+
+section! {
+    /// When a store that does not answer is left alone for a while, so that no request waits for it in vain.
+    Breaker ("a map with `open_after` or `half_open_every`") {
+        /// After so many failures in a row, 1 to 1000. Default 5.
+        optional open_after: Count,
+        /// How long until one question tries again, `10ms` to `10s`; twice as long after each one that fails, up to 10s.
+        /// Default `500ms`.
+        optional half_open_every: Duration,
+    }
+    later: []
+}
