@@ -184,6 +184,8 @@ pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
             problem: Problem::ReducedCapacity,
             ..Meaning::origin(responses.overloaded_status, "connection_limit_reached", BUSY)
         },
+        // our fault, and nothing that the client did (no 429): who asks again soon may find the store back
+        Refusal::StoreSilent => Meaning::origin(responses.overloaded_status, "proxy_internal_error", BUSY),
         // The request lacks a header, cookie or parameter that this service asks for. Not 401, which must say how to
         // authenticate, and not 403, which would say that sending it does not help. Which one it is stays inside: who
         // may come has been told.

@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 use crate::client::ClientRules;
 use crate::client::key::{KeyPart, KeySpec};
-use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
+use crate::engine::{By, Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::Kind;
 use crate::policy::origin::Timeouts;
 use crate::policy::{Action, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule};
@@ -64,6 +64,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         retry_nanos: if *outcome == Outcome::Refused { *nanos } else { Some(0) },
         next_unit: NextUnit::Known(*nanos),
         standing: 0,
+        by: By::Gate,
     };
     Decision {
         id: DecisionId(42),

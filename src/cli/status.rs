@@ -77,6 +77,10 @@ fn text(status: &Value) -> String {
         let fill = row("/fill").parse().map_or(NOTHING.to_owned(), |fill: f64| format!("{:.0}%", fill * 100.0));
         [row("/name") + shadow, row("/keys"), fill, row("/decisions/allowed"), row("/decisions/limited")]
     });
+    table(&mut screen, ["STORE", "breaker", "gates", "questions", "without it"], rows("/stores"), |row| {
+        let connected = if row("/connected") == "true" { "" } else { " (not connected)" };
+        [row("/name") + connected, row("/breaker"), row("/nodes"), row("/questions"), row("/fallbacks")]
+    });
     if let Some(pardons) = at("/pardons").as_u64().filter(|pardons| *pardons > 0) {
         let _ = writeln!(screen, "\n{pardons} pardoned: see `tidegate pardon --list`");
     }

@@ -1,5 +1,6 @@
 //! Puts one limit's question: who is exempt, which numbers apply, by what key, and what the limit says to that.
 
+use super::cluster::By;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill};
 use super::keys::{Hashed, key_under};
@@ -43,10 +44,11 @@ impl Snapshot {
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
         let (rule, limiter) = self.rule(rule_index)?;
-        let Judged { decision, asks, .. } = judged;
+        let Judged { decision, asks, shared_slots, refills, .. } = judged;
         // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
         decision.readings.try_push(blank(rule_index, rule.mode)).ok()?;
         asks.try_push(None).ok()?;
+        let slot = asks.len() - 1;
         let (reading, asked) = (decision.readings.last_mut()?, asks.last_mut()?);
         if is_share(rule) {
             // its turn comes when all others have spoken
@@ -63,7 +65,16 @@ impl Snapshot {
         reading.mode = self.mode_of(rule_index, rule, about);
         let cost = rule.cost.on_entry(about.request.method);
         let Ask { place, .. } = asked.insert(Ask { place, cost });
-        fill(reading, &limiter.probe(place, about.at, cost));
+        match self.cluster(rule_index) {
+            None => fill(reading, &limiter.probe(place, about.at, cost)),
+            Some(cluster) => {
+                let (judgement, due) = cluster.look(place, about.at, cost);
+                fill(reading, &judgement);
+                *refills |= u8::from(due) << slot;
+                reading.by = By::Lease;
+                *shared_slots |= 1 << slot;
+            }
+        }
         if reading.outcome == Outcome::Admitted {
             return None;
         }
@@ -178,6 +189,7 @@ fn blank(rule: usize, mode: Mode) -> Reading {
         retry_nanos: None,
         next_unit: NextUnit::Known(None),
         standing: 0,
+        by: By::Gate,
     }
 }
 

@@ -12,7 +12,7 @@
 use arrayvec::ArrayVec;
 
 use super::ask::Ask;
-use super::decision::{Decision, Outcome, Reading, Readings, Verdict};
+use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
 use super::judge::{Held, Holds, Judged, fill};
 use super::snapshot::Snapshot;
 use crate::limiter::{Hold, Judgement, Lost};
@@ -76,9 +76,15 @@ impl Snapshot {
             return result;
         }
         let (holds, contended) = (&mut result.0, &mut result.1);
+        if judged.shared_slots != 0 {
+            self.admit_shared(judged, now, contended);
+            if judged.decision.verdict != Verdict::Admitted {
+                return result;
+            }
+        }
         for slot in charging_order(self, &judged.decision.readings) {
             let Some(reading) = judged.decision.readings.get(slot) else { continue };
-            if reading.outcome != Outcome::Admitted || judged.charged >> slot & 1 == 1 {
+            if reading.outcome != Outcome::Admitted || (judged.charged | judged.shared_slots) >> slot & 1 == 1 {
                 continue;
             }
             let mut hold = None;
@@ -104,6 +110,25 @@ impl Snapshot {
             }
         }
         result
+    }
+
+    /// Charges the limits that gates share, as they were settled; the first that is against the request ends it.
+    fn admit_shared(&self, judged: &mut Judged, now: Timestamp, contended: &mut Option<usize>) {
+        for slot in self.to_settle(judged) {
+            let (said, by) = self.charge_shared(judged, slot, now);
+            let Some(reading) = judged.decision.readings.get_mut(slot) else { continue };
+            reading.by = by;
+            match said {
+                Ok(judgement) => fill(reading, &judgement),
+                Err(lost) => {
+                    *contended = contended.or(lost.contended.then_some(slot));
+                    self.refuse_late(judged, slot, &lost, now);
+                    if judged.decision.verdict != Verdict::Admitted {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Charges a limit that delays at the first moment that is free, at most `most` away.
@@ -146,6 +171,7 @@ impl Snapshot {
     /// Others were faster: a refusal, unless the limit only watches or marks.
     fn refuse_late(&self, judged: &mut Judged, slot: usize, lost: &Lost, now: Timestamp) {
         let ask = judged.asks.get(slot).copied().flatten();
+        let in_the_dark = self.refuses_in_the_dark(judged, slot);
         let Some(reading) = judged.decision.readings.get_mut(slot) else { return };
         let Some((rule, limiter)) = self.rule(reading.rule) else { return };
         fill(reading, &lost.judgement);
@@ -163,7 +189,8 @@ impl Snapshot {
             reading.node = reading.node.or(shared.late_node(slot, rule, lost));
         }
         if reading.mode == Mode::Enforce {
-            judged.decision.verdict = Verdict::Refused(limiter.refusal().into());
+            let refusal = if in_the_dark { Refusal::StoreSilent } else { limiter.refusal().into() };
+            judged.decision.verdict = Verdict::Refused(refusal);
             judged.decision.delay_nanos = 0;
         }
     }

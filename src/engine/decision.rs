@@ -6,6 +6,7 @@ use std::fmt;
 
 use arrayvec::ArrayVec;
 
+use super::cluster::By;
 use crate::client::Client;
 use crate::policy::{Mode, Route};
 use crate::sketch::NextUnit;
@@ -70,6 +71,8 @@ pub enum Refusal {
     KeyMissing,
     /// The origin's in-flight cap is reached and its queue, if any, gave no place in time.
     OriginFull,
+    /// The store of an enforced shared limit says nothing, and the limit says `on_store_error: closed`.
+    StoreSilent,
     /// No route matches.
     NoRoute,
     /// The forwarding header is unreadable or too short and the policy says `reject`.
@@ -78,7 +81,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them, for tables and tests.
-    pub const ALL: [Refusal; 9] = [
+    pub const ALL: [Refusal; 10] = [
         Refusal::Limit,
         Refusal::Penalty,
         Refusal::Concurrency,
@@ -86,6 +89,7 @@ impl Refusal {
         Refusal::FairShare,
         Refusal::KeyMissing,
         Refusal::OriginFull,
+        Refusal::StoreSilent,
         Refusal::NoRoute,
         Refusal::ClientUnresolved,
     ];
@@ -100,6 +104,7 @@ impl Refusal {
             Refusal::FairShare => "fair_share",
             Refusal::KeyMissing => "key_missing",
             Refusal::OriginFull => "origin_full",
+            Refusal::StoreSilent => "store_silent",
             Refusal::NoRoute => "no_route",
             Refusal::ClientUnresolved => "client_unresolved",
         }
@@ -128,6 +133,8 @@ pub struct Reading {
     pub next_unit: NextUnit,
     /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Snapshot::needs`].
     pub standing: u64,
+    /// Whose word it is.
+    pub by: By,
 }
 
 impl Reading {

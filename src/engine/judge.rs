@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 
 use super::ask::{Ask, Read};
+use super::cluster::Settled;
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 use super::keys::Hashed;
 use super::share::Shared;
@@ -35,6 +36,12 @@ pub struct Judged {
     pub(super) shared: Option<Shared>,
     /// The readings that have been charged before the wait, a bit each.
     pub(super) charged: u8,
+    /// The readings whose limits are shared through a store, a bit each.
+    pub(super) shared_slots: u8,
+    /// Those of which the store should be asked in the background, although they refused.
+    pub(super) refills: u8,
+    /// What became of those; nothing is allocated for a request without any.
+    pub(super) settled: Vec<Settled>,
     /// Bytes of bodies that have passed so far, for limits that count them.
     pub(super) carried: u64,
 }
@@ -85,6 +92,9 @@ impl Snapshot {
             asks: ArrayVec::new(),
             shared: None,
             charged: 0,
+            shared_slots: 0,
+            refills: 0,
+            settled: Vec::new(),
             carried: 0,
         };
         let found = self.policy().routes.find(request);

@@ -6,6 +6,7 @@
 
 mod ask;
 mod charge;
+pub mod cluster;
 pub mod decision;
 mod judge;
 mod keys;
@@ -17,6 +18,7 @@ mod short;
 mod snapshot;
 mod succession;
 
+pub use cluster::{Brought, By, Cluster, Errand, Step};
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use judge::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};

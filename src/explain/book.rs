@@ -13,6 +13,8 @@ pub struct Book {
     pub rules: Vec<Arc<Rule>>,
     /// All routes, in the policy's order.
     pub routes: Vec<RouteName>,
+    /// The names of all stores, in the policy's order.
+    pub stores: Vec<String>,
     /// The forwarding header that is read.
     pub header: String,
     /// The hash over its effective text.
@@ -48,6 +50,7 @@ impl Book {
         Book {
             rules: policy.rules.clone(),
             routes: policy.routes.iter().map(route).collect(),
+            stores: policy.stores.iter().map(|store| store.name.clone()).collect(),
             header: policy.clients.header.name().to_string(),
             fingerprint: policy.fingerprint.clone(),
             places,

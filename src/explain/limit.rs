@@ -8,7 +8,7 @@ use super::record::{Record, Said};
 use super::{PlacePart, state};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
-use crate::engine::Outcome;
+use crate::engine::{By, Outcome};
 use crate::limiter::{Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
 use crate::sketch::RecentAverage;
@@ -59,9 +59,37 @@ pub struct LimitPart {
     /// How far the count may be off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<EstimatePart>,
+    /// Of a limit that gates share: whose word it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<ByPart>,
     /// Where it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PlacePart>,
+}
+
+/// Whose word a reading of a shared limit is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByPart {
+    /// `lease`, `store` or `fallback`.
+    pub word: String,
+    /// The store's name.
+    pub store: String,
+    /// How the limit is shared: `lease` or `exact`.
+    pub sharing: String,
+    /// What the limit does when the store is silent: `local`, `open` or `closed`.
+    pub on_store_error: String,
+}
+
+impl ByPart {
+    /// In a few words.
+    pub fn words(&self) -> String {
+        let ByPart { word, store, on_store_error, .. } = self;
+        match word.as_str() {
+            "lease" => format!("by what this gate holds, or remembers, of store `{store}`"),
+            "store" => format!("by store `{store}`, asked for this request"),
+            _ => format!("without store `{store}`, which said nothing: on_store_error {on_store_error}"),
+        }
+    }
 }
 
 /// The smallest numbers, each enough by itself, that would have let the request through on the same charges.
@@ -113,8 +141,10 @@ impl LimitPart {
         // a request without the key was refused unasked
         let can_lack =
             rule.key.parts().iter().chain(rule.of.iter().flat_map(KeySpec::parts)).any(KeyPart::can_be_missing);
-        let counted = asked && !(short && can_lack && said.owed == Owed::default());
-        let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted);
+        // what a limit is short of is told where this gate counts
+        let ours = said.by == By::Gate;
+        let counted = asked && !(ours && short && can_lack && said.owed == Owed::default());
+        let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted && ours);
         let view = View { said, record, rule, kind, needs: needs.unwrap_or_default() };
         let told = matches!(kind, Kind::FairShare { .. });
         Some(LimitPart {
@@ -132,8 +162,15 @@ impl LimitPart {
             reset_ns: said.wait_nanos.filter(|_| !short && counted),
             node: view.node(),
             needs: needs.map(|_| view.needs_part()),
-            change: if counted { view.change() } else { view.without_key(asked) },
-            estimate: counted.then(|| view.estimate()).flatten(),
+            change: if !ours {
+                None
+            } else if counted {
+                view.change()
+            } else {
+                view.without_key(asked)
+            },
+            estimate: (counted && ours).then(|| view.estimate()).flatten(),
+            by: (!ours).then(|| view.by(book)),
             place: book.places.limits.get(usize::from(said.rule)).map(PlacePart::from),
         })
     }
@@ -156,6 +193,16 @@ struct View<'a> {
 impl View<'_> {
     fn short(&self) -> bool {
         matches!(self.said.outcome, Outcome::Refused | Outcome::Tagged)
+    }
+
+    fn by(&self, book: &Book) -> ByPart {
+        let shared = self.rule.shared;
+        ByPart {
+            word: self.said.by.word().to_owned(),
+            store: shared.and_then(|shared| book.stores.get(shared.store)).cloned().unwrap_or_default(),
+            sharing: shared.map_or("", |shared| shared.sharing.word()).to_owned(),
+            on_store_error: shared.map_or("", |shared| shared.on_store_error.word()).to_owned(),
+        }
     }
 
     fn unit(&self) -> Option<u32> {

@@ -223,8 +223,8 @@ impl Explanation {
             client: client(record, book, known.trace, known.address, known.pseudonym),
             route: record.route.and_then(|route| self::route(route, record, book)),
             change: change.collect(),
+            store: store_words(&limits),
             limits,
-            store: "none (local)".to_owned(),
             sent: known.sent,
             config: ConfigPart {
                 fingerprint: book.fingerprint.clone(),
@@ -305,6 +305,13 @@ impl From<&crate::config::Place> for PlacePart {
     }
 }
 
+/// Whose word the limits' readings are, where it is not this gate's alone.
+fn store_words(limits: &[LimitPart]) -> String {
+    let shared = limits.iter().filter_map(|limit| Some(format!("{} {}", limit.name, limit.by.as_ref()?.words())));
+    let shared: Vec<String> = shared.collect();
+    if shared.is_empty() { "none (local)".to_owned() } else { shared.join("; ") }
+}
+
 /// What to do about a refusal that no limit of the route gave.
 fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
     match refusal {
@@ -317,6 +324,9 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
         Refusal::OriginFull => {
             Some("no place was free at the origin, nor in its queue: its `inflight`, not a limit of the client")
         }
+        Refusal::StoreSilent => Some(
+            "the limit's store did not answer, and `on_store_error` says `closed`: look at the store, not at the client",
+        ),
         Refusal::Penalty => {
             Some("refused requests count here: the client is let in when it pauses for as long as it was told")
         }

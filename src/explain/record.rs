@@ -17,7 +17,7 @@ use arrayvec::ArrayVec;
 use http::Method;
 
 use crate::client::{Client, Mark, Source};
-use crate::engine::{Decision, Judged, Outcome, Reading, Refusal, Snapshot, Verdict};
+use crate::engine::{By, Decision, Judged, Outcome, Reading, Refusal, Snapshot, Verdict};
 use crate::limiter::Owed;
 use crate::policy::{Mode, Route, Taken};
 use crate::units::Timestamp;
@@ -79,6 +79,8 @@ pub struct Said {
     pub outcome: Outcome,
     /// As in [`Reading::node`].
     pub node: Option<u8>,
+    /// As in [`Reading::by`].
+    pub by: By,
     /// Whether the key was counted exactly.
     pub exact: bool,
     /// As in [`Reading::remaining`].
@@ -251,10 +253,11 @@ impl Said {
             mode: reading.mode,
             outcome: reading.outcome,
             node: reading.node,
+            by: reading.by,
             exact: snapshot.is_exact(judged, slot),
             remaining: reading.remaining,
             wait_nanos: if refused { reading.retry_nanos } else { reading.reset_nanos() },
-            owed: if refused { snapshot.owed(judged, slot) } else { Owed::default() },
+            owed: if refused && reading.by == By::Gate { snapshot.owed(judged, slot) } else { Owed::default() },
         })
     }
 
@@ -270,6 +273,7 @@ impl Said {
             retry_nanos: if refused { self.wait_nanos } else { Some(0) },
             next_unit: crate::sketch::NextUnit::Known(self.wait_nanos),
             standing: 0,
+            by: self.by,
         }
     }
 
@@ -279,7 +283,7 @@ impl Said {
         bits.put(u64::from(self.tier.min(31)), 5);
         bits.put(place_in(&Outcome::ALL, Some(&self.outcome)), 3);
         bits.put(u64::from(self.mode == Mode::Shadow), 1);
-        bits.put(u64::from(self.node.map_or(NO_NODE, |node| node.min(NO_NODE - 1))), 5);
+        bits.put(u64::from(node_or_by(self.node, self.by)), 5);
         bits.put(u64::from(self.exact), 1);
         bits.put(u64::from(self.wait_nanos.is_some()), 1);
         bits.put(u64::from(self.remaining), 32);
@@ -296,7 +300,7 @@ impl Said {
         let (rule, tier) = (u16::try_from(bits.take(16)).ok()?, u8::try_from(bits.take(5)).ok()?);
         let outcome = Outcome::ALL.get(bits.take(3) as usize).copied()?;
         let mode = if bits.take(1) == 1 { Mode::Shadow } else { Mode::Enforce };
-        let node = u8::try_from(bits.take(5)).ok().filter(|node| *node != NO_NODE);
+        let (node, by) = node_and_by(bits.take(5));
         let (exact, waits) = (bits.take(1) == 1, bits.take(1) == 1);
         let remaining = u32::try_from(bits.take(32)).ok()?;
         let (owed, rest) = match is_short(outcome) {
@@ -304,7 +308,7 @@ impl Said {
             false => (Owed::default(), rest),
         };
         let wait_nanos = waits.then_some(wait);
-        Some((Said { rule, tier, mode, outcome, node, exact, remaining, wait_nanos, owed }, rest))
+        Some((Said { rule, tier, mode, outcome, node, by, exact, remaining, wait_nanos, owed }, rest))
     }
 }
 
@@ -312,6 +316,30 @@ impl Said {
 fn is_short(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Refused | Outcome::Tagged)
 }
+
+/// A limit with nodes is shared with no other gate, so one number says the node or whose word it is.
+fn node_or_by(node: Option<u8>, by: By) -> u8 {
+    match (node, by) {
+        (Some(node), _) => node.min(NO_NODE - BYS - 1),
+        (None, By::Gate) => NO_NODE,
+        (None, By::Lease) => NO_NODE - 1,
+        (None, By::Store) => NO_NODE - 2,
+        (None, By::Fallback) => NO_NODE - BYS,
+    }
+}
+
+fn node_and_by(number: u64) -> (Option<u8>, By) {
+    match NO_NODE.wrapping_sub(number as u8) {
+        0 => (None, By::Gate),
+        1 => (None, By::Lease),
+        2 => (None, By::Store),
+        BYS => (None, By::Fallback),
+        _ => (u8::try_from(number).ok(), By::Gate),
+    }
+}
+
+/// How many there are beside that of the gate itself.
+const BYS: u8 = 3;
 
 /// No position: more routes and limits than this have no names here.
 const NONE: u16 = u16::MAX;

@@ -6,13 +6,15 @@ use http::HeaderName;
 
 use crate::answer::RouteFields;
 use crate::config::places::Trusted;
-use crate::engine::Snapshot;
+use crate::engine::{Cluster, Snapshot};
 use crate::limiter::Limiter;
+use crate::limiter::cluster::Sharing;
 use crate::policy::{Capacity, Kind, OnLimit, Origin, OriginAddress, Policy, Rule};
 use crate::serve::clock::Clock;
 use crate::serve::origins::origin::OriginState;
 use crate::serve::origins::resolve::carry_over;
 use crate::serve::origins::tls::TlsFault;
+use crate::serve::store::StoreInUse;
 use crate::serve::telling::flood::Flood;
 use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginError, OriginLoad, Reader};
 use crate::serve::telling::notices::sample::Sample;
@@ -23,6 +25,7 @@ use crate::units::Timestamp;
 pub struct Installed {
     snapshot: Snapshot,
     origins: Vec<Arc<OriginState>>,
+    stores: Vec<Arc<StoreInUse>>,
     fields: Vec<RouteFields>,
     fields_read: Vec<HeaderName>,
     tag_fields: Vec<HeaderName>,
@@ -137,8 +140,9 @@ impl Installed {
             }
             metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin), clock));
         }
-        for (rule, limiter) in policy.rules.iter().zip(snapshot.limiters()) {
-            metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter), clock));
+        for (index, (rule, limiter)) in policy.rules.iter().zip(snapshot.limiters()).enumerate() {
+            let cluster = snapshot.cluster(index).cloned();
+            metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter), cluster, clock));
         }
         let fields_read = policy.fields_read();
         let tag_fields = tag_fields(policy);
@@ -151,6 +155,7 @@ impl Installed {
         Installed {
             snapshot,
             origins,
+            stores: Vec::new(),
             fields,
             fields_read,
             tag_fields,
@@ -180,6 +185,18 @@ impl Installed {
         let seed = self.sample.seed().clone();
         let sample = Sample::new(self.snapshot.policy(), trusted, seed, now, before);
         Installed { sample: Arc::new(sample), ..self }
+    }
+
+    /// The same with the stores of its policy, in their order.
+    pub fn with_stores(self, stores: Vec<Arc<StoreInUse>>) -> Installed {
+        let read = stores.clone();
+        self.metrics.register_stores(Arc::new(move || read.iter().map(|store| store.state()).collect()));
+        Installed { stores, ..self }
+    }
+
+    /// The stores that its limits are shared through, in the policy's order.
+    pub fn stores(&self) -> &[Arc<StoreInUse>] {
+        &self.stores
     }
 
     /// One request in sixteen, looked at more closely.
@@ -300,11 +317,13 @@ fn endpoints(origin: &OriginState, now: Timestamp) -> Vec<EndpointLoad> {
     origin.spec().addresses.iter().enumerate().map(of_entry).collect()
 }
 
-fn reader_of_limit(limiter: Arc<Limiter>, clock: Clock) -> Reader<LimitState> {
+fn reader_of_limit(limiter: Arc<Limiter>, cluster: Option<Arc<Cluster>>, clock: Clock) -> Reader<LimitState> {
     Arc::new(move || {
         let gauges = limiter.gauges();
         // a limit without keys has a few counters and no table worth telling of
         let memory_bytes = limiter.is_keyed().then_some(gauges.memory);
-        LimitState { gauges, memory_bytes, crowding: limiter.crowding(clock.now()) }
+        let leases = cluster.as_ref().filter(|cluster| cluster.shared().sharing == Sharing::Lease);
+        let leased = leases.map(|cluster| cluster.leases().outstanding(clock.now()));
+        LimitState { gauges, memory_bytes, crowding: limiter.crowding(clock.now()), leased }
     })
 }

@@ -43,6 +43,7 @@ use crate::serve::edge::tls::watch::{POLL, State, Watch};
 use crate::serve::origins::resolve;
 use crate::serve::proxy::framework::proxy;
 use crate::serve::proxy::waits::{MOST_WAITING, Waits};
+use crate::serve::store::StoreInUse;
 use crate::serve::telling::access_log::AccessLogWriter;
 use crate::serve::telling::metrics::{CertificateState, Metrics};
 use crate::serve::telling::pseudonym::Pseudonyms;
@@ -244,10 +245,18 @@ fn build(
     let started = Clock::start();
     let snapshot = Snapshot::new(policy, &seed, started.unix_nanos_at_zero())
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
+    let snapshot = match &settings.client_hmac {
+        Some(secret) => snapshot.sharing(&secret.0, None),
+        None => Ok(snapshot),
+    };
+    let snapshot = snapshot
+        .map_err(|(limit, fault)| StartError::System("a limit cannot be shared", format!("{limit}: {fault}")))?;
+    let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, &[])
+        .map_err(|(store, fault)| StartError::System("a store cannot be reached so", format!("{store}: {fault}")))?;
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
     let installed = Installed::new(snapshot, metrics, refused, started)
         .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
-    let installed = installed.with_version(version).watching(&places.trusted, None, started.now());
+    let installed = installed.with_stores(stores).with_version(version).watching(&places.trusted, None, started.now());
     let installed = Arc::new(installed);
     let waits = Waits::new(MOST_WAITING, stopping);
     let shared = Shared::new(started, access_log, pseudonyms, settings, waits, installed).with_places(places);
@@ -302,6 +311,7 @@ async fn serve(
         let way = Admin::web(Arc::clone(&context), Web::new(settings.token.as_ref()));
         tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
+    shared.installed().stores().iter().for_each(|store| store.tend());
     first_lookups(shared, &stopping).await;
     let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
     let mut accepting = JoinSet::new();

@@ -11,6 +11,7 @@ use super::installed::Installed;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::config::{Places, Tree};
 use crate::explain::Book;
+use crate::serve::proxy::shared_limits::Bells;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
 use crate::serve::telling::decisions::{Decisions, SLOTS};
@@ -32,6 +33,8 @@ pub struct Shared {
     pub settings: Settings,
     /// The requests that limits delay.
     pub waits: Waits,
+    /// Requests that wait for what another one asks a store.
+    pub bells: Arc<Bells>,
     /// The last ten minutes, by name; so it goes on when the policy changes.
     pub history: History,
     /// What was decided lately, and why.
@@ -69,6 +72,7 @@ impl Shared {
             watched: AtomicBool::new(watched),
             settings,
             waits,
+            bells: Arc::default(),
             history: History::new(),
             decisions: Decisions::new(SLOTS, book),
             notices: Notices::default(),

@@ -184,6 +184,13 @@ impl KeyHash {
         (self.0 >> 96) as u32
     }
 
+    /// The hash of the same key under other numbers, which counts apart; that of tier 0 is the key's own.
+    pub fn of_tier(self, tier: u8) -> KeyHash {
+        let [low, high] = self.halves();
+        // odd, so that tiers differ in every bit that a table looks at first
+        KeyHash::from_halves([low ^ u64::from(tier).wrapping_mul(0x9e37_79b9_7f4a_7c15), high])
+    }
+
     /// The hash that was taken apart into these two words.
     pub(super) fn from_halves([low, high]: [u64; 2]) -> KeyHash {
         KeyHash(u128::from(high) << 64 | u128::from(low))

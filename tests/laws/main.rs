@@ -7,4 +7,5 @@ mod kinds;
 mod later;
 mod limits;
 mod reload;
+mod shared;
 mod together;

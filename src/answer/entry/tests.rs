@@ -170,8 +170,9 @@ fn every_reason_is_read_back() {
         Refusal::FairShare => 4,
         Refusal::KeyMissing => 5,
         Refusal::OriginFull => 6,
-        Refusal::NoRoute => 7,
-        Refusal::ClientUnresolved => 8,
+        Refusal::StoreSilent => 7,
+        Refusal::NoRoute => 8,
+        Refusal::ClientUnresolved => 9,
     };
     for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
         assert_eq!(listed(refusal), at);

@@ -46,6 +46,9 @@ pub enum OnStoreError {
 }
 
 impl OnStoreError {
+    /// All of them, for tables and metrics.
+    pub const ALL: [OnStoreError; 3] = [OnStoreError::Local, OnStoreError::Open, OnStoreError::Closed];
+
     /// The word in `on_store_error:`.
     pub fn word(self) -> &'static str {
         match self {

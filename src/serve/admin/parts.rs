@@ -13,6 +13,7 @@ use crate::engine::Outcome;
 use crate::policy::Rule;
 use crate::serve::installed::Installed;
 use crate::serve::small_server::Answer;
+use crate::serve::store::StoreInUse;
 use crate::serve::telling::metrics::Numbers;
 use crate::serve::telling::metrics::catalogue as all;
 use crate::serve::telling::refused;
@@ -213,4 +214,47 @@ pub fn get_offenders(context: &Arc<Context>, _: &Asked) -> Answer {
 /// The pseudonym of a client that is the whole network.
 fn network_name(context: &Context, network: Prefix) -> String {
     context.shared.pseudonyms.of_network(network).to_string()
+}
+
+/// One store, as it is at the moment.
+#[derive(Debug, Serialize)]
+pub struct StoreState {
+    name: String,
+    connected: bool,
+    /// `closed`, `open` or `half_open`.
+    breaker: &'static str,
+    /// How many gates share it, as far as is known.
+    nodes: u32,
+    questions: u64,
+    answers: u64,
+    /// Requests that waited for it.
+    waits: u64,
+    /// Decisions of its limits that were made without it.
+    fallbacks: u64,
+    /// What went wrong last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_fault: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_fault_seconds_ago: Option<u64>,
+}
+
+/// All stores.
+pub fn stores(installed: &Installed) -> Vec<StoreState> {
+    let store = |store: &Arc<StoreInUse>| {
+        let (status, state) = (store.status(), store.state());
+        let (fault, ago) = status.last_fault.unzip();
+        StoreState {
+            name: status.name,
+            connected: status.connected,
+            breaker: status.breaker.word(),
+            nodes: status.nodes,
+            questions: status.asked,
+            answers: status.answered,
+            waits: state.waits,
+            fallbacks: state.fallbacks.iter().map(|(_, count)| count).sum(),
+            last_fault: fault,
+            last_fault_seconds_ago: ago.map(|ago| ago.as_secs()),
+        }
+    };
+    installed.stores().iter().map(store).collect()
 }

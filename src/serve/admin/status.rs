@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use serde::Serialize;
 
-use super::parts::{LimitState, OriginState, limits, origins};
+use super::parts::{LimitState, OriginState, StoreState, limits, origins, stores};
 use super::{Asked, Context};
 use crate::serve::clock;
 use crate::serve::small_server::Answer;
@@ -40,6 +40,8 @@ struct Status {
     listeners: Vec<Listener>,
     origins: Vec<OriginState>,
     limits: Vec<LimitState>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stores: Vec<StoreState>,
     pardons: usize,
     /// What differs from the file and needs a new process.
     waiting_for_upgrade: Vec<String>,
@@ -106,6 +108,7 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         listeners: listeners(context, &numbers),
         origins: origins(&installed, shared.clock.now(), &numbers),
         limits: limits(&installed, shared.clock.now(), &numbers),
+        stores: stores(&installed),
         pardons: context.pardons.len(shared.clock.now()),
         waiting_for_upgrade: in_force.waiting.clone(),
         notices: shared.notices.list().to_vec(),

@@ -17,6 +17,7 @@ use pingora::Error;
 use pingora::proxy::Session;
 
 use super::exchange::Exchange;
+use super::shared_limits;
 use super::waits::Waited;
 use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
 use crate::policy::{Action, Mode};
@@ -36,6 +37,7 @@ pub struct Admission {
 pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange, judged: &mut Judged) -> Admission {
     let mut admission = Admission::default();
     if judged.decision.verdict != Verdict::Admitted {
+        shared_limits::refill(shared, session, exchange, judged);
         return admission;
     }
     let installed = Arc::clone(&exchange.installed);
@@ -82,6 +84,7 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
     };
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
+    shared_limits::settle(shared, session, exchange, judged).await;
     let (holds, contended) = snapshot.admit(judged, now);
     exchange.holds = holds;
     admission.contended = admission.contended.or(contended);

@@ -15,4 +15,5 @@ pub mod framework;
 pub mod gate;
 pub mod observe;
 pub mod reply;
+pub mod shared_limits;
 pub mod waits;

@@ -35,6 +35,7 @@ use crate::serve::edge::door::Door;
 use crate::serve::edge::tls::watch::Watch;
 use crate::serve::origins::origin::OriginState;
 use crate::serve::origins::{health, resolve};
+use crate::serve::store::StoreInUse;
 use crate::serve::telling::log;
 pub use watch::keep_watching;
 
@@ -160,6 +161,19 @@ impl Reloader {
             Ok(next) => next,
             Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
         };
+        let shared = match &settings.client_hmac {
+            Some(secret) => snapshot.sharing(&secret.0, Some(installed.snapshot())),
+            None => Ok(snapshot),
+        };
+        let snapshot = match shared {
+            Ok(snapshot) => snapshot,
+            Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
+        };
+        let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, installed.stores());
+        let stores = match stores {
+            Ok(stores) => stores,
+            Err((store, fault)) => return self.refuse(format!("error: store `{store}`: {fault}\n"), dry_run),
+        };
         let version = Version { hash: config::hash(&effective), loaded: wall_nanos() };
         let (hot, waiting) = self.settings_paths(state, &effective, &settings);
         let mut report = Report {
@@ -187,7 +201,8 @@ impl Reloader {
         let trusted = places.trusted.clone();
         let book = Book { fingerprint, ..Book::new(snapshot.policy(), places, version.loaded) };
         let next = installed.followed_by(snapshot, &prepared, self.shared.clock, version);
-        let next = next.watching(&trusted, Some(&*installed), self.shared.clock.now());
+        stores.iter().for_each(|store| store.tend());
+        let next = next.with_stores(stores).watching(&trusted, Some(&*installed), self.shared.clock.now());
         let next = Arc::new(next.under(self.shared.decisions.open(book)));
         let before = self.shared.install(Arc::clone(&next));
         next.snapshot().take_over();

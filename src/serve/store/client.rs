@@ -37,7 +37,7 @@ const MOST_UNHEARD_STAMPS: u32 = 3;
 const QUIET_NANOS: u64 = 60_000_000_000;
 
 /// What is needed to be let in, beside the policy's part.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The password of the store's user; UTF-8.
     pub password: Option<Vec<u8>>,

@@ -43,7 +43,7 @@ use families::{Families, Series};
 use shape::Shape;
 
 use catalogue as all;
-pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader};
+pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader, StoreState};
 pub use numbers::Numbers;
 
 /// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
@@ -308,6 +308,11 @@ impl Metrics {
         self.families.live.certificates(reader);
     }
 
+    /// Says how to read how the policy's stores stand; replaces an earlier reader.
+    pub fn register_stores(&self, reader: Reader<Vec<StoreState>>) {
+        self.families.live.stores(reader);
+    }
+
     /// Says whose lost lines are counted as `access`.
     pub fn register_access_log(&self, access_log: &AccessLog) {
         let access_log = access_log.clone();
@@ -316,8 +321,8 @@ impl Metrics {
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
-    /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them:
-    /// (26 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 13·N + F + 26·L + 14·T + 2·C + U + 70, where 17 of the 26 and of the 43 are a
+    /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them, D stores:
+    /// (27 + 6·L)·(R + 1) + 2·R + 5·S + 43·O + 2·A + 14·N + F + 26·L + 14·T + 2·C + U + 27·D + 70, where 17 of the 27 and of the 43 are a
     /// histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
@@ -415,11 +420,12 @@ const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
     (OriginError::Other, "other"),
 ];
 /// Most frequent first: a flood of refusals is found at once.
-const REFUSALS: [Refusal; 9] = [
+const REFUSALS: [Refusal; 10] = [
     Refusal::Limit,
     Refusal::FairShare,
     Refusal::Penalty,
     Refusal::OriginFull,
+    Refusal::StoreSilent,
     Refusal::Concurrency,
     Refusal::Inflight,
     Refusal::NoRoute,

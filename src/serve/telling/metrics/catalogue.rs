@@ -119,6 +119,8 @@ catalogue! {
         "What a fair_share limit shares out now.");
     LIMIT_OFFERED = read("tidegate_limit_offered_requests_per_second", Gauge, &["limit"],
         "What a fair_share limit would admit now if the capacity did not cap it; above the capacity there is pressure.");
+    LIMIT_LEASED = read("tidegate_limit_leased_units", Gauge, &["limit"],
+        "Units of a shared limit that this gate has taken from the store in advance and not spent yet.");
     LIMIT_CONTENDED = held("tidegate_limit_contended_total", Counter, &["limit"],
         "Requests refused because a race between requests of one client could not be settled in time.");
     // origins
@@ -146,6 +148,25 @@ catalogue! {
         "Times that this address of the origin was left out because requests to it failed.");
     ORIGIN_DESPITE = read("tidegate_origin_all_unhealthy_requests_total", Counter, &["origin"],
         "Requests that were sent although no address of the origin was healthy; absent where addresses are never left out.");
+    // stores that limits are shared through
+    STORE_CONNECTED = read("tidegate_store_connected", Gauge, &["store"],
+        "1 while there is a connection to the store, 0 otherwise.");
+    STORE_BREAKER = read("tidegate_store_breaker_state", Gauge, &["store"],
+        "0 while the store is asked, 2 while it is left alone because it was silent too often, 1 while one question tries whether it is back.");
+    STORE_NODES = read("tidegate_store_nodes", Gauge, &["store"],
+        "Gates that share the store, this one among them, as far as was known last.");
+    STORE_QUESTIONS = read("tidegate_store_questions_total", Counter, &["store"],
+        "Questions to the store about a key of a limit, whatever became of them.");
+    STORE_ANSWERS = read("tidegate_store_answers_total", Counter, &["store"],
+        "Questions that the store answered, refusals among them.");
+    STORE_WAITS = read("tidegate_store_waits_total", Counter, &["store"],
+        "Requests that waited for the store, once for each limit that they waited for.");
+    STORE_DURATION = read("tidegate_store_operation_duration_seconds", Histogram, &["store"],
+        "Time from sending a question to the store to its answer, or to giving up.");
+    STORE_ERRORS = read("tidegate_store_errors_total", Counter, &["store", "reason"],
+        "Questions that the store did not answer, by reason.");
+    STORE_FALLBACKS = read("tidegate_store_fallback_decisions_total", Counter, &["store", "policy"],
+        "Decisions of shared limits that were made without the store, by what was done then: `local`, `open` or `closed`.");
     // connections of clients
     CONNECTIONS = held("tidegate_connections", Gauge, &["listener"],
         "Connections of clients that are open now.");

@@ -50,6 +50,8 @@ pub struct LimitState {
     pub memory_bytes: Option<u64>,
     /// How crowded that is, where it can be told.
     pub crowding: Option<Crowding>,
+    /// Of a limit that gates share by leases: units that this one has taken and not spent.
+    pub leased: Option<u64>,
 }
 
 /// What is known of a certificate, or of the authorities of client certificates, at one moment.
@@ -63,6 +65,33 @@ pub struct CertificateState {
     pub expires: Option<i64>,
     /// Whether what lies in its files is in use.
     pub current: bool,
+}
+
+/// How a store stands at one moment, and what became of the questions to it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoreState {
+    /// The store.
+    pub store: String,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// 0 closed, 1 trying, 2 open.
+    pub breaker: u8,
+    /// How many gates share it.
+    pub nodes: u32,
+    /// Questions, answers, and requests that waited.
+    pub questions: u64,
+    /// Those that were answered.
+    pub answers: u64,
+    /// Requests that waited.
+    pub waits: u64,
+    /// How many questions took up to so many seconds each, cumulative, and the rest under infinity.
+    pub durations: Vec<(f64, u64)>,
+    /// What they took together, in seconds.
+    pub duration_seconds: f64,
+    /// Questions without an answer, by reason.
+    pub errors: Vec<(&'static str, u64)>,
+    /// Decisions without the store, by what was done.
+    pub fallbacks: Vec<(&'static str, u64)>,
 }
 
 /// Reads a state of type `T`. Called for each page, so it must neither wait nor take long.
@@ -79,6 +108,7 @@ struct Readers {
     origins: BTreeMap<String, Reader<OriginLoad>>,
     limits: BTreeMap<String, Reader<LimitState>>,
     certificates: Option<Reader<Vec<CertificateState>>>,
+    stores: Option<Reader<Vec<StoreState>>>,
     logs: BTreeMap<&'static str, Reader<LogState>>,
     panics: Option<Reader<u64>>,
 }
@@ -107,6 +137,10 @@ impl Live {
 
     pub fn certificates(&self, reader: Reader<Vec<CertificateState>>) {
         self.readers.lock().certificates = Some(reader);
+    }
+
+    pub fn stores(&self, reader: Reader<Vec<StoreState>>) {
+        self.readers.lock().stores = Some(reader);
     }
 
     pub fn log(&self, stream: &'static str, reader: Reader<LogState>) {
@@ -161,6 +195,9 @@ impl Collector for Live {
             }
             page.add_labelled(&catalogue::TLS_RELOAD, &labels, f64::from(u8::from(state.current)));
         }
+        for state in readers.stores.as_ref().map(|reader| reader()).unwrap_or_default() {
+            page.store(&state);
+        }
         for (stream, reader) in &readers.logs {
             let state = reader();
             page.add(&catalogue::LOG_DROPPED, Some(stream), Some(state.dropped));
@@ -187,10 +224,11 @@ struct Page(BTreeMap<&'static str, MetricFamily>);
 
 impl Page {
     fn limit(&mut self, name: &str, state: &LimitState) {
-        let LimitState { gauges, memory_bytes, crowding } = state;
+        let LimitState { gauges, memory_bytes, crowding, leased } = state;
         self.add(&catalogue::LIMIT_INFLIGHT, Some(name), gauges.inflight);
         self.add(&catalogue::LIMIT_UPGRADED, Some(name), gauges.upgraded);
         self.add(&catalogue::LIMIT_MEMORY, Some(name), *memory_bytes);
+        self.add(&catalogue::LIMIT_LEASED, Some(name), *leased);
         self.add_fraction(&catalogue::LIMIT_FILL, Some(name), crowding.map(|crowding| crowding.fill));
         self.add_fraction(&catalogue::LIMIT_ERROR, Some(name), crowding.map(|crowding| crowding.error));
         self.add(&catalogue::LIMIT_EXACT_KEYS, Some(name), gauges.exact_keys);
@@ -200,6 +238,36 @@ impl Page {
         self.add_fraction(&catalogue::LIMIT_SHARE, Some(name), gauges.share);
         self.add_fraction(&catalogue::LIMIT_CAPACITY, Some(name), gauges.capacity);
         self.add_fraction(&catalogue::LIMIT_OFFERED, Some(name), gauges.offered);
+    }
+
+    fn store(&mut self, state: &StoreState) {
+        let name = Some(state.store.as_str());
+        self.add(&catalogue::STORE_CONNECTED, name, Some(u64::from(state.connected)));
+        self.add(&catalogue::STORE_BREAKER, name, Some(u64::from(state.breaker)));
+        self.add(&catalogue::STORE_NODES, name, Some(u64::from(state.nodes)));
+        self.add(&catalogue::STORE_QUESTIONS, name, Some(state.questions));
+        self.add(&catalogue::STORE_ANSWERS, name, Some(state.answers));
+        self.add(&catalogue::STORE_WAITS, name, Some(state.waits));
+        for (reason, count) in &state.errors {
+            self.add_labelled(&catalogue::STORE_ERRORS, &[&state.store, reason], *count as f64);
+        }
+        for (direction, count) in &state.fallbacks {
+            self.add_labelled(&catalogue::STORE_FALLBACKS, &[&state.store, direction], *count as f64);
+        }
+        let mut histogram = proto::Histogram::default();
+        let finite = state.durations.iter().filter(|(end, _)| end.is_finite());
+        let bucket = |(end, count): &(f64, u64)| {
+            let mut bucket = proto::Bucket::default();
+            bucket.set_upper_bound(*end);
+            bucket.set_cumulative_count(*count);
+            bucket
+        };
+        histogram.set_bucket(finite.map(bucket).collect());
+        histogram.set_sample_count(state.durations.last().map_or(0, |(_, count)| *count));
+        histogram.set_sample_sum(state.duration_seconds);
+        let mut metric = labelled(&catalogue::STORE_DURATION, &[&state.store]);
+        metric.set_histogram(histogram);
+        self.push(&catalogue::STORE_DURATION, metric);
     }
 
     /// Whole numbers are exact up to 2⁵³, which is the format's own limit.
@@ -214,13 +282,7 @@ impl Page {
     }
 
     fn add_labelled(&mut self, family: &'static Family, labels: &[&str], value: f64) {
-        let labels = family.labels.iter().zip(labels).map(|(name, value)| {
-            let mut pair = proto::LabelPair::default();
-            pair.set_name((*name).to_owned());
-            pair.set_value((*value).to_owned());
-            pair
-        });
-        let mut metric = proto::Metric::from_label(labels.collect());
+        let mut metric = labelled(family, labels);
         if family.kind == Kind::Counter {
             let mut counter = proto::Counter::default();
             counter.set_value(value);
@@ -230,13 +292,31 @@ impl Page {
             gauge.set_value(value);
             metric.set_gauge(gauge);
         }
+        self.push(family, metric);
+    }
+
+    fn push(&mut self, family: &'static Family, metric: proto::Metric) {
         let made = self.0.entry(family.name).or_insert_with(|| {
             let mut made = MetricFamily::default();
             made.set_name(family.name.to_owned());
             made.set_help(family.help.to_owned());
-            made.set_field_type(if family.kind == Kind::Counter { MetricType::COUNTER } else { MetricType::GAUGE });
+            made.set_field_type(match family.kind {
+                Kind::Counter => MetricType::COUNTER,
+                Kind::Gauge => MetricType::GAUGE,
+                Kind::Histogram => MetricType::HISTOGRAM,
+            });
             made
         });
         made.mut_metric().push(metric);
     }
+}
+
+fn labelled(family: &'static Family, labels: &[&str]) -> proto::Metric {
+    let labels = family.labels.iter().zip(labels).map(|(name, value)| {
+        let mut pair = proto::LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value((*value).to_owned());
+        pair
+    });
+    proto::Metric::from_label(labels.collect())
 }

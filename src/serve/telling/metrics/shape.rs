@@ -7,9 +7,11 @@ use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, 
 use crate::answer::entry::node_names;
 use crate::config::settings::{Listener, Settings, Tls};
 use crate::engine::Outcome;
+use crate::limiter::cluster::Silence;
 use crate::policy::{Mode, Policy, Rule};
 use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
+use crate::serve::store::BUCKETS_MICROS;
 use crate::serve::telling::notices;
 
 /// All of them.
@@ -21,6 +23,8 @@ pub(super) struct Shape {
     pub origins: Vec<String>,
     /// How many addresses all origins have together, as the policy counts them.
     pub addresses: usize,
+    /// How many stores there are.
+    pub stores: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +82,7 @@ impl Shape {
             limits: policy.rules.iter().map(limit).collect(),
             routes: policy.routes.iter().map(route).collect(),
             origins: policy.origins.iter().map(|origin| origin.name.clone()).collect(),
+            stores: policy.stores.len(),
             addresses: policy.origins.iter().map(|origin| origin.addresses.len()).sum(),
         }
     }
@@ -93,8 +98,8 @@ impl Shape {
         const VERDICTS: usize = Outcome::ALL.len();
         // delays and their time
         const PER_ROUTE: usize = 2;
-        // contended; read: in flight, upgraded, memory, fill, error, exact keys, load, displaced, pending, share, capacity, offered
-        const PER_LIMIT: usize = 13;
+        // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
+        const PER_LIMIT: usize = 14;
         // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
         const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 4;
         // healthy, ejections
@@ -103,6 +108,8 @@ impl Shape {
         // notices by kind, the heaviest client's share
         const PROCESS: usize = 4 + 2 + 3 + 1 + 7 + notices::Kind::ALL.len() + 1;
 
+        // connected, breaker, nodes, questions, answers, waits; errors; fallbacks; the histogram's buckets, infinity, sum and count
+        const PER_STORE: usize = 6 + Silence::ALL.len() + 3 + BUCKETS_MICROS.len() + 3;
         // handshakes by version and kind, failures by reason
         const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
 
@@ -117,6 +124,7 @@ impl Shape {
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN
             + self.addresses * PER_ADDRESS
+            + self.stores * PER_STORE
             + malformed_reasons().count()
             + CLIENTS.len()
             + PROCESS

@@ -15,6 +15,7 @@ use crate::config::settings::{
     Tls,
 };
 use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
+use crate::limiter::cluster::{OnStoreError, Silence};
 use crate::limiter::{Capacity, Gauges, Kind, Scope};
 use crate::policy::{
     Action, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable, Rule,
@@ -150,13 +151,17 @@ fn backend() -> OriginLoad {
 fn complete(policy: &Policy) -> Metrics {
     let metrics = Metrics::new(policy, &settings());
     metrics.register_origin("backend", Arc::new(backend));
-    let state =
-        LimitState { gauges: Gauges { memory: 4_096, ..Gauges::default() }, memory_bytes: Some(4_096), crowding: None };
+    let state = LimitState {
+        gauges: Gauges { memory: 4_096, ..Gauges::default() },
+        memory_bytes: Some(4_096),
+        ..LimitState::default()
+    };
     metrics.register_limit("per_client", Arc::new(move || state));
     let state = LimitState {
         gauges: all_gauges(),
         memory_bytes: Some(8),
         crowding: Some(crate::sketch::Crowding { fill: 0.3, keys: 40_000, error: 0.0 }),
+        leased: Some(12),
     };
     metrics.register_limit("at_once", Arc::new(move || state));
     let certificate = |name: &str, expires| {
@@ -165,6 +170,16 @@ fn complete(policy: &Policy) -> Metrics {
     };
     let certificates = vec![certificate("a.test", Some(1_900_000_000)), certificate("client_certificates", None)];
     metrics.register_certificates(Arc::new(move || certificates.clone()));
+    let store = StoreState {
+        store: "cluster".to_owned(),
+        nodes: 3,
+        durations: vec![(0.001, 4), (f64::INFINITY, 5)],
+        duration_seconds: 0.5,
+        errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
+        fallbacks: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
+        ..StoreState::default()
+    };
+    metrics.register_stores(Arc::new(move || vec![store.clone()]));
     metrics.families.live.log("access", Arc::new(|| LogState { dropped: 5, errors: Some(1) }));
     metrics
 }

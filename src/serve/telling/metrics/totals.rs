@@ -91,7 +91,7 @@ fn of_route(labels: &RouteLabels, cells: &RouteCells, ended: u64) -> RouteTotals
     let (mut limited, mut shed) = (0, 0);
     for (refusal, count) in cells.refused.counts() {
         match refusal {
-            Refusal::Inflight | Refusal::FairShare | Refusal::OriginFull => shed += count,
+            Refusal::Inflight | Refusal::FairShare | Refusal::OriginFull | Refusal::StoreSilent => shed += count,
             _ => limited += count,
         }
     }

@@ -13,6 +13,7 @@ fn the_bound_on_series_is_what_a_full_page_has_at_most() {
                 gauges: all_gauges(),
                 memory_bytes: Some(1),
                 crowding: Some(crate::sketch::Crowding { fill: 0.3, keys: 40_000, error: 0.0 }),
+                leased: Some(12),
             };
             metrics.register_limit(&name, Arc::new(move || state));
         }

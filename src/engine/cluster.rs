@@ -1,0 +1,423 @@
+//! Limits that several gates share: what this gate may decide by itself, what it must ask the store, and what an answer or
+//! its absence means for a request.
+//!
+//! The engine never waits. A face takes every shared limit of a request through [`Snapshot::step`] after it has been
+//! judged and before it is admitted: either the gate holds enough already, or the step says what to ask, or that somebody else is
+//! asking. What comes back is told by [`Snapshot::brought`]. By then the limit is settled, and [`Snapshot::admit`]
+//! charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+
+use super::ask::Ask;
+use super::decision::{Outcome, Verdict};
+use super::judge::Judged;
+use super::keys::key_into;
+use super::snapshot::Snapshot;
+use crate::client::Client;
+use crate::limiter::cluster::{
+    Answer, Asking, Begin, Leases, Look, OnStoreError, Promise, Question, Sharing, Silence, StoreNames,
+};
+use crate::limiter::{Judgement, Kind, Lost, Place};
+use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
+use crate::request::Request;
+use crate::sketch::{KeyHash, NextUnit};
+use crate::units::{Cost, OutOfRange, Timestamp};
+
+/// A shared limit as this gate sees it.
+#[derive(Debug)]
+pub struct Cluster {
+    shared: Shared,
+    leases: Arc<Leases>,
+    names: StoreNames,
+    /// The promise of tier 0, then those of the tiers.
+    promises: Box<[Promise]>,
+}
+
+/// Whose word a reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum By {
+    /// This gate's alone, as of every limit without a store.
+    #[default]
+    Gate,
+    /// Of a shared limit: budget that this gate took in advance, or a refusal that it remembers.
+    Lease,
+    /// Of a shared limit: the store's, about this very request.
+    Store,
+    /// Of a shared limit: the store was silent, and `on_store_error` decided.
+    Fallback,
+}
+
+impl By {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [By; 4] = [By::Gate, By::Lease, By::Store, By::Fallback];
+
+    /// The word in log and explanations.
+    pub fn word(self) -> &'static str {
+        match self {
+            By::Gate => "gate",
+            By::Lease => "lease",
+            By::Store => "store",
+            By::Fallback => "fallback",
+        }
+    }
+}
+
+/// What became of one shared limit of a request: at which position, and what.
+pub(super) type Settled = (usize, Brought);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    /// Paid for; so much is left.
+    Paid { left: u32 },
+    /// It does not fit, and will after so many nanoseconds.
+    Refused { retry_nanos: Option<u64> },
+    /// Nobody knows. There are so many gates, as far as is known.
+    Silent { silence: Silence, nodes: u32 },
+}
+
+/// What is to be done about a shared limit.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing: this gate knows.
+    Settled,
+    /// The same, but what it holds goes to its end: the store should be asked for more, and the request need not wait.
+    Refill(Errand),
+    /// The store must be asked, and the request waits for it.
+    Ask(Errand),
+    /// Another request is asking about the key; when it is through, ask again for a step.
+    Wait(KeyHash),
+    /// Ask again for a step at once: what is held has changed meanwhile.
+    Again,
+}
+
+/// A question on its way.
+#[derive(Debug)]
+pub struct Errand {
+    /// What to ask.
+    pub question: Question,
+    /// What whoever waits for it waits by; see [`Step::Wait`].
+    pub key: KeyHash,
+    cluster: Arc<Cluster>,
+    asking: Option<Asking>,
+}
+
+/// What an errand brought home, for the request that ran it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Brought {
+    by: By,
+    end: End,
+}
+
+impl Errand {
+    /// Position of the store in the policy.
+    pub fn store(&self) -> usize {
+        self.cluster.shared.store
+    }
+
+    /// Takes in what the store said to a question that was sent at `sent`, and says what it means for the request that asked;
+    /// `nodes` is how many gates there are.
+    pub fn done(self, said: Result<Answer, Silence>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
+        let end = match (said, self.asking) {
+            (Err(silence), asking) => {
+                if let Some(asking) = asking {
+                    self.cluster.leases.silent(asking);
+                }
+                End::Silent { silence, nodes }
+            }
+            (Ok(answer), Some(asking)) => match self.cluster.leases.answered(asking, &answer, sent, now) {
+                Look::Holds { left, .. } => End::Paid { left },
+                Look::Refused { retry_nanos, .. } => End::Refused { retry_nanos },
+                // it came too late to be used
+                Look::Unknown => End::Silent { silence: Silence::TimedOut, nodes },
+            },
+            (Ok(answer), None) if answer.granted > 0 => End::Paid { left: answer.left },
+            (Ok(answer), None) => End::Refused { retry_nanos: answer.retry_nanos },
+        };
+        let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };
+        Brought { by, end }
+    }
+}
+
+impl Cluster {
+    /// The rule's, on what it held before if that is given; `None` for one that is not shared.
+    pub(super) fn of(rule: &Rule, secret: &[u8], before: Option<&Cluster>) -> Result<Option<Cluster>, OutOfRange> {
+        let Some(shared) = rule.shared else { return Ok(None) };
+        let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
+        let promises = std::iter::once(&rule.kind).chain(tiers).map(promise).collect::<Result<Box<[_]>, _>>()?;
+        let leases = match before {
+            // what was granted under other numbers says nothing about these
+            Some(before) if before.promises == promises && before.shared == shared => Arc::clone(&before.leases),
+            _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
+        };
+        Ok(Some(Cluster { shared, leases, names: StoreNames::new(secret, &rule.name), promises }))
+    }
+
+    /// Where and how it is shared.
+    pub fn shared(&self) -> Shared {
+        self.shared
+    }
+
+    /// What this gate holds of it.
+    pub fn leases(&self) -> &Arc<Leases> {
+        &self.leases
+    }
+
+    fn promise(&self, tier: u8) -> Promise {
+        let own = Promise::Quota { max: 0, window: std::time::Duration::from_secs(1) };
+        self.promises.get(usize::from(tier)).or(self.promises.first()).copied().unwrap_or(own)
+    }
+
+    /// What is known without asking, and whether the store should be asked in the background all the same. A request that
+    /// nothing is known about fits so far.
+    pub(super) fn look(&self, place: &Place, now: Timestamp, cost: Cost) -> (Judgement, bool) {
+        let promise = self.promise(place.tier);
+        let most = promise.most();
+        if self.shared.sharing == Sharing::Exact && cost.get() <= most {
+            return (admitted(most, most), false);
+        }
+        if cost.get() > most {
+            return (refused(most, None), false);
+        }
+        let known = match self.leases.look(place.key.of_tier(place.tier), cost, &promise, now) {
+            // the low are filled up when they are taken from
+            Look::Holds { left, .. } => admitted(left, most),
+            Look::Refused { retry_nanos, due } => return (refused(most, retry_nanos), due),
+            Look::Unknown => admitted(0, most),
+        };
+        (known, false)
+    }
+}
+
+/// What the store promises for a limit of this kind.
+fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
+    match kind {
+        Kind::Rate { rate, burst, .. } => Ok(Promise::Rate { rate: *rate, burst: *burst }),
+        Kind::Quota { max, window, sliding: false, .. } => Ok(Promise::Quota { max: *max, window: *window }),
+        _ => Err(OutOfRange { allowed: "`rate`, or `quota` that does not slide" }),
+    }
+}
+
+fn admitted(left: u32, quota: u32) -> Judgement {
+    Judgement {
+        admitted: true,
+        remaining: left,
+        quota,
+        retry_nanos: Some(0),
+        next_unit: NextUnit::Known(None),
+        standing: 0,
+    }
+}
+
+fn refused(quota: u32, retry_nanos: Option<u64>) -> Judgement {
+    Judgement {
+        admitted: false,
+        remaining: 0,
+        quota,
+        retry_nanos,
+        next_unit: NextUnit::Known(retry_nanos),
+        standing: 0,
+    }
+}
+
+impl Snapshot {
+    /// The limit at this position, if it is shared through a store and this face has stores.
+    pub fn cluster(&self, rule: usize) -> Option<&Arc<Cluster>> {
+        self.clusters().get(rule)?.as_ref()
+    }
+
+    /// The positions of the readings whose limits are shared, if the request is to be admitted at all.
+    pub fn to_settle(&self, judged: &Judged) -> ArrayVec<usize, { Route::MAX_RULES }> {
+        if judged.shared_slots == 0 || judged.decision.verdict != Verdict::Admitted {
+            return ArrayVec::new();
+        }
+        (0..Route::MAX_RULES)
+            .filter(|slot| judged.shared_slots >> slot & 1 == 1)
+            .filter(|slot| judged.decision.readings.get(*slot).is_some_and(|read| read.outcome == Outcome::Admitted))
+            .collect()
+    }
+
+    /// One step towards an answer about the shared limit of the reading at this position, for a request of this client;
+    /// `nodes` is how many gates there are.
+    pub fn step(
+        &self,
+        judged: &mut Judged,
+        slot: usize,
+        (request, client): (&Request<'_>, &Client),
+        nodes: u32,
+        now: Timestamp,
+    ) -> Step {
+        let Some((rule, cluster, ask)) = self.shared_at(judged, slot) else { return Step::Settled };
+        let (cluster, cost) = (Arc::clone(cluster), ask.cost);
+        let (key, promise) = (ask.place.key.of_tier(ask.place.tier), cluster.promise(ask.place.tier));
+        let route = judged.decision.route;
+        let errand = |asking: Option<Asking>, wanted, least| {
+            let numbers = (wanted, least);
+            self.errand((rule, &cluster, &ask), (request, client, route), asking, numbers)
+        };
+        if cluster.shared.sharing == Sharing::Exact {
+            return errand(None, cost.get(), cost.get()).map_or(Step::Settled, Step::Ask);
+        }
+        let settled = |end| (slot, Brought { by: By::Lease, end });
+        match cluster.leases.take(key, cost, &promise, now) {
+            Look::Holds { left, low } => {
+                judged.settled.push(settled(End::Paid { left }));
+                if low && let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) {
+                    let (wanted, least) = (asking.wanted(), asking.least());
+                    return errand(Some(asking), wanted, least).map_or(Step::Settled, Step::Refill);
+                }
+                Step::Settled
+            }
+            Look::Refused { retry_nanos, .. } => {
+                judged.settled.push(settled(End::Refused { retry_nanos }));
+                Step::Settled
+            }
+            Look::Unknown => match cluster.leases.begin(key, cost, &promise, nodes, now) {
+                Begin::Ask(asking) => {
+                    let (wanted, least) = (asking.wanted(), asking.least());
+                    errand(Some(asking), wanted, least).map_or(Step::Settled, Step::Ask)
+                }
+                Begin::Busy => Step::Wait(key),
+                Begin::Known(Look::Refused { retry_nanos, .. }) => {
+                    judged.settled.push(settled(End::Refused { retry_nanos }));
+                    Step::Settled
+                }
+                // somebody brought some this very moment
+                Begin::Known(_) => Step::Again,
+            },
+        }
+    }
+
+    /// The errand that should be run in the background for a limit that refused this request, if nobody is on it.
+    pub fn refill(
+        &self,
+        judged: &Judged,
+        slot: usize,
+        (request, client): (&Request<'_>, &Client),
+        nodes: u32,
+        now: Timestamp,
+    ) -> Option<Errand> {
+        let (rule, cluster, ask) = self.shared_at(judged, slot).filter(|_| judged.refills >> slot & 1 == 1)?;
+        let (key, promise) = (ask.place.key.of_tier(ask.place.tier), cluster.promise(ask.place.tier));
+        let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) else { return None };
+        let numbers = (asking.wanted(), asking.least());
+        self.errand((rule, cluster, &ask), (request, client, judged.decision.route), Some(asking), numbers)
+    }
+
+    fn errand(
+        &self,
+        (rule, cluster, ask): (usize, &Arc<Cluster>, &Ask),
+        (request, client, route): (&Request<'_>, &Client, Option<usize>),
+        asking: Option<Asking>,
+        (wanted, least): (u32, u32),
+    ) -> Option<Errand> {
+        let tier = ask.place.tier;
+        let mut name = cluster.names.begin(tier);
+        let route = route.and_then(|route| self.policy().routes.route(route))?;
+        key_into(&mut name, self.rule(rule)?.0, self.policy(), (request, client, route)).ok()?;
+        let promise = cluster.promise(tier);
+        let question = Question { rule, tier, key: name.finish(), promise, wanted, least };
+        Some(Errand { question, key: ask.place.key.of_tier(tier), cluster: Arc::clone(cluster), asking })
+    }
+
+    /// Tells what an errand brought to the request that waited for it.
+    pub fn brought(&self, judged: &mut Judged, slot: usize, brought: Brought) {
+        judged.settled.push((slot, brought));
+    }
+
+    /// Whether what the limit at this position came to ends the request, so that no other need be asked.
+    pub fn is_against(&self, judged: &Judged, slot: usize) -> bool {
+        let Some(reading) = judged.decision.readings.get(slot) else { return false };
+        let obeyed = self.rule(reading.rule).is_some_and(|(rule, _)| !matches!(rule.action, OnLimit::Tag { .. }));
+        let refused = matches!(settled(judged, slot), Some(Brought { end: End::Refused { .. }, .. }));
+        reading.mode == Mode::Enforce && obeyed && (refused || self.refuses_in_the_dark(judged, slot))
+    }
+
+    /// Tells that the request has waited long enough for a limit of which nobody brought anything.
+    pub fn silent(&self, judged: &mut Judged, slot: usize, silence: Silence, nodes: u32) {
+        judged.settled.push((slot, Brought { by: By::Fallback, end: End::Silent { silence, nodes } }));
+    }
+
+    fn shared_at(&self, judged: &Judged, slot: usize) -> Option<(usize, &Arc<Cluster>, Ask)> {
+        let rule = judged.decision.readings.get(slot)?.rule;
+        Some((rule, self.cluster(rule)?, judged.asks.get(slot).copied().flatten()?))
+    }
+
+    /// Charges a shared limit by what is settled; the second value is whose word that was.
+    pub(super) fn charge_shared(&self, judged: &Judged, slot: usize, now: Timestamp) -> (Result<Judgement, Lost>, By) {
+        let lost = |judgement| Err(Lost { judgement, contended: false });
+        let Some((rule, cluster, ask)) = self.shared_at(judged, slot) else {
+            return (lost(refused(0, None)), By::Gate);
+        };
+        let most = cluster.promise(ask.place.tier).most();
+        // one that nobody settled is as good as one of which nothing was heard
+        let silent = Brought { by: By::Fallback, end: End::Silent { silence: Silence::TimedOut, nodes: 1 } };
+        let Brought { by, end } = settled(judged, slot).unwrap_or(silent);
+        let said = match end {
+            End::Paid { left } => Ok(admitted(left, most)),
+            End::Refused { retry_nanos } => lost(refused(most, retry_nanos)),
+            End::Silent { silence, nodes } => match direction(cluster, silence) {
+                OnStoreError::Open => Ok(admitted(0, most)),
+                OnStoreError::Closed => lost(refused(most, None)),
+                // (B, r) / N, without another table: everything costs N times as much
+                OnStoreError::Local => {
+                    let cost = Cost::new(ask.cost.get().saturating_mul(nodes.max(1))).unwrap_or(ask.cost);
+                    match self.limiters().get(rule) {
+                        Some(limiter) => limiter.admit(&ask.place, now, cost, &mut None),
+                        None => lost(refused(most, None)),
+                    }
+                }
+            },
+        };
+        (said, by)
+    }
+
+    /// Whether the limit refuses because nobody knows, and not because of what the client did.
+    pub(super) fn refuses_in_the_dark(&self, judged: &Judged, slot: usize) -> bool {
+        match (settled(judged, slot).map(|settled| settled.end), self.shared_at(judged, slot)) {
+            (Some(End::Silent { silence, .. }), Some((_, cluster, _))) => {
+                direction(cluster, silence) == OnStoreError::Closed
+            }
+            _ => false,
+        }
+    }
+
+    /// Which shared limits were decided without the store, and in which direction.
+    pub fn fallbacks<'a>(&'a self, judged: &'a Judged) -> impl Iterator<Item = (usize, OnStoreError)> + 'a {
+        judged.settled.iter().filter_map(|(slot, settled)| match settled.end {
+            End::Silent { silence, .. } => {
+                let (_, cluster, _) = self.shared_at(judged, *slot)?;
+                Some((cluster.shared.store, direction(cluster, silence)))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// What became of the limit at this position.
+fn settled(judged: &Judged, slot: usize) -> Option<Brought> {
+    judged.settled.iter().find(|(known, _)| *known == slot).map(|(_, brought)| *brought)
+}
+
+/// A fault of ours, or of the store's configuration, opens nothing.
+fn direction(cluster: &Cluster, silence: Silence) -> OnStoreError {
+    if silence == Silence::Faulty { OnStoreError::Closed } else { cluster.shared.on_store_error }
+}
+
+/// The shared limits of a policy, each on what the one of the same name in the snapshot before held.
+pub(super) fn clusters(
+    policy: &Policy,
+    secret: &[u8],
+    before: Option<&Snapshot>,
+) -> Result<Vec<Option<Arc<Cluster>>>, (String, OutOfRange)> {
+    let cluster = |rule: &Arc<Rule>| {
+        let before = before.and_then(|before| {
+            let known = before.policy().rules.iter().position(|was| was.name == rule.name)?;
+            before.cluster(known)
+        });
+        let made = Cluster::of(rule, secret, before.map(Arc::as_ref));
+        made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
+    };
+    policy.rules.iter().map(cluster).collect()
+}

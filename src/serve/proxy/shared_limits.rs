@@ -1,0 +1,144 @@
+//! Shared limits of one request, settled before it is admitted: from what this gate holds, or by asking a store.
+//!
+//! A request waits at most its store's `timeout` for each limit that it has to ask about; a limit whose store is silent is
+//! decided by its `on_store_error`. Errands run as tasks of their own, so that one whose client leaves still comes
+//! home: what it brings is spent by others, and nobody else asks about the key meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::proxy::Session;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::downstream::link_of;
+use super::exchange::Exchange;
+use super::facts::Facts;
+use crate::engine::{Brought, By, Errand, Judged, Step};
+use crate::limiter::cluster::Silence;
+use crate::policy::Rule;
+use crate::serve::clock::Clock;
+use crate::serve::shared::Shared;
+use crate::serve::store::StoreInUse;
+use crate::sketch::KeyHash;
+
+/// Wakes requests that wait for another one's errand. Keys share a bell with others, so a request that is woken looks again.
+#[derive(Debug)]
+pub struct Bells([Notify; Bells::COUNT]);
+
+impl Bells {
+    const COUNT: usize = 256;
+
+    fn of(&self, key: KeyHash) -> Option<&Notify> {
+        self.0.get(key.halves()[1] as usize % Self::COUNT)
+    }
+}
+
+impl Default for Bells {
+    fn default() -> Bells {
+        Bells(std::array::from_fn(|_| Notify::new()))
+    }
+}
+
+/// Sends for budget that refused requests of a key will need as soon as their pause ends. Nobody waits for it.
+pub fn refill(shared: &Shared, session: &Session, exchange: &Exchange, judged: &Judged) {
+    let (installed, readings) = (&exchange.installed, &judged.decision.readings);
+    let (snapshot, Some(client)) = (installed.snapshot(), &judged.decision.client) else { return };
+    for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == By::Lease) {
+        let Some(rule) = snapshot.policy().rules.get(reading.rule) else { continue };
+        let Some(store) = rule.shared.and_then(|shared| installed.stores().get(shared.store)) else { continue };
+        let facts = Facts::read(link_of(session), session.req_header());
+        let asker = (&facts.request(), client);
+        if let Some(errand) = snapshot.refill(judged, slot, asker, store.nodes(), shared.clock.now()) {
+            drop(tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, shared.bells.clone())));
+        }
+    }
+}
+
+/// Settles every shared limit of a request that is admitted so far, in the route's order, until one is against it.
+pub async fn settle(shared: &Shared, session: &mut Session, exchange: &Exchange, judged: &mut Judged) {
+    let snapshot = exchange.installed.snapshot();
+    let slots = snapshot.to_settle(judged);
+    if slots.is_empty() {
+        return;
+    }
+    for slot in slots {
+        settle_one(shared, session, exchange, judged, slot).await;
+        if snapshot.is_against(judged, slot) {
+            break;
+        }
+    }
+    for (store, direction) in snapshot.fallbacks(judged) {
+        if let Some(store) = exchange.installed.stores().get(store) {
+            store.fell_back(direction);
+        }
+    }
+}
+
+async fn settle_one(shared: &Shared, session: &mut Session, exchange: &Exchange, judged: &mut Judged, slot: usize) {
+    let installed = &exchange.installed;
+    let snapshot = installed.snapshot();
+    let Some(rule) = judged.decision.readings.get(slot).and_then(|read| snapshot.policy().rules.get(read.rule)) else {
+        return;
+    };
+    let store = rule.shared.and_then(|shared| installed.stores().get(shared.store));
+    let (Some(store), Some(client)) = (store, judged.decision.client.clone()) else {
+        return snapshot.silent(judged, slot, Silence::Faulty, 1);
+    };
+    let due = Instant::now() + store.spec().timeout;
+    loop {
+        let step = {
+            let facts = Facts::read(link_of(session), session.req_header());
+            snapshot.step(judged, slot, (&facts.request(), &client), store.nodes(), shared.clock.now())
+        };
+        match step {
+            Step::Settled => return,
+            Step::Refill(errand) => {
+                drop(tokio::spawn(run(
+                    Arc::clone(store),
+                    Arc::clone(rule),
+                    errand,
+                    shared.clock,
+                    shared.bells.clone(),
+                )));
+                return;
+            }
+            Step::Ask(errand) => {
+                store.waited();
+                let errand = run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, shared.bells.clone());
+                return match tokio::spawn(errand).await {
+                    Ok(brought) => snapshot.brought(judged, slot, brought),
+                    Err(_) => snapshot.silent(judged, slot, Silence::Faulty, store.nodes()),
+                };
+            }
+            Step::Again if Instant::now() >= due => {
+                return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
+            }
+            Step::Again => {}
+            Step::Wait(key) => {
+                store.waited();
+                let Some(bell) = shared.bells.of(key) else { return };
+                // a bell that rang between the step and now is not heard, so nobody sleeps longer than this on it
+                let pause = due.min(Instant::now() + LONGEST_SLEEP);
+                let _ = timeout_at(pause, bell.notified()).await;
+                if Instant::now() >= due {
+                    return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
+                }
+            }
+        }
+    }
+}
+
+/// After so long a request that waits for another looks for itself.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// Asks, and takes in what was said.
+async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, errand: Errand, clock: Clock, bells: Arc<Bells>) -> Brought {
+    let (sent, key) = (clock.now(), errand.key);
+    let said = store.ask(&errand.question, &rule.name).await;
+    let brought = errand.done(said, store.nodes(), sent, clock.now());
+    if let Some(bell) = bells.of(key) {
+        bell.notify_waiters();
+    }
+    brought
+}

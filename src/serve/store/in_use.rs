@@ -1,0 +1,146 @@
+//! The stores of the policy in force: each a client that is tended for as long as a policy names it, and what requests
+//! made of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use super::breaker::BreakerState;
+use super::client::{Access, StoreClient};
+use super::counters::BUCKETS_MICROS;
+use crate::config::settings::Secret;
+use crate::limiter::cluster::{Answer, OnStoreError, Question, Silence};
+use crate::policy::Store;
+use crate::serve::telling::metrics::StoreState;
+
+/// A store that limits of the policy in force are shared through.
+pub struct StoreInUse {
+    spec: Arc<Store>,
+    access: Access,
+    client: Arc<StoreClient>,
+    waits: AtomicU64,
+    fallbacks: [AtomicU64; OnStoreError::ALL.len()],
+    tending: OnceLock<AbortHandle>,
+}
+
+impl StoreInUse {
+    /// The stores of a policy, with their passwords in the same order. One that is what it was `before` goes on: its
+    /// connection, its breaker and what it knows of other gates.
+    ///
+    /// # Errors
+    /// A store that cannot be reached like that, by name, and why.
+    pub fn all(
+        specs: &[Arc<Store>],
+        passwords: &[Option<Secret>],
+        before: &[Arc<StoreInUse>],
+    ) -> Result<Vec<Arc<StoreInUse>>, (String, String)> {
+        let open = |(index, spec): (usize, &Arc<Store>)| {
+            let fault = |fault: String| (spec.name.clone(), fault);
+            let authorities = match &spec.ca {
+                Some(file) => Some(std::fs::read(file).map_err(|error| fault(format!("{}: {error}", file.display())))?),
+                None => None,
+            };
+            let password = passwords.get(index).cloned().flatten().map(|secret| secret.0);
+            let access = Access { password, authorities };
+            if let Some(same) = before.iter().find(|was| was.spec == *spec && was.access == access) {
+                return Ok(Arc::clone(same));
+            }
+            let client = StoreClient::new(spec, &access).map_err(|error| fault(error.to_string()))?;
+            Ok(Arc::new(StoreInUse {
+                spec: Arc::clone(spec),
+                access,
+                client: Arc::new(client),
+                waits: AtomicU64::new(0),
+                fallbacks: Default::default(),
+                tending: OnceLock::new(),
+            }))
+        };
+        specs.iter().enumerate().map(open).collect()
+    }
+
+    /// Keeps it connected from now on, until it is dropped. In a runtime only; a second time does nothing.
+    pub fn tend(&self) {
+        self.tending.get_or_init(|| {
+            let client = Arc::clone(&self.client);
+            tokio::spawn(async move { client.tend().await }).abort_handle()
+        });
+    }
+
+    /// What the policy says of it.
+    pub fn spec(&self) -> &Store {
+        &self.spec
+    }
+
+    /// How many gates share it; at least one.
+    pub fn nodes(&self) -> u32 {
+        self.client.nodes()
+    }
+
+    /// See [`StoreClient::ask`].
+    ///
+    /// # Errors
+    /// It says nothing.
+    pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, Silence> {
+        self.client.ask(question, limit).await
+    }
+
+    /// Counts a request that waits for it.
+    pub fn waited(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a decision that was made without it.
+    pub fn fell_back(&self, direction: OnStoreError) {
+        let place = OnStoreError::ALL.iter().position(|known| *known == direction);
+        if let Some(count) = place.and_then(|place| self.fallbacks.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How it stands, for people.
+    pub fn status(&self) -> super::StoreStatus {
+        self.client.status()
+    }
+
+    /// How it stands, in numbers.
+    pub fn state(&self) -> StoreState {
+        let (status, counts) = (self.client.status(), self.client.counters());
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ends = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+        let durations = ends.zip(&counts.durations).scan(0, |sum, (end, count)| {
+            *sum += load(count);
+            Some((end, *sum))
+        });
+        StoreState {
+            store: self.spec.name.clone(),
+            connected: status.connected,
+            breaker: match status.breaker {
+                BreakerState::Closed => 0,
+                BreakerState::HalfOpen => 1,
+                BreakerState::Open => 2,
+            },
+            nodes: status.nodes,
+            questions: status.asked,
+            answers: status.answered,
+            waits: load(&self.waits),
+            durations: durations.collect(),
+            duration_seconds: Duration::from_nanos(load(&counts.duration_nanos)).as_secs_f64(),
+            errors: Silence::ALL.map(|silence| (silence.word(), counts.silent(silence))).into_iter().collect(),
+            fallbacks: OnStoreError::ALL
+                .iter()
+                .zip(&self.fallbacks)
+                .map(|(to, count)| (to.word(), load(count)))
+                .collect(),
+        }
+    }
+}
+
+impl Drop for StoreInUse {
+    fn drop(&mut self) {
+        if let Some(tending) = self.tending.get() {
+            tending.abort();
+        }
+    }
+}

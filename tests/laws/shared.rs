@@ -1,0 +1,376 @@
+//! Limits that several gates share, on a virtual clock: real snapshots, the store's own arithmetic, and a network that takes
+//! its time, loses answers, and fails.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate::client::Client;
+use tidegate::engine::{By, Errand, Judged, Outcome, Refusal, Snapshot, Step, Verdict};
+use tidegate::limiter::cluster::promise::{self, State};
+use tidegate::limiter::cluster::{Answer, OnStoreError, Promise, Question, Sharing, Silence, StoreKey};
+use tidegate::policy::{Mode, Rule, Shared};
+use tidegate::units::Timestamp;
+
+use crate::book::{arrival, book, head, rate, request};
+
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+/// The store's clock has nothing to do with those of gates.
+const STORE_AT_ZERO: u64 = 1_790_000_000_000_000;
+
+/// A store that answers as the scripts do.
+#[derive(Default)]
+struct Store {
+    keys: HashMap<(StoreKey, u8), State>,
+    questions: usize,
+}
+
+impl Store {
+    fn ask(&mut self, question: &Question, nanos: u64) -> Answer {
+        self.questions += 1;
+        let terms = question.promise.terms().unwrap();
+        let key = (question.key, question.tier);
+        let now = STORE_AT_ZERO + nanos / 1_000;
+        let known = self.keys.get(&key).copied();
+        let outcome = promise::grant(known, &terms, question.wanted, question.least, now);
+        if let Some((state, _)) = outcome.written {
+            self.keys.insert(key, state);
+        }
+        outcome.answer
+    }
+}
+
+fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rule {
+    Rule { shared: Some(Shared { store: 0, sharing, on_store_error }), ..rule }
+}
+
+fn gate(rules: Vec<Rule>) -> Snapshot {
+    book(rules).sharing(b"one secret for all gates", None).unwrap()
+}
+
+/// A question on its way, and the request that waits for it.
+struct OnItsWay {
+    gate: usize,
+    errand: Errand,
+    sent: u64,
+    /// When the store sees it, and when its answer is back.
+    reaches: u64,
+    back: u64,
+    answer: Option<Answer>,
+    waits: Option<(usize, Judged)>,
+}
+
+/// Three gates before one store; requests that wait for another's errand take another step when time goes on.
+struct World {
+    gates: Vec<Snapshot>,
+    store: Store,
+    on_their_way: Vec<OnItsWay>,
+    waiting: Vec<(usize, usize, u64, Judged)>,
+    delay: u64,
+    admitted: Vec<u64>,
+    asked: usize,
+    waited: usize,
+}
+
+impl World {
+    fn new(gates: usize, rule: &Rule, delay: u64) -> World {
+        World {
+            gates: (0..gates).map(|_| gate(vec![rule.clone()])).collect(),
+            store: Store::default(),
+            on_their_way: Vec::new(),
+            waiting: Vec::new(),
+            delay,
+            admitted: Vec::new(),
+            asked: 0,
+            waited: 0,
+        }
+    }
+
+    fn arrive(&mut self, gate: usize, client: &str, now: u64) {
+        let headers = head(client);
+        let judged = self.gates[gate].judge(&request(&headers), arrival(now));
+        self.asked += 1;
+        let client = judged.decision.client.clone().unwrap();
+        let (nodes, stamp) = (self.gates.len() as u32, Timestamp::from_nanos(now));
+        if let Some(errand) = self.gates[gate].refill(&judged, 0, (&request(&headers), &client), nodes, stamp) {
+            self.send(gate, errand, None, now);
+        }
+        self.go_on(gate, judged, now, now, true);
+    }
+
+    fn go_on(&mut self, gate: usize, mut judged: Judged, began: u64, now: u64, first: bool) {
+        let snapshot = &self.gates[gate];
+        let Some(slot) = snapshot.to_settle(&judged).first().copied() else { return };
+        let client: Client = judged.decision.client.clone().unwrap();
+        let headers = head(&client.address.to_string());
+        let nodes = self.gates.len() as u32;
+        let step = snapshot.step(&mut judged, slot, (&request(&headers), &client), nodes, Timestamp::from_nanos(now));
+        match step {
+            Step::Settled => self.finish(gate, judged, now),
+            Step::Refill(errand) => {
+                self.send(gate, errand, None, now);
+                self.finish(gate, judged, now);
+            }
+            Step::Ask(errand) => {
+                self.waited += usize::from(first);
+                self.send(gate, errand, Some((slot, judged)), now);
+            }
+            Step::Again => self.go_on(gate, judged, began, now, first),
+            Step::Wait(_) if now - began > 5 * MILLISECOND => {
+                snapshot.silent(&mut judged, slot, Silence::TimedOut, nodes);
+                self.finish(gate, judged, now);
+            }
+            Step::Wait(_) => {
+                self.waited += usize::from(first);
+                self.waiting.push((gate, slot, began, judged));
+            }
+        }
+    }
+
+    fn send(&mut self, gate: usize, errand: Errand, waits: Option<(usize, Judged)>, now: u64) {
+        let (reaches, back) = (now + self.delay / 2, now + self.delay);
+        self.on_their_way.push(OnItsWay { gate, errand, sent: now, reaches, back, answer: None, waits });
+    }
+
+    fn finish(&mut self, gate: usize, mut judged: Judged, now: u64) {
+        let _ = self.gates[gate].admit(&mut judged, Timestamp::from_nanos(now));
+        if judged.decision.verdict == Verdict::Admitted {
+            self.admitted.push(now);
+        }
+    }
+
+    /// Everything that happens up to `now`, in its order.
+    fn run_to(&mut self, now: u64) {
+        loop {
+            let next =
+                self.on_their_way.iter().map(|way| if way.answer.is_none() { way.reaches } else { way.back }).min();
+            let Some(at) = next.filter(|at| *at <= now) else { return };
+            let place = self
+                .on_their_way
+                .iter()
+                .position(|way| if way.answer.is_none() { way.reaches == at } else { way.back == at })
+                .unwrap();
+            if self.on_their_way[place].answer.is_none() {
+                let answer = self.store.ask(&self.on_their_way[place].errand.question, at);
+                self.on_their_way[place].answer = Some(answer);
+                continue;
+            }
+            let OnItsWay { gate, errand, sent, answer, waits, .. } = self.on_their_way.swap_remove(place);
+            let stamp = Timestamp::from_nanos;
+            let brought = errand.done(Ok(answer.unwrap()), self.gates.len() as u32, stamp(sent), stamp(at));
+            if let Some((slot, mut judged)) = waits {
+                self.gates[gate].brought(&mut judged, slot, brought);
+                self.finish(gate, judged, at);
+            }
+            for (gate, _, began, judged) in std::mem::take(&mut self.waiting) {
+                self.go_on(gate, judged, began, at, false);
+            }
+        }
+    }
+}
+
+/// The most that was admitted in any interval beyond `rate·τ`.
+fn worst_excess(times: &[u64], per_second: f64) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    // Σ in [s, t] − r·(t − s), as the highest rise of a walk
+    let (mut lowest, mut worst) = (f64::INFINITY, 0.0_f64);
+    for (count, time) in sorted.iter().enumerate() {
+        let drift = count as f64 - per_second * *time as f64 / SECOND as f64;
+        lowest = lowest.min(drift);
+        worst = worst.max(drift + 1.0 - lowest);
+    }
+    worst
+}
+
+/// Three gates, one key, hammered at `times` its rate for so many seconds.
+fn hammered(sharing: Sharing, (events, burst): (u32, u32), times: u32, seconds: u64, delay: u64) -> World {
+    let rule = shared(rate("per_client", events, burst, Mode::Enforce), sharing, OnStoreError::Closed);
+    let mut world = World::new(3, &rule, delay);
+    let every = SECOND / u64::from(events * times);
+    for nth in 0..seconds * SECOND / every {
+        let now = nth * every;
+        world.run_to(now);
+        world.arrive(nth as usize % 3, "203.0.113.7", now);
+    }
+    world.run_to(seconds * SECOND + SECOND);
+    world
+}
+
+#[test]
+fn by_leases_three_gates_admit_no_more_than_promised_and_nearly_all_of_it() {
+    for (numbers @ (events, burst), times) in
+        [((100, 100), 3), ((100, 200), 10), ((1_000, 1_000), 3), ((50, 500), 4), ((20, 20), 10)]
+    {
+        for delay in [MILLISECOND / 4, 2 * MILLISECOND] {
+            let world = hammered(Sharing::Lease, numbers, times, 20, delay);
+            let (rate, burst, admitted) = (f64::from(events), f64::from(burst), world.admitted.len() as f64);
+            // N·q, or r·δ
+            let extra = (3.0 * (burst / 12.0).max(1.0)).min(rate).max(3.0);
+            let worst = worst_excess(&world.admitted, rate);
+            let usable = admitted / (burst + rate * 20.0);
+            println!(
+                "{events}/s burst {burst}, {times} times, {} µs: {admitted} admitted, {:.1} % of the quota, worst interval \
+                 burst + rate·τ + {:.1} of {extra:.1}; {} questions, {:.2} % waited",
+                delay / 1_000,
+                usable * 100.0,
+                worst - burst,
+                world.store.questions,
+                100.0 * world.waited as f64 / world.asked as f64
+            );
+            assert!(worst <= burst + extra, "{numbers:?}: {worst}");
+            assert!(usable >= 0.95, "{numbers:?}: {usable}");
+        }
+    }
+}
+
+#[test]
+fn exactly_three_gates_admit_what_one_would() {
+    let world = hammered(Sharing::Exact, (100, 100), 3, 10, MILLISECOND);
+    // the store's time is that of the question, half a round trip before the request goes on
+    assert!(worst_excess(&world.admitted, 100.0) <= 100.0 + 1.0);
+    assert!(world.admitted.len() as f64 >= 0.99 * 1_100.0);
+    assert_eq!(world.store.questions, world.asked);
+}
+
+#[test]
+fn two_thousand_hot_keys_wait_for_the_store_once_in_a_hundred_times_at_most() {
+    let rule = shared(rate("per_client", 100, 200, Mode::Enforce), Sharing::Lease, OnStoreError::Closed);
+    let mut world = World::new(1, &rule, MILLISECOND);
+    // 50 requests a second of each key, after a second in which all of them come for the first time
+    let every = SECOND / 100_000;
+    for nth in 0..500_000_u64 {
+        let now = nth * every;
+        world.run_to(now);
+        if nth == 100_000 {
+            (world.asked, world.waited, world.store.questions) = (0, 0, 0);
+        }
+        let key = nth % 2_000;
+        world.arrive(0, &format!("203.0.{}.{}", key / 250, key % 250 + 1), now);
+    }
+    let waited = world.waited as f64 / world.asked as f64;
+    let trips = 1_000.0 * world.store.questions as f64 / world.asked as f64;
+    println!("{:.2} % of {} requests waited; {trips:.0} round trips per 1,000", waited * 100.0, world.asked);
+    assert!(waited <= 0.01, "{waited}");
+}
+
+/// A request of a client whose store says nothing.
+fn in_silence(gate: &Snapshot, silence: Silence, nodes: u32, now: u64) -> Judged {
+    let headers = head("203.0.113.7");
+    let mut judged = gate.judge(&request(&headers), arrival(now));
+    for slot in gate.to_settle(&judged) {
+        gate.silent(&mut judged, slot, silence, nodes);
+    }
+    let _ = gate.admit(&mut judged, Timestamp::from_nanos(now));
+    judged
+}
+
+#[test]
+fn a_silent_store_leaves_each_gate_its_part() {
+    let numbers = rate("per_client", 30, 60, Mode::Enforce);
+    let gate = gate(vec![shared(numbers, Sharing::Lease, OnStoreError::Local)]);
+    let admitted = (0..10_000_u64)
+        .filter(|nth| in_silence(&gate, Silence::TimedOut, 3, nth * MILLISECOND).decision.verdict == Verdict::Admitted)
+        .count();
+    // a third of 60 + 30 · 10 s
+    assert_eq!(admitted, 20 + 100, "of ten seconds");
+    let refused = in_silence(&gate, Silence::Breaker, 3, 10 * SECOND);
+    assert_eq!(refused.decision.verdict, Verdict::Refused(Refusal::Limit));
+    let reading = refused.decision.readings[0];
+    assert_eq!((reading.by, reading.outcome), (By::Fallback, Outcome::Refused));
+    let again = 10 * SECOND + reading.retry_nanos.unwrap();
+    assert_eq!(in_silence(&gate, Silence::Breaker, 3, again).decision.verdict, Verdict::Admitted, "as it was told");
+}
+
+#[test]
+fn silence_is_met_as_the_limit_says_and_a_fault_of_ours_opens_nothing() {
+    for (direction, silence, expected) in [
+        (OnStoreError::Open, Silence::Unreachable, Verdict::Admitted),
+        (OnStoreError::Closed, Silence::Unreachable, Verdict::Refused(Refusal::StoreSilent)),
+        (OnStoreError::Local, Silence::Unreachable, Verdict::Admitted),
+        (OnStoreError::Open, Silence::Faulty, Verdict::Refused(Refusal::StoreSilent)),
+        (OnStoreError::Local, Silence::Faulty, Verdict::Refused(Refusal::StoreSilent)),
+    ] {
+        let gate = gate(vec![shared(rate("per_client", 30, 60, Mode::Enforce), Sharing::Exact, direction)]);
+        let judged = in_silence(&gate, silence, 3, 0);
+        assert_eq!(judged.decision.verdict, expected, "{direction:?} {silence:?}");
+        let told = if silence == Silence::Faulty { OnStoreError::Closed } else { direction };
+        assert_eq!(gate.fallbacks(&judged).collect::<Vec<_>>(), [(0, told)]);
+    }
+    let watched = gate(vec![shared(rate("per_client", 30, 60, Mode::Shadow), Sharing::Exact, OnStoreError::Closed)]);
+    assert_eq!(in_silence(&watched, Silence::TimedOut, 3, 0).decision.verdict, Verdict::Admitted, "in shadow");
+}
+
+#[test]
+fn who_is_refused_by_another_limit_costs_the_store_nothing() {
+    let spent = rate("spent", 1, 1, Mode::Enforce);
+    let asked = shared(rate("asked", 100, 100, Mode::Enforce), Sharing::Exact, OnStoreError::Closed);
+    let gate = gate(vec![spent, asked]);
+    let headers = head("203.0.113.7");
+    let settle = |now| {
+        let judged = gate.judge(&request(&headers), arrival(now));
+        let slots = gate.to_settle(&judged).len();
+        (judged, slots)
+    };
+    let (mut first, slots) = settle(0);
+    assert_eq!(slots, 1);
+    gate.silent(&mut first, 1, Silence::TimedOut, 1);
+    let _ = gate.admit(&mut first, Timestamp::ZERO);
+    assert_eq!(first.decision.verdict, Verdict::Refused(Refusal::StoreSilent));
+    // a refusal by the store charged nobody else either
+    let (mut second, slots) = settle(1);
+    assert_eq!((second.decision.verdict, slots), (Verdict::Admitted, 1));
+    let client = second.decision.client.clone().unwrap();
+    let Step::Ask(errand) = gate.step(&mut second, 1, (&request(&headers), &client), 1, Timestamp::from_nanos(1))
+    else {
+        panic!("nothing is asked")
+    };
+    let answer = Store::default().ask(&errand.question, 1);
+    let brought = errand.done(Ok(answer), 1, Timestamp::from_nanos(1), Timestamp::from_nanos(2));
+    gate.brought(&mut second, 1, brought);
+    let _ = gate.admit(&mut second, Timestamp::from_nanos(2));
+    assert_eq!((second.decision.verdict, second.decision.readings[1].by), (Verdict::Admitted, By::Store));
+    let (third, slots) = settle(3);
+    assert_eq!((third.decision.verdict, slots), (Verdict::Refused(Refusal::Limit), 0), "the limit beside it is spent");
+}
+
+#[test]
+fn a_face_without_stores_judges_alone() {
+    let rule = shared(rate("per_client", 10, 20, Mode::Enforce), Sharing::Lease, OnStoreError::Closed);
+    let alone = book(vec![rule]);
+    let headers = head("203.0.113.7");
+    let admitted = (0..100).filter(|nth| crate::book::ask(&alone, &headers, *nth).0.verdict == Verdict::Admitted);
+    assert_eq!(admitted.count(), 20);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn no_schedule_of_arrivals_brings_more_than_promised(
+        arrivals in proptest::collection::vec((0_usize..3, 0_u64..40), 200..1_500),
+        delay in 1_u64..20_000,
+        (events, burst) in (1_u32..400, 1_u32..400),
+    ) {
+        let rule = shared(rate("per_client", events, burst, Mode::Enforce), Sharing::Lease, OnStoreError::Closed);
+        let mut world = World::new(3, &rule, delay * 1_000);
+        let mut now = 0;
+        for (gate, pause) in arrivals {
+            now += pause * MILLISECOND / 4;
+            world.run_to(now);
+            world.arrive(gate, "203.0.113.7", now);
+        }
+        world.run_to(now + SECOND);
+        let (rate, burst) = (f64::from(events), f64::from(burst));
+        let extra = (3.0 * (burst / 12.0).max(1.0)).min(rate).max(3.0);
+        let worst = worst_excess(&world.admitted, rate);
+        prop_assert!(worst <= burst + extra + 1e-6, "{} over {} + {}", worst, burst, extra);
+    }
+}
+
+/// The promise is one of numbers only; this holds it against the kind.
+#[test]
+fn a_promise_has_the_limits_own_numbers() {
+    let promise = Promise::Quota { max: 7, window: Duration::from_secs(60) };
+    assert_eq!(promise.most(), 7);
+}
