@@ -134,7 +134,7 @@ fn an_entry_that_changes_hands_mixes_no_tokens() {
         let leases = Arc::new(holding(1, 0));
         let (old, new) = (first_choice(0), first_choice(1));
         // the other entry is in use, so that the new key needs this one
-        drop(ask(&leases, key(99), at(SECOND)));
+        let _lost = ask(&leases, key(99), at(SECOND));
         let taker = {
             let leases = leases.clone();
             thread::spawn(move || took(&leases, old, at(SECOND - 50_000_000)))
@@ -168,7 +168,7 @@ fn a_late_answer_gives_nothing_to_the_next_key() {
             let _ = leases.look(old, Cost::ONE, &PROMISE, at(0));
         }
         let late = ask(&leases, old, at(0));
-        drop(ask(&leases, key(99), at(SECOND)));
+        let _lost = ask(&leases, key(99), at(SECOND));
         let answer = {
             let leases = leases.clone();
             // it was sent long after it had begun, so that its lease still lives when the question is void

@@ -205,3 +205,53 @@ proptest! {
         run(promise, &steps, 1);
     }
 }
+
+/// A lone client of one gate, whose questions are answered at once, asks at these times; if it is refused, it comes back exactly
+/// when it was told to.
+fn comes_back(promise: Promise, gaps: &[u64]) {
+    let leases: Leases = Leases::with_lines(4);
+    let mut store = Store::new(promise);
+    let mut now = 5 * MS;
+    let mut settle = |asking: Asking, now: u64| {
+        let answer = store.answer(1, &asking, now);
+        leases.answered(asking, &answer, at(now), at(now))
+    };
+    for gap in gaps {
+        now += gap;
+        for attempt in 0..2 {
+            let mut look = leases.look(key(1), Cost::ONE, &promise, at(now));
+            if let Look::Holds { .. } = look {
+                look = leases.take(key(1), Cost::ONE, &promise, at(now));
+            }
+            if look == Look::Unknown {
+                let Begin::Ask(asking) = leases.begin(key(1), Cost::ONE, &promise, 1, at(now)) else { panic!("{now}") };
+                look = settle(asking, now);
+            }
+            match look {
+                Look::Holds { low, .. } => {
+                    if low && let Begin::Ask(asking) = leases.refill(key(1), &promise, 1, at(now)) {
+                        let _ = settle(asking, now);
+                    }
+                    break;
+                }
+                Look::Refused { retry_nanos: Some(retry), due } if attempt == 0 => {
+                    if due && let Begin::Ask(asking) = leases.refill(key(1), &promise, 1, at(now)) {
+                        let _ = settle(asking, now);
+                    }
+                    now += retry;
+                }
+                look => panic!("came back at {now}, as it was told, and found {look:?}"),
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_retry_time_comes_true_for_a_lone_client(
+        promise in promises(),
+        gaps in vec(prop_oneof![0..MS, 0..50 * MS, 0..600 * MS], 1..300),
+    ) {
+        comes_back(promise, &gaps);
+    }
+}

@@ -224,7 +224,7 @@ impl<C: Word> Leases<C> {
         let spent = granted < asking.wanted && answer.left == 0;
         let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, answer.ends_nanos)).flatten();
         let state = known_spent
-            .and_then(|(nanos, early)| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1, early))
+            .and_then(|nanos| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1, true))
             .unwrap_or(State::Idle { low: asking.mark });
         // if the word is another's by now, it is none of ours
         let _ = entry.state.exchange(kept.asking, state.word());
@@ -341,8 +341,10 @@ impl<C: Word> Leases<C> {
             return Look::Refused { retry_nanos: Some(retry), due: false };
         };
         let pause = size::pause(asking.size, &asking.promise);
-        let back = tick_from(now.nanos().saturating_add(retry.max(pause)));
-        let early = asking.least == 1 && pause >= retry.saturating_add(LEAD_NANOS);
+        // a little longer than the store's time, so that somebody asks in the background when it has come
+        let early = asking.least == 1;
+        let wait = if early { retry.saturating_add(LEAD_NANOS) } else { retry };
+        let back = tick_from(now.nanos().saturating_add(wait.max(pause)));
         let state = State::refused(back, asking.least, early);
         let remembered = entry.state.exchange(kept.asking, state.unwrap_or(idle(kept.low)).word());
         let retry = if remembered && state.is_some() { until(back, now) } else { retry };

@@ -96,15 +96,15 @@ pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
 }
 
 /// For how many nanoseconds a key that has just been emptied is known to be spent, if that is not too long to be said of a
-/// client that keeps to its rate; `ends` is the rest of the window. And whether there will be something [`LEAD_NANOS`] before.
-pub(super) fn spent_for(size: u32, promise: &Promise, ends: u64) -> Option<(u64, bool)> {
+/// client that keeps to its rate; `ends` is the rest of the window. There will be something [`LEAD_NANOS`] before that.
+pub(super) fn spent_for(size: u32, promise: &Promise, ends: u64) -> Option<u64> {
     match promise {
         // part of a token may be there already: where one is long in coming, that part is too much to be kept waiting for
         Promise::Rate { rate, .. } => {
-            let pause = pause(size.max(1), promise);
-            (rate.interval_nanos() <= pause).then_some((pause, pause >= rate.interval_nanos() + LEAD_NANOS))
+            let interval = rate.interval_nanos();
+            (interval <= PAUSE).then(|| pause(size, promise).max(interval + LEAD_NANOS))
         }
-        Promise::Quota { .. } => Some((ends, false)),
+        Promise::Quota { .. } => Some(ends.saturating_add(LEAD_NANOS)),
     }
 }
 
@@ -159,8 +159,8 @@ mod tests {
     fn a_pause_is_long_enough_for_what_it_waits_for() {
         assert_eq!(pause(100, &rate(1000, 1000)), PAUSE);
         assert_eq!(pause(3, &rate(1000, 1000)), 3_000_000);
-        assert_eq!(spent_for(1, &rate(1000, 10), u64::MAX), Some((1_000_000, false)));
-        assert_eq!(spent_for(100, &rate(1000, 1000), u64::MAX), Some((PAUSE, true)));
+        assert_eq!(spent_for(1, &rate(1000, 10), u64::MAX), Some(1_000_000 + LEAD_NANOS));
+        assert_eq!(spent_for(100, &rate(1000, 1000), u64::MAX), Some(PAUSE));
         assert_eq!(spent_for(9, &rate(10, 10), u64::MAX), None);
     }
 }

@@ -138,9 +138,9 @@ fn one_asks_and_the_others_wait() {
     let asking = ask(&leases, 1, Cost::ONE, &rate(), at(0));
     assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1)), Begin::Busy));
     leases.silent(asking);
-    drop(ask(&leases, 1, Cost::ONE, &rate(), at(1)));
+    let _lost = ask(&leases, 1, Cost::ONE, &rate(), at(1));
     assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1000)), Begin::Busy), "it is lost, but not void");
-    drop(ask(&leases, 1, Cost::ONE, &rate(), at(1010)));
+    let _lost = ask(&leases, 1, Cost::ONE, &rate(), at(1010));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_refusal_is_remembered_until_its_time_and_for_its_cost() {
     assert!(matches!(leases.begin(key(1), cost(5), &rate(), 1, at(100)), Begin::Known(Look::Refused { .. })));
     let back = Timestamp::from_nanos(MS + retry);
     assert_eq!(leases.look(key(1), cost(5), &rate(), back), Look::Unknown);
-    drop(ask(&leases, 1, cost(5), &rate(), back));
+    let _lost = ask(&leases, 1, cost(5), &rate(), back);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_store_that_gave_its_last_is_not_asked_again_at_once() {
     let Look::Refused { retry_nanos: Some(retry), .. } = leases.take(key(1), Cost::ONE, &quota(), at(2)) else {
         panic!("not refused")
     };
-    assert!((30_000 * MS..30_003 * MS).contains(&retry), "{retry}");
+    assert!((30_008 * MS..30_011 * MS).contains(&retry), "{retry}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn what_can_never_fit_is_refused_without_asking() {
 fn live_entries_are_not_evicted_and_the_newcomer_asks_for_itself() {
     let leases = Leases::with_lines(1);
     for number in [1, 2] {
-        drop(ask(&leases, number, Cost::ONE, &rate(), at(0)));
+        let _lost = ask(&leases, number, Cost::ONE, &rate(), at(0));
     }
     let newcomer = ask(&leases, 3, cost(2), &rate(), at(1));
     assert_eq!((newcomer.is_kept(), newcomer.wanted()), (false, 2));
@@ -241,7 +241,7 @@ fn a_refusal_nobody_runs_into_makes_room() {
 #[test]
 fn an_entry_that_changed_hands_gives_the_old_key_nothing() {
     let leases = holding(40, &rate(), at(0));
-    drop(ask(&leases, 2, Cost::ONE, &rate(), at(500)));
+    let _lost = ask(&leases, 2, Cost::ONE, &rate(), at(500));
     let asking = ask(&leases, 3, Cost::ONE, &rate(), at(1000));
     assert!(asking.is_kept());
     assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(10)), Look::Unknown, "even on an old stamp");

@@ -76,8 +76,8 @@ pub(super) enum State {
     /// A question has been on its way since this tick. The nonce tells it from any other. If it was asked towards the end
     /// of a pause, the key goes on being `refused` for [`LEAD`], so that nobody has to wait.
     Asking { since: u64, nonce: u32, refused: bool },
-    /// The store said no to this cost, and so to every higher one, until this tick. `early`: the end of it is a pause of ours;
-    /// by [`LEAD`] before the store will have something.
+    /// The store said no to this cost, and so to every higher one, until this tick. `early`: the
+    /// store will have something [`LEAD`] before that.
     Refused { until: u64, cost: u32, early: bool },
     /// The entry is changing hands, which nobody else can end or undo.
     Claimed,
