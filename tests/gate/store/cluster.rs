@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tidegate::limiter::cluster::Silence;
 use tidegate::policy::StoreMode;
 
-use super::{Asking, answered, connected, one, store};
+use super::{Asking, Server, answered, connected, one, store};
 use crate::harness::redis::Cluster;
 use crate::harness::wait_for;
 
@@ -96,4 +96,18 @@ async fn a_server_that_is_gone_takes_only_its_own_keys_along() {
     cluster.servers[owner].kill();
     answered(&asking, &one(elsewhere)).await;
     assert!(asking.ask(&one(1), "limit").await.is_err());
+}
+
+#[tokio::test]
+async fn a_cluster_that_was_all_gone_is_found_again() {
+    let mut cluster = Cluster::start();
+    let asking = asking(&cluster).await;
+    assert_eq!(asking.ask(&one(1), "limit").await.unwrap().left, 99);
+    cluster.servers.iter_mut().for_each(Server::kill);
+    for _ in 0..20 {
+        let silence = asking.ask(&one(1), "limit").await.unwrap_err();
+        assert!(matches!(silence, Silence::Unreachable | Silence::Breaker), "{silence:?}");
+    }
+    cluster.servers.iter_mut().for_each(Server::restart);
+    assert_eq!(answered(&asking, &one(1)).await.left, 99, "what they kept in memory is gone");
 }
