@@ -1,7 +1,7 @@
 //! The gate as its users meet it: the built binary as a child process, driven through real sockets.
 //!
-//! Nothing here links against the library. `harness` holds the tools (a running gate, a scripted origin, a byte-level
-//! client); every other file is one claim about the running program. Time is allowed to pass but never decides: waits
+//! Nothing here links against the library, but for `store`, which drives the face of stores by itself. `harness` holds the
+//! tools (a running gate, a scripted origin, a byte-level client); every other file is one claim about the running program. Time is allowed to pass but never decides: waits
 //! poll for what they want until a generous deadline, and checks of rates use the stamps that the gate judged by.
 
 #![expect(
@@ -57,6 +57,7 @@ mod sick_origins;
 mod slow_clients;
 mod socket_activation;
 mod startup;
+mod store;
 mod stubborn;
 mod switching;
 mod tls;

@@ -130,7 +130,7 @@ impl QuotaTerms {
     fn new(max: u32, window: Duration) -> Result<QuotaTerms, OutOfRange> {
         const ALLOWED: OutOfRange = OutOfRange { allowed: "a window of 1ms to 400 days, in whole milliseconds" };
         let window_micros = u64::try_from(window.as_micros()).map_err(|_| ALLOWED)?;
-        let odd = window.subsec_nanos() % 1_000_000 != 0;
+        let odd = !window.subsec_nanos().is_multiple_of(1_000_000);
         if odd || window.is_zero() || window > LONGEST { Err(ALLOWED) } else { Ok(QuotaTerms { window_micros, max }) }
     }
 }
@@ -231,10 +231,8 @@ fn grant_of_rate(state: Option<State>, terms: &RateTerms, wanted: u32, least: u3
 fn grant_of_quota(state: Option<State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
     let (mut index, mut count) = (now / terms.window_micros, 0);
     match state {
-        Some(State::Quota { window, index: kept, count: taken }) if window == terms.window_micros => {
-            if kept >= index {
-                (index, count) = (kept, taken);
-            }
+        Some(State::Quota { window, index: kept, count: taken }) if window == terms.window_micros && kept >= index => {
+            (index, count) = (kept, taken);
         }
         // a changed window: what was taken in the old one counts in the new one while the old one has not ended
         Some(State::Quota { window, index, count: taken }) if (index + 1).saturating_mul(window) > now => count = taken,

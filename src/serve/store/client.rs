@@ -30,10 +30,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// See [`FIRST_PAUSE`].
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long all servers together may take to make a connection.
+const CONNECTING: Duration = Duration::from_secs(10);
+
 /// After so many stamps in a row that were not answered the connection is made anew.
 const MOST_UNHEARD_STAMPS: u32 = 3;
 
-/// At most one line of the log per this time and store about questions that failed.
+/// At most one line of the log per this time and store about what failed, and one about connections.
 const QUIET_NANOS: u64 = 60_000_000_000;
 
 /// What is needed to be let in, beside the policy's part.
@@ -73,7 +76,8 @@ pub struct StoreClient {
     name: String,
     counters: Counters,
     started: Instant,
-    last_line: AtomicU64,
+    last_welcome: AtomicU64,
+    last_fault_line: AtomicU64,
     last_fault: ArcSwapOption<(String, Instant)>,
 }
 
@@ -99,7 +103,8 @@ impl StoreClient {
             name: members::name(),
             counters: Counters::default(),
             started: Instant::now(),
-            last_line: AtomicU64::new(0),
+            last_welcome: AtomicU64::new(0),
+            last_fault_line: AtomicU64::new(0),
             last_fault: ArcSwapOption::empty(),
             store: store.clone(),
         })
@@ -110,12 +115,13 @@ impl StoreClient {
     pub async fn tend(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.dialer.connect().await {
-                Ok(link) => {
+            match timeout(CONNECTING, self.dialer.connect()).await {
+                Ok(Ok(link)) => {
                     pause = FIRST_PAUSE;
                     self.serve(link).await;
                 }
-                Err(error) => self.note(&format!("cannot connect: {error}")),
+                Ok(Err(error)) => self.note(&format!("cannot connect: {error}")),
+                Err(_) => self.note("cannot connect: no word from any server"),
             }
             sleep(jittered(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -221,7 +227,9 @@ impl StoreClient {
     /// Offers the connection to questions until it is given up.
     async fn serve(&self, link: Link) {
         let number = self.counters.connected.fetch_add(1, Ordering::Relaxed) + 1;
-        tracing::info!(store = self.store.name, "connected to the store");
+        if self.is_due(&self.last_welcome) {
+            tracing::info!(store = self.store.name, "connected to the store");
+        }
         self.live.store(Some(Arc::new(Live { link: link.clone(), number })));
         let mut link = link;
         let mut unheard = 0;
@@ -242,7 +250,8 @@ impl StoreClient {
                         continue;
                     }
                 }
-                Err(_) => unheard += 1,
+                // of a cluster it may be one server that is silent, and not the one of the questions
+                Err(_) => unheard += u32::from(link.is_to_one()),
             }
             tokio::select! {
                 () = self.given_up.notified() => {}
@@ -250,7 +259,6 @@ impl StoreClient {
             }
         }
         self.live.store(None);
-        tracing::warn!(store = self.store.name, "connection to the store given up; connecting again");
     }
 
     fn is_live(&self, number: u64) -> bool {
@@ -268,13 +276,16 @@ impl StoreClient {
     /// Keeps what went wrong, and logs it unless the last line is young.
     fn note(&self, text: &str) {
         self.last_fault.store(Some(Arc::new((text.to_owned(), Instant::now()))));
-        let now = self.now();
-        let last = self.last_line.load(Ordering::Relaxed);
-        let due = last == 0 || now.saturating_sub(last) >= QUIET_NANOS;
-        // one of those that find it due at once writes it
-        if due && self.last_line.compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if self.is_due(&self.last_fault_line) {
             tracing::warn!(store = self.store.name, "store: {text}");
         }
+    }
+
+    /// Whether a line may be written again, and if so notes that it is; one of those that ask at once is told so.
+    fn is_due(&self, last_line: &AtomicU64) -> bool {
+        let (now, last) = (self.now().max(1), last_line.load(Ordering::Relaxed));
+        let due = last == 0 || now.saturating_sub(last) >= QUIET_NANOS;
+        due && last_line.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Nanoseconds of the breaker.

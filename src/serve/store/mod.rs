@@ -3,8 +3,8 @@
 //! [`Silence`](crate::limiter::cluster::Silence) that there was instead.
 //!
 //! * [`client`] is one store as the gate sees it: asks, at most for the store's time; connects by itself in the background.
-//! * [`link`](self) is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
-//! * `script` has the scripts `rate.lua`, `quota.lua` and `members.lua`, and the names of keys. What they compute is written
+//! * `link` is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
+//! * `script` has the scripts `rate.lua`, `quota.lua` and `members.lua`, and the names of keys; `members` counts gates. What they compute is written
 //!   down in [`crate::limiter::cluster::promise`], and tested to be the same.
 //! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted.
 //!

@@ -6,6 +6,7 @@ pub mod load;
 pub mod log;
 pub mod metrics;
 pub mod origin;
+pub mod redis;
 pub mod secure;
 pub mod systemd;
 pub mod talker;

@@ -1,7 +1,196 @@
 use std::time::Duration;
 
 use super::*;
+use crate::units::Dice;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+/// A day in 2026, in microseconds since 1970.
+const NOW: u64 = 1_790_000_000_000_000;
 
 fn rate(events: u32, period: Duration, burst: u32) -> Promise {
     Promise::Rate { rate: Rate::new(events, period).unwrap(), burst }
+}
+
+fn rate_terms(promise: Promise) -> RateTerms {
+    match promise.terms().unwrap() {
+        Terms::Rate(terms) => terms,
+        Terms::Quota(_) => panic!("a rate"),
+    }
+}
+
+fn kept(outcome: &Outcome, before: Option<State>) -> Option<State> {
+    outcome.written.map_or(before, |(state, _)| Some(state))
+}
+
+#[test]
+fn a_rate_is_counted_without_a_common_divisor() {
+    let terms = rate_terms(rate(10, SECOND, 5));
+    assert_eq!(terms, RateTerms { cost: 100_000, drain: 1, tick_micros: 1, burst: 5 });
+    let terms = rate_terms(rate(7, SECOND, 5));
+    assert_eq!((terms.cost, terms.drain), (1_000_000, 7));
+    let terms = rate_terms(rate(10_000_000, SECOND, 5));
+    assert_eq!((terms.cost, terms.drain), (1, 10));
+}
+
+#[test]
+fn a_burst_too_great_for_microseconds_is_counted_in_longer_ticks() {
+    let terms = rate_terms(rate(9_999_991, DAY, 3_999_996_400));
+    assert!(terms.tick_micros > 1);
+    let exact = u128::from(terms.drain) * DAY.as_micros() == 9_999_991 * u128::from(terms.cost * terms.tick_micros);
+    assert!(exact, "{terms:?}");
+    assert!(terms.full() < MOST_DEBT);
+}
+
+#[test]
+fn numbers_that_cannot_be_counted_are_refused() {
+    assert!(rate(1, DAY, 401).terms().is_err(), "a burst of 401 days");
+    assert!(rate(1, DAY, 400).terms().is_ok());
+    assert!(rate(999_999_937, Duration::from_nanos(86_399_999_999_999), u32::MAX).terms().is_err());
+    assert!(Promise::Quota { max: 1, window: Duration::ZERO }.terms().is_err());
+    assert!(Promise::Quota { max: 1, window: Duration::from_micros(1_500) }.terms().is_err());
+    assert!(Promise::Quota { max: 1, window: 400 * DAY }.terms().is_ok());
+    assert!(Promise::Quota { max: 1, window: 401 * DAY }.terms().is_err());
+}
+
+#[test]
+fn as_much_is_granted_as_fits_and_nothing_below_the_least() {
+    let terms = rate(1, SECOND, 10).terms().unwrap();
+    let first = grant(None, &terms, 8, 1, NOW);
+    assert_eq!((first.answer.granted, first.answer.left), (8, 2));
+    let state = kept(&first, None);
+    let second = grant(state, &terms, 8, 3, NOW);
+    assert_eq!((second.answer.granted, second.answer.left), (0, 2));
+    assert_eq!(second.answer.retry_nanos, Some(1_000_000_000));
+    assert_eq!(second.written, None, "a refusal costs the store nothing");
+    let third = grant(state, &terms, 8, 2, NOW);
+    assert_eq!((third.answer.granted, third.answer.left), (2, 0));
+    assert_eq!(grant(state, &terms, 20, 11, NOW).answer.retry_nanos, None, "never");
+}
+
+#[test]
+fn no_interval_has_more_than_the_promise() {
+    for (events, period, burst) in [(7, SECOND, 3), (100, Duration::from_millis(1_700), 50), (1, SECOND, 1)] {
+        let promise = rate(events, period, burst);
+        let terms = promise.terms().unwrap();
+        let (mut dice, mut now, mut state) = (Dice(1), NOW, None);
+        let mut granted: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..600 {
+            now += dice.roll() % 200_000;
+            let least = 1 + u32::try_from(dice.roll() % 3).unwrap();
+            let outcome = grant(state, &terms, least + 2, least, now);
+            state = kept(&outcome, state);
+            granted.push((now, u64::from(outcome.answer.granted)));
+        }
+        for (index, (from, _)) in granted.iter().enumerate() {
+            let mut sum = 0;
+            for (until, units) in &granted[index..] {
+                sum += units;
+                // sum <= burst + events * (until - from) / period
+                let passed = u128::from(until - from) * u128::from(events) * 1_000;
+                assert!(u128::from(sum - sum.min(u64::from(burst))) * period.as_nanos() <= passed);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_retry_time_is_true_to_the_microsecond() {
+    for promise in [rate(7, SECOND, 5), rate(3, DAY, 5), rate(9_999_991, DAY, 3_999_996_400)] {
+        let terms = promise.terms().unwrap();
+        let most = promise.most();
+        let state = kept(&grant(None, &terms, most, most, NOW), None);
+        let later = NOW + 1_234;
+        let refused = grant(state, &terms, most, most, later).answer;
+        let wait = refused.retry_nanos.unwrap() / 1_000;
+        assert_eq!(grant(state, &terms, most, most, later + wait - 1).answer.granted, 0);
+        assert_eq!(grant(state, &terms, most, most, later + wait).answer.granted, most);
+    }
+}
+
+#[test]
+fn a_state_is_kept_until_its_debt_has_drained_and_no_longer_than_a_millisecond_more() {
+    let terms = rate(7, SECOND, 5).terms().unwrap();
+    let (state, millis) = grant(None, &terms, 5, 5, NOW).written.unwrap();
+    let full = |after: u64| grant(Some(state), &terms, 5, 5, NOW + after).answer.granted == 5;
+    assert!(full(millis * 1_000));
+    assert!(!full((millis - 1) * 1_000));
+}
+
+#[test]
+fn a_clock_that_steps_back_gives_nothing_and_goes_on_from_there() {
+    let terms = rate(1, SECOND, 5).terms().unwrap();
+    let spent = kept(&grant(None, &terms, 5, 5, NOW), None);
+    let back = NOW - 3_600_000_000;
+    let refused = grant(spent, &terms, 1, 1, back);
+    assert_eq!(refused.answer.granted, 0);
+    assert_eq!(refused.answer.retry_nanos, Some(1_000_000_000));
+    let state = kept(&refused, spent);
+    assert_eq!(grant(state, &terms, 5, 1, back + 1_000_000).answer.granted, 1);
+}
+
+#[test]
+fn changed_numbers_keep_what_was_spent() {
+    let before = rate(10, SECOND, 100).terms().unwrap();
+    let state = kept(&grant(None, &before, 60, 60, NOW), None);
+    for (promise, left) in [
+        (rate(1, SECOND, 100), 40),
+        (rate(7, Duration::from_secs(3), 100), 40),
+        (rate(10, SECOND, 61), 1),
+        (rate(3, DAY, 60), 0),
+        (rate(3, DAY, 50), 0),
+    ] {
+        let terms = promise.terms().unwrap();
+        let answer = grant(state, &terms, 1_000, 1_000, NOW).answer;
+        assert_eq!((answer.granted, answer.left), (0, left), "{promise:?}");
+    }
+    // there and back again: never less than before
+    let mut debt = 1_234_567_891;
+    for _ in 0..4 {
+        let slow = rate_terms(rate(7, DAY, 2_000));
+        let quick = rate_terms(rate(11, Duration::from_secs(86_399), 2_000));
+        let there = quick.converted(debt, slow.cost);
+        let again = slow.converted(there, quick.cost);
+        assert!(again >= debt && again < debt + 16, "{debt} {again}");
+        debt = again;
+    }
+}
+
+#[test]
+fn a_window_has_its_budget_once_whatever_the_clock_does() {
+    let terms = Promise::Quota { max: 5, window: SECOND }.terms().unwrap();
+    let (mut dice, mut now, mut state) = (Dice(3), NOW, None);
+    let mut windows = std::collections::BTreeMap::new();
+    for _ in 0..5_000 {
+        let step = dice.roll() % 500_000;
+        now = if dice.roll().is_multiple_of(4) { now - step } else { now + step };
+        let outcome = grant(state, &terms, 3, 1, now);
+        state = kept(&outcome, state);
+        let Some(State::Quota { index, .. }) = state else { panic!("a quota") };
+        *windows.entry(index).or_insert(0) += outcome.answer.granted;
+    }
+    assert!(windows.values().all(|&units| units <= 5));
+    assert!(windows.values().any(|&units| units == 5));
+}
+
+#[test]
+fn a_quota_ends_with_its_window() {
+    let terms = Promise::Quota { max: 5, window: SECOND }.terms().unwrap();
+    let start = NOW / 1_000_000 * 1_000_000;
+    let first = grant(None, &terms, 5, 1, start + 400_000);
+    assert_eq!(first.answer, Answer { granted: 5, left: 0, retry_nanos: Some(0), ends_nanos: 600_000_000 });
+    assert_eq!(first.written.unwrap().1, 600);
+    let state = kept(&first, None);
+    let refused = grant(state, &terms, 5, 1, start + 999_999).answer;
+    assert_eq!((refused.granted, refused.retry_nanos), (0, Some(1_000)));
+    assert_eq!(grant(state, &terms, 5, 1, start + 1_000_000).answer.granted, 5);
+}
+
+#[test]
+fn a_changed_window_keeps_what_was_taken_in_the_one_that_has_not_ended() {
+    let short = Promise::Quota { max: 5, window: SECOND }.terms().unwrap();
+    let long = Promise::Quota { max: 8, window: Duration::from_secs(3_600) }.terms().unwrap();
+    let state = kept(&grant(None, &short, 5, 1, NOW), None);
+    assert_eq!(grant(state, &long, 8, 1, NOW).answer.granted, 3);
+    assert_eq!(grant(state, &long, 8, 1, NOW + 1_000_000).answer.granted, 8);
 }

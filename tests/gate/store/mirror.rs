@@ -1,0 +1,108 @@
+//! The scripts compute what `limiter::cluster::promise` says, number by number, whatever the clock does.
+
+use std::time::Duration;
+
+use tidegate::limiter::cluster::Promise;
+use tidegate::limiter::cluster::promise::{Outcome, State, Terms, grant};
+use tidegate::units::Dice;
+
+use super::{Server, rate};
+
+const RATE: &str = include_str!("../../../src/serve/store/rate.lua");
+const QUOTA: &str = include_str!("../../../src/serve/store/quota.lua");
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The script with a clock that is given, and with its expiry beside the value instead of in force.
+fn under_our_clock(script: &str) -> redis::Script {
+    let time = "local time = redis.call('TIME')";
+    let set = "redis.call('SET', KEYS[1], value, 'PX', string.format('%.0f', px))";
+    assert!(script.contains(time) && script.contains(set), "the script has changed");
+    let script = script.replace(time, "local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }");
+    let kept = "redis.call('SET', KEYS[1], value) redis.call('SET', KEYS[1] .. ':px', string.format('%.0f', px))";
+    redis::Script::new(&script.replace(set, kept))
+}
+
+/// Asks both the same random questions under the same clock, while the limit's numbers change among `promises`.
+fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
+    let server = Server::start(&[]);
+    let script = under_our_clock(script);
+    let mut connection =
+        redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap().get_connection().unwrap();
+    let mut dice = Dice(seed);
+    let mut now: u64 = 1_790_000_000_000_000;
+    let mut kept: Option<(State, u64)> = None;
+    let mut promise = &promises[0];
+    let (mut granted, mut refused) = (0, 0);
+    for number in 0..questions {
+        let span = 1 << dice.below(42);
+        let step = dice.below(span);
+        now = if dice.below(16) == 0 { now - step.min(100_000_000_000) } else { now + step };
+        if dice.below(12) == 0 {
+            promise = &promises[usize::try_from(dice.below(promises.len() as u64)).unwrap()];
+        }
+        let terms = promise.terms().unwrap();
+        let most = u64::from(promise.most());
+        // small and great ones
+        let ceiling = if dice.below(2) == 0 { 1 + most / 8 } else { most + 2 };
+        let wanted = 1 + dice.below(ceiling.min(u64::from(u32::MAX)));
+        let least = 1 + dice.below(wanted);
+        let (wanted, least) = (u32::try_from(wanted).unwrap(), u32::try_from(least).unwrap());
+        if kept.is_some_and(|(_, ends)| now >= ends) {
+            redis::cmd("DEL").arg("key").arg("key:px").exec(&mut connection).unwrap();
+            kept = None;
+        }
+
+        let Outcome { answer, written } = grant(kept.map(|(state, _)| state), &terms, wanted, least, now);
+        let mut call = script.key("key");
+        match terms {
+            Terms::Rate(rate) => call.arg(rate.cost).arg(rate.drain).arg(rate.tick_micros).arg(rate.burst),
+            Terms::Quota(quota) => call.arg(quota.window_micros).arg(quota.max),
+        };
+        call.arg(wanted).arg(least).arg(now / 1_000_000).arg(now % 1_000_000);
+        let said: Vec<i64> = call.invoke(&mut connection).unwrap();
+
+        let micros = |nanos: Option<u64>| nanos.map_or(-1, |nanos| i64::try_from(nanos / 1_000).unwrap());
+        let rest = Some(answer.ends_nanos).filter(|&nanos| nanos != u64::MAX);
+        let ours = [
+            i64::from(answer.granted),
+            i64::from(answer.left),
+            micros(answer.retry_nanos),
+            micros(rest),
+            i64::try_from(now).unwrap(),
+        ];
+        assert_eq!(said, ours, "question {number}: {wanted} or {least} of {terms:?} at {now}, kept {kept:?}");
+        if let Some((state, millis)) = written {
+            kept = Some((state, now + millis * 1_000));
+            let value: (String, u64) = redis::cmd("MGET").arg("key").arg("key:px").query(&mut connection).unwrap();
+            assert_eq!(value, (state.to_string(), millis), "question {number}");
+        }
+        *if answer.granted > 0 { &mut granted } else { &mut refused } += 1;
+    }
+    assert!(granted > questions / 50 && refused > questions / 50, "both happen: {granted} and {refused}");
+}
+
+#[test]
+fn the_script_of_a_rate_computes_what_is_written_down() {
+    let promises = [
+        rate(10, SECOND, 20),
+        rate(7, SECOND, 3),
+        rate(7, SECOND, 2),
+        rate(7, DAY, 12),
+        rate(11, Duration::from_millis(86_399_999), 40),
+        rate(1_000_000, SECOND, 4_000_000_000),
+        rate(9_999_991, DAY, 3_999_996_400),
+    ];
+    for (seed, promise) in promises.iter().enumerate() {
+        compare(RATE, std::slice::from_ref(promise), seed as u64, 600);
+    }
+    compare(RATE, &promises, 99, 6_000);
+}
+
+#[test]
+fn the_script_of_a_quota_computes_what_is_written_down() {
+    let promises = [(5, SECOND), (100, Duration::from_millis(1)), (7, DAY), (u32::MAX, Duration::from_millis(90_001))]
+        .map(|(max, window)| Promise::Quota { max, window });
+    compare(QUOTA, &promises[..1], 1, 2_000);
+    compare(QUOTA, &promises, 2, 4_000);
+}
