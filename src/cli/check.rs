@@ -103,9 +103,12 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
 
 /// What `-v` adds: for every limit its memory and the error that it buys, and the number of metric series.
 fn details(config: &Config, series: usize) -> String {
-    let mut rows = vec![["limit", "promise", "key", "memory", "columns", "wrongly refused*"].map(str::to_owned)];
+    let mut rows =
+        vec![["limit", "promise", "key", "memory", "columns", "wrongly refused*", "store"].map(str::to_owned)];
     rows.extend(config.policy.rules.iter().map(|rule| row(rule, config)));
-    let mut widths = [0; 6];
+    // a file without stores need not hear of them
+    let columns = if config.policy.stores.is_empty() { 6 } else { 7 };
+    let mut widths = [0; 7];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -113,7 +116,8 @@ fn details(config: &Config, series: usize) -> String {
     }
     let mut text = String::new();
     for row in &rows {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            row.iter().zip(widths).take(columns).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
@@ -131,8 +135,8 @@ fn series(config: &Config) -> usize {
     Metrics::series_bound(&config.policy, &config.settings)
 }
 
-/// Name, promise, key, memory, columns and error of a limit. The texts are those of the effective configuration.
-fn row(rule: &Rule, config: &Config) -> [String; 6] {
+/// Name, promise, key, memory, columns and error of a limit, and the store that it is shared through. The texts are those of the effective configuration.
+fn row(rule: &Rule, config: &Config) -> [String; 7] {
     let limit = config.effective.field("limits").and_then(|limits| limits.field(&rule.name));
     let text = |word: &str| limit.and_then(|limit| limit.field(word)).map_or_else(String::new, joined);
     let sketch = |memory: Bytes| {
@@ -169,7 +173,11 @@ fn row(rule: &Rule, config: &Config) -> [String; 6] {
         Kind::FairShare { multipliers, .. } => format!("{} nodes", multipliers.len()),
         _ => text("key"),
     };
-    [rule.name.clone(), promise, key, memory, columns, error]
+    let store = match &rule.shared {
+        Some(shared) => format!("{}, {}, else {}", text("store"), shared.sharing.word(), shared.on_store_error.word()),
+        None => none(),
+    };
+    [rule.name.clone(), promise, key, memory, columns, error, store]
 }
 
 /// So many keys are taken to be at their limit.

@@ -2,7 +2,7 @@
 //!
 //! A limit of the new policy goes on from one of the old when both have one **identity**: the name (or the name that
 //! `renamed_from` says), the type, what is counted by (with the lengths of networks as they come out), the values of `distinct`, the
-//! window, and the shape and size of the table. Everything else may change: [`Limiter::followed_by`] says what becomes of the
+//! window, the shape and size of the table, and where its counts are if gates share it. Everything else may change: [`Limiter::followed_by`] says what becomes of the
 //! numbers. A limit without a predecessor begins empty.
 //!
 //! Nothing here is in force before the face swaps the snapshots; the old one stays as it is, for requests that began under it.
@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::snapshot::Snapshot;
 use crate::client::key::{KeyPart, KeySpec};
+use crate::limiter::cluster::Sharing;
 use crate::limiter::{Kind, Limiter, Moved, Scope, Spec};
 use crate::policy::{CostRule, Counted, OnLimit, Policy, Rule};
 use crate::sketch::Seed;
@@ -69,6 +70,9 @@ pub enum Reset {
     Window,
     /// A table of another size.
     Memory,
+    /// Shared through another store or under other names in it (its prefix, or the limit's own name), shared in another way, or
+    /// no longer.
+    Store,
     /// The numbers were changed so often and so far that a new table is due.
     Age,
 }
@@ -82,6 +86,7 @@ impl Reset {
             Reset::Of => "of",
             Reset::Window => "window",
             Reset::Memory => "memory",
+            Reset::Store => "store",
             Reset::Age => "age",
         }
     }
@@ -256,7 +261,10 @@ fn changed((was, old): (&Rule, &Policy), (now, new): (&Rule, &Policy)) -> Option
     if window(&was.kind) != window(&now.kind) {
         return Some(Reset::Window);
     }
-    (memory(&was.kind) != memory(&now.kind)).then_some(Reset::Memory)
+    if memory(&was.kind) != memory(&now.kind) {
+        return Some(Reset::Memory);
+    }
+    (shared(was, old) != shared(now, new)).then_some(Reset::Store)
 }
 
 /// All that its requests are told apart by: what is counted exactly, or the key, whether origins are apart, and nodes.
@@ -290,6 +298,15 @@ fn window(kind: &Kind) -> Option<(std::time::Duration, bool)> {
         Kind::Quota { window, sliding, .. } | Kind::Distinct { window, sliding, .. } => Some((*window, *sliding)),
         _ => None,
     }
+}
+
+/// Of shared limits: how, and where in which store its counts are: their names begin with the prefix, and hold the limit's. The
+/// store's addresses and how it is spoken to may change: they lead to the same counts.
+fn shared<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<(Sharing, &'p str, Option<(&'p str, &'p str, u8)>)> {
+    let shared = rule.shared?;
+    let store = policy.stores.get(shared.store);
+    let place = store.map(|store| (store.name.as_str(), store.prefix.as_str(), store.database));
+    Some((shared.sharing, &rule.name, place))
 }
 
 /// The size of the table.

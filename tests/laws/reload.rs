@@ -367,6 +367,31 @@ fn what_is_told_of_each_limit_is_what_happened_to_it() {
 }
 
 #[test]
+fn a_limit_shared_through_another_store_begins_anew() {
+    let told = |before: [&str; 2], after: [&str; 2]| {
+        let policy = |[store, limit]: [&str; 2]| {
+            let words = format!("secrets: {{ client_hmac: 0123456789abcdef }}\nstores: {{ {store} }}");
+            policy_beside(&words, &format!("  one: {{ memory: 1MiB, rate: 5/s, burst: 5, {limit} }}"), "one")
+        };
+        let gate = Snapshot::new(policy(before), &Seed::from_bytes([5; 16]), 0).unwrap();
+        gate.followed_by(policy(after), at(START)).unwrap().1.limits[0].fate.clone()
+    };
+    let (kept, reset) = (Fate::Kept { from: None }, Fate::Reset(Reset::Store));
+    let s = r#"s: { url: "redis://127.0.0.1:6379" }"#;
+    let shared = [s, "store: s"];
+    assert_eq!(told(shared, shared), kept);
+    assert_eq!(told(shared, [s, "store: s, sharing: lease, on_store_error: open"]), kept);
+    assert_eq!(told(shared, [r#"s: { url: "redis://127.0.0.1:6380", timeout: 9ms }"#, "store: s"]), kept);
+    assert_eq!(told(shared, [s, "store: s, sharing: exact"]), reset);
+    assert_eq!(told(shared, [s, "action: reject"]), reset);
+    assert_eq!(told([s, "action: reject"], shared), reset);
+    assert_eq!(told(shared, [r#"t: { url: "redis://127.0.0.1:6379" }"#, "store: t"]), reset);
+    assert_eq!(told(shared, [r#"s: { url: "redis://127.0.0.1:6379", prefix: "x:" }"#, "store: s"]), reset);
+    assert_eq!(told(shared, [r#"s: { url: "redis://127.0.0.1:6379/1" }"#, "store: s"]), reset);
+    assert_eq!(Reset::Store.to_string(), "store changed");
+}
+
+#[test]
 fn a_renamed_limit_goes_on_and_a_new_one_of_the_old_name_does_not() {
     let gate = first("rate: 1/h, burst: 1");
     assert!(admits(&gate, "192.0.2.1", START));

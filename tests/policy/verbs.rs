@@ -93,6 +93,19 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         assert!(squeezed.iter().any(|line| line == row), "{row}\n{}", out(&detailed));
     }
 
+    let shared = std::env::temp_dir().join(format!("tidegate-shared-{}.yaml", std::process::id()));
+    let text = "listen: \":8080\"\nsecrets: { client_hmac: 0123456789abcdef }\nstores: { s: { url: \"redis://127.0.0.1:6379\" } }\n\
+        limits:\n  one: { rate: 5/s, store: s, sharing: exact, on_store_error: open }\n  own: { rate: 5/s }\n\
+        routes: [{ origin: \"127.0.0.1:3000\", limits: [one, own] }]\n";
+    fs::write(&shared, text).unwrap();
+    let detailed = tidegate(&["check", shared.to_str().unwrap(), "-v"]);
+    fs::remove_file(&shared).unwrap();
+    let lines: Vec<String> = out(&detailed).lines().map(|line| line.trim_end().to_owned()).collect();
+    for (limit, store) in [("one ", "  s, exact, else open"), ("own ", "  -")] {
+        let found = lines.iter().any(|line| line.starts_with(limit) && line.ends_with(store));
+        assert!(found, "{limit}{store}\n{}", out(&detailed));
+    }
+
     let warned = std::env::temp_dir().join(format!("tidegate-warned-{}.yaml", std::process::id()));
     let text = fs::read_to_string(minimal).unwrap() + "limits: { spare: { rate: 1/s } }\n";
     fs::write(&warned, text).unwrap();

@@ -73,6 +73,8 @@ struct State {
     effective: Tree,
     listeners: Vec<Listener>,
     secret: Option<Secret>,
+    /// Of the stores, in the order of `effective`.
+    passwords: Vec<Option<Secret>>,
     watch: Option<Duration>,
     /// Of the files that were read last, good or bad.
     digest: Option<[u8; 32]>,
@@ -90,7 +92,8 @@ impl Reloader {
     ) -> Reloader {
         let (secret, watch) = (shared.settings.client_hmac.clone(), shared.settings.watch);
         let listeners = shared.settings.listeners.clone();
-        let state = State { effective: effective.clone(), listeners, secret, watch, digest: None };
+        let passwords = shared.settings.store_passwords.clone();
+        let state = State { effective: effective.clone(), listeners, secret, passwords, watch, digest: None };
         Reloader { shared, load, certificates, doors, stopping, started: effective, state: Mutex::new(state) }
     }
 
@@ -228,6 +231,14 @@ impl Reloader {
         if state.secret != settings.client_hmac && !hot.iter().any(|path| path.starts_with("secrets")) {
             hot.push("secrets.client_hmac".to_owned());
         }
+        let before = passwords(&state.effective, &state.passwords);
+        for (store, password) in passwords(effective, &settings.store_passwords) {
+            let changed = before.iter().any(|(name, was)| *name == store && *was != password);
+            let path = format!("stores.{store}.password");
+            if changed && !hot.contains(&path) {
+                hot.push(path);
+            }
+        }
         let mut waiting: Vec<String> = paths(&self.started, effective).into_iter().filter(|path| waits(path)).collect();
         // what is masked in the tree
         if settings.admin != self.shared.settings.admin && !waiting.iter().any(|path| path.starts_with("admin")) {
@@ -261,7 +272,8 @@ impl Reloader {
         }
         let digest = state.digest;
         let listeners = settings.listeners.clone();
-        *state = State { effective, listeners, secret: settings.client_hmac.clone(), watch: settings.watch, digest };
+        let (secret, passwords) = (settings.client_hmac.clone(), settings.store_passwords.clone());
+        *state = State { effective, listeners, secret, passwords, watch: settings.watch, digest };
     }
 
     /// Lists, penalties and caps of the listeners that the process has, by their names.
@@ -311,6 +323,12 @@ impl Reloader {
             tracing::warn!(path, "reload: this needs `tidegate upgrade`");
         }
     }
+}
+
+/// The passwords of stores by the names of these.
+fn passwords<'s>(effective: &Tree, passwords: &'s [Option<Secret>]) -> Vec<(String, &'s Option<Secret>)> {
+    let Some(Tree::Map(stores)) = effective.field("stores") else { return Vec::new() };
+    stores.iter().map(|(name, _)| name.clone()).zip(passwords).collect()
 }
 
 /// Whether a change there cannot be made while the process runs.

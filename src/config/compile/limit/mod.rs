@@ -75,7 +75,8 @@ pub fn limit(
     let tiers = exception::tiers(&written, numbers.as_ref(), cost.as_ref(), faults);
     let (mode, enforced) = action::mode(&written, mode, faults);
     let action = action::action(&written, deferred, faults);
-    let shared = shared::shared(&written, action.as_ref(), stores, faults);
+    let kind = numbers.as_ref().map(|numbers| &numbers.kind);
+    let shared = shared::shared(&written, kind, tiers.as_deref(), action.as_ref(), stores, faults);
     let (key, numbers) = (key?, numbers?);
     let rule = Rule {
         renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),

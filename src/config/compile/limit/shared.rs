@@ -1,5 +1,7 @@
 //! Whether gates share a limit through a store, and what cannot be shared.
 
+use std::time::Duration;
+
 use super::Written;
 use super::cost::counts_bytes;
 use crate::config::compile::out_of_place;
@@ -11,11 +13,16 @@ use crate::config::shape::Either;
 use crate::config::source::Span;
 use crate::config::word::{LimitType, Word};
 use crate::limiter::cluster::Sharing;
-use crate::policy::{OnLimit, Shared};
+use crate::policy::{Kind, OnLimit, Shared, Tier};
+
+/// What a store keeps, it keeps no longer than 400 days.
+const LONGEST: Duration = Duration::from_secs(400 * 86_400);
 
 /// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.
 pub fn shared(
     written: &Written<'_>,
+    kind: Option<&Kind>,
+    tiers: Option<&[Tier]>,
     action: Option<&OnLimit>,
     stores: &mut Stores,
     faults: &mut Faults,
@@ -38,6 +45,9 @@ pub fn shared(
         let fault = obstacle.place.into_iter().fold(fault, |fault, place| fault.related(place, "because of this"));
         faults.push(fault.help(obstacle.way_out));
     }
+    if obstacles.is_empty() {
+        comes_back(written, kind, tiers, faults);
+    }
     let said = limit.on_store_error.value().copied();
     if limit.sharing.is_present() && limit.sharing.get().is_none() {
         return None;
@@ -54,6 +64,28 @@ pub fn shared(
         sharing: limit.sharing.value().copied().unwrap_or(Sharing::Lease),
         on_store_error: said.unwrap_or(stores.on_store_error),
     }))
+}
+
+/// Reports bursts that take so long to come back that the store would count them in numbers that are not whole any more.
+fn comes_back(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>, faults: &mut Faults) {
+    let limit = written.limit;
+    let is_long = |kind: &Kind| match kind {
+        Kind::Rate { rate, burst, .. } => {
+            let nanos = u128::from(*burst) * rate.period().as_nanos();
+            nanos > LONGEST.as_nanos() * u128::from(rate.events())
+        }
+        _ => false,
+    };
+    let own = kind.is_some_and(is_long).then(|| limit.burst.key().or(limit.rate.key())).flatten();
+    let of_tiers = tiers.unwrap_or_default().iter().any(|tier| tier.kind.as_ref().is_some_and(is_long));
+    let of_tiers = of_tiers.then(|| limit.tiers.key()).flatten().filter(|_| own.is_none());
+    for at in own.into_iter().chain(of_tiers) {
+        faults.push(
+            Diagnostic::error(Code::OUT_OF_RANGE, at, "a shared burst that comes back in more than 400 days")
+                .label("`burst` times the time for one must be 9600h at most")
+                .help("`type: quota` counts so slow a limit"),
+        );
+    }
 }
 
 /// Why a limit cannot be shared.
