@@ -32,6 +32,9 @@ fn exported() -> Exported {
         "listeners:
   main: {{ address: \"127.0.0.1:0\" }}
   secure: {{ address: \"127.0.0.1:0\", tls: {{ certificates: [{pair}] }} }}
+secrets: {{ client_hmac: \"a secret of all gates\" }}
+stores:
+  cluster: {{ url: \"redis://127.0.0.1:1\" }}
 origins:
   shop: {{ addresses: [\"{}\"], inflight: 40, health: {{ path: / }} }}
 limits:
@@ -40,8 +43,9 @@ limits:
   names: {{ type: distinct, key: client_ip, of: \"header:x-name\", missing: allow, max: 20, window: 10m }}
   crowd: {{ type: fair_share, capacity: 1000/s }}
   at_once: {{ type: inflight, max: 50 }}
+  of_all: {{ key: client_ip, rate: 50/s, burst: 100, store: cluster }}
 routes:
-  - {{ name: shop, limits: [per_client, probe, names, at_once, crowd], origin: shop }}
+  - {{ name: shop, limits: [per_client, probe, names, at_once, crowd, of_all], origin: shop }}
 ",
         origin.address()
     ));

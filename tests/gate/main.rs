@@ -52,6 +52,7 @@ mod real_clients;
 mod real_logs;
 mod reload;
 mod replayed;
+mod shared_limits;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;

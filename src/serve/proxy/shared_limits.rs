@@ -106,9 +106,11 @@ async fn settle_one(shared: &Shared, session: &mut Session, exchange: &Exchange,
             Step::Ask(errand) => {
                 store.waited();
                 let errand = run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, shared.bells.clone());
-                return match tokio::spawn(errand).await {
-                    Ok(brought) => snapshot.brought(judged, slot, brought),
-                    Err(_) => snapshot.silent(judged, slot, Silence::Faulty, store.nodes()),
+                // a request that has waited for another's errand before waits no longer than its own time for this one
+                return match timeout_at(due, tokio::spawn(errand)).await {
+                    Ok(Ok(brought)) => snapshot.brought(judged, slot, brought),
+                    Ok(Err(_)) => snapshot.silent(judged, slot, Silence::Faulty, store.nodes()),
+                    Err(_) => snapshot.silent(judged, slot, Silence::TimedOut, store.nodes()),
                 };
             }
             Step::Again if Instant::now() >= due => {

@@ -214,3 +214,46 @@ fn folder() -> PathBuf {
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
+
+/// Somebody who hears all that a server is told.
+pub struct Listener {
+    child: Child,
+    heard: std::sync::Arc<std::sync::Mutex<String>>,
+}
+
+impl Listener {
+    /// Everything that was said so far, with what is not printable as escapes.
+    pub fn heard(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+impl Server {
+    /// Hears every command from now on, with all of its arguments, as they came over the wire.
+    pub fn listen_in(&self) -> Listener {
+        let mut child = Command::new("redis-cli")
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "MONITOR"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("no redis-cli: run `./dev setup test`");
+        let heard = std::sync::Arc::<std::sync::Mutex<String>>::default();
+        let (mut out, ears) = (child.stdout.take().expect("it is piped"), std::sync::Arc::clone(&heard));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = std::io::Read::read(&mut out, &mut bytes) {
+                ears.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        wait_for("the listener to hear", || (!heard.lock().unwrap().is_empty()).then_some(()));
+        Listener { child, heard }
+    }
+
+    /// All keys, and what is kept of each.
+    pub fn contents(&self) -> String {
+        let keys = self.cli(&["KEYS", "*"]);
+        keys.lines().map(|key| format!("{key} {} {}\n", self.cli(&["GET", key]), self.cli(&["DUMP", key]))).collect()
+    }
+}

@@ -89,6 +89,7 @@ fn store(mode: StoreMode, ports: Vec<u16>) -> Store {
         mode,
         servers: ports.into_iter().map(|port| ("127.0.0.1".to_owned(), port)).collect(),
         tls: false,
+        ca: None,
         database: 0,
         username: None,
         timeout: TIMEOUT,

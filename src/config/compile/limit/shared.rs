@@ -1,7 +1,5 @@
 //! Whether gates share a limit through a store, and what cannot be shared.
 
-use std::time::Duration;
-
 use super::Written;
 use super::cost::counts_bytes;
 use crate::config::compile::out_of_place;
@@ -12,11 +10,8 @@ use crate::config::read::Field;
 use crate::config::shape::Either;
 use crate::config::source::Span;
 use crate::config::word::{LimitType, Word};
-use crate::limiter::cluster::Sharing;
+use crate::limiter::cluster::{Promise, Sharing};
 use crate::policy::{Kind, OnLimit, Shared, Tier};
-
-/// What a store keeps, it keeps no longer than 400 days.
-const LONGEST: Duration = Duration::from_secs(400 * 86_400);
 
 /// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.
 pub fn shared(
@@ -70,10 +65,7 @@ pub fn shared(
 fn comes_back(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>, faults: &mut Faults) {
     let limit = written.limit;
     let is_long = |kind: &Kind| match kind {
-        Kind::Rate { rate, burst, .. } => {
-            let nanos = u128::from(*burst) * rate.period().as_nanos();
-            nanos > LONGEST.as_nanos() * u128::from(rate.events())
-        }
+        Kind::Rate { rate, burst, .. } => Promise::Rate { rate: *rate, burst: *burst }.terms().is_err(),
         _ => false,
     };
     let own = kind.is_some_and(is_long).then(|| limit.burst.key().or(limit.rate.key())).flatten();

@@ -1,0 +1,280 @@
+//! Limits that three gates share through a real store, as three processes: what they admit together, what an outage changes,
+//! and what the store, the log and the wire get to see.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::gate::{Folder, binary, end};
+use crate::harness::redis::Server;
+use crate::harness::{Gate, wait_for};
+
+const GATES: usize = 3;
+const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A gate's policy: two limits of the same key, each on a route of its own.
+fn policy(store: &Server, words: &str) -> String {
+    format!(
+        "secrets: {{ client_hmac: \"one secret of all the gates\" }}
+trusted_proxies: [127.0.0.0/8]
+stores:
+  shared: {{ url: \"redis://127.0.0.1:{}\", timeout: {}ms }}
+limits:
+  per_client: {{ {words}, store: shared }}
+routes:
+  - {{ name: site, limits: [per_client], respond: {{ status: 200, body: ok }} }}
+telemetry:
+  metrics: {{ address: \"127.0.0.1:0\" }}
+  access_log: {{ to: ACCESS_LOG }}
+",
+        store.port,
+        TIMEOUT.as_millis()
+    )
+}
+
+fn gates(policy: &str) -> Vec<Gate> {
+    let start = || {
+        let folder = Folder::new();
+        let mut command = binary();
+        command.env("RUNTIME_DIRECTORY", folder.path());
+        Gate::start_in(folder, Stdio::null(), command, policy)
+    };
+    let gates: Vec<Gate> = (0..GATES).map(|_| start()).collect();
+    for gate in &gates {
+        wait_for("all gates to know one another", || {
+            let metrics = gate.metrics();
+            (metrics.sum("tidegate_store_nodes", &[]) == GATES as f64
+                && metrics.sum("tidegate_store_connected", &[]) == 1.0)
+                .then_some(())
+        });
+    }
+    gates
+}
+
+/// One request as its client saw it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    sent: Instant,
+    answered: Instant,
+    status: u16,
+}
+
+/// Hammers all gates with requests of one client from `threads` connections each, with so long a pause between them, until
+/// `during` is over.
+fn hammer(gates: &[Gate], threads: usize, pause: Duration, during: impl FnOnce()) -> Vec<Seen> {
+    let (done, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for gate in gates {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let (mut connection, mut mine) = (gate.connect(), Vec::new());
+                    while !done.load(Ordering::Relaxed) {
+                        let sent = Instant::now();
+                        let answer = connection.ask("GET", "/", "X-Forwarded-For: 203.0.113.7\r\n", b"");
+                        mine.push(Seen { sent, answered: Instant::now(), status: answer.status });
+                        if !answer.keeps_connection() {
+                            connection = gate.connect();
+                        }
+                        std::thread::sleep(pause);
+                    }
+                    seen.lock().unwrap().append(&mut mine);
+                });
+            }
+        }
+        during();
+        done.store(true, Ordering::Relaxed);
+    });
+    seen.into_inner().unwrap()
+}
+
+/// The most that was admitted for certain in any interval beyond `rate·τ`: requests that were sent and answered within it.
+fn worst(seen: &[Seen], per_second: f64) -> f64 {
+    let admitted: Vec<(Instant, Instant)> =
+        seen.iter().filter(|seen| seen.status == 200).map(|seen| (seen.sent, seen.answered)).collect();
+    let mut starts = admitted.clone();
+    starts.sort_unstable();
+    let mut worst = 0.0_f64;
+    for (index, (begin, _)) in starts.iter().enumerate() {
+        let mut ends: Vec<Instant> = starts[index..].iter().map(|(_, answered)| *answered).collect();
+        ends.sort_unstable();
+        for (count, end) in ends.iter().enumerate() {
+            worst = worst.max(count as f64 + 1.0 - per_second * (*end - *begin).as_secs_f64());
+        }
+    }
+    worst
+}
+
+fn statuses(seen: &[Seen]) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    seen.iter().for_each(|seen| *counts.entry(seen.status).or_default() += 1);
+    counts
+}
+
+fn slowest(seen: &[Seen]) -> Duration {
+    seen.iter().map(|seen| seen.answered - seen.sent).max().unwrap()
+}
+
+/// Sum over all gates.
+fn told(gates: &[Gate], metric: &str, labels: &[(&str, &str)]) -> f64 {
+    gates.iter().map(|gate| gate.metrics().sum(metric, labels)).sum()
+}
+
+#[test]
+fn three_gates_admit_together_what_one_was_to_and_nearly_all_of_it() {
+    for (sharing, extra) in [("lease", 3.0 * 200.0 / 12.0), ("exact", 0.0)] {
+        let store = Server::start(&[]);
+        let gates = gates(&policy(&store, &format!("rate: 100/s, burst: 200, sharing: {sharing}")));
+        let began = Instant::now();
+        let seen = hammer(&gates, 2, Duration::from_millis(5), || std::thread::sleep(Duration::from_secs(5)));
+        let took = began.elapsed().as_secs_f64();
+        let (admitted, worst) = (statuses(&seen)[&200] as f64, worst(&seen, 100.0));
+        let quota = 200.0 + 100.0 * took;
+        let questions = told(&gates, "tidegate_store_questions_total", &[]);
+        let waits = told(&gates, "tidegate_store_waits_total", &[]);
+        println!(
+            "{sharing}: {} requests, {admitted} of {quota:.0} admitted ({:.1} %), worst interval burst + rate·τ + {:.1} of \
+             {extra:.0}; {:.0} round trips and {:.0} waits per 1,000 requests; {:?}",
+            seen.len(),
+            admitted / quota * 100.0,
+            worst - 200.0,
+            questions / seen.len() as f64 * 1e3,
+            waits / seen.len() as f64 * 1e3,
+            statuses(&seen),
+        );
+        assert!(worst <= 200.0 + extra, "{sharing}: {worst}");
+        assert_eq!(statuses(&seen).keys().copied().collect::<Vec<_>>(), [200, 429]);
+        // whether the machine sent enough at all is its own affair
+        if seen.len() as f64 >= 1.5 * quota {
+            assert!(admitted >= 0.95 * quota, "{sharing}: {admitted} of {quota}");
+        }
+        assert_eq!(told(&gates, "tidegate_store_fallback_decisions_total", &[]), 0.0);
+    }
+}
+
+#[test]
+fn an_aligned_quota_of_all_gates_is_never_passed_by_one() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&store, "type: quota, max: 300, window: 1h"));
+    let seen = hammer(&gates, 2, Duration::from_millis(1), || std::thread::sleep(Duration::from_secs(3)));
+    // the hour may end on the way, once
+    let admitted = statuses(&seen)[&200];
+    println!("{admitted} of 300 admitted, {:?}", statuses(&seen));
+    assert!(admitted == 300 || (295..=600).contains(&admitted), "{admitted}");
+}
+
+/// A store goes and comes back under load.
+fn outage(words: &str, trouble: impl FnOnce(&mut Server)) -> (Vec<Seen>, f64, String) {
+    let mut store = Server::start(&[]);
+    let gates = gates(&policy(&store, words));
+    let began = Instant::now();
+    let seen = hammer(&gates, 2, Duration::from_millis(5), || {
+        std::thread::sleep(Duration::from_secs(1));
+        trouble(&mut store);
+        std::thread::sleep(Duration::from_secs(2));
+    });
+    let took = began.elapsed().as_secs_f64();
+    for gate in &gates {
+        wait_for("the store to be back", || (gate.metrics().sum("tidegate_store_connected", &[]) == 1.0).then_some(()));
+    }
+    let told = format!(
+        "{} requests, {:?}, slowest {:.0?}, {} decisions without the store, worst interval burst + rate·τ + {:.1}",
+        seen.len(),
+        statuses(&seen),
+        slowest(&seen),
+        told(&gates, "tidegate_store_fallback_decisions_total", &[]),
+        worst(&seen, 100.0) - 200.0
+    );
+    (seen, took, told)
+}
+
+#[test]
+fn a_store_that_is_killed_paused_or_emptied_costs_nobody_an_error_and_admits_at_most_a_burst_more() {
+    let outages: [(&str, fn(&mut Server)); 3] = [
+        ("killed", |store| {
+            store.kill();
+            std::thread::sleep(Duration::from_secs(2));
+            store.restart();
+        }),
+        ("paused", |store| {
+            store.pause();
+            std::thread::sleep(Duration::from_secs(2));
+            store.resume();
+        }),
+        ("emptied", |store| store.restart()),
+    ];
+    for (name, trouble) in outages {
+        let (seen, took, told) = outage("rate: 100/s, burst: 200", trouble);
+        println!("{name}: {told}");
+        assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)), "{name}: {told}");
+        // one burst of the gates' own parts, and one of a store that has forgotten, beside the leases
+        let most = 200.0 + 100.0 * took + 200.0 + 200.0 + 50.0;
+        assert!((statuses(&seen)[&200] as f64) <= most, "{name}: {told}");
+        assert!(worst(&seen, 100.0) <= 650.0, "{name}: {told}");
+    }
+}
+
+#[test]
+fn only_closed_answers_503_while_a_store_is_gone_and_open_lets_everybody_pass() {
+    let gone: fn(&mut Server) = |store| {
+        store.kill();
+        std::thread::sleep(Duration::from_secs(2));
+        store.restart();
+    };
+    let (seen, _, told) = outage("rate: 100/s, burst: 200, sharing: exact, on_store_error: closed", gone);
+    println!("closed: {told}");
+    assert_eq!(statuses(&seen).keys().copied().collect::<Vec<_>>(), [200, 429, 503]);
+    let (seen, _, told) = outage("rate: 100/s, burst: 200, sharing: exact, on_store_error: open", gone);
+    println!("open: {told}");
+    assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)));
+}
+
+#[test]
+fn nobody_reads_a_client_in_the_store_on_the_wire_or_in_the_log() {
+    let store = Server::start(&[]);
+    let words = "key: [header:x-api-key, client_ip], missing: deny, rate: 5/s, burst: 5";
+    let gates = gates(&policy(&store, words));
+    let wire = store.listen_in();
+    for gate in &gates {
+        for _ in 0..10 {
+            let fields = "X-Forwarded-For: 198.51.100.77\r\nX-Api-Key: very-secret-key\r\n";
+            let _ = gate.fetch("/", fields);
+        }
+    }
+    let (wire, stored) = (wire.heard(), store.contents());
+    assert!(wire.contains("evalsha") || wire.contains("EVALSHA"), "something was heard: {wire}");
+    assert!(stored.contains("per_client"), "something is stored: {stored}");
+    let logs: String = gates.iter().map(|gate| gate.log_text() + &gate.talk()).collect();
+    for (place, text) in [("store", &stored), ("wire", &wire), ("log", &logs)] {
+        // as text, as hexadecimal digits, as bytes that redis-cli escapes
+        for raw in ["198.51.100.77", "very-secret-key", "c633644d", "\\xc63d"] {
+            assert!(!text.contains(raw), "{raw} in the {place}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_operator_sees_whose_word_a_refusal_is() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&store, "rate: 1/m, burst: 3"));
+    let mut refused = None;
+    for _ in 0..6 {
+        let answer = gates[0].fetch("/", "X-Forwarded-For: 203.0.113.7\r\n");
+        refused = (answer.status == 429).then_some(answer).or(refused);
+    }
+    let refused = refused.expect("three were allowed");
+    assert!(refused.field("retry-after").is_some());
+    let run = |arguments: &[&str]| {
+        let ended = end(binary().args(arguments).arg("--admin").arg(gates[0].admin_socket()));
+        ended.stdout + &ended.stderr
+    };
+    wait_for("the admin socket", || UnixStream::connect(gates[0].admin_socket()).ok());
+    let status = run(&["status"]);
+    println!("{status}");
+    assert!(status.contains("STORE") && status.contains("shared") && status.contains("closed"), "{status}");
+    let explained = run(&["explain", "--client", "203.0.113.7"]);
+    println!("{explained}");
+    assert!(explained.contains("of store `shared`") || explained.contains("by store `shared`"), "{explained}");
+}
