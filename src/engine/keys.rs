@@ -104,8 +104,7 @@ impl SharedKeys {
         Ok([limiter.own_hash().of(key), pair])
     }
 
-    /// Hashes the keys of the route's limits and then loads what they will be judged by, in this order: a processor overlaps the
-    /// cache misses of a few hundred instructions, which is all of them if nothing else stands between. Without this each limit
+    /// Hashes the keys of the route's limits and has what each will be judged by brought near meanwhile. Without this each limit
     /// would wait for main memory by itself, as nothing is loaded ahead of the atomic exchanges of the one before it.
     pub fn look_ahead(&self, snapshot: &Snapshot, about: &Read<'_>, hashed: &mut Hashed) {
         for &index in &about.route.rules {
@@ -114,16 +113,12 @@ impl SharedKeys {
             if !limiter.is_keyed() || is_share(rule) || !rule.exempt.is_empty() {
                 continue;
             }
-            if let Ok(own) = self.hash(index, (rule, limiter), snapshot.policy(), about, hashed) {
+            if let Ok([key, pair]) = self.hash(index, (rule, limiter), snapshot.policy(), about, hashed) {
+                limiter.prefetch(key, pair);
                 // one that finds no room is hashed again
-                let _ = hashed.own.try_push((index, own));
+                let _ = hashed.own.try_push((index, [key, pair]));
             }
         }
-        let touched = hashed.own.iter().map(|(index, [key, pair])| {
-            let limiter = snapshot.limiter(*index);
-            limiter.map_or(0, |limiter| limiter.touch(*key, *pair))
-        });
-        std::hint::black_box(touched.fold(0, u64::wrapping_add));
     }
 
     /// The hash of a rule's key.

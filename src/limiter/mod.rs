@@ -179,18 +179,18 @@ impl Limiter {
         Ok(Limiter { state, pending, deferred, own_hash, seed, unit, pardons: Arc::default() })
     }
 
-    /// Loads what a request would be judged by and changes nothing: for a caller with several limits to ask, whose cache misses
-    /// then overlap instead of coming one after the other. Gives something that depends on all of it.
+    /// Has what a request would be judged by brought near, and changes nothing: for a caller with several limits to ask, whose
+    /// cache misses then overlap each other and all that is done meanwhile.
     #[inline]
-    pub fn touch(&self, key: KeyHash, value: KeyHash) -> u64 {
+    pub fn prefetch(&self, key: KeyHash, value: KeyHash) {
         match &self.state {
-            State::Rate(limiter) => limiter.levels().touch(key),
-            State::Quota(limiter) => limiter.levels().touch(key),
-            State::RecentAverage(limiter) => limiter.leveled().levels().touch(key),
-            State::Distinct(limiter) => limiter.touch(key, value),
-            State::InflightByKey { places, .. } => places.touch(key),
+            State::Rate(limiter) => limiter.levels().prefetch(key),
+            State::Quota(limiter) => limiter.levels().prefetch(key),
+            State::RecentAverage(limiter) => limiter.leveled().levels().prefetch(key),
+            State::Distinct(limiter) => limiter.prefetch(key, value),
+            State::InflightByKey { places, .. } => places.prefetch(key),
             // few cells, or keys of their own
-            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => 0,
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
         }
     }
 

@@ -97,10 +97,11 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.exact.line(key).open(key).is_some()
     }
 
-    /// Loads what a request of this key would be judged by, so that it is near then; see [`MonotoneTable::touch`].
+    /// Has all that a request of this key would be judged by brought near; see [`MonotoneTable::prefetch`].
     #[inline]
-    pub fn touch(&self, key: KeyHash) -> u64 {
-        self.sketch.touch(key).wrapping_add(self.exact.line(key).touch())
+    pub fn prefetch(&self, key: KeyHash) {
+        super::bring_near(self.exact.line(key));
+        self.sketch.prefetch(key);
     }
 
     /// Asks to admit one request of `key`. At a key's limit this only reads.
