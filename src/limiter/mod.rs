@@ -182,12 +182,13 @@ impl Limiter {
     /// Has what a request would be judged by brought near, and changes nothing: for a caller with several limits to ask, whose
     /// cache misses then overlap each other and all that is done meanwhile.
     #[inline]
-    pub fn prefetch(&self, key: KeyHash, value: KeyHash) {
+    pub fn prefetch(&self, place: &Place) {
+        let key = place.key;
         match &self.state {
             State::Rate(limiter) => limiter.levels().prefetch(key),
             State::Quota(limiter) => limiter.levels().prefetch(key),
             State::RecentAverage(limiter) => limiter.leveled().levels().prefetch(key),
-            State::Distinct(limiter) => limiter.prefetch(key, value),
+            State::Distinct(limiter) => limiter.prefetch(key, place.value),
             State::InflightByKey { places, .. } => places.prefetch(key),
             // few cells, or keys of their own
             State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
