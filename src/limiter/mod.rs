@@ -235,6 +235,14 @@ impl Limiter {
         }
     }
 
+    /// Of `fair_share`: has what a key of the rule's node at this position will be judged by brought near.
+    #[inline]
+    pub fn prefetch_node(&self, key: KeyHash, node: usize) {
+        if let State::FairShare { share, .. } = &self.state {
+            share.prefetch(key, node);
+        }
+    }
+
     /// Of `fair_share`: counts a request as offered and judges it; charges nothing. The keys are those of the rule's nodes.
     pub fn offer(&self, keys: &[Option<KeyHash>], now: Timestamp, dice: u64) -> Option<Offered> {
         match &self.state {
