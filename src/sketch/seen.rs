@@ -348,7 +348,8 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         let fingerprint = fingerprint(pair);
         let start = (pair.upper() & 15) as usize % WAYS;
         let (mut empty, mut stale, mut victim) = (None, None, None);
-        for entry in self.line(home).iter().cycle().skip(start).take(WAYS) {
+        let (last, first) = self.line(home).split_at_checked(start)?;
+        for entry in first.iter().chain(last) {
             let word = W::entry(entry);
             if word == EMPTY {
                 empty = empty.or(Some((entry, word, Inserted::Empty)));
