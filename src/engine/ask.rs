@@ -11,7 +11,7 @@ use crate::client::key::Missing;
 use crate::limiter::{Judgement, Limiter, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
-use crate::sketch::NextUnit;
+use crate::sketch::{NextUnit, Seed};
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -34,38 +34,53 @@ pub struct Read<'a> {
 }
 
 impl Snapshot {
-    /// Asks one rule: adds its reading, and what to charge it by, to what was judged so far, and says why it forbids the
-    /// request if it does. No limit is asked twice.
-    pub(super) fn ask(
+    /// Adds the reading of one rule, and where the request counts under it, to what was judged so far, for [`Snapshot::ask`]
+    /// to ask there; says why the request is forbidden if that is sure already. With `ahead` it has what the rule will be judged
+    /// by brought near: it is worth that when others stand in between.
+    pub(super) fn find(
         &self,
         rule_index: usize,
         about: &Read<'_>,
+        ahead: bool,
         judged: &mut Judged,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
         let (rule, limiter) = self.rule(rule_index)?;
-        let Judged { decision, asks, shared_slots, refills, .. } = judged;
+        let Judged { decision, asks, .. } = judged;
         // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
         decision.readings.try_push(blank(rule_index, rule.mode)).ok()?;
         asks.try_push(None).ok()?;
-        let slot = asks.len() - 1;
         let (reading, asked) = (decision.readings.last_mut()?, asks.last_mut()?);
         if is_share(rule) {
             // its turn comes when all others have spoken
             return None;
         }
         reading.tier = tier_of(rule, about)?;
-        let place = match self.place_of(rule_index, rule, limiter, about, reading.tier, hashed) {
-            Ok(place) => place,
-            Err(missing) => return self.without_key(rule, missing, about, judged, hashed),
-        };
+        match self.place_of(rule_index, rule, limiter, about, reading.tier, hashed) {
+            Ok(place) => {
+                if ahead {
+                    limiter.prefetch(&place);
+                }
+                *asked = Some(Ask { place, cost: rule.cost.on_entry(about.request.method) });
+                None
+            }
+            Err(missing) => self.without_key(rule, missing, about, ahead, judged, hashed),
+        }
+    }
+
+    /// Asks the rule of one reading, and says why it forbids the request if it does. No limit is asked twice.
+    pub(super) fn ask(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+        let Judged { decision, asks, shared_slots, refills, .. } = judged;
+        let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
+        let Ask { place, cost } = asked.as_ref()?;
+        let (rule, limiter) = self.rule(reading.rule)?;
         if limiter.is_exempt(place.key, about.at) {
+            *asked = None;
             return None;
         }
-        reading.mode = self.mode_of(rule_index, rule, about);
-        let cost = rule.cost.on_entry(about.request.method);
-        let Ask { place, .. } = asked.insert(Ask { place, cost });
-        match self.cluster(rule_index) {
+        let cost = *cost;
+        reading.mode = self.mode_of(reading.rule, rule, about);
+        match self.cluster(reading.rule) {
             None => fill(reading, &limiter.probe(place, about.at, cost)),
             Some(cluster) => {
                 let (judgement, due) = cluster.look(place, about.at, cost);
@@ -85,6 +100,7 @@ impl Snapshot {
             }
             (OnLimit::Delay { max }, Mode::Enforce, Some(wait)) if u128::from(wait) <= max.as_nanos() => {
                 reading.outcome = Outcome::Delayed;
+                decision.delay_nanos = decision.delay_nanos.max(wait);
                 return None;
             }
             _ => {}
@@ -101,13 +117,14 @@ impl Snapshot {
         (reading.mode == Mode::Enforce).then_some(refusal)
     }
 
-    /// A request that lacks the key of the rule that was just asked.
+    /// A request that lacks the key of the rule whose reading was just added.
     #[cold]
     fn without_key(
         &self,
         rule: &Rule,
         missing: Missing,
         about: &Read<'_>,
+        ahead: bool,
         judged: &mut Judged,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
@@ -121,7 +138,7 @@ impl Snapshot {
         };
         if let Some(other) = rule.instead.filter(stands_in) {
             judged.asks.pop();
-            return self.ask(other, about, judged, hashed);
+            return self.find(other, about, ahead, judged, hashed);
         }
         let mut refusal = None;
         if missing == Missing::Deny {
@@ -157,8 +174,12 @@ impl Snapshot {
 
     /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that
     /// a client is never in it today and out of it after a restart.
+    #[inline]
     pub(super) fn mode_of(&self, index: usize, rule: &Rule, about: &Read<'_>) -> Mode {
-        let Some(seed) = self.rollout(index) else { return rule.mode };
+        self.rollout(index).map_or(rule.mode, |seed| self.mode_by(seed, rule, about))
+    }
+
+    fn mode_by(&self, seed: &Seed, rule: &Rule, about: &Read<'_>) -> Mode {
         let Ok(hash) = key_under(seed, rule, self.policy(), about) else { return rule.mode };
         // 53 bits are what a share's own number distinguishes
         let point = (hash.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;

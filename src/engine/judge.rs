@@ -10,7 +10,7 @@ use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
 use crate::limiter::{Hold, Judgement};
-use crate::policy::{Mode, Route};
+use crate::policy::Route;
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
@@ -130,20 +130,17 @@ impl Snapshot {
     ) -> Verdict {
         let about = Read { request, client, route, index, at: judged.decision.at };
         let mut hashed = Hashed::default();
-        if route.rules.len() > 1 {
-            self.keys().look_ahead(self, &about, &mut hashed);
-        }
         let mut worst = None;
+        // all are found before the first is asked: otherwise each would wait for main memory by itself, as nothing is loaded
+        // ahead of the atomic exchanges of the one before it
         for &rule_index in &route.rules {
-            if let Some(refusal) = self.ask(rule_index, &about, judged, &mut hashed) {
+            if let Some(refusal) = self.find(rule_index, &about, route.rules.len() > 1, judged, &mut hashed) {
                 worst = strictest(worst, refusal);
             }
-            if let Some(reading) = judged.decision.readings.last()
-                && reading.outcome == Outcome::Delayed
-                && reading.mode == Mode::Enforce
-            {
-                let wait = reading.retry_nanos.unwrap_or(0);
-                judged.decision.delay_nanos = judged.decision.delay_nanos.max(wait);
+        }
+        for slot in 0..judged.asks.len() {
+            if let Some(refusal) = self.ask(slot, &about, judged) {
+                worst = strictest(worst, refusal);
             }
         }
         if worst.is_none() {

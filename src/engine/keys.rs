@@ -6,8 +6,6 @@
 use arrayvec::ArrayVec;
 
 use super::ask::Read;
-use super::share::is_share;
-use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::{KeyPart, KeySpec, Missing};
 use crate::limiter::Limiter;
@@ -32,11 +30,7 @@ struct Numbers {
 
 /// What a request has been hashed by so far, and the hashes.
 #[derive(Debug, Default)]
-pub struct Hashed {
-    shared: ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>,
-    /// Of rules that have been looked ahead to: the limiters' own hashes of the key and of the pair with the value.
-    own: ArrayVec<(usize, [KeyHash; 2]), { Route::MAX_RULES }>,
-}
+pub struct Hashed(ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>);
 
 impl SharedKeys {
     /// The keys of a policy, hashed under a seed derived from `seed`.
@@ -70,10 +64,12 @@ impl SharedKeys {
         about: &Read<'_>,
         hashed: &mut Hashed,
     ) -> Result<[KeyHash; 2], Missing> {
-        match hashed.own.iter().find(|(known, _)| *known == index) {
-            Some((_, own)) => Ok(*own),
-            None => self.hash(index, (rule, limiter), policy, about, hashed),
-        }
+        let key = self.key(index, rule, policy, about, hashed)?;
+        let pair = match &rule.of {
+            Some(of) => limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?),
+            None => KeyHash::default(),
+        };
+        Ok([limiter.own_hash().of(key), pair])
     }
 
     /// The limiter's own hash of a key that no route and no origin is part of, for a client of whom there is no request yet.
@@ -87,44 +83,6 @@ impl SharedKeys {
         client: &Client,
     ) -> Result<KeyHash, Missing> {
         Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed).map_err(|_| rule.key.missing())?))
-    }
-
-    fn hash(
-        &self,
-        index: usize,
-        (rule, limiter): (&Rule, &Limiter),
-        policy: &Policy,
-        about: &Read<'_>,
-        hashed: &mut Hashed,
-    ) -> Result<[KeyHash; 2], Missing> {
-        let key = self.key(index, rule, policy, about, hashed)?;
-        let pair = match &rule.of {
-            Some(of) => limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?),
-            None => KeyHash::default(),
-        };
-        Ok([limiter.own_hash().of(key), pair])
-    }
-
-    /// Hashes the keys of the route's limits and then loads what they will be judged by, in this order: a processor overlaps the
-    /// cache misses of a few hundred instructions, which is all of them if nothing else stands between. Without this each limit
-    /// would wait for main memory by itself, as nothing is loaded ahead of the atomic exchanges of the one before it.
-    pub fn look_ahead(&self, snapshot: &Snapshot, about: &Read<'_>, hashed: &mut Hashed) {
-        for &index in &about.route.rules {
-            let Some((rule, limiter)) = snapshot.rule(index) else { continue };
-            // whoever is exempt would be hashed in vain
-            if !limiter.is_keyed() || is_share(rule) || !rule.exempt.is_empty() {
-                continue;
-            }
-            if let Ok(own) = self.hash(index, (rule, limiter), snapshot.policy(), about, hashed) {
-                // one that finds no room is hashed again
-                let _ = hashed.own.try_push((index, own));
-            }
-        }
-        let touched = hashed.own.iter().map(|(index, [key, pair])| {
-            let limiter = snapshot.limiter(*index);
-            limiter.map_or(0, |limiter| limiter.touch(*key, *pair))
-        });
-        std::hint::black_box(touched.fold(0, u64::wrapping_add));
     }
 
     /// The hash of a rule's key.
@@ -161,13 +119,13 @@ fn once(
     number: Option<usize>,
     hash: impl FnOnce() -> Result<KeyHash, Missing>,
 ) -> Result<KeyHash, Missing> {
-    if let Some((_, hash)) = hashed.shared.iter().find(|(known, _)| Some(*known) == number) {
+    if let Some((_, hash)) = hashed.0.iter().find(|(known, _)| Some(*known) == number) {
         return Ok(*hash);
     }
     let hash = hash()?;
     if let Some(number) = number {
         // one that finds no room is hashed again by the next that asks for it
-        let _ = hashed.shared.try_push((number, hash));
+        let _ = hashed.0.try_push((number, hash));
     }
     Ok(hash)
 }

@@ -7,6 +7,7 @@ use super::ask::Read;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill};
 use super::snapshot::Snapshot;
+use crate::client::KeySpec;
 use crate::limiter::fair_share::{self, MAX_NODES};
 use crate::limiter::{Judgement, Kind, Limiter, Lost, Offered};
 use crate::policy::{Mode, OnLimit, Rule};
@@ -34,7 +35,7 @@ impl Snapshot {
         if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
             return None;
         }
-        let keys = node_keys(rule, limiter.node_seed()?, about);
+        let keys = node_keys((rule, limiter), limiter.node_seed()?, about);
         let offered = limiter.offer(&keys, about.at, judged.decision.dice)?;
         reading.mode = self.mode_of(reading.rule, rule, about);
         fill(reading, &offered.judgement());
@@ -73,10 +74,20 @@ pub fn is_share(rule: &Rule) -> bool {
     matches!(rule.kind, Kind::FairShare { .. })
 }
 
-/// The hash of every node's key; a node whose key the request lacks does not apply to it.
-fn node_keys(rule: &Rule, seed: &Seed, about: &Read<'_>) -> ArrayVec<Option<KeyHash>, MAX_NODES> {
+/// The hash of every node's key; a node whose key the request lacks does not apply to it. What the one will be judged by is
+/// brought near while the next is hashed.
+fn node_keys(
+    (rule, limiter): (&Rule, &Limiter),
+    seed: &Seed,
+    about: &Read<'_>,
+) -> ArrayVec<Option<KeyHash>, MAX_NODES> {
     let Read { request, client, route, .. } = *about;
-    rule.nodes.iter().take(MAX_NODES).map(|node| node.hash(request, client, &route.name, seed).ok()).collect()
+    let hash = |(number, node): (usize, &KeySpec)| {
+        let key = node.hash(request, client, &route.name, seed).ok()?;
+        limiter.prefetch_node(key, number);
+        Some(key)
+    };
+    rule.nodes.iter().take(MAX_NODES).enumerate().map(hash).collect()
 }
 
 /// The node that refused; one past the last stands for the whole capacity.

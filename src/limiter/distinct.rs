@@ -167,10 +167,11 @@ impl Distinct {
         }
     }
 
-    /// Loads what a request would be judged by, so that it is near then.
+    /// Has all that a request would be judged by brought near.
     #[inline]
-    pub fn touch(&self, key: KeyHash, pair: KeyHash) -> u64 {
-        self.levels.touch(key).wrapping_add(self.seen.touch(pair))
+    pub fn prefetch(&self, key: KeyHash, pair: KeyHash) {
+        self.seen.prefetch(pair);
+        self.levels.prefetch(key);
     }
 
     /// Lets the request pass and counts its value if that is new. Of two requests with one new value at the same

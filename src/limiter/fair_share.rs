@@ -48,7 +48,7 @@ use self::caps::Caps;
 use self::controller::Controller;
 use self::root::{Full, Total};
 use super::{Judgement, Lost};
-use crate::sketch::offered::KeyRate;
+use crate::sketch::offered::{KeyRate, OneMore};
 use crate::sketch::{Admission, KeyHash, NextUnit, OfferedRates, Seed};
 use crate::units::{Bytes, Dice, OutOfRange, Timestamp};
 
@@ -193,21 +193,26 @@ impl FairShare {
         let share = self.steered.controller.share(&self.steered.total, now);
         let mut offered =
             Offered { refusal: None, node: None, level: None, rate: 0.0, share, retry_nanos: 0, limited: 0 };
-        // all of them before the first is raised, so that the cache misses of one request overlap
-        let read = |(index, key): (usize, &Option<KeyHash>)| key.map(|key| self.rates.read(key, index));
+        // all of them before the first is raised, so that the cache misses and the logarithms of one request overlap
+        let read = |(index, key): (usize, &Option<KeyHash>)| {
+            let seen = self.rates.read((*key)?, index);
+            let more = self.rates.one_more(&seen, now);
+            Some((seen, more))
+        };
         let seen: ArrayVec<_, MAX_NODES> = keys.iter().take(self.nodes.len()).enumerate().map(read).collect();
         let mut peak = 0.0_f64;
         let mut heaviest: Option<Heaviest> = None;
         let mut known = false;
         for (index, node) in self.nodes.iter().enumerate() {
-            if let Some(Some(seen)) = seen.get(index) {
+            if let Some(Some((seen, more))) = seen.get(index) {
                 let apart = offered.limited != 0 && self.parents == Parents::Apart;
                 let candidate = match apart {
                     true => {
                         let seen = self.rates.read(seen.key(), index + APART);
-                        self.weigh(&seen, index + APART, node.multiplier, now)
+                        let more = self.rates.one_more(&seen, now);
+                        self.weigh(&seen, &more, index + APART, node.multiplier)
                     }
-                    false => self.weigh(seen, index, node.multiplier, now),
+                    false => self.weigh(seen, more, index, node.multiplier),
                 };
                 known = true;
                 if heaviest.is_none_or(|other| candidate.weight > other.weight) {
@@ -248,6 +253,12 @@ impl FairShare {
             offered.retry_nanos = full.retry_nanos;
         }
         offered
+    }
+
+    /// Has what a key of this node will be judged by brought near, for who is about to offer it.
+    #[inline]
+    pub fn prefetch(&self, key: KeyHash, node: usize) {
+        self.rates.prefetch(key, node);
     }
 
     /// Charges a request that [`FairShare::offer`] would let pass, with the same keys: the total first, then the caps
@@ -317,14 +328,16 @@ impl FairShare {
     }
 
     #[inline]
-    fn weigh(&self, seen: &KeyRate<'_>, place: usize, multiplier: f64, now: Timestamp) -> Heaviest {
-        let rate = self.rates.add(seen, now);
-        Heaviest { place, key: seen.key(), rate, weight: rate / multiplier }
+    fn weigh(&self, seen: &KeyRate<'_>, more: &OneMore, place: usize, multiplier: f64) -> Heaviest {
+        self.rates.raise(seen, more);
+        Heaviest { place, key: seen.key(), rate: more.rate, weight: more.rate / multiplier }
     }
 
     /// All requests to which no node applies are one client.
     fn weigh_unknown(&self, now: Timestamp) -> Heaviest {
-        self.weigh(&self.rates.read(KeyHash::default(), UNKNOWN), UNKNOWN, 1.0, now)
+        let seen = self.rates.read(KeyHash::default(), UNKNOWN);
+        let more = self.rates.one_more(&seen, now);
+        self.weigh(&seen, &more, UNKNOWN, 1.0)
     }
 
     /// Thins, then asks the cap.

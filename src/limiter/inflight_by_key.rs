@@ -73,10 +73,10 @@ impl InflightByKey {
         }
     }
 
-    /// Loads what the key would be judged by, so that it is near then.
+    /// Has all that the key would be judged by brought near.
     #[inline]
-    pub fn touch(&self, key: KeyHash) -> u64 {
-        self.table.touch(key)
+    pub fn prefetch(&self, key: KeyHash) {
+        self.table.prefetch(key);
     }
 
     /// How many places each key has, unless its tier says otherwise.

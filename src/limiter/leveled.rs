@@ -111,9 +111,13 @@ impl<M: Meter> Leveled<M> {
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
         let meter = self.meter(place.tier);
         let at = self.course.at(now);
-        let (level, contended) = match self.levels.admit(meter, place.key, at, cost) {
+        let (admission, left) = self.levels.admit_leaving(meter, place.key, at, cost);
+        let (level, contended) = match admission {
             Admission::Admitted { level } => {
-                let (remaining, next_unit) = meter.outlook_later(level, at);
+                let (remaining, next_unit) = match left {
+                    Some(remaining) => (remaining, meter.next_unit_later(level, at, remaining)),
+                    None => meter.outlook_later(level, at),
+                };
                 return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
             }
             Admission::Refused { level } => (level, false),

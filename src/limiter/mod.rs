@@ -180,18 +180,19 @@ impl Limiter {
         Ok(Limiter { state, pending, deferred, own_hash, seed, unit, pardons: Arc::default() })
     }
 
-    /// Loads what a request would be judged by and changes nothing: for a caller with several limits to ask, whose cache misses
-    /// then overlap instead of coming one after the other. Gives something that depends on all of it.
+    /// Has what a request would be judged by brought near, and changes nothing: for a caller with several limits to ask, whose
+    /// cache misses then overlap each other and all that is done meanwhile.
     #[inline]
-    pub fn touch(&self, key: KeyHash, value: KeyHash) -> u64 {
+    pub fn prefetch(&self, place: &Place) {
+        let key = place.key;
         match &self.state {
-            State::Rate(limiter) => limiter.levels().touch(key),
-            State::Quota(limiter) => limiter.levels().touch(key),
-            State::RecentAverage(limiter) => limiter.leveled().levels().touch(key),
-            State::Distinct(limiter) => limiter.touch(key, value),
-            State::InflightByKey { places, .. } => places.touch(key),
+            State::Rate(limiter) => limiter.levels().prefetch(key),
+            State::Quota(limiter) => limiter.levels().prefetch(key),
+            State::RecentAverage(limiter) => limiter.leveled().levels().prefetch(key),
+            State::Distinct(limiter) => limiter.prefetch(key, place.value),
+            State::InflightByKey { places, .. } => places.prefetch(key),
             // few cells, or keys of their own
-            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => 0,
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
         }
     }
 
@@ -232,6 +233,14 @@ impl Limiter {
                 *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, at.tier) });
                 Ok(judgement)
             }
+        }
+    }
+
+    /// Of `fair_share`: has what a key of the rule's node at this position will be judged by brought near.
+    #[inline]
+    pub fn prefetch_node(&self, key: KeyHash, node: usize) {
+        if let State::FairShare { share, .. } = &self.state {
+            share.prefetch(key, node);
         }
     }
 

@@ -74,11 +74,14 @@ enum Standing {
 }
 
 impl Pardons {
+    #[inline]
     fn find(&self, key: KeyHash) -> Option<Pardoned> {
         // acquire: whoever sees that there are some sees the list; a request that is a moment too early came before the pardon
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
+        if self.any.load(Ordering::Acquire) { self.search(key) } else { None }
+    }
+
+    #[cold]
+    fn search(&self, key: KeyHash) -> Option<Pardoned> {
         let list = self.pardoned.load();
         let at = list.binary_search_by_key(&key.halves(), |pardoned| pardoned.key.halves()).ok()?;
         list.get(at).copied()

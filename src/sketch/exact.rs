@@ -154,13 +154,6 @@ impl<C: Word> ExactTable<C> {
 }
 
 impl<C: Word> Line<C> {
-    /// Loads the line; see [`Levels::touch`](super::levels::Levels::touch).
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        let Line([first, _]) = self;
-        first.low.load()
-    }
-
     /// The key's open entry, or else a claim for it. Every slot is looked at once: with a look for each of the two, a claim
     /// could be opened in between and be missed by both.
     #[inline]

@@ -156,7 +156,11 @@ impl fmt::Debug for KeyHasher {
 /// 128 bits that stand for a key. Two keys share one with probability 2⁻¹²⁸, and nobody without the seed can find such
 /// a pair. The lowest 96 bits are the four slices; the upper 32 belong to no column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct KeyHash(u128);
+pub struct KeyHash {
+    // two words, as a single one of 128 bits would have all that holds a key lie at multiples of sixteen bytes
+    high: u64,
+    low: u64,
+}
 
 impl KeyHash {
     /// The width of a slice, and so the binary logarithm of the most columns that a row may have.
@@ -165,7 +169,7 @@ impl KeyHash {
     /// All 128 bits in two words, the low one first: what a table multiplies for its columns.
     #[inline]
     pub const fn halves(self) -> [u64; 2] {
-        [self.0 as u64, (self.0 >> 64) as u64]
+        [self.low, self.high]
     }
 
     /// Slice `row`, below 2²⁴. Slices 0 to 3 are independent of each other; there is no fifth (zero).
@@ -174,14 +178,15 @@ impl KeyHash {
         if row >= SLICES {
             return 0;
         }
-        let shifted = self.0 >> (Self::SLICE_BITS * row as u32);
+        let all = u128::from(self.high) << 64 | u128::from(self.low);
+        let shifted = all >> (Self::SLICE_BITS * row as u32);
         shifted as u32 & ((1 << Self::SLICE_BITS) - 1)
     }
 
     /// The upper 32 bits, which belong to no slice: independent of every column, so fit for a fingerprint.
     #[inline]
     pub fn upper(self) -> u32 {
-        (self.0 >> 96) as u32
+        (self.high >> 32) as u32
     }
 
     /// The hash of the same key under other numbers, which counts apart; that of tier 0 is the key's own.
@@ -193,7 +198,7 @@ impl KeyHash {
 
     /// The hash that was taken apart into these two words.
     pub(super) fn from_halves([low, high]: [u64; 2]) -> KeyHash {
-        KeyHash(u128::from(high) << 64 | u128::from(low))
+        KeyHash { high, low }
     }
 }
 
@@ -204,6 +209,10 @@ mod tests {
     use super::*;
 
     const SEED: Seed = Seed::from_bytes(*b"0123456789abcdef");
+
+    fn whole(bits: u128) -> KeyHash {
+        KeyHash::from_halves([bits as u64, (bits >> 64) as u64])
+    }
 
     fn hash(parts: &[(u8, &[u8])]) -> KeyHash {
         let mut hasher = KeyHasher::new(&SEED);
@@ -226,7 +235,7 @@ mod tests {
                     theirs.write_u64(last_word(part));
                 }
             }
-            assert_eq!(ours.finish(), KeyHash(theirs.finish128().into()));
+            assert_eq!(ours.finish(), whole(theirs.finish128().into()));
         }
     }
 
@@ -279,8 +288,8 @@ mod tests {
 
     #[test]
     fn slices_are_disjoint_and_cover_the_low_bits() {
-        let key = KeyHash(0xffff_ffff << 96 | 0x44_4444 << 72 | 0x33_3333 << 48 | 0x22_2222 << 24 | 0x11_1111);
+        let key = whole(0xffff_ffff << 96 | 0x44_4444 << 72 | 0x33_3333 << 48 | 0x22_2222 << 24 | 0x11_1111);
         assert_eq!([0, 1, 2, 3, 4].map(|row| key.slice(row)), [0x11_1111, 0x22_2222, 0x33_3333, 0x44_4444, 0]);
-        assert_eq!((key.upper(), KeyHash(u128::MAX >> 32).upper()), (0xffff_ffff, 0));
+        assert_eq!((key.upper(), whole(u128::MAX >> 32).upper()), (0xffff_ffff, 0));
     }
 }

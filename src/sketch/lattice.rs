@@ -41,6 +41,12 @@ impl NodeLevels {
         self.levels.read(turned(key, node))
     }
 
+    /// Has the cells of `key` under node number `node` brought near; see [`Rekeyed::prefetch`].
+    #[inline]
+    pub fn prefetch(&self, key: KeyHash, node: usize) {
+        self.levels.prefetch(turned(key, node));
+    }
+
     /// Asks to admit one request; see [`Rekeyed::admit`].
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, node: usize, now: Timestamp) -> Admission {

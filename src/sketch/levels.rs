@@ -34,6 +34,7 @@
 //! is looked for before the cells are read, if the slot is claimed after they are raised, if whoever kills a claim frees its
 //! slot, and if an entry is closed before its level is written back.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
@@ -97,23 +98,38 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.exact.line(key).open(key).is_some()
     }
 
-    /// Loads what a request of this key would be judged by, so that it is near then; see [`MonotoneTable::touch`].
+    /// Has all that a request of this key would be judged by brought near; see [`MonotoneTable::prefetch`].
     #[inline]
-    pub fn touch(&self, key: KeyHash) -> u64 {
-        self.sketch.touch(key).wrapping_add(self.exact.line(key).touch())
+    pub fn prefetch(&self, key: KeyHash) {
+        super::bring_near(self.exact.line(key));
+        self.sketch.prefetch(key);
     }
 
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
+        self.admit_leaving(meter, key, now, cost).0
+    }
+
+    /// The same, and of a request that is admitted what remains after it if the meter could tell; see [`Meter::charge_leaving`].
+    #[inline]
+    pub fn admit_leaving<M: Meter>(
+        &self,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Admission, Option<u32>) {
+        let leaving = Cell::new(None);
         let admitted = |level| {
-            let charged = meter.charge(level, now, cost);
+            let (charged, left) = meter.charge_leaving(level, now, cost);
+            leaving.set(left);
             meter.admits(charged, now).then_some(charged)
         };
         match self.settle(meter, key, now, admitted) {
-            Settled::Raised { level } => Admission::Admitted { level },
-            Settled::Kept { level } => Admission::Refused { level },
-            Settled::Lost { level } => Admission::Contended { level },
+            Settled::Raised { level } => (Admission::Admitted { level }, leaving.get()),
+            Settled::Kept { level } => (Admission::Refused { level }, None),
+            Settled::Lost { level } => (Admission::Contended { level }, None),
         }
     }
 

@@ -311,11 +311,10 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         least(self.cells(key).map(C::load))
     }
 
-    /// Loads the key's cells, so that they are near when it is judged; says something that depends on all of them, for
-    /// [`std::hint::black_box`].
+    /// Has the key's cells brought near, so that they are when it is judged. Waits for nothing and tells nothing.
     #[inline]
-    pub fn touch(&self, key: KeyHash) -> u64 {
-        self.cells(key).map(C::load).into_iter().fold(0, u64::wrapping_add)
+    pub fn prefetch(&self, key: KeyHash) {
+        self.cells(key).into_iter().for_each(super::bring_near);
     }
 
     /// Asks to admit one request of `key`. At a key's limit this only reads.

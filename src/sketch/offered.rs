@@ -60,21 +60,41 @@ impl OfferedRates {
         KeyRate { key, node, cells: self.levels.read(key, node) }
     }
 
+    /// Has what is known of `key` under node number `node` brought near, for who will read it.
+    #[inline]
+    pub fn prefetch(&self, key: KeyHash, node: usize) {
+        self.levels.prefetch(key, node);
+    }
+
     /// Counts one event, and returns the key's rate per second right after it: λ for a key never seen, and R + λ/2 on
     /// average for a steady train of R per second.
     ///
     /// A stamp older than the key's last event counts as if no time had passed since: the estimate may be too high.
     #[inline]
     pub fn add(&self, seen: &KeyRate<'_>, now: Timestamp) -> f64 {
+        let more = self.one_more(seen, now);
+        self.raise(seen, &more);
+        more.rate
+    }
+
+    /// What one event more makes of it: the second half of [`OfferedRates::add`] but for the raise. Whoever adds to several keys
+    /// asks this of all of them first, so that their logarithms overlap: none begins before an atomic exchange ahead of it is over.
+    #[inline]
+    pub fn one_more(&self, seen: &KeyRate<'_>, now: Timestamp) -> OneMore {
         let count = self.count(seen.cells.level(), now) + 1.0;
         // rounded up, so that no event is too small to leave a trace
-        let raised = now.nanos().saturating_add((self.half_life_nanos * logarithm(count)).ceil() as u64);
+        let level = now.nanos().saturating_add((self.half_life_nanos * logarithm(count)).ceil() as u64);
+        OneMore { level, rate: count * self.per_second }
+    }
+
+    /// The last third.
+    #[inline]
+    pub fn raise(&self, seen: &KeyRate<'_>, more: &OneMore) {
         // A cell above it belongs to a busier key, and stays. If another raised one meanwhile, or the tables changed, this
         // level is still one that the key has reached.
-        if !seen.cells.raise(raised) {
-            self.levels.lift(seen.key, seen.node, raised);
+        if !seen.cells.raise(more.level) {
+            self.levels.lift(seen.key, seen.node, more.level);
         }
-        count * self.per_second
     }
 
     /// The rate per second at `now`, without counting anything.
@@ -124,6 +144,14 @@ const MOST_HALF_LIVES: f64 = 30.0;
 
 /// So that one more than the highest count has decayed to less than one.
 const FADING_HALF_LIVES: f64 = MOST_HALF_LIVES + 1.0;
+
+/// A key's rate after one event more.
+#[derive(Debug, Clone, Copy)]
+pub struct OneMore {
+    level: u64,
+    /// Per second.
+    pub rate: f64,
+}
 
 /// One key under one node, as its cells were read.
 #[derive(Debug)]

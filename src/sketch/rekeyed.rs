@@ -89,10 +89,14 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
-    /// [`MonotoneTable::touch`], of the table that serves; of the other one only the next look will bring them near.
+    /// [`MonotoneTable::prefetch`], in all tables that serve.
     #[inline]
-    pub fn touch(&self, key: KeyHash) -> u64 {
-        self.pair(self.phase.load()).0.touch(key)
+    pub fn prefetch(&self, key: KeyHash) {
+        let (serving, joining) = self.serving(self.phase.load());
+        serving.prefetch(key);
+        if let Some(table) = joining {
+            table.prefetch(key);
+        }
     }
 
     /// Asks to admit one request of `key`: [`MonotoneTable::admit`], through every change. At a key's limit this only reads.

@@ -266,11 +266,10 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         })
     }
 
-    /// Loads the pair's bucket, so that it is near when it is looked for; see
-    /// [`MonotoneTable::touch`](super::MonotoneTable::touch).
+    /// Has the pair's bucket brought near; see [`MonotoneTable::prefetch`](super::MonotoneTable::prefetch).
     #[inline]
-    pub fn touch(&self, pair: KeyHash) -> u64 {
-        self.line(self.home(pair)).first().map_or(0, |entry| u64::from(W::entry(entry)))
+    pub fn prefetch(&self, pair: KeyHash) {
+        self.line(self.home(pair)).first().into_iter().for_each(super::bring_near);
     }
 
     /// Remembers that the pair was counted at `now`: the [`moment`](SeenSet::moment) of the charge, not a later one.
@@ -349,7 +348,8 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         let fingerprint = fingerprint(pair);
         let start = (pair.upper() & 15) as usize % WAYS;
         let (mut empty, mut stale, mut victim) = (None, None, None);
-        for entry in self.line(home).iter().cycle().skip(start).take(WAYS) {
+        let (last, first) = self.line(home).split_at_checked(start)?;
+        for entry in first.iter().chain(last) {
             let word = W::entry(entry);
             if word == EMPTY {
                 empty = empty.or(Some((entry, word, Inserted::Empty)));

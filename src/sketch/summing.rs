@@ -200,10 +200,10 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
         self.subtract(self.cells(key).into_iter(), cost);
     }
 
-    /// Loads the key's cells, so that they are near when it asks; see [`MonotoneTable::touch`](super::MonotoneTable::touch).
+    /// Has the key's cells brought near; see [`MonotoneTable::prefetch`](super::MonotoneTable::prefetch).
     #[inline]
-    pub fn touch(&self, key: KeyHash) -> u64 {
-        self.cells(key).map(C::load).into_iter().map(u64::from).fold(0, u64::wrapping_add)
+    pub fn prefetch(&self, key: KeyHash) {
+        self.cells(key).into_iter().for_each(super::bring_near);
     }
 
     /// At least what is held of the key. Read only.

@@ -106,7 +106,7 @@ fn offers_allocate_nothing() {
         }
     });
     assert_eq!((measured.count_total, summary.memory()), (0, memory));
-    assert_eq!(memory.0 >> 10, 268);
+    assert_eq!(memory.0 >> 10, 204);
 }
 
 /// Zipf's law with exponent 1 over 1,000 keys, from numbers that the property test draws.

@@ -46,6 +46,12 @@ pub trait Meter {
         self.admits(charged, now).then(|| self.remaining(charged, now))
     }
 
+    /// [`Meter::charge`], and what [`Meter::remaining`] is after it if the meter can tell by the way.
+    #[inline]
+    fn charge_leaving(&self, level: u64, now: Timestamp, cost: Cost) -> (u64, Option<u32>) {
+        (self.charge(level, now, cost), None)
+    }
+
     /// Whether half the quota or more is spent at this level: one more than the other half would not fit.
     #[inline]
     fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
@@ -77,6 +83,12 @@ pub trait Meter {
     fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let (remaining, next) = self.outlook(level, now);
         (remaining, NextUnit::Known(next))
+    }
+
+    /// The same where what remains is known.
+    #[inline]
+    fn next_unit_later(&self, level: u64, now: Timestamp, _remaining: u32) -> NextUnit {
+        NextUnit::Known(self.next_unit_nanos(level, now))
     }
 
     /// What of a level counts at `now`, in the meter's own terms, so that it means the same at any other time: the lead of an

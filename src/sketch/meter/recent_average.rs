@@ -184,6 +184,16 @@ impl RecentAverage {
         whole.saturating_add(u64::from((whole as f64) < nanos)).saturating_add(self.margin)
     }
 
+    /// What remains beside a sum, charges included, once it has become a level; `None` unless it fits, and where rounding could
+    /// tell the two apart.
+    #[inline]
+    fn left(&self, sum: f64) -> Option<u32> {
+        let left = self.most - sum;
+        let units = left as u32;
+        let beyond = left - f64::from(units);
+        (left >= 0.0 && beyond > self.slack && beyond < 1.0 - self.slack).then_some(units)
+    }
+
     /// The last stamp that is admitted: levels at the end of time can no longer be told apart.
     #[inline]
     fn last(&self) -> u64 {
@@ -200,12 +210,18 @@ impl RecentAverage {
 impl Meter for RecentAverage {
     #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
+        self.charge_leaving(level, now, cost).0
+    }
+
+    /// What remains follows from the sum that the level is made of.
+    #[inline]
+    fn charge_leaving(&self, level: u64, now: Timestamp, cost: Cost) -> (u64, Option<u32>) {
         if level.saturating_sub(now.nanos()) >= FAR * self.half_life {
             // 2³² requests add h·log2(1 + 2⁻³²) to a sum of 2⁶⁴; doubled, so that the order is kept where both ways meet
-            return level.saturating_add((self.half_life >> 31) + 4 * self.margin);
+            return (level.saturating_add((self.half_life >> 31) + 4 * self.margin), None);
         }
         let sum = self.sum(level, now) + f64::from(cost.get());
-        now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1))
+        (now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1)), self.left(sum))
     }
 
     #[inline]
@@ -225,16 +241,11 @@ impl Meter for RecentAverage {
         if now.nanos() > self.last() {
             return None;
         }
-        let left = self.most - (self.sum(level, now) + f64::from(cost.get()));
-        if left < 0.0 {
+        let sum = self.sum(level, now) + f64::from(cost.get());
+        if sum > self.most {
             return None;
         }
-        let units = left as u32;
-        let beyond = left - f64::from(units);
-        if beyond > self.slack && beyond < 1.0 - self.slack {
-            return Some(units);
-        }
-        Some(self.remaining(self.charge(level, now, cost), now))
+        Some(self.left(sum).unwrap_or_else(|| self.remaining(self.charge(level, now, cost), now)))
     }
 
     /// By the lead alone: the sum keeps its order.
@@ -286,7 +297,12 @@ impl Meter for RecentAverage {
     #[inline]
     fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let remaining = self.remaining(level, now);
-        (remaining, NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining)))
+        (remaining, self.next_unit_later(level, now, remaining))
+    }
+
+    #[inline]
+    fn next_unit_later(&self, level: u64, now: Timestamp, remaining: u32) -> NextUnit {
+        NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining))
     }
 
     /// When less than 1/1,024 of a request is left of the highest level that can be admitted or counted.
