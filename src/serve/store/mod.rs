@@ -4,13 +4,22 @@
 //!
 //! * [`client`] is one store as the gate sees it: asks, at most for the store's time; connects by itself in the background.
 //! * `link` is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
-//! * `script` has the scripts `rate.lua`, `quota.lua` and `members.lua`, and the names of keys; `members` counts gates. What they compute is written
-//!   down in [`crate::limiter::cluster::promise`], and tested to be the same.
+//! * `script` has the scripts `rate.lua`, `quota.lua` and `members.lua`, and the names of keys; `members` counts gates. What
+//!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
 //! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted.
 //!
 //! **What a store's user must be allowed** (ACL): `EVALSHA`, `EVAL`, `TIME`, `GET`, `SET`, `ZADD`, `ZREMRANGEBYSCORE`, `ZCARD`,
-//! `PEXPIRE`, `PING`, `SELECT` where a database is named and `CLUSTER SLOTS` in a cluster, on keys that begin with the store's
-//! prefix. The store must not evict (`maxmemory-policy noeviction`): an evicted key is forgotten spending.
+//! `PEXPIRE`, on keys that begin with the store's prefix; `SELECT` where a database is named; `CLUSTER SLOTS`, `ASKING` and
+//! `PING` in a cluster. The store must not evict (`maxmemory-policy noeviction`): an evicted key is forgotten spending.
+//!
+//! Redis 6 or newer, or Valkey; others that speak their protocol and run Lua may do.
+//!
+//! **Keys** are named `{prefix}{tag}:{limit}:{tier}:{kind}`. The tag, in braces, is the client's key, so the keys of one limit are
+//! spread over all slots of a cluster. A prefix with a tag of its own, such as `tg:{prod}:`, comes first and so decides: then
+//! all keys are in one slot, on one server.
+//!
+//! **A cluster has one breaker.** If one server of three is silent, a third of the questions fail, and five of them in a row
+//! are not rare: then all keys are left alone for a while.
 //!
 //! **Never asked twice.** A question whose outcome is unknown may have been charged, so it is not sent again, neither here nor
 //! by the `redis` crate, whose retries are off. Sent again is only what a store says it did not execute: a script it does not
