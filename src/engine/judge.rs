@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::ask::{Ask, Read};
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+use super::foresight::Foreseen;
 use super::keys::Hashed;
 use super::share::Shared;
 use super::snapshot::Snapshot;
@@ -40,6 +41,39 @@ pub struct Judged {
 }
 
 impl Judged {
+    /// Of a request that nobody has been asked about.
+    #[inline]
+    pub fn new(arrival: Arrival) -> Judged {
+        let Arrival { id, at, dice } = arrival;
+        Judged {
+            decision: Decision {
+                id,
+                at,
+                dice,
+                client: None,
+                route: None,
+                readings: Readings::new(),
+                delay_nanos: 0,
+                verdict: Verdict::Refused(Refusal::NoRoute),
+            },
+            asks: ArrayVec::new(),
+            shared: None,
+            charged: 0,
+            carried: 0,
+        }
+    }
+
+    /// The same in the place of another request, without moving what is large.
+    fn begin(&mut self, arrival: Arrival) {
+        let Judged { decision, asks, shared, charged, carried } = self;
+        (decision.id, decision.at, decision.dice) = (arrival.id, arrival.at, arrival.dice);
+        (decision.client, decision.route, decision.delay_nanos) = (None, None, 0);
+        decision.verdict = Verdict::Refused(Refusal::NoRoute);
+        decision.readings.clear();
+        asks.clear();
+        (*shared, *charged, *carried) = (None, 0, 0);
+    }
+
     /// The hash of the key that the limit of the reading at this position was asked by; `None` if it was not asked by one.
     pub fn key(&self, slot: usize) -> Option<KeyHash> {
         self.asks.get(slot)?.as_ref().map(|ask| ask.place.key)
@@ -69,35 +103,48 @@ impl Snapshot {
     /// address cannot be told.
     #[inline]
     pub fn judge_for(&self, request: &Request, client: Option<Client>, arrival: Arrival) -> Judged {
-        let Arrival { id, at, dice } = arrival;
         // written where it is returned, as a decision is half a kilobyte
-        let mut judged = Judged {
-            decision: Decision {
-                id,
-                at,
-                dice,
-                client: None,
-                route: None,
-                readings: Readings::new(),
-                delay_nanos: 0,
-                verdict: Verdict::Refused(Refusal::NoRoute),
-            },
-            asks: ArrayVec::new(),
-            shared: None,
-            charged: 0,
-            carried: 0,
-        };
+        let mut judged = Judged::new(arrival);
         let found = self.policy().routes.find(request);
+        self.judge_on(&mut judged, found, &mut Hashed::default(), request, client);
+        judged
+    }
+
+    /// The same for a request of which a [`Foresight`](super::Foresight) of the same policy and seed has found what it could, and
+    /// which was [approached](Snapshot::approach) not long ago. What is in `judged` is forgotten first.
+    pub fn judge_foreseen(
+        &self,
+        foreseen: &Foreseen,
+        request: &Request,
+        client: Client,
+        arrival: Arrival,
+        judged: &mut Judged,
+    ) {
+        judged.begin(arrival);
+        let found = foreseen.route().and_then(|index| Some((index, self.policy().routes.route(index)?)));
+        let mut hashed = Hashed::default();
+        hashed.take_over(foreseen.keys());
+        self.judge_on(judged, found, &mut hashed, request, Some(client));
+    }
+
+    #[inline]
+    fn judge_on(
+        &self,
+        judged: &mut Judged,
+        found: Option<(usize, &Route)>,
+        hashed: &mut Hashed,
+        request: &Request,
+        client: Option<Client>,
+    ) {
         judged.decision.route = found.map(|(index, _)| index);
         let Some(client) = client else {
             judged.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
-            return judged;
+            return;
         };
         judged.decision.client = Some(client);
         if let Some((index, route)) = found {
-            judged.decision.verdict = self.read_limits(&mut judged, request, &client, index, route);
+            judged.decision.verdict = self.read_limits(judged, request, &client, (index, route), hashed);
         }
-        judged
     }
 
     /// All steps at once, for requests that need no place at an origin and whose wait passes in no time: what waits for
@@ -115,17 +162,17 @@ impl Snapshot {
         judged: &mut Judged,
         request: &Request,
         client: &Client,
-        index: usize,
-        route: &Route,
+        (index, route): (usize, &Route),
+        hashed: &mut Hashed,
     ) -> Verdict {
         let about = Read { request, client, route, index, at: judged.decision.at };
-        let mut hashed = Hashed::default();
-        if route.rules.len() > 1 {
-            self.keys().look_ahead(self, &about, &mut hashed);
+        // who has been approached is near
+        if route.rules.len() > 1 && hashed.shared().is_empty() {
+            self.keys().look_ahead(self, &about, hashed);
         }
         let mut worst = None;
         for &rule_index in &route.rules {
-            if let Some(refusal) = self.ask(rule_index, &about, judged, &mut hashed) {
+            if let Some(refusal) = self.ask(rule_index, &about, judged, hashed) {
                 worst = strictest(worst, refusal);
             }
             if let Some(reading) = judged.decision.readings.last()

@@ -7,6 +7,7 @@
 mod ask;
 mod charge;
 pub mod decision;
+mod foresight;
 mod judge;
 mod keys;
 mod pardon;
@@ -18,6 +19,7 @@ mod snapshot;
 mod succession;
 
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+pub use foresight::{Foreseen, Foresight};
 pub use judge::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;
