@@ -72,17 +72,24 @@ impl Snapshot {
     pub fn admit(&self, judged: &mut Judged, now: Timestamp) -> (Holds, Option<usize>) {
         // written where it is returned, as there is room for much
         let mut result = (Holds::new(), None);
+        result.1 = self.admit_into(judged, now, &mut result.0);
+        result
+    }
+
+    /// The same; what the request holds then is put into `holds`, which is empty.
+    pub fn admit_into(&self, judged: &mut Judged, now: Timestamp, holds: &mut Holds) -> Option<usize> {
+        let mut contended = None;
         if judged.decision.verdict != Verdict::Admitted {
-            return result;
+            return contended;
         }
-        let (holds, contended) = (&mut result.0, &mut result.1);
         if judged.shared_slots != 0 {
-            self.admit_shared(judged, now, contended);
+            self.admit_shared(judged, now, &mut contended);
             if judged.decision.verdict != Verdict::Admitted {
-                return result;
+                return contended;
             }
         }
-        for slot in charging_order(self, &judged.decision.readings) {
+        for &slot in &charging_order(self, &judged.decision.readings) {
+            let slot = usize::from(slot);
             let Some(reading) = judged.decision.readings.get(slot) else { continue };
             if reading.outcome != Outcome::Admitted || (judged.charged | judged.shared_slots) >> slot & 1 == 1 {
                 continue;
@@ -100,7 +107,7 @@ impl Snapshot {
                     }
                 }
                 Some(Err(lost)) => {
-                    *contended = contended.or(lost.contended.then_some(slot));
+                    contended = contended.or(lost.contended.then_some(slot));
                     self.refuse_late(judged, slot, &lost, now);
                     if judged.decision.verdict != Verdict::Admitted {
                         holds.clear();
@@ -109,7 +116,7 @@ impl Snapshot {
                 }
             }
         }
-        result
+        contended
     }
 
     /// Charges the limits that gates share, as they were settled; the first that is against the request ends it.
@@ -223,9 +230,10 @@ const GONE: Lost = Lost {
 };
 
 /// Positions of the readings in the order of charging: what can be given back first, then by what is left of it.
-fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<usize, { Route::MAX_RULES }> {
+fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<u8, { Route::MAX_RULES }> {
+    let slots = 0..readings.len() as u8;
     if readings.len() <= 1 {
-        return (0..readings.len()).collect();
+        return slots.collect();
     }
     // in one word each: whether it cannot be given back, what is left, and, where all else is equal, the slot
     let nearness = |(slot, reading): (usize, &Reading)| {
@@ -235,5 +243,5 @@ fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<usize, {
     };
     let mut order: ArrayVec<u64, { Route::MAX_RULES }> = readings.iter().enumerate().map(nearness).collect();
     order.sort_unstable();
-    order.into_iter().map(|word| (word & 0xff) as usize).collect()
+    order.iter().map(|word| *word as u8).collect()
 }

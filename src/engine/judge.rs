@@ -5,6 +5,7 @@ use arrayvec::ArrayVec;
 use super::ask::{Ask, Read};
 use super::cluster::Settled;
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+use super::foresight::Foreseen;
 use super::keys::Hashed;
 use super::share::Shared;
 use super::snapshot::Snapshot;
@@ -47,6 +48,43 @@ pub struct Judged {
 }
 
 impl Judged {
+    /// Of a request that nobody has been asked about.
+    #[inline]
+    pub fn new(arrival: Arrival) -> Judged {
+        let Arrival { id, at, dice } = arrival;
+        Judged {
+            decision: Decision {
+                id,
+                at,
+                dice,
+                client: None,
+                route: None,
+                readings: Readings::new(),
+                delay_nanos: 0,
+                verdict: Verdict::Refused(Refusal::NoRoute),
+            },
+            asks: ArrayVec::new(),
+            shared: None,
+            charged: 0,
+            shared_slots: 0,
+            refills: 0,
+            settled: Vec::new(),
+            carried: 0,
+        }
+    }
+
+    /// The same in the place of another request, without moving what is large.
+    fn begin(&mut self, arrival: Arrival) {
+        let Judged { decision, asks, shared, charged, shared_slots, refills, settled, carried } = self;
+        (decision.id, decision.at, decision.dice) = (arrival.id, arrival.at, arrival.dice);
+        (decision.client, decision.route, decision.delay_nanos) = (None, None, 0);
+        decision.verdict = Verdict::Refused(Refusal::NoRoute);
+        decision.readings.clear();
+        asks.clear();
+        settled.clear();
+        (*shared, *charged, *shared_slots, *refills, *carried) = (None, 0, 0, 0, 0);
+    }
+
     /// The hash of the key that the limit of the reading at this position was asked by; `None` if it was not asked by one.
     pub fn key(&self, slot: usize) -> Option<KeyHash> {
         self.asks.get(slot)?.as_ref().map(|ask| ask.place.key)
@@ -76,38 +114,48 @@ impl Snapshot {
     /// address cannot be told.
     #[inline]
     pub fn judge_for(&self, request: &Request, client: Option<Client>, arrival: Arrival) -> Judged {
-        let Arrival { id, at, dice } = arrival;
         // written where it is returned, as a decision is half a kilobyte
-        let mut judged = Judged {
-            decision: Decision {
-                id,
-                at,
-                dice,
-                client: None,
-                route: None,
-                readings: Readings::new(),
-                delay_nanos: 0,
-                verdict: Verdict::Refused(Refusal::NoRoute),
-            },
-            asks: ArrayVec::new(),
-            shared: None,
-            charged: 0,
-            shared_slots: 0,
-            refills: 0,
-            settled: Vec::new(),
-            carried: 0,
-        };
+        let mut judged = Judged::new(arrival);
         let found = self.policy().routes.find(request);
+        self.judge_on(&mut judged, found, &mut Hashed::default(), request, client);
+        judged
+    }
+
+    /// The same for a request of which a [`Foresight`](super::Foresight) of the same policy and seed has found what it could, and
+    /// which was [approached](Snapshot::approach) not long ago. What is in `judged` is forgotten first.
+    pub fn judge_foreseen(
+        &self,
+        foreseen: &Foreseen,
+        request: &Request,
+        client: Client,
+        arrival: Arrival,
+        judged: &mut Judged,
+    ) {
+        judged.begin(arrival);
+        let found = foreseen.route().and_then(|index| Some((index, self.policy().routes.route(index)?)));
+        let mut hashed = Hashed::default();
+        hashed.take_over(foreseen.keys());
+        self.judge_on(judged, found, &mut hashed, request, Some(client));
+    }
+
+    #[inline]
+    fn judge_on(
+        &self,
+        judged: &mut Judged,
+        found: Option<(usize, &Route)>,
+        hashed: &mut Hashed,
+        request: &Request,
+        client: Option<Client>,
+    ) {
         judged.decision.route = found.map(|(index, _)| index);
         let Some(client) = client else {
             judged.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
-            return judged;
+            return;
         };
         judged.decision.client = Some(client);
         if let Some((index, route)) = found {
-            judged.decision.verdict = self.read_limits(&mut judged, request, &client, index, route);
+            judged.decision.verdict = self.read_limits(judged, request, &client, (index, route), hashed);
         }
-        judged
     }
 
     /// All steps at once, for requests that need no place at an origin and whose wait passes in no time: what waits for
@@ -125,16 +173,17 @@ impl Snapshot {
         judged: &mut Judged,
         request: &Request,
         client: &Client,
-        index: usize,
-        route: &Route,
+        (index, route): (usize, &Route),
+        hashed: &mut Hashed,
     ) -> Verdict {
         let about = Read { request, client, route, index, at: judged.decision.at };
-        let mut hashed = Hashed::default();
+        // who has been approached is near
+        let ahead = route.rules.len() > 1 && hashed.known().is_empty();
         let mut worst = None;
         // all are found before the first is asked: otherwise each would wait for main memory by itself, as nothing is loaded
         // ahead of the atomic exchanges of the one before it
         for &rule_index in &route.rules {
-            if let Some(refusal) = self.find(rule_index, &about, route.rules.len() > 1, judged, &mut hashed) {
+            if let Some(refusal) = self.find(rule_index, &about, ahead, judged, hashed) {
                 worst = strictest(worst, refusal);
             }
         }

@@ -32,6 +32,22 @@ struct Numbers {
 #[derive(Debug, Default)]
 pub struct Hashed(ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>);
 
+impl Hashed {
+    /// Takes over hashes that are known already, by the numbers of what they are of.
+    #[inline]
+    pub fn take_over(&mut self, shared: &[(usize, KeyHash)]) {
+        for known in shared {
+            // one that finds no room is taken anew
+            let _ = self.0.try_push(*known);
+        }
+    }
+
+    /// All hashes that are not of one limiter alone, by the numbers of what they are of.
+    pub fn known(&self) -> &[(usize, KeyHash)] {
+        &self.0
+    }
+}
+
 impl SharedKeys {
     /// The keys of a policy, hashed under a seed derived from `seed`.
     pub fn new(policy: &Policy, seed: &Seed) -> SharedKeys {
@@ -83,6 +99,24 @@ impl SharedKeys {
         client: &Client,
     ) -> Result<KeyHash, Missing> {
         Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed).map_err(|_| rule.key.missing())?))
+    }
+
+    /// The limiter's own hash of the rule's key, if it is among these.
+    pub fn own_of(&self, index: usize, limiter: &Limiter, known: &[(usize, KeyHash)]) -> Option<KeyHash> {
+        let number = self.numbers.get(index)?.key;
+        let (_, key) = known.iter().find(|(of, _)| *of == number)?;
+        Some(limiter.own_hash().of(*key))
+    }
+
+    /// Hashes the rule's key and the value that it counts, as far as the request has them.
+    pub fn hash_shared(&self, index: usize, rule: &Rule, policy: &Policy, about: &Read<'_>, hashed: &mut Hashed) {
+        if !rule.key.parts().is_empty()
+            && self.key(index, rule, policy, about, hashed).is_ok()
+            && let Some(of) = &rule.of
+        {
+            // what is missing is missed again by whoever asks for it
+            let _ = self.value(index, of, about, hashed);
+        }
     }
 
     /// The hash of a rule's key.

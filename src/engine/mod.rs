@@ -8,6 +8,7 @@ mod ask;
 mod charge;
 pub mod cluster;
 pub mod decision;
+mod foresight;
 mod judge;
 mod keys;
 mod pardon;
@@ -20,6 +21,7 @@ mod succession;
 
 pub use cluster::{Brought, By, Cluster, Errand, Step};
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+pub use foresight::{Foreseen, Foresight};
 pub use judge::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;

@@ -8,17 +8,14 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use http::header::COOKIE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 
-use super::formats::FieldName;
-use super::record::{LoggedClient, Record};
-use crate::client::key::KeyPart;
-use crate::client::{self, Client, Mark};
-use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Snapshot, Verdict};
+use super::ready::{Fields, Ready, peer};
+use super::record::Record;
+use crate::engine::{Arrival, DecisionId, Foresight, Holds, Judged, Refusal, Snapshot, Verdict};
 use crate::policy::Policy;
-use crate::request::{Peer, Request};
-use crate::sketch::{KeyHasher, Seed};
+use crate::request::Request;
+use crate::sketch::Seed;
 use crate::units::dice::mixed;
 use crate::units::{OutOfRange, Timestamp};
 
@@ -44,21 +41,24 @@ pub enum Unjudged {
 #[derive(Debug)]
 pub struct Gate {
     snapshot: Snapshot,
-    canonical: Canonical,
-    host: Option<String>,
     zero: u64,
-    /// Header fields that the policy reads.
-    wanted: Vec<HeaderName>,
+    fields: Fields,
     headers: HeaderMap,
+    /// Of the last request, and empty between requests; large both, and so not made anew for each.
+    judged: Judged,
+    holds: Holds,
     ends: BinaryHeap<Reverse<End>>,
     sequence: u64,
     maintained: u64,
 }
 
 /// Tables are hashed under a known seed, so that a replay says the same each time.
-const SEED: Seed = Seed::from_bytes(*b"tidegate replays");
+pub(super) const SEED: Seed = Seed::from_bytes(*b"tidegate replays");
 const HEAD_START: u64 = 400 * 86_400 * 1_000_000_000;
 const SECOND: u64 = 1_000_000_000;
+
+/// No request's.
+const NEVER: Arrival = Arrival { id: DecisionId(0), at: Timestamp::ZERO, dice: 0 };
 
 /// Something that is due at a later moment.
 #[derive(Debug)]
@@ -89,27 +89,27 @@ impl Gate {
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
-    pub fn new(
-        policy: Policy,
-        canonical: Canonical,
-        host: Option<String>,
-        record: &Record<'_>,
-    ) -> Result<Gate, (String, OutOfRange)> {
+    pub fn new(policy: Policy, record: &Record<'_>) -> Result<Gate, (String, OutOfRange)> {
         let told = record.told.and_then(|told| told.zero);
         let zero = told.unwrap_or(record.start.saturating_sub(HEAD_START));
-        let wanted = headers_read(&policy);
+        let fields = Fields::of(&policy);
         let snapshot = Snapshot::new(policy, &SEED, zero)?;
         Ok(Gate {
             snapshot,
-            canonical,
-            host,
             zero,
-            wanted,
+            fields,
             headers: HeaderMap::new(),
+            judged: Judged::new(NEVER),
+            holds: Holds::new(),
             ends: BinaryHeap::new(),
             sequence: 0,
             maintained: 0,
         })
+    }
+
+    /// Looks ahead for every gate of the policy.
+    pub fn foresight(policy: Policy) -> Foresight {
+        Foresight::new(policy, &SEED)
     }
 
     /// What the wall clock shows at the origin of stamps, in nanoseconds since 1970.
@@ -122,37 +122,33 @@ impl Gate {
         &self.snapshot
     }
 
-    /// Judges a request and charges it, and shows the record of it to `then` before it goes on.
+    /// Brings near what the next requests will be judged by.
+    pub fn approach(&self, ready: &Ready) {
+        self.snapshot.approach(&ready.foreseen);
+    }
+
+    /// Judges a request and charges it, and shows the record of it to `then` before it goes on. `ready`: what was made of
+    /// the request ahead, with a [`Gate::foresight`] of this policy.
     ///
     /// # Errors
     /// It is not for the limits to judge.
     pub fn judge<T>(
         &mut self,
         record: &Record<'_>,
-        then: impl FnOnce(&Judged, &Client, &Request<'_>) -> T,
+        ready: &Result<Ready, Unjudged>,
+        then: impl FnOnce(&Judged, &Ready) -> T,
     ) -> Result<T, Unjudged> {
         let at = record.start.saturating_sub(self.zero);
         self.advance(at);
-        if record.told.is_some_and(|told| told.reason == Refusal::ClientUnresolved.word().as_bytes()) {
-            return Err(Unjudged::Unresolved);
-        }
-        let path = (self.canonical.path)(record.path).ok_or(Unjudged::Malformed)?;
-        let method = Method::from_bytes(record.method).map_err(|_| Unjudged::Malformed)?;
-        let host = match record.host {
-            Some(host) => std::str::from_utf8(host).map_err(|_| Unjudged::Malformed)?,
-            None => self.host.as_deref().unwrap_or_default(),
-        };
-        let host = (self.canonical.host)(host);
-        let peer = Peer::Ip(stands_for(record.client));
-        let mut headers = std::mem::take(&mut self.headers);
-        self.fill(&mut headers, record);
+        let ready = ready.as_ref().map_err(|why| *why)?;
         let query = record.query.and_then(|query| std::str::from_utf8(query).ok());
+        let mut headers = std::mem::take(&mut self.headers);
+        self.fields.fill(&mut headers, record);
+        // the first touch of a text that another thread has read costs more than most limits do
+        let (host, path) =
+            if self.fields.holds_texts() { (ready.host(record), ready.path(record)) } else { Default::default() };
         let request =
-            Request { peer, method: &method, host: &host, path: &path, query, headers: &headers, tls_sni: None };
-        // trust is off, so it is the peer and never refused
-        let client = client::resolve(&self.snapshot.policy().clients, peer, &headers);
-        let mut client = client.map_err(|_| Unjudged::Unresolved)?;
-        client.mark = record.told.map_or(Mark::Verified, |told| mark(told.mark));
+            Request { peer: peer(record), method: &ready.method, host, path, query, headers: &headers, tls_sni: None };
         self.sequence += 1;
         let id = record.told.and_then(|told| DecisionId::parse(std::str::from_utf8(told.id).ok()?));
         let arrival = Arrival {
@@ -160,7 +156,8 @@ impl Gate {
             at: Timestamp::from_nanos(at),
             dice: mixed(self.sequence),
         };
-        let mut judged = self.snapshot.judge_for(&request, Some(client), arrival);
+        let Gate { snapshot, judged, holds, .. } = self;
+        snapshot.judge_foreseen(&ready.foreseen, &request, ready.client, arrival, judged);
         if judged.decision.verdict == Verdict::Admitted
             && record.told.is_some_and(|told| told.reason == Refusal::OriginFull.word().as_bytes())
         {
@@ -168,19 +165,23 @@ impl Gate {
             judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
         }
         let after = After { duration: record.duration.unwrap_or(0), status: record.status, bytes: record.bytes };
-        self.snapshot.reserve(&mut judged);
+        snapshot.reserve(judged);
         let waits = judged.decision.delay_nanos > 0;
-        let now = judged.decision.at;
-        let holds = if waits { Holds::new() } else { self.snapshot.admit(&mut judged, now).0 };
-        let seen = then(&judged, &client, &request);
-        headers.clear();
-        self.headers = headers;
+        if !waits {
+            let now = judged.decision.at;
+            snapshot.admit_into(judged, now, holds);
+        }
+        let seen = then(judged, ready);
         if waits {
             let until = judged.decision.goes_on().nanos();
+            let judged = std::mem::replace(judged, Judged::new(NEVER));
             self.push(until, What::Waited(Box::new(judged), after));
-        } else if !holds.is_empty() || self.snapshot.counts_bytes(&judged) {
+        } else if !holds.is_empty() || snapshot.counts_bytes(judged) {
+            let (judged, holds) = (std::mem::replace(judged, Judged::new(NEVER)), std::mem::take(holds));
             self.hold(at, judged, holds, after);
         }
+        headers.clear();
+        self.headers = headers;
         Ok(seen)
     }
 
@@ -231,26 +232,6 @@ impl Gate {
         self.sequence += 1;
         self.ends.push(Reverse(End { at, sequence: self.sequence, what }));
     }
-
-    /// The header fields that the policy reads and the log has.
-    fn fill(&self, headers: &mut HeaderMap, record: &Record<'_>) {
-        if self.wanted.is_empty() {
-            return;
-        }
-        for (name, value) in record.fields() {
-            let (name, value) = match &name {
-                FieldName::Header(name) => (self.wanted.iter().find(|wanted| *wanted == &**name), Cow::Borrowed(value)),
-                FieldName::Cookie(name) => {
-                    let line = [name.as_bytes(), b"=", value].concat();
-                    (self.wanted.iter().find(|wanted| **wanted == COOKIE), Cow::Owned(line))
-                }
-                FieldName::Query(_) => continue,
-            };
-            if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(&value)) {
-                headers.append(name, value);
-            }
-        }
-    }
 }
 
 impl PartialEq for End {
@@ -271,45 +252,4 @@ impl Ord for End {
     fn cmp(&self, other: &End) -> std::cmp::Ordering {
         (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
-}
-
-/// The address that a logged client is judged by. A name gets one of its own out of a hash: in `fd00::/8`, which no public
-/// client has, with the hash in the bits that clients are counted by.
-pub fn stands_for(client: LoggedClient<'_>) -> std::net::IpAddr {
-    match client {
-        LoggedClient::Address(address) => address,
-        LoggedClient::Name(name) => {
-            let mut hasher = KeyHasher::new(&SEED);
-            hasher.part(0, name);
-            let [low, _] = hasher.finish().halves();
-            std::net::Ipv6Addr::from_bits(u128::from(0xfd << 56 | low >> 8) << 64).into()
-        }
-    }
-}
-
-/// The header fields that limits and routes read. What tells the client is not among them: the log has said who it is.
-fn headers_read(policy: &Policy) -> Vec<HeaderName> {
-    let mut names = Vec::new();
-    let keys = policy.rules.iter().flat_map(|rule| std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes));
-    for part in keys.flat_map(|key| key.parts()) {
-        match part {
-            KeyPart::Header(name) => names.push(name.clone()),
-            KeyPart::Cookie(_) => names.push(COOKIE),
-            _ => {}
-        }
-    }
-    for rule in &policy.rules {
-        let conditions = rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when));
-        names.extend(conditions.flat_map(|condition| &condition.headers).map(|(name, _)| name.clone()));
-    }
-    let matches = policy.routes.iter().flat_map(|route| &route.matches);
-    names.extend(matches.flat_map(|matched| &matched.headers).map(|(name, _)| name.clone()));
-    names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-    names.dedup();
-    names
-}
-
-fn mark(word: &[u8]) -> Mark {
-    const MARKS: [Mark; 4] = [Mark::Verified, Mark::Degraded, Mark::Short, Mark::AllTrusted];
-    MARKS.into_iter().find(|mark| mark.as_str().as_bytes() == word).unwrap_or(Mark::Verified)
 }

@@ -1,27 +1,23 @@
 //! Counts what a gate decides, into an [`Outcome`].
 //!
-//! Clients are counted exactly, in memory that grows with them: some fifty bytes each, up to [`MOST_CLIENTS`]; what is known of
-//! those that a limit touched takes more, and is kept of [`MOST_TOUCHED`].
+//! Who sent how much, [`Clients`] counts; what is known of those that a limit touched is kept of [`MOST_TOUCHED`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::clients::Clients;
 use super::exact::Exact;
 use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
+use super::ready::Ready;
 use super::record::{LoggedClient, Record};
-use crate::client::{Client, ClientNetwork};
+use crate::client::Client;
 use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
 use crate::policy::{Policy, Rule};
-use crate::request::Request;
-
-/// So many clients are told apart.
-pub const MOST_CLIENTS: usize = 5_000_000;
 
 /// Of so many touched clients the particulars are kept.
 pub const MOST_TOUCHED: usize = 200_000;
 
 const MINUTE: u64 = 60 * 1_000_000_000;
-const SECOND: u64 = 1_000_000_000;
 
 /// What to count.
 #[derive(Debug, Clone, Default)]
@@ -37,20 +33,9 @@ pub struct Wanted {
 pub struct Ledger {
     route: Option<usize>,
     outcome: Outcome,
-    clients: HashMap<u128, u32>,
-    seen: Vec<Seen>,
     touched: HashMap<u32, About>,
     /// By limit: which clients it was asked about, a bit each.
     asked: Vec<Vec<u64>>,
-}
-
-/// What is kept of every client.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    requests: u32,
-    second: u32,
-    in_second: u32,
-    peak: u32,
 }
 
 /// What is kept of a touched one.
@@ -90,8 +75,6 @@ impl Ledger {
             route,
             asked: vec![Vec::new(); limits.len()],
             outcome: Outcome { limits, ..Outcome::default() },
-            clients: HashMap::new(),
-            seen: Vec::new(),
             touched: HashMap::new(),
         }
     }
@@ -108,9 +91,8 @@ impl Ledger {
     pub fn note(
         &mut self,
         record: &Record<'_>,
+        ready: &Ready,
         judged: &Judged,
-        client: &Client,
-        request: &Request<'_>,
         name: &dyn Fn(&Record<'_>, &Client) -> String,
         exact: &mut [Option<Exact>],
     ) -> Option<Fate> {
@@ -130,7 +112,7 @@ impl Ledger {
             Verdict::Refused(_) => true,
         };
         self.outcome.refused += u64::from(refused);
-        let number = self.client(client, record.start);
+        let number = ready.number;
         let minute = self.minute(record.start / MINUTE);
         if let Some(minute) = self.outcome.minutes.get_mut(minute) {
             minute.requests += 1;
@@ -154,12 +136,12 @@ impl Ledger {
                 mark(asked, number);
             }
             if let Some(Some(exact)) = exact.get_mut(reading.rule) {
-                exact.note(judged, slot, request.method);
+                exact.note(judged, slot, &ready.method);
             }
             if said_no {
                 limited = true;
                 if let Some(number) = number {
-                    self.touch(number, reading.rule, record, request, || name(record, client));
+                    self.touch(number, reading.rule, record, ready.path(record), || name(record, &ready.client));
                 }
             }
         }
@@ -170,38 +152,6 @@ impl Ledger {
             about.touched.limited += 1;
         }
         Some(Fate { client: number, refused, limited })
-    }
-
-    /// The client's number.
-    fn client(&mut self, client: &Client, start: u64) -> Option<u32> {
-        let key = match client.network {
-            ClientNetwork::Prefix(prefix) => match prefix.address() {
-                std::net::IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(v4.to_bits()),
-                std::net::IpAddr::V6(v6) => v6.to_bits(),
-            },
-            ClientNetwork::Unix => u128::MAX,
-        };
-        let next = self.seen.len();
-        let number = match self.clients.get(&key) {
-            Some(number) => *number,
-            None if next >= MOST_CLIENTS => {
-                self.outcome.clients_capped = true;
-                return None;
-            }
-            None => {
-                let number = u32::try_from(next).ok()?;
-                self.clients.insert(key, number);
-                self.seen.push(Seen { requests: 0, second: 0, in_second: 0, peak: 0 });
-                number
-            }
-        };
-        let second = (start / SECOND) as u32;
-        if let Some(seen) = self.seen.get_mut(number as usize) {
-            seen.requests = seen.requests.saturating_add(1);
-            seen.in_second = if seen.second == second { seen.in_second + 1 } else { 1 };
-            (seen.second, seen.peak) = (second, seen.peak.max(seen.in_second));
-        }
-        Some(number)
     }
 
     /// The position of this minute; minutes come in order.
@@ -215,14 +165,7 @@ impl Ledger {
     }
 
     #[cold]
-    fn touch(
-        &mut self,
-        number: u32,
-        rule: usize,
-        record: &Record<'_>,
-        request: &Request<'_>,
-        name: impl FnOnce() -> String,
-    ) {
+    fn touch(&mut self, number: u32, rule: usize, record: &Record<'_>, path: &str, name: impl FnOnce() -> String) {
         let room = self.touched.len() < MOST_TOUCHED;
         let new = || About {
             touched: Touched {
@@ -246,9 +189,9 @@ impl Ledger {
         *about.touched.by.entry(rule).or_insert(0) += 1;
         about.touched.to = record.start;
         if about.votes == 0 {
-            request.path.chars().take(80).collect::<String>().clone_into(&mut about.touched.path);
+            path.chars().take(80).collect::<String>().clone_into(&mut about.touched.path);
             about.votes = 1;
-        } else if about.touched.path == request.path {
+        } else if about.touched.path == path {
             about.votes += 1;
         } else {
             about.votes -= 1;
@@ -256,7 +199,7 @@ impl Ledger {
     }
 
     /// The end. `errors`: of every limit's sketch.
-    pub fn finish(mut self, notes: Vec<String>, errors: &[Option<Error>]) -> Outcome {
+    pub fn finish(mut self, clients: &Clients, notes: Vec<String>, errors: &[Option<Error>]) -> Outcome {
         let count = |bits: &Vec<u64>| bits.iter().map(|word| u64::from(word.count_ones())).sum();
         for (index, limit) in self.outcome.limits.iter_mut().enumerate() {
             limit.clients_judged = self.asked.get(index).map_or(0, count);
@@ -267,12 +210,12 @@ impl Ledger {
             limit.worst_minute = worst.map(|(minute, no)| (minute.minute, no));
             limit.error = errors.get(index).copied().flatten();
         }
-        self.outcome.clients = self.seen.len() as u64;
-        let seen = &self.seen;
+        self.outcome.clients = clients.len() as u64;
+        self.outcome.clients_capped = clients.is_capped();
         let mut touched: Vec<Touched> = self.touched.into_values().map(|about| about.touched).collect();
         for client in &mut touched {
-            if let Some(seen) = seen.get(client.number as usize) {
-                (client.requests, client.peak) = (u64::from(seen.requests), seen.peak);
+            if let Some((requests, peak)) = clients.sent(client.number) {
+                (client.requests, client.peak) = (u64::from(requests), peak);
             }
         }
         touched.sort_by_key(|client| (std::cmp::Reverse(client.limited), client.number));

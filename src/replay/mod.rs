@@ -7,6 +7,9 @@
 //!   much.
 //! * [`suggest`] proposes limits from what was read; [`drawn`] makes pictures of what a policy decided.
 
+mod ahead;
+mod belt;
+mod clients;
 pub mod condition;
 pub mod diff;
 pub mod drawn;
@@ -22,6 +25,7 @@ pub mod plan;
 mod prefix;
 mod process;
 mod read;
+mod ready;
 pub mod record;
 pub mod report;
 pub mod simulate;

@@ -12,6 +12,9 @@ use super::stamp::SECOND;
 /// So much text is held back at most.
 const MOST_HELD: usize = 256 << 20;
 
+/// The room of so many seconds is kept for others.
+const SPARE: usize = 64;
+
 /// Requests whose order is settled.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -39,6 +42,8 @@ pub struct Place {
 pub struct Calendar {
     window: u64,
     seconds: BTreeMap<u64, Vec<Place>>,
+    /// Room of seconds that are over, for those that come.
+    spare: Vec<Vec<Place>>,
     /// Pieces that somebody still stands in; the first has number `gone`.
     pieces: VecDeque<Held>,
     gone: u32,
@@ -63,6 +68,7 @@ impl Calendar {
         Calendar {
             window,
             seconds: BTreeMap::new(),
+            spare: Vec::new(),
             pieces: VecDeque::new(),
             gone: 0,
             held: 0,
@@ -86,7 +92,7 @@ impl Calendar {
             if start / SECOND != second {
                 self.close(second, open);
                 second = start / SECOND;
-                open = self.seconds.remove(&second).unwrap_or_default();
+                open = self.seconds.remove(&second).or_else(|| self.spare.pop()).unwrap_or_default();
             }
             open.push(Place { start, piece: number, index, late });
         }
@@ -105,31 +111,34 @@ impl Calendar {
     /// all logs have come to. `false` when nothing more is settled; more may be left when the batch is full.
     pub fn settle(&mut self, reached: u64, batch: &mut Batch) -> bool {
         let until = reached.saturating_sub(self.window);
-        let Some(mut first) = self.seconds.first_entry() else { return false };
+        let Some(first) = self.seconds.first_entry() else { return false };
         let end = first.key().saturating_add(1).saturating_mul(SECOND);
         if end > until && self.held <= MOST_HELD {
             return false;
         }
         self.shortened |= end > until && reached < u64::MAX;
-        let places = std::mem::take(first.get_mut());
-        first.remove();
+        let mut places = first.remove();
         self.given = self.given.max(end);
-        self.give(places, batch);
+        self.give(&mut places, batch);
+        places.clear();
+        if self.spare.len() < SPARE {
+            self.spare.push(places);
+        }
         true
     }
 
-    fn give(&mut self, mut places: Vec<Place>, batch: &mut Batch) {
+    fn give(&mut self, places: &mut [Place], batch: &mut Batch) {
         // the lines of one instant stay as they are in the log
         places.sort_by_key(|place| place.start);
         let mut known = None;
-        for place in places {
+        for place in &*places {
             let number = place.piece;
             let slot = match known {
                 Some((same, slot)) if same == number => slot,
                 _ => self.slot(number, batch),
             };
             known = Some((number, slot));
-            batch.order.push(Place { piece: slot, ..place });
+            batch.order.push(Place { piece: slot, ..*place });
             if let Some(held) = self.pieces.get_mut(number.wrapping_sub(self.gone) as usize) {
                 held.left = held.left.saturating_sub(1);
             }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::exact::Exact;
-use super::gate::{Canonical, Gate};
+use super::gate::Gate;
 use super::outcome::Error;
 use super::record::Record;
 use crate::policy::{Policy, Rule};
@@ -20,8 +20,6 @@ pub const MOST: usize = 4;
 #[derive(Debug)]
 pub struct Processes {
     policy: Policy,
-    canonical: Canonical,
-    host: Option<String>,
     counts_exactly: bool,
     /// The one that wrote last at the end.
     kept: Vec<Process>,
@@ -42,9 +40,9 @@ pub struct Process {
 
 impl Processes {
     /// None yet.
-    pub fn new(policy: Policy, canonical: Canonical, host: Option<String>, counts_exactly: bool) -> Processes {
+    pub fn new(policy: Policy, counts_exactly: bool) -> Processes {
         let errors = vec![None; policy.rules.len()];
-        Processes { policy, canonical, host, counts_exactly, kept: Vec::new(), begun: 0, errors }
+        Processes { policy, counts_exactly, kept: Vec::new(), begun: 0, errors }
     }
 
     /// The one that wrote this line.
@@ -74,10 +72,15 @@ impl Processes {
     }
 
     fn begin(&self, zero: Option<u64>, record: &Record<'_>) -> Result<Process, (String, OutOfRange)> {
-        let gate = Gate::new(self.policy.clone(), self.canonical, self.host.clone(), record)?;
+        let gate = Gate::new(self.policy.clone(), record)?;
         let exact = |rule: &Arc<Rule>| if self.counts_exactly { Exact::new(rule, gate.zero()) } else { None };
         let exact = self.policy.rules.iter().map(exact).collect();
         Ok(Process { zero, gate, exact })
+    }
+
+    /// The limits of the one that wrote last.
+    pub fn last(&self) -> Option<&Gate> {
+        self.kept.last().map(|process| &process.gate)
     }
 
     /// How many there were.

@@ -1,14 +1,15 @@
-//! Reads logs: one thread reads, unzips and takes lines apart, the caller's sees requests in the order in which they began.
+//! Reads logs: one thread reads, unzips and takes lines apart, the caller's sees requests in the order in which they began. [`ahead`](super::ahead)
+//! puts one more between.
 
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 use std::time::Duration;
 
 use memchr::memchr_iter;
 
+use super::belt::{BATCH, Belt, belt};
 use super::formats::Parser;
 use super::line::{Line, Parsed};
 use super::order::{Batch, Calendar};
@@ -115,10 +116,6 @@ impl std::error::Error for Fault {
     }
 }
 
-/// So many requests go from one thread to the other at once, and so many times that many may wait.
-const BATCH: usize = 8 << 10;
-const WAITING: usize = 4;
-
 /// Gives every request of the logs to `visit`, in the order in which they began. Logs that overlap in time are woven
 /// together. What could not be read is in the tally; whether it was too much is the caller's to say.
 ///
@@ -126,32 +123,25 @@ const WAITING: usize = 4;
 /// A log cannot be read to its end.
 pub fn read(sources: Sources, options: &Options<'_>, mut visit: impl FnMut(&Record<'_>)) -> Result<Tally, Fault> {
     thread::scope(|scope| {
-        let (send, receive) = mpsc::sync_channel(WAITING);
-        let reader = scope.spawn(move || Reader::new(options, send).run(sources));
-        for batch in receive {
-            each(&batch, &mut visit);
+        let (belt, ends) = belt();
+        let reader = scope.spawn(move || Reader::new(options, belt).run(sources));
+        for batch in ends.batches {
+            batch.records().for_each(|record| visit(&record));
+            ends.spent.give_back(batch);
         }
         // a reader that panicked has told so itself
         reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-fn each(batch: &Batch, visit: &mut impl FnMut(&Record<'_>)) {
-    for place in &batch.order {
-        let Some(piece) = batch.pieces.get(place.piece as usize) else { continue };
-        let Some(parsed) = piece.requests.get(place.index as usize) else { continue };
-        let (from, to) = parsed.fields;
-        let fields = piece.fields.get(from as usize..to as usize).unwrap_or_default();
-        visit(&Record::new(place.start, place.late, &piece.text, parsed, fields, &piece.names));
-    }
-}
-
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     options: &'a Options<'a>,
-    send: SyncSender<Batch>,
+    belt: Belt,
     calendar: Calendar,
     batch: Batch,
     tally: Tally,
+    /// Where the lines of a piece end.
+    ends: Vec<usize>,
 }
 
 /// A log that is being read.
@@ -167,12 +157,12 @@ struct Open {
 }
 
 impl<'a> Reader<'a> {
-    fn new(options: &'a Options<'a>, send: SyncSender<Batch>) -> Reader<'a> {
+    pub(super) fn new(options: &'a Options<'a>, belt: Belt) -> Reader<'a> {
         let calendar = Calendar::new(saturating_nanos(options.reorder));
-        Reader { options, send, calendar, batch: Batch::default(), tally: Tally::default() }
+        Reader { options, belt, calendar, batch: Batch::default(), tally: Tally::default(), ends: Vec::new() }
     }
 
-    fn run(mut self, sources: Sources) -> Result<Tally, Fault> {
+    pub(super) fn run(mut self, sources: Sources) -> Result<Tally, Fault> {
         let mut logs: Vec<Open> = sources
             .logs
             .into_iter()
@@ -192,12 +182,13 @@ impl<'a> Reader<'a> {
             if let Some(mut unopened) = log.log.take() {
                 log.lines = Some(unopened.lines().map_err(fault)?);
             }
-            match log.lines.as_mut().map_or(Ok(None), Lines::next).map_err(fault)? {
-                Some(text) => {
-                    let piece = self.take_apart(text, log);
+            let mut piece = self.belt.piece();
+            match log.lines.as_mut().map_or(Ok(false), |lines| lines.next(&mut piece.text)).map_err(fault)? {
+                true => {
+                    self.take_apart(&mut piece, log);
                     self.calendar.add(piece);
                 }
-                None => (log.ended, log.lines) = (true, None),
+                false => (log.ended, log.lines) = (true, None),
             }
             let reached = logs.iter().filter(|log| !log.ended).map(|log| log.reached).min().unwrap_or(u64::MAX);
             if !self.settle(reached) {
@@ -221,15 +212,16 @@ impl<'a> Reader<'a> {
     }
 
     fn flush(&mut self) -> bool {
-        self.send.send(std::mem::take(&mut self.batch)).is_ok()
+        let next = self.belt.batch();
+        self.belt.send(std::mem::replace(&mut self.batch, next))
     }
 
-    fn take_apart(&mut self, mut text: Vec<u8>, log: &mut Open) -> Piece {
-        let mut requests = Vec::with_capacity(text.len() / 96);
-        let mut fields = Vec::new();
+    fn take_apart(&mut self, piece: &mut Piece, log: &mut Open) {
+        let Piece { text, requests, fields, names } = piece;
         let (mut from, before) = (0, log.line);
-        let ends: Vec<usize> = memchr_iter(b'\n', &text).collect();
-        for end in ends.into_iter().chain((text.last() != Some(&b'\n')).then_some(text.len())) {
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.extend(memchr_iter(b'\n', text).chain((text.last() != Some(&b'\n')).then_some(text.len())));
+        for end in ends.drain(..) {
             log.line += 1;
             let Some(line) = text.get_mut(from..end) else { break };
             let line = match line {
@@ -237,7 +229,7 @@ impl<'a> Reader<'a> {
                 line => line,
             };
             let (first, mut parsed) = (fields.len(), Parsed::default());
-            match log.parser.parse(line, &mut fields, &mut parsed) {
+            match log.parser.parse(line, fields, &mut parsed) {
                 Line::Request => {
                     log.reached = log.reached.max(parsed.stamp);
                     self.note(&parsed);
@@ -258,13 +250,14 @@ impl<'a> Reader<'a> {
             }
             from = end + 1;
         }
+        self.ends = ends;
         self.tally.lines += log.line - before;
         self.tally.bytes += text.len() as u64;
         if let Some(progress) = self.options.progress {
             progress.lines.store(self.tally.lines, Ordering::Relaxed);
             progress.bytes.store(self.tally.bytes, Ordering::Relaxed);
         }
-        Piece { text, requests, fields, names: log.parser.names() }
+        *names = log.parser.names();
     }
 
     fn note(&mut self, parsed: &Parsed) {

@@ -1,18 +1,22 @@
 //! Runs one policy, or two side by side, over logs.
 
+use std::ops::Range;
+
+use super::ahead::{Ahead, Visit, read_ahead};
+use super::clients::Clients;
 use super::diff::{Diff, Difference};
 use super::gate::{Canonical, Unjudged};
 use super::ledger::{Fate, Ledger, Wanted};
 use super::outcome::Outcome;
 use super::plan::{Given, Plan};
 use super::process::{Process, Processes};
-use super::read::{self, Fault, Options, Tally, read};
+use super::read::{self, Fault, Options, Tally};
+use super::ready::{Ready, Readying};
 use super::record::Record;
 use super::source::Sources;
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
-use crate::request::Request;
 
 /// What is asked of logs.
 #[derive(Clone)]
@@ -61,30 +65,30 @@ struct Side {
 }
 
 impl Side {
-    fn new(policy: Policy, given: &Given<'_>, question: &Question<'_>) -> Side {
+    /// It, and what makes requests ready for it on another thread.
+    fn new(policy: Policy, given: &Given<'_>, question: &Question<'_>) -> (Side, Readying) {
         let Plan { policy, missing, enforced, notes } = Plan::new(policy, given);
         let wanted = &question.wanted;
         let ledger = Ledger::new(&policy, &missing, &enforced, wanted);
-        Side {
-            notes,
-            processes: Processes::new(policy, question.canonical, question.host.clone(), wanted.exact),
-            ledger,
-        }
+        let (host, route) = (question.host.as_deref(), wanted.route.as_deref());
+        let readying = Readying::new(policy.clone(), question.canonical, host, route);
+        (Side { notes, processes: Processes::new(policy, wanted.exact), ledger }, readying)
     }
 
     /// Judges and counts one request.
     fn run(
         &mut self,
         record: &Record<'_>,
+        ready: &Result<Ready, Unjudged>,
         question: &Question<'_>,
-        seen: &mut dyn FnMut(&Judged, &Client, &Request<'_>),
+        seen: &mut dyn FnMut(&Judged, &Client),
     ) -> Result<Option<Fate>, Failed> {
         let Side { processes, ledger, .. } = self;
         let Process { gate, exact, .. } =
             processes.of(record).map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
-        let judged = gate.judge(record, |judged, client, request| {
-            seen(judged, client, request);
-            ledger.note(record, judged, client, request, question.name, exact)
+        let judged = gate.judge(record, ready, |judged, ready| {
+            seen(judged, &ready.client);
+            ledger.note(record, ready, judged, question.name, exact)
         });
         Ok(judged.unwrap_or_else(|why: Unjudged| {
             ledger.unjudged(why);
@@ -92,16 +96,89 @@ impl Side {
         }))
     }
 
-    fn finish(self, tally: &Tally) -> Outcome {
+    fn finish(self, clients: &Clients, tally: &Tally) -> Outcome {
         let Side { mut notes, processes, ledger } = self;
         match processes.begun() {
             0 => return Outcome { tally: tally.clone(), ..Outcome::default() },
             1 => {}
             many => notes.push(format!("{many} processes wrote this: the limits of each begin empty, as they did")),
         }
-        let mut outcome = ledger.finish(notes, &processes.errors());
+        let mut outcome = ledger.finish(clients, notes, &processes.errors());
         outcome.tally = tally.clone();
         outcome
+    }
+}
+
+/// What is made of a request for one policy, or two; none beside the question.
+type Made = Option<(Result<Ready, Unjudged>, Option<Box<Result<Ready, Unjudged>>>)>;
+
+/// Makes requests ready, on a thread of its own.
+struct Making {
+    readying: Readying,
+    other: Option<Readying>,
+    span: Range<u64>,
+}
+
+impl Ahead for Making {
+    type Made = Made;
+
+    fn make(&mut self, record: &Record<'_>) -> Made {
+        let other = |other: &mut Readying| Box::new(other.ready(record));
+        let asked = self.span.contains(&record.start);
+        asked.then(|| (self.readying.ready(record), self.other.as_mut().map(other)))
+    }
+
+    fn complete(&mut self, made: &mut [Made]) {
+        for (ready, other) in made.iter_mut().flatten() {
+            if let Ok(ready) = ready {
+                self.readying.number(ready);
+            }
+            if let (Some(readying), Some(Ok(ready))) = (&mut self.other, other.as_deref_mut()) {
+                readying.number(ready);
+            }
+        }
+    }
+}
+
+/// Judges them.
+struct Judging<'a, D> {
+    side: Side,
+    other: Option<(Side, Diff)>,
+    question: &'a Question<'a>,
+    decided: &'a mut D,
+    failed: Option<Failed>,
+}
+
+impl<D: FnMut(&Record<'_>, &Judged)> Visit<Made> for Judging<'_, D> {
+    fn approach(&mut self, next: &[Made]) {
+        let ready = next.iter().flatten().filter_map(|(ready, _)| ready.as_ref().ok());
+        if let Some(gate) = self.side.processes.last() {
+            ready.for_each(|ready| gate.approach(ready));
+        }
+    }
+
+    fn visit(&mut self, record: &Record<'_>, made: &Made) {
+        let Some((ready, other_ready)) = made else { return };
+        let Judging { side, other, question, decided, failed } = self;
+        if failed.is_some() {
+            return;
+        }
+        let mut who = None;
+        let fate = side.run(record, ready, question, &mut |judged, client| {
+            who = Some(*client);
+            decided(record, judged);
+        });
+        let old = other.as_mut().zip(other_ready.as_ref());
+        let old = old.map(|((other, _), ready)| other.run(record, ready, question, &mut |_, _| {}));
+        match (fate, old) {
+            (Ok(fate), Some(Ok(old))) => {
+                if let (Some(new), Some(old), Some((_, diff))) = (fate, old, other) {
+                    diff.note(new, old, || who.map_or_else(String::new, |client| (question.name)(record, &client)));
+                }
+            }
+            (Err(fault), _) | (_, Some(Err(fault))) => *failed = Some(fault),
+            (Ok(_), None) => {}
+        }
     }
 }
 
@@ -123,38 +200,23 @@ pub fn simulate(
         header: &header,
         addresses: !sources.gives_pseudonyms(),
     };
-    let mut side = Side::new(policy, &given, question);
-    let mut other = against.map(|policy| (Side::new(policy, &given, question), Diff::default()));
-    let mut failed = None;
-    let tally = read(sources, &question.options, |record| {
-        if failed.is_some() || record.start < question.since || record.start >= question.until {
-            return;
-        }
-        let mut who = None;
-        let fate = side.run(record, question, &mut |judged, client, _| {
-            who = Some(*client);
-            decided(record, judged);
-        });
-        let old = other.as_mut().map(|(other, _)| other.run(record, question, &mut |_, _, _| {}));
-        match (fate, old) {
-            (Ok(fate), Some(Ok(old))) => {
-                if let (Some(new), Some(old), Some((_, diff))) = (fate, old, &mut other) {
-                    diff.note(new, old, || who.map_or_else(String::new, |client| (question.name)(record, &client)));
-                }
-            }
-            (Err(fault), _) | (_, Some(Err(fault))) => failed = Some(fault),
-            (Ok(_), None) => {}
-        }
-    })
-    .map_err(Failed::Read)?;
+    let (side, readying) = Side::new(policy, &given, question);
+    let against = against.map(|policy| Side::new(policy, &given, question));
+    let (other, other_readying) = against.unzip();
+    let other = other.map(|other| (other, Diff::default()));
+    let mut making = Making { readying, other: other_readying, span: question.since..question.until };
+    let mut judging = Judging { side, other, question, decided: &mut decided, failed: None };
+    let tally = read_ahead(sources, &question.options, &mut making, &mut judging).map_err(Failed::Read)?;
+    let (Making { readying, other: other_readying, .. }, Judging { side, other, failed, .. }) = (making, judging);
     if let Some(failed) = failed {
         return Err(failed);
     }
     if tally.is_unreadable() {
         return Err(Failed::Unreadable(tally));
     }
-    let outcome = side.finish(&tally);
-    let against = other.map(|(other, diff)| (other.finish(&tally), diff.finish()));
+    let outcome = side.finish(&readying.into_clients(), &tally);
+    let against = other.zip(other_readying);
+    let against = against.map(|((other, diff), ready)| (other.finish(&ready.into_clients(), &tally), diff.finish()));
     Ok(Replayed { outcome, against })
 }
 

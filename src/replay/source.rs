@@ -265,29 +265,32 @@ impl Lines {
     fn fill(&mut self, most: usize) -> io::Result<()> {
         let missing = most.saturating_sub(self.rest.len());
         if !self.ended && missing > 0 {
+            self.rest.reserve(missing);
             let read = self.input.by_ref().take(missing as u64).read_to_end(&mut self.rest)?;
             self.ended = read < missing;
         }
         Ok(())
     }
 
-    /// The next whole lines; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    /// Puts the next whole lines into `text`, which is empty; `false` at the end.
+    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<bool> {
         let mut most = PIECE;
         loop {
             self.fill(most)?;
             if self.ended {
-                let last = std::mem::take(&mut self.rest);
-                return Ok((!last.is_empty()).then_some(last));
+                std::mem::swap(&mut self.rest, text);
+                return Ok(!text.is_empty());
             }
             if let Some(end) = memrchr(b'\n', &self.rest) {
-                let rest = self.rest.get(end + 1..).unwrap_or_default().to_vec();
+                text.extend_from_slice(self.rest.get(end + 1..).unwrap_or_default());
                 self.rest.truncate(end + 1);
-                return Ok(Some(std::mem::replace(&mut self.rest, rest)));
+                std::mem::swap(&mut self.rest, text);
+                return Ok(true);
             }
             if self.rest.len() > LONGEST_LINE {
                 self.skip_line()?;
-                return Ok(Some(std::mem::take(&mut self.rest)));
+                std::mem::swap(&mut self.rest, text);
+                return Ok(true);
             }
             most += PIECE;
         }
@@ -328,10 +331,20 @@ impl Lines {
 }
 
 /// Lines that have been read and what they say.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Piece {
     pub text: Vec<u8>,
     pub requests: Vec<Parsed>,
     pub fields: Vec<FieldSpan>,
     pub names: std::sync::Arc<[super::formats::FieldName]>,
+}
+
+impl Piece {
+    /// The same room without anything in it.
+    pub fn emptied(mut self) -> Piece {
+        self.text.clear();
+        self.requests.clear();
+        self.fields.clear();
+        self
+    }
 }

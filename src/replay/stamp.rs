@@ -23,6 +23,13 @@ impl Default for Stamps {
 }
 
 impl Stamps {
+    /// What the text that was read last said, if `line` has the same from `from` on and a closing bracket behind it.
+    #[inline]
+    pub fn again(&self, line: &[u8], from: usize) -> Option<u64> {
+        let (text, rest) = line.get(from..)?.split_first_chunk::<26>()?;
+        (*text == self.last && rest.first() == Some(&b']')).then_some(self.nanos)
+    }
+
     /// `10/Oct/2023:11:06:56 +0200`, what stands between the brackets of the common log format.
     #[inline]
     pub fn common(&mut self, text: &[u8]) -> Option<u64> {
@@ -119,6 +126,12 @@ fn mul_div(value: u64, by: u64, over: u64) -> Option<u64> {
 pub fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut rest = text;
+    // nineteen digits always fit
+    for _ in 0..19 {
+        let [digit @ b'0'..=b'9', more @ ..] = rest else { break };
+        value = value * 10 + u64::from(digit - b'0');
+        rest = more;
+    }
     while let [digit @ b'0'..=b'9', more @ ..] = rest {
         value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
         rest = more;
@@ -249,6 +262,11 @@ mod tests {
         for text in [b"10/Oct/2023:11:06:56 +0200", b"10/Oct/2023:11:06:56 +0200", b"10/Oct/2023:11:06:57 +0200"] {
             assert_eq!(stamps.common(text), common(text));
         }
+        let line = b"a [10/Oct/2023:11:06:57 +0200] \"";
+        assert_eq!(stamps.again(line, 3), common(b"10/Oct/2023:11:06:57 +0200"));
+        assert_eq!(stamps.again(b"a [10/Oct/2023:11:06:58 +0200] \"", 3), None);
+        assert_eq!(stamps.again(b"a [10/Oct/2023:11:06:57 +02000]", 3), None);
+        assert_eq!(stamps.again(b"a [10/Oct/2023:11:06:57 +0200", 3), None);
         assert_eq!(stamps.common(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), None);
     }
 }

@@ -36,28 +36,25 @@ pub fn address_and_port(text: &[u8]) -> Option<IpAddr> {
 }
 
 fn ipv4(text: &[u8]) -> Option<Ipv4Addr> {
-    if text.len() > 15 {
-        return None;
-    }
-    let (mut parts, mut part, mut value, mut digits) = ([0_u8; 4], 0_usize, 0_u32, 0);
-    for byte in text {
-        match byte {
-            b'0'..=b'9' if digits < 3 => {
-                value = value * 10 + u32::from(byte - b'0');
-                digits += 1;
-            }
-            b'.' if digits > 0 => {
-                *parts.get_mut(part)? = u8::try_from(value).ok()?;
-                (part, value, digits) = (part + 1, 0, 0);
-            }
-            _ => return None,
+    let (a, rest) = part(text)?;
+    let (b, rest) = part(rest.strip_prefix(b".")?)?;
+    let (c, rest) = part(rest.strip_prefix(b".")?)?;
+    let (d, []) = part(rest.strip_prefix(b".")?)? else { return None };
+    Some(Ipv4Addr::new(a, b, c, d))
+}
+
+/// One of the four numbers, of one digit to three, and what follows.
+#[inline]
+fn part(text: &[u8]) -> Option<(u8, &[u8])> {
+    let digit = |byte: &u8| u16::from(byte - b'0');
+    match text {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
+            Some((u8::try_from(digit(a) * 100 + digit(b) * 10 + digit(c)).ok()?, rest))
         }
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', rest @ ..] => Some((u8::try_from(digit(a) * 10 + digit(b)).ok()?, rest)),
+        [a @ b'0'..=b'9', rest @ ..] => Some((a - b'0', rest)),
+        _ => None,
     }
-    if part != 3 || digits == 0 {
-        return None;
-    }
-    *parts.get_mut(3)? = u8::try_from(value).ok()?;
-    Some(Ipv4Addr::from(parts))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use memchr::{memchr, memmem};
 
 use super::address::address;
-use super::quoted::{quoted, request_line, unescape};
+use super::quoted::{quoted, quoted_raw, request_line, unescape};
 use super::{REFERER, USER_AGENT};
 use crate::replay::line::{FieldSpan, Line, NameAt, Parsed, Span};
 use crate::replay::stamp::{self, Stamps};
@@ -24,33 +24,44 @@ pub fn parse(
         return Some(Line::Other);
     }
     let open = head(line, parsed)?;
-    let close = open + memchr(b']', line.get(open..)?)?;
-    parsed.stamp = stamps.common(line.get(open + 1..close)?).or_else(|| stamp::common(line.get(open + 1..close)?))?;
+    let close = match stamps.again(line, open + 1) {
+        Some(stamp) => {
+            parsed.stamp = stamp;
+            open + 27
+        }
+        None => {
+            let close = open + memchr(b']', line.get(open..)?)?;
+            let text = line.get(open + 1..close)?;
+            parsed.stamp = stamps.common(text).or_else(|| stamp::common(text))?;
+            close
+        }
+    };
     parsed.start = parsed.stamp;
-    let (request, at) = quoted(line, close + 2)?;
+    let (request, at, escaped) = quoted_raw(line, close + 2)?;
     let (status, mut at) = number_or_none(line, at + 1)?;
     parsed.status = u16::try_from(status).ok()?;
     (parsed.bytes, at) = number_or_none(line, at + 1)?;
-    let mut texts = [Span::NONE; 2];
+    let mut texts = [(Span::NONE, false); 2];
     for text in &mut texts {
         if line.get(at) == Some(&b' ')
-            && let Some((found, next)) = quoted(line, at + 1)
+            && let Some((found, next, escaped)) = quoted_raw(line, at + 1)
         {
-            (*text, at) = (found, next);
+            (*text, at) = ((found, escaped), next);
         }
     }
     if traefik {
         parsed.duration = Some(behind(line, at)?);
     }
     let [referer, agent] = texts;
-    let request = unescape(line, request);
+    let request = if escaped { unescape(line, request) } else { request };
     let read = request_line(line, request, parsed);
     if read != Line::Request {
         return Some(read);
     }
-    for (name, value) in [(USER_AGENT, agent), (REFERER, referer)] {
+    for (name, (value, escaped)) in [(USER_AGENT, agent), (REFERER, referer)] {
         if !value.is_none() && value.of(line) != Some(b"-") {
-            fields.push(FieldSpan { name: NameAt::Listed(name), value: unescape(line, value) });
+            let value = if escaped { unescape(line, value) } else { value };
+            fields.push(FieldSpan { name: NameAt::Listed(name), value });
         }
     }
     Some(Line::Request)
@@ -59,8 +70,9 @@ pub fn parse(
 /// What stands before the time, of which it gives the opening bracket's place.
 #[inline]
 fn head(line: &[u8], parsed: &mut Parsed) -> Option<usize> {
-    let open = 1 + memmem_bracket(line)?;
-    let first = memchr(b' ', line)?;
+    // most clients are short, and most have neither name nor login
+    let first = line.iter().position(|byte| *byte == b' ')?;
+    let open = if line.get(first..)?.starts_with(b" - - [") { first + 5 } else { 1 + memmem_bracket(line)? };
     let mut client = Span::new(0, first);
     parsed.address = address(client.of(line)?);
     if parsed.address.is_none() && first + 1 < open {

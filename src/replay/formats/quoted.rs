@@ -8,17 +8,27 @@ use crate::replay::line::{Line, Parsed, Span};
 /// is part of the text, as Apache writes it; nginx writes `\x22`.
 #[inline]
 pub fn quoted(line: &[u8], at: usize) -> Option<(Span, usize)> {
-    if line.get(at) != Some(&b'"') {
+    quoted_raw(line, at).map(|(span, next, _)| (span, next))
+}
+
+/// The same, and whether there is a backslash in it.
+#[inline]
+pub fn quoted_raw(line: &[u8], at: usize) -> Option<(Span, usize, bool)> {
+    let rest = line.get(at..)?;
+    if rest.first() != Some(&b'"') {
         return None;
     }
     let from = at + 1;
-    let mut next = from;
+    if rest.starts_with(b"\"-\"") {
+        return Some((Span::new(from, from + 1), from + 2, false));
+    }
+    let (mut next, mut escaped) = (from, false);
     loop {
         let found = next + memchr2(b'"', b'\\', line.get(next..)?)?;
         if line.get(found) == Some(&b'"') {
-            return Some((Span::new(from, found), found + 1));
+            return Some((Span::new(from, found), found + 1, escaped));
         }
-        next = found + 2;
+        (next, escaped) = (found + 2, true);
     }
 }
 
@@ -58,12 +68,17 @@ fn hex(digit: u8) -> Option<u8> {
 #[inline]
 pub fn request_line(line: &[u8], span: Span, parsed: &mut Parsed) -> Line {
     let Some(text) = span.of(line) else { return Line::NoRequest };
-    let Some(method) = memchr::memchr(b' ', text) else { return Line::NoRequest };
+    // most are short
+    let Some(method) = text.iter().position(|byte| *byte == b' ') else { return Line::NoRequest };
     if method == 0 || !text.iter().take(method).all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_')) {
         return Line::NoRequest;
     }
     // the target may hold blanks, as servers log what they got; the version is behind the last one
-    let end = match memchr::memrchr(b' ', text) {
+    let last = match text.last_chunk::<9>() {
+        Some([b' ', b'H', b'T', b'T', b'P', b'/', version @ ..]) if !version.contains(&b' ') => Some(text.len() - 9),
+        _ => memchr::memrchr(b' ', text),
+    };
+    let end = match last {
         Some(last) if last > method && text.get(last + 1..).is_some_and(|rest| rest.starts_with(b"HTTP/")) => last,
         _ => text.len(),
     };

@@ -170,9 +170,10 @@ fn a_stream_is_cut_at_whole_lines_however_it_comes() {
     let text: String = (0..20_000).map(|at| line(at, "/x")).collect();
     let mut lines = Lines::of(Box::new(Trickle(io::Cursor::new(zipped(text.as_bytes()))))).unwrap();
     let mut whole = Vec::new();
-    while let Some(piece) = lines.next().unwrap() {
+    let mut piece = Vec::new();
+    while lines.next(&mut piece).unwrap() {
         assert_eq!(piece.last(), Some(&b'\n'));
-        whole.extend(piece);
+        whole.append(&mut piece);
     }
     assert_eq!(whole, text.as_bytes());
 }

@@ -1,0 +1,91 @@
+//! What goes from the thread that reads to the one that judges, and back again empty: no line costs an allocation, and there is
+//! never more on the way than a fixed number of batches.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+
+use super::order::Batch;
+use super::record::Record;
+use super::source::Piece;
+
+/// So many requests go from one thread to the other at once, and so many times that many may wait.
+pub const BATCH: usize = 4 << 10;
+pub const WAITING: usize = 4;
+
+/// So many pieces are kept for the next text; what is held back beyond that is given back to the system.
+const SPARE_PIECES: usize = 8;
+
+/// The reader's end.
+#[derive(Debug)]
+pub struct Belt {
+    batches: SyncSender<Batch>,
+    pieces: Receiver<Piece>,
+    empty: Receiver<Batch>,
+}
+
+/// The other end.
+#[derive(Debug)]
+pub struct Ends {
+    /// What comes.
+    pub batches: Receiver<Batch>,
+    /// Where it goes back.
+    pub spent: Spent,
+}
+
+/// Takes back what has been seen.
+#[derive(Debug)]
+pub struct Spent {
+    pieces: SyncSender<Piece>,
+    empty: SyncSender<Batch>,
+}
+
+/// Both ends.
+pub fn belt() -> (Belt, Ends) {
+    let (batches, coming) = mpsc::sync_channel(WAITING);
+    let (spent_pieces, pieces) = mpsc::sync_channel(SPARE_PIECES);
+    let (spent_batches, empty) = mpsc::sync_channel(2 * WAITING);
+    let spent = Spent { pieces: spent_pieces, empty: spent_batches };
+    (Belt { batches, pieces, empty }, Ends { batches: coming, spent })
+}
+
+impl Belt {
+    /// Hands on; `false` when nobody listens any more.
+    pub fn send(&self, batch: Batch) -> bool {
+        self.batches.send(batch).is_ok()
+    }
+
+    /// An empty piece.
+    pub fn piece(&self) -> Piece {
+        self.pieces.try_recv().unwrap_or_default()
+    }
+
+    /// An empty batch.
+    pub fn batch(&self) -> Batch {
+        self.empty.try_recv().unwrap_or_default()
+    }
+}
+
+impl Spent {
+    /// Empties a batch for the next. A piece in which other requests stand that have not been seen is left to them.
+    pub fn give_back(&self, mut batch: Batch) {
+        for piece in batch.pieces.drain(..).filter_map(Arc::into_inner) {
+            // who has enough, or has ended, needs none
+            let _ = self.pieces.try_send(piece.emptied());
+        }
+        batch.order.clear();
+        let _ = self.empty.try_send(batch);
+    }
+}
+
+impl Batch {
+    /// All requests, in their order.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.order.iter().filter_map(|place| {
+            let piece = self.pieces.get(place.piece as usize)?;
+            let parsed = piece.requests.get(place.index as usize)?;
+            let (from, to) = parsed.fields;
+            let fields = piece.fields.get(from as usize..to as usize).unwrap_or_default();
+            Some(Record::new(place.start, place.late, &piece.text, parsed, fields, &piece.names))
+        })
+    }
+}
