@@ -300,9 +300,12 @@ fn window(kind: &Kind) -> Option<(std::time::Duration, bool)> {
     }
 }
 
+/// How a limit is shared, its name, and of its store the name, the prefix and the database.
+type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
+
 /// Of shared limits: how, and where in which store its counts are: their names begin with the prefix, and hold the limit's. The
 /// store's addresses and how it is spoken to may change: they lead to the same counts.
-fn shared<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<(Sharing, &'p str, Option<(&'p str, &'p str, u8)>)> {
+fn shared<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<SharedAs<'p>> {
     let shared = rule.shared?;
     let store = policy.stores.get(shared.store);
     let place = store.map(|store| (store.name.as_str(), store.prefix.as_str(), store.database));

@@ -397,13 +397,15 @@ mod tests {
     use super::*;
 
     fn said() -> impl Strategy<Value = Said> {
-        let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize);
+        let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..By::ALL.len());
         let more = (prop::option::of(0..=10_u8), any::<bool>(), any::<u32>(), any::<Option<u64>>(), any::<u64>());
-        (numbers, more).prop_map(|((rule, tier, shadow, outcome), (node, exact, remaining, wait_nanos, owed))| {
+        (numbers, more).prop_map(|((rule, tier, shadow, outcome, by), (node, exact, remaining, wait_nanos, owed))| {
             let outcome = Outcome::ALL[outcome];
             let owed = if is_short(outcome) { Owed::from_word(owed) } else { Owed::default() };
             let mode = if shadow { Mode::Shadow } else { Mode::Enforce };
-            Said { rule, tier, mode, outcome, node, exact, remaining, wait_nanos, owed }
+            // a limit with nodes is shared with no other gate
+            let by = if node.is_some() { By::Gate } else { By::ALL[by] };
+            Said { rule, tier, mode, outcome, node, by, exact, remaining, wait_nanos, owed }
         })
     }
 
@@ -466,6 +468,7 @@ mod tests {
             mode: Mode::Enforce,
             outcome,
             node: None,
+            by: By::Gate,
             exact: true,
             remaining: 0,
             wait_nanos: Some(1),

@@ -91,7 +91,7 @@ impl World {
         let headers = head(client);
         let judged = self.gates[gate].judge(&request(&headers), arrival(now));
         self.asked += 1;
-        let client = judged.decision.client.clone().unwrap();
+        let client = judged.decision.client.unwrap();
         let (nodes, stamp) = (self.gates.len() as u32, Timestamp::from_nanos(now));
         if let Some(errand) = self.gates[gate].refill(&judged, 0, (&request(&headers), &client), nodes, stamp) {
             self.send(gate, errand, None, now);
@@ -102,7 +102,7 @@ impl World {
     fn go_on(&mut self, gate: usize, mut judged: Judged, began: u64, now: u64, first: bool) {
         let snapshot = &self.gates[gate];
         let Some(slot) = snapshot.to_settle(&judged).first().copied() else { return };
-        let client: Client = judged.decision.client.clone().unwrap();
+        let client: Client = judged.decision.client.unwrap();
         let headers = head(&client.address.to_string());
         let nodes = self.gates.len() as u32;
         let step = snapshot.step(&mut judged, slot, (&request(&headers), &client), nodes, Timestamp::from_nanos(now));
@@ -321,7 +321,7 @@ fn who_is_refused_by_another_limit_costs_the_store_nothing() {
     // a refusal by the store charged nobody else either
     let (mut second, slots) = settle(1);
     assert_eq!((second.decision.verdict, slots), (Verdict::Admitted, 1));
-    let client = second.decision.client.clone().unwrap();
+    let client = second.decision.client.unwrap();
     let Step::Ask(errand) = gate.step(&mut second, 1, (&request(&headers), &client), 1, Timestamp::from_nanos(1))
     else {
         panic!("nothing is asked")

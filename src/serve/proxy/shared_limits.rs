@@ -82,7 +82,7 @@ async fn settle_one(shared: &Shared, session: &mut Session, exchange: &Exchange,
         return;
     };
     let store = rule.shared.and_then(|shared| installed.stores().get(shared.store));
-    let (Some(store), Some(client)) = (store, judged.decision.client.clone()) else {
+    let (Some(store), Some(client)) = (store, judged.decision.client) else {
         return snapshot.silent(judged, slot, Silence::Faulty, 1);
     };
     let due = Instant::now() + store.spec().timeout;

@@ -159,6 +159,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::engine::By;
     use crate::engine::{Outcome, Verdict};
     use crate::explain::Said;
     use crate::limiter::Owed;
@@ -173,6 +174,7 @@ mod tests {
             mode: Mode::Enforce,
             outcome: Outcome::Refused,
             node: None,
+            by: By::Gate,
             exact: false,
             remaining: number as u32,
             wait_nanos: Some(number),
