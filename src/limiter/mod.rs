@@ -24,6 +24,7 @@ mod quota;
 mod rate;
 mod recent_average;
 mod sliding_quota;
+mod spec;
 mod succession;
 
 use std::sync::Arc;
@@ -53,34 +54,9 @@ use quota::QuotaLimiter;
 use rate::RateLimiter;
 use recent_average::RecentAverageLimiter;
 use sliding_quota::SlidingQuota;
+use spec::MIXED;
+pub use spec::Spec;
 pub use succession::Moved;
-
-/// What a limiter is made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Spec<'a> {
-    /// Separates its tables from those of other limits.
-    pub name: &'a str,
-    /// The promise of tier 0, then those of the tiers: all of one kind, of one window and one size of memory. A tier that
-    /// exempts is never asked; it stands here as a copy of the first.
-    pub kinds: &'a [Kind],
-    /// Whether the charge is only known at the answer, so that attempts are held as pending.
-    pub deferred: bool,
-    /// Whether keys may be charged without being asked for: for answers, or for bytes.
-    pub indebts: bool,
-    /// Bytes per unit of the promise, of a limit on bytes; 1 of any other.
-    pub unit: u32,
-    /// How many nanoseconds ahead of now a request may be charged, because `action: delay` makes it wait.
-    pub longest_wait: u64,
-    /// How many routes the policy has.
-    pub routes: usize,
-    /// The in-flight caps of the policy's origins, in their order; `None` for one without.
-    pub origin_caps: &'a [Option<u32>],
-    /// Nanoseconds since 1970 at the origin of all stamps: where aligned windows begin.
-    pub unix_nanos_at_origin: u64,
-}
-
-/// Kinds that do not belong together, or none: a mistake of the caller.
-const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" };
 
 /// The state of one limit.
 #[derive(Debug)]

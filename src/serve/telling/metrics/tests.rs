@@ -1,7 +1,9 @@
 mod limits;
+mod stores;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -15,7 +17,6 @@ use crate::config::settings::{
     Tls,
 };
 use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
-use crate::limiter::cluster::{OnStoreError, Silence};
 use crate::limiter::{Capacity, Gauges, Kind, Scope};
 use crate::policy::{
     Action, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable, Rule,
@@ -86,14 +87,14 @@ fn policy(rules: Vec<Arc<Rule>>, routes: Vec<Route>, origins: Vec<Arc<Origin>>) 
         clients: ClientRules { trust: Trust::Proxies(proxies), ..ClientRules::default() },
         rules,
         origins,
-        stores: Vec::new(),
+        stores: vec![Arc::new(stores::spec())],
         routes: RouteTable::new(routes),
         responses: Responses::default(),
         fingerprint: String::new(),
     }
 }
 
-/// Two routes, three limits, one origin.
+/// Two routes, three limits, one origin, one store.
 fn shop() -> Policy {
     policy(
         vec![rule("per_client", Mode::Enforce), rule("probe", Mode::Shadow), inflight("at_once")],
@@ -170,16 +171,7 @@ fn complete(policy: &Policy) -> Metrics {
     };
     let certificates = vec![certificate("a.test", Some(1_900_000_000)), certificate("client_certificates", None)];
     metrics.register_certificates(Arc::new(move || certificates.clone()));
-    let store = StoreState {
-        store: "cluster".to_owned(),
-        nodes: 3,
-        durations: vec![(0.001, 4), (f64::INFINITY, 5)],
-        duration_seconds: 0.5,
-        errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
-        fallbacks: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
-        ..StoreState::default()
-    };
-    metrics.register_stores(Arc::new(move || vec![store.clone()]));
+    metrics.register_stores(Arc::new(|| vec![stores::state()]));
     metrics.families.live.log("access", Arc::new(|| LogState { dropped: 5, errors: Some(1) }));
     metrics
 }
