@@ -168,6 +168,9 @@ fn an_aligned_quota_of_all_gates_is_never_passed_by_one() {
     assert!(admitted == 300 || (295..=600).contains(&admitted), "{admitted}");
 }
 
+/// What befalls a store.
+type Trouble = fn(&mut Server);
+
 /// A store goes and comes back under load.
 fn outage(words: &str, trouble: impl FnOnce(&mut Server)) -> (Vec<Seen>, f64, String) {
     let mut store = Server::start(&[]);
@@ -195,7 +198,7 @@ fn outage(words: &str, trouble: impl FnOnce(&mut Server)) -> (Vec<Seen>, f64, St
 
 #[test]
 fn a_store_that_is_killed_paused_or_emptied_costs_nobody_an_error_and_admits_at_most_a_burst_more() {
-    let outages: [(&str, fn(&mut Server)); 3] = [
+    let outages: [(&str, Trouble); 3] = [
         ("killed", |store| {
             store.kill();
             std::thread::sleep(Duration::from_secs(2));
@@ -221,7 +224,7 @@ fn a_store_that_is_killed_paused_or_emptied_costs_nobody_an_error_and_admits_at_
 
 #[test]
 fn only_closed_answers_503_while_a_store_is_gone_and_open_lets_everybody_pass() {
-    let gone: fn(&mut Server) = |store| {
+    let gone: Trouble = |store| {
         store.kill();
         std::thread::sleep(Duration::from_secs(2));
         store.restart();

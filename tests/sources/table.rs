@@ -138,7 +138,7 @@ pub static TABLE: &[Row] = &[
         "a store's outage",
         "`store`, `on_store_error: open` and `closed` are refused at load",
         "this version has no store: nothing can be shown of its outage",
-        throttlekit::t14_what_a_silent_store_means_cannot_be_written_yet,
+        throttlekit::t14_a_silent_store_is_met_as_the_limit_says,
     ),
     row(
         "R1",

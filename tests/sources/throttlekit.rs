@@ -4,12 +4,13 @@
 //! Its tables are ⌈e/ε⌉ × ⌈ln 1/δ⌉ counters; ours have four rows of a power of two of columns. By Markov's inequality a row
 //! is over by ε·N with probability at most 1/(ε·w), so four of w columns do what (ε, δ) asks when (1/(ε·w))⁴ ≤ δ.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use sfv::{ListEntry, Parser};
 use sha2::Sha256;
 use tidegate::answer::headers::{RouteFields, retry_after_seconds};
@@ -19,8 +20,10 @@ use tidegate::client::ForwardHeader;
 use tidegate::client::trust::parse_cidr;
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
-use tidegate::engine::{Outcome, Refusal, Verdict};
+use tidegate::engine::{Arrival, DecisionId, Outcome, Refusal, Snapshot, Verdict};
+use tidegate::limiter::cluster::{OnStoreError, Silence};
 use tidegate::policy::{FieldStyle, Policy, Responses};
+use tidegate::request::{Peer, Request};
 use tidegate::sketch::{Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
 use tidegate::units::{Bytes, Cost};
 
@@ -230,8 +233,9 @@ pub fn t9_what_adds_up_adds_up_counter_for_counter() {
     for number in 0..40 {
         assert_eq!(count(&merged, number), count(&parts[0], number) + count(&parts[1], number), "key {number}");
     }
-    // and what would carry them to other gates is refused, not ignored
-    assert!(refused("stores:\n  shared: { url: \"redis://127.0.0.1\" }\n").contains(LATER));
+    // what gates tell each other goes through a store, key by key; an exchange of tables is refused, not ignored
+    let told = refused(&with_store("sharing: estimate"));
+    assert!(told.contains(LATER) && told.contains("sharing"), "{told}");
 }
 
 pub fn t10_every_vector_resolves_to_its_key() {
@@ -322,13 +326,45 @@ pub fn t13_a_policy_name_cannot_break_out_of_its_field() {
     }
 }
 
-/// No limit asks a store in this version, so none can be silent: what its answer would be is refused when it is loaded.
-pub fn t14_what_a_silent_store_means_cannot_be_written_yet() {
-    load(&with_limit("a: { rate: 5/m }")).unwrap();
-    for word in ["store: shared", "on_store_error: open", "on_store_error: closed", "on_store_error: local"] {
-        let told = refused(&with_limit(&format!("a: {{ rate: 5/m, {word} }}")));
-        assert!(told.contains(LATER) && told.contains(word.split(':').next().unwrap()), "{word}: {told}");
+pub fn t14_a_silent_store_is_met_as_the_limit_says() {
+    let headers = HeaderMap::new();
+    let request = Request {
+        peer: Peer::Ip(Ipv4Addr::new(203, 0, 113, 7).into()),
+        method: &Method::GET,
+        host: "shop.example",
+        path: "/",
+        query: None,
+        headers: &headers,
+        tls_sni: None,
+    };
+    for (word, direction, verdict) in [
+        ("open", OnStoreError::Open, Verdict::Admitted),
+        ("closed", OnStoreError::Closed, Verdict::Refused(Refusal::StoreSilent)),
+        // ours beside the two of the source: what this gate's part allows
+        ("local", OnStoreError::Local, Verdict::Admitted),
+    ] {
+        let policy = load(&with_store(&format!("on_store_error: {word}"))).unwrap();
+        let gate = Snapshot::new(policy, &SEED, 0).unwrap().sharing(b"the gates' secret", None).unwrap();
+        let mut judged = gate.judge(&request, Arrival { id: DecisionId(1), at: at(1), dice: 0 });
+        for slot in gate.to_settle(&judged) {
+            gate.silent(&mut judged, slot, Silence::Unreachable, 1);
+        }
+        let _ = gate.admit(&mut judged, at(1));
+        assert_eq!(judged.decision.verdict, verdict, "{word}");
+        // and the error is reported either way
+        assert_eq!(gate.fallbacks(&judged).collect::<Vec<_>>(), [(0, direction)]);
     }
+    assert!(refused(&with_store("on_store_error: maybe")).contains("maybe"));
+}
+
+/// A policy whose limit is shared through a store, with these words more.
+fn with_store(words: &str) -> String {
+    format!(
+        "listen: \":8080\"\nsecrets: {{ client_hmac: \"a secret of all gates\" }}\n\
+         stores: {{ shared: {{ url: \"redis://127.0.0.1:6379\" }} }}\n\
+         limits: {{ a: {{ rate: 5/m, store: shared, {words} }} }}\n\
+         routes:\n  - {{ origin: \"127.0.0.1:3000\", limits: [a] }}\n"
+    )
 }
 
 const LATER: &str = "not available in this version";
@@ -343,8 +379,8 @@ fn refused(text: &str) -> String {
     load(text).expect_err("a policy that does not load")
 }
 
-fn load(text: &str) -> Result<(), String> {
+fn load(text: &str) -> Result<Policy, String> {
     let loaded = load_text("test.yaml", text, &|_| None, Path::new("."));
     let told = render(&loaded, Format::Text, false);
-    loaded.outcome.map(drop).map_err(|_| told)
+    loaded.outcome.map(|config| config.policy).map_err(|_| told)
 }
