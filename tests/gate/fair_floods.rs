@@ -2,7 +2,8 @@
 //!
 //! How much the generator and the gate can do together on this machine is measured first; the capacity is a tenth of that,
 //! and each flood offers half of it: five times the capacity, while a half of the machine is left for the bystanders. These
-//! are forty clients in networks of their own, half of them IPv6, on paths of their own. They are paced by time, but judged
+//! are forty clients in networks of their own, half of them IPv6, on paths of their own, who ask for a twelfth of the capacity
+//! at most: five times a second each where that is less. They are paced by time, but judged
 //! by counts alone: how many of their requests were refused, of those they asked. So a busy machine makes them ask less
 //! often, and changes nothing else.
 //!
@@ -28,8 +29,10 @@ const CONNECTIONS: usize = 32;
 const BYSTANDERS: usize = 40;
 /// Each has a connection and as many bystanders as others have.
 const BYSTANDER_THREADS: usize = 8;
-/// Between two requests of one bystander: five in a second.
+/// Between two requests of one bystander, where the capacity allows it: five in a second.
 const PACE: Duration = Duration::from_millis(200);
+/// Of the capacity that all bystanders ask for at most: this part.
+const MODEST: f64 = 1.0 / 12.0;
 
 /// Who is refused has broken no promise of his own: the server is too busy.
 const REFUSED: u16 = 503;
@@ -126,13 +129,14 @@ telemetry:
 fn withstands(what: &Flood, capacity: f64) -> Result<(), String> {
     let gate = gate(capacity, what.nodes);
     let offered = 5.0 * capacity;
+    let pace = PACE.max(Duration::from_secs_f64(BYSTANDERS as f64 / (MODEST * capacity)));
     let over = AtomicBool::new(false);
     let (asks, flooded, from, until) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..BYSTANDER_THREADS)
             .map(|thread| {
                 scope.spawn({
                     let (gate, over) = (&gate, &over);
-                    move || bystanders(gate, thread, over)
+                    move || bystanders(gate, thread, pace, over)
                 })
             })
             .collect();
@@ -263,7 +267,7 @@ struct Ask {
 }
 
 /// A part of the bystanders, evenly spaced, until it is over. One who is late does not make up for it.
-fn bystanders(gate: &Gate, thread: usize, over: &AtomicBool) -> Vec<Ask> {
+fn bystanders(gate: &Gate, thread: usize, pace: Duration, over: &AtomicBool) -> Vec<Ask> {
     const EACH: usize = BYSTANDERS / BYSTANDER_THREADS;
     let requests: Vec<Vec<u8>> = (0..EACH)
         .map(|place| {
@@ -275,7 +279,7 @@ fn bystanders(gate: &Gate, thread: usize, over: &AtomicBool) -> Vec<Ask> {
             request_of(&address, &format!("/item/{client}"))
         })
         .collect();
-    let gap = PACE / EACH as u32;
+    let gap = pace / EACH as u32;
     let mut connection = gate.connect();
     let mut asks = Vec::new();
     let mut due = Instant::now() + gap * thread as u32 / BYSTANDER_THREADS as u32;
