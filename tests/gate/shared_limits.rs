@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
@@ -148,7 +148,7 @@ fn three_gates_admit_together_what_one_was_to_and_nearly_all_of_it() {
             statuses(&seen),
         );
         assert!(worst <= 200.0 + extra, "{sharing}: {worst}");
-        assert_eq!(statuses(&seen).keys().copied().collect::<Vec<_>>(), [200, 429]);
+        assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)), "{sharing}: {:?}", statuses(&seen));
         // whether the machine sent enough at all is its own affair
         if seen.len() as f64 >= 1.5 * quota {
             assert!(admitted >= 0.95 * quota, "{sharing}: {admitted} of {quota}");
@@ -161,11 +161,19 @@ fn three_gates_admit_together_what_one_was_to_and_nearly_all_of_it() {
 fn an_aligned_quota_of_all_gates_is_never_passed_by_one() {
     let store = Server::start(&[]);
     let gates = gates(&policy(&store, LONG, "type: quota, max: 300, window: 1h"));
+    let began = SystemTime::now();
     let seen = hammer(&gates, 2, Duration::from_millis(1), || std::thread::sleep(Duration::from_secs(3)));
-    // the hour may end on the way, once
+    // the hour may end on the way, once; what a lease held then is lost with it
     let admitted = statuses(&seen)[&200];
-    println!("{admitted} of 300 admitted, {:?}", statuses(&seen));
-    assert!(admitted == 300 || (295..=600).contains(&admitted), "{admitted}");
+    println!("{admitted} of 300 admitted of {}, {:?}", seen.len(), statuses(&seen));
+    assert!(admitted <= 300 || admitted <= 600 && hour_of(began) != hour_of(SystemTime::now()), "{admitted}");
+    // whether the machine sent enough at all is its own affair
+    assert!(admitted >= 280 || seen.len() < 600, "{admitted} of {}", seen.len());
+}
+
+/// Hours since 1970, which is where windows of an hour begin.
+fn hour_of(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3_600
 }
 
 /// What befalls a store.
@@ -231,7 +239,8 @@ fn only_closed_answers_503_while_a_store_is_gone_and_open_lets_everybody_pass() 
     };
     let (seen, _, told) = outage("rate: 100/s, burst: 200, sharing: exact, on_store_error: closed", gone);
     println!("closed: {told}");
-    assert_eq!(statuses(&seen).keys().copied().collect::<Vec<_>>(), [200, 429, 503]);
+    assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429 | 503)), "{:?}", statuses(&seen));
+    assert!(statuses(&seen).contains_key(&503), "{:?}", statuses(&seen));
     let (seen, _, told) = outage("rate: 100/s, burst: 200, sharing: exact, on_store_error: open", gone);
     println!("open: {told}");
     assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)));
