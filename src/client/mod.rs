@@ -11,6 +11,7 @@
 //! * [`identity`]: the result; [`trace()`]: the way to it, hop by hop.
 //! * [`mod@onward`]: what the origin is told, so that it cannot be fooled by what was ignored here.
 //! * [`key`]: what a limit counts by, and its hash.
+//! * [`subkey`]: the secrets under which clients are named outside the process, one for each purpose.
 //! * [`proxy_protocol`]: whose connection a proxy below HTTP passes on.
 //!
 //! This is not authentication: an address says where a request came from, not who sent it.

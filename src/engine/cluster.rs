@@ -15,6 +15,7 @@ use super::decision::{Outcome, Verdict};
 use super::judge::Judged;
 use super::keys::key_into;
 use super::snapshot::Snapshot;
+use super::succession::shared_as;
 use crate::client::Client;
 use crate::limiter::cluster::{
     Answer, Asking, Begin, Leases, Look, OnStoreError, Promise, Question, Sharing, Silence, StoreNames,
@@ -41,7 +42,7 @@ pub enum By {
     /// This gate's alone, as of every limit without a store.
     #[default]
     Gate,
-    /// Of a shared limit: budget that this gate took in advance, or a refusal that it remembers.
+    /// Of a shared limit: what this gate holds or remembers of it, and whatever can be told without asking the store.
     Lease,
     /// Of a shared limit: the store's, about this very request.
     Store,
@@ -53,7 +54,7 @@ impl By {
     /// All of them, in the order of their numbers.
     pub const ALL: [By; 4] = [By::Gate, By::Lease, By::Store, By::Fallback];
 
-    /// The word in log and explanations.
+    /// The word in explanations.
     pub fn word(self) -> &'static str {
         match self {
             By::Gate => "gate",
@@ -111,11 +112,6 @@ pub struct Brought {
 }
 
 impl Errand {
-    /// Position of the store in the policy.
-    pub fn store(&self) -> usize {
-        self.cluster.shared.store
-    }
-
     /// Takes in what the store said to a question that was sent at `sent`, and says what it means for the request that asked;
     /// `nodes` is how many gates there are.
     pub fn done(self, said: Result<Answer, Silence>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
@@ -148,7 +144,7 @@ impl Cluster {
         let promises = std::iter::once(&rule.kind).chain(tiers).map(promise).collect::<Result<Box<[_]>, _>>()?;
         let leases = match before {
             // what was granted under other numbers says nothing about these
-            Some(before) if before.promises == promises && before.shared == shared => Arc::clone(&before.leases),
+            Some(before) if before.promises == promises => Arc::clone(&before.leases),
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
         Ok(Some(Cluster { shared, leases, names: StoreNames::new(secret, &rule.name), promises }))
@@ -174,19 +170,18 @@ impl Cluster {
     pub(super) fn look(&self, place: &Place, now: Timestamp, cost: Cost) -> (Judgement, bool) {
         let promise = self.promise(place.tier);
         let most = promise.most();
-        if self.shared.sharing == Sharing::Exact && cost.get() <= most {
-            return (admitted(most, most), false);
-        }
         if cost.get() > most {
             return (refused(most, None), false);
         }
-        let known = match self.leases.look(place.key.of_tier(place.tier), cost, &promise, now) {
+        if self.shared.sharing == Sharing::Exact {
+            return (admitted(most, most), false);
+        }
+        match self.leases.look(place.key.of_tier(place.tier), cost, &promise, now) {
             // the low are filled up when they are taken from
-            Look::Holds { left, .. } => admitted(left, most),
-            Look::Refused { retry_nanos, due } => return (refused(most, retry_nanos), due),
-            Look::Unknown => admitted(0, most),
-        };
-        (known, false)
+            Look::Holds { left, .. } => (admitted(left, most), false),
+            Look::Refused { retry_nanos, due } => (refused(most, retry_nanos), due),
+            Look::Unknown => (admitted(0, most), false),
+        }
     }
 }
 
@@ -405,7 +400,7 @@ fn direction(cluster: &Cluster, silence: Silence) -> OnStoreError {
     if silence == Silence::Faulty { OnStoreError::Closed } else { cluster.shared.on_store_error }
 }
 
-/// The shared limits of a policy, each on what the one of the same name in the snapshot before held.
+/// The shared limits of a policy, each on what the one of the same counts in the same store held in the snapshot before.
 pub(super) fn clusters(
     policy: &Policy,
     secret: &[u8],
@@ -413,7 +408,8 @@ pub(super) fn clusters(
 ) -> Result<Vec<Option<Arc<Cluster>>>, (String, OutOfRange)> {
     let cluster = |rule: &Arc<Rule>| {
         let before = before.and_then(|before| {
-            let known = before.policy().rules.iter().position(|was| was.name == rule.name)?;
+            let old = before.policy();
+            let known = old.rules.iter().position(|was| shared_as(was, old) == shared_as(rule, policy))?;
             before.cluster(known)
         });
         let made = Cluster::of(rule, secret, before.map(Arc::as_ref));

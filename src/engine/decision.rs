@@ -131,7 +131,7 @@ pub struct Reading {
     pub retry_nanos: Option<u64>,
     /// When more budget appears; see [`Reading::reset_nanos`].
     pub next_unit: NextUnit,
-    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Snapshot::needs`].
+    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Snapshot::owed`].
     pub standing: u64,
     /// Whose word it is.
     pub by: By,

@@ -2,7 +2,8 @@
 //!
 //! A [`Snapshot`] is the policy with the state of its limits. A face asks it twice about a request:
 //! [`Snapshot::judge`] finds the client, the route and what every limit says; [`Snapshot::admit`] charges. Both write into one
-//! [`Decision`], which the answer, the log and the metrics read.
+//! [`Decision`], which the answer, the log and the metrics read. In between, limits that several gates share are settled
+//! ([`cluster`]). Whoever judges many requests in a row may find part of it ahead ([`Foresight`]).
 
 mod ask;
 mod charge;

@@ -59,7 +59,7 @@ impl Snapshot {
     }
 
     /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
-    /// what the snapshot `before` held of limits of the same names is held on.
+    /// what the snapshot `before` held of limits with the same counts in the same store is held on.
     ///
     /// # Errors
     /// A shared limit of a kind that cannot be shared, by name; `config` checks that first.

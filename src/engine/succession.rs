@@ -264,7 +264,7 @@ fn changed((was, old): (&Rule, &Policy), (now, new): (&Rule, &Policy)) -> Option
     if memory(&was.kind) != memory(&now.kind) {
         return Some(Reset::Memory);
     }
-    (shared(was, old) != shared(now, new)).then_some(Reset::Store)
+    (shared_as(was, old) != shared_as(now, new)).then_some(Reset::Store)
 }
 
 /// All that its requests are told apart by: what is counted exactly, or the key, whether origins are apart, and nodes.
@@ -301,11 +301,11 @@ fn window(kind: &Kind) -> Option<(std::time::Duration, bool)> {
 }
 
 /// How a limit is shared, its name, and of its store the name, the prefix and the database.
-type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
+pub(super) type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
 
 /// Of shared limits: how, and where in which store its counts are: their names begin with the prefix, and hold the limit's. The
 /// store's addresses and how it is spoken to may change: they lead to the same counts.
-fn shared<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<SharedAs<'p>> {
+pub(super) fn shared_as<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<SharedAs<'p>> {
     let shared = rule.shared?;
     let store = policy.stores.get(shared.store);
     let place = store.map(|store| (store.name.as_str(), store.prefix.as_str(), store.database));

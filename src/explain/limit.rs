@@ -85,7 +85,7 @@ impl ByPart {
     pub fn words(&self) -> String {
         let ByPart { word, store, on_store_error, .. } = self;
         match word.as_str() {
-            "lease" => format!("by what this gate holds, or remembers, of store `{store}`"),
+            "lease" => format!("by what this gate knows of store `{store}` without asking it"),
             "store" => format!("by store `{store}`, asked for this request"),
             _ => format!("without store `{store}`, which said nothing: on_store_error {on_store_error}"),
         }

@@ -2,6 +2,8 @@
 //!
 //! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
+//!
+//! No kind but a way to count: [`cluster`], for limits that several gates share.
 
 pub mod adaptive;
 mod attempt;

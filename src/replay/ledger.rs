@@ -1,6 +1,6 @@
 //! Counts what a gate decides, into an [`Outcome`].
 //!
-//! Who sent how much, [`Clients`] counts; what is known of those that a limit touched is kept of [`MOST_TOUCHED`].
+//! Who sent how much, `Clients` counts; what is known of those that a limit touched is kept of [`MOST_TOUCHED`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

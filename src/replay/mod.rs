@@ -4,7 +4,7 @@
 //!   format of such logs. No policy is known there: it is for whoever wants to look at past traffic.
 //! * [`simulate()`] runs policies over them: [`plan`] says what of a policy the logs can judge, [`gate`] judges under a virtual
 //!   clock, one for each process that wrote the log, [`ledger`] counts, [`outcome`] is what is told, [`diff`] compares two policies, [`condition`] says when that is too
-//!   much.
+//!   much. Three threads share it, in the order of the log.
 //! * [`suggest`] proposes limits from what was read; [`drawn`] makes pictures of what a policy decided.
 
 mod ahead;

@@ -45,6 +45,19 @@ fn policy(limits: &str, names: &str) -> Policy {
     loaded.outcome.unwrap_or_else(|_| panic!("{told}")).policy
 }
 
+/// Everything in a log, with its paths and hosts as they are.
+pub(super) fn all_of_it(wanted: Wanted) -> Question<'static> {
+    Question {
+        options: Options::default(),
+        host: None,
+        since: 0,
+        until: u64::MAX,
+        wanted,
+        canonical: Canonical { path: |path| std::str::from_utf8(path).ok().map(Into::into), host: |host| host.into() },
+        name: &|_, client| client.network.to_string(),
+    }
+}
+
 /// What the limits, by their names, make of the lines, which are put into the order in which a gate writes them.
 fn replayed(name: &str, limits: &str, names: &str, lines: &[Line<'_>]) -> Outcome {
     let mut lines = lines.to_vec();
@@ -53,16 +66,7 @@ fn replayed(name: &str, limits: &str, names: &str, lines: &[Line<'_>]) -> Outcom
     let file: PathBuf = std::env::temp_dir().join(format!("tidegate-replay-{name}-{}.log", std::process::id()));
     std::fs::write(&file, text).unwrap();
     let sources = Sources::open(&[Place::File(file.clone())], None).unwrap();
-    let canonical = Canonical { path: |path| std::str::from_utf8(path).ok().map(Into::into), host: |host| host.into() };
-    let question = Question {
-        options: Options::default(),
-        host: None,
-        since: 0,
-        until: u64::MAX,
-        wanted: Wanted { route: None, exact: true },
-        canonical,
-        name: &|_, client| client.network.to_string(),
-    };
+    let question = all_of_it(Wanted { route: None, exact: true });
     let outcome = simulate(sources, &question, policy(limits, names), None, |_, _| {}).unwrap().outcome;
     std::fs::remove_file(file).unwrap();
     assert_eq!((outcome.judged, outcome.tally.unreadable), (lines.len() as u64, 0));

@@ -4,6 +4,7 @@
 //! * [`edge`]: connections, below HTTP.
 //! * [`proxy`]: a request, from the facts to its answer.
 //! * [`origins`]: what is protected, and how it is reached.
+//! * [`store`]: where limits are asked about that several gates share.
 //! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it, and the [`page`] that
 //!   they look at; both on the [`small_server`].
 //! * [`socket`] is a connection as the system gives it, to clients and origins alike.

@@ -171,6 +171,23 @@ fn an_aligned_quota_of_all_gates_is_never_passed_by_one() {
     assert!(admitted >= 280 || seen.len() < 600, "{admitted} of {}", seen.len());
 }
 
+#[test]
+fn a_request_that_waits_is_counted_once_however_long_it_waits() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&store, LONG, "rate: 10/s, burst: 30"));
+    store.pause();
+    // one of them asks, the others wait for that one, each for a second
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(gates[0].fetch("/", "X-Forwarded-For: 203.0.113.7\r\n").status, 200));
+        }
+    });
+    let metrics = gates[0].metrics();
+    assert_eq!(metrics.sum("tidegate_store_waits_total", &[]), 4.0);
+    assert_eq!(metrics.sum("tidegate_store_fallback_decisions_total", &[("policy", "local")]), 4.0);
+    store.resume();
+}
+
 /// Hours since 1970, which is where windows of an hour begin.
 fn hour_of(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3_600

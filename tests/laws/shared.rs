@@ -337,6 +337,38 @@ fn who_is_refused_by_another_limit_costs_the_store_nothing() {
 }
 
 #[test]
+fn what_a_gate_holds_outlives_a_reload_unless_it_says_nothing_about_the_limit_after() {
+    let limit =
+        |events, sharing, direction| vec![shared(rate("per_client", events, 120, Mode::Enforce), sharing, direction)];
+    let before = gate(limit(100, Sharing::Lease, OnStoreError::Closed));
+    let (headers, mut store) = (head("203.0.113.7"), Store::default());
+    // what is wanted in advance follows from what was asked for: nothing by the first request
+    for nth in 0..40 {
+        let (at, now) = (nth * 5 * MILLISECOND, Timestamp::from_nanos(nth * 5 * MILLISECOND));
+        let mut judged = before.judge(&request(&headers), arrival(at));
+        let client = judged.decision.client.unwrap();
+        let step = before.step(&mut judged, 0, (&request(&headers), &client), 1, now);
+        let waits = matches!(step, Step::Ask(_));
+        if let Step::Ask(errand) | Step::Refill(errand) = step {
+            let answer = store.ask(&errand.question, at);
+            let brought = errand.done(Ok(answer), 1, now, now);
+            if waits {
+                before.brought(&mut judged, 0, brought);
+            }
+        }
+        let _ = before.admit(&mut judged, now);
+        assert_eq!(judged.decision.verdict, Verdict::Admitted);
+    }
+    let now = Timestamp::from_nanos(200 * MILLISECOND);
+    let held = |gate: &Snapshot| gate.cluster(0).unwrap().leases().outstanding(now);
+    assert!(held(&before) > 0, "{}", held(&before));
+    let after = |rules| book(rules).sharing(b"one secret for all gates", Some(&before)).unwrap();
+    assert_eq!(held(&after(limit(100, Sharing::Lease, OnStoreError::Open))), held(&before));
+    assert_eq!(held(&after(limit(50, Sharing::Lease, OnStoreError::Closed))), 0, "other numbers");
+    assert_eq!(held(&after(limit(100, Sharing::Exact, OnStoreError::Closed))), 0, "shared otherwise");
+}
+
+#[test]
 fn a_face_without_stores_judges_alone() {
     let rule = shared(rate("per_client", 10, 20, Mode::Enforce), Sharing::Lease, OnStoreError::Closed);
     let alone = book(vec![rule]);

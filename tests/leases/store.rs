@@ -1,4 +1,5 @@
-//! The store by the letter of its promise: what any real one has to do with a question.
+//! The store by the letter of its promise: what any real one has to do with a question. Written apart from
+//! [`tidegate::limiter::cluster::promise`], which is what the scripts compute, so that the two are held against one law.
 
 use std::collections::HashMap;
 

@@ -10,10 +10,10 @@ use crate::config::fault::Severity;
 use crate::config::{Loaded, load_text};
 use crate::engine::Outcome;
 use crate::policy::Policy;
-use crate::replay::gate::Canonical;
 use crate::replay::ledger::Wanted;
-use crate::replay::simulate::{Question, simulate};
-use crate::replay::{Options, Place, Sources};
+use crate::replay::simulate::simulate;
+use crate::replay::tests::all_of_it;
+use crate::replay::{Place, Sources};
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Rate, Share, Timestamp};
 
@@ -35,16 +35,7 @@ fn policy(text: &str) -> Policy {
 /// Every decision that the engine makes of a log.
 fn each(log: &str, policy: Policy, mut visit: impl FnMut(Timestamp, &crate::engine::Judged)) {
     let sources = Sources::open(&[Place::File(data(log))], None).unwrap();
-    let canonical = Canonical { path: |path| std::str::from_utf8(path).ok().map(Into::into), host: |host| host.into() };
-    let question = Question {
-        options: Options::default(),
-        host: None,
-        since: 0,
-        until: u64::MAX,
-        wanted: Wanted::default(),
-        canonical,
-        name: &|_, client| client.network.to_string(),
-    };
+    let question = all_of_it(Wanted::default());
     simulate(sources, &question, policy, None, |record, judged| visit(Timestamp::from_nanos(record.start), judged))
         .unwrap();
 }

@@ -5,7 +5,7 @@
 //! * The web address, if the policy file names one: reading only, and never by a name that somebody else's page can take;
 //!   see [`web`].
 //!
-//! Every endpoint is one entry of the [table](endpoints), with a [`Handler`]; its path may have segments such as `{id}`.
+//! Every endpoint is one entry of the table of `endpoints`, with a [`Handler`]; its path may have segments such as `{id}`.
 //! Faults are answered `{ "error": … }`. What the verbs of the command line ask with is [`client`].
 
 mod asked;

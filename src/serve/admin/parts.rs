@@ -241,7 +241,7 @@ pub struct StoreState {
 /// All stores.
 pub fn stores(installed: &Installed) -> Vec<StoreState> {
     let store = |store: &Arc<StoreInUse>| {
-        let (status, state) = (store.status(), store.state());
+        let status = store.status();
         let (fault, ago) = status.last_fault.unzip();
         StoreState {
             name: status.name,
@@ -250,8 +250,8 @@ pub fn stores(installed: &Installed) -> Vec<StoreState> {
             nodes: status.nodes,
             questions: status.asked,
             answers: status.answered,
-            waits: state.waits,
-            fallbacks: state.fallbacks.iter().map(|(_, count)| count).sum(),
+            waits: store.waits(),
+            fallbacks: store.fallbacks().map(|(_, count)| count).sum(),
             last_fault: fault,
             last_fault_seconds_ago: ago.map(|ago| ago.as_secs()),
         }

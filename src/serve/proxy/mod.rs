@@ -1,6 +1,6 @@
 //! One request, from the facts to its answer.
 //!
-//! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
+//! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`], [`shared_limits`] asks stores,
 //! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
 //! itself, [`attempts`] is what is tried again, [`blame`] whose fault it was, [`observe`] what metrics and log are told.
 

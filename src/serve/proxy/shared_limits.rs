@@ -1,6 +1,6 @@
 //! Shared limits of one request, settled before it is admitted: from what this gate holds, or by asking a store.
 //!
-//! A request waits at most its store's `timeout` for each limit that it has to ask about; a limit whose store is silent is
+//! A request waits at most its store's `timeout`, however many of its limits the store is asked about; a limit whose store is silent is
 //! decided by its `on_store_error`. Errands run as tasks of their own, so that one whose client leaves still comes
 //! home: what it brings is spent by others, and nobody else asks about the key meanwhile.
 
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pingora::proxy::Session;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::downstream::link_of;
@@ -50,7 +51,7 @@ pub fn refill(shared: &Shared, session: &Session, exchange: &Exchange, judged: &
         let facts = Facts::read(link_of(session), session.req_header());
         let asker = (&facts.request(), client);
         if let Some(errand) = snapshot.refill(judged, slot, asker, store.nodes(), shared.clock.now()) {
-            drop(tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, shared.bells.clone())));
+            drop(send(shared, store, rule, errand));
         }
     }
 }
@@ -62,8 +63,9 @@ pub async fn settle(shared: &Shared, session: &mut Session, exchange: &Exchange,
     if slots.is_empty() {
         return;
     }
+    let began = Instant::now();
     for slot in slots {
-        settle_one(shared, session, exchange, judged, slot).await;
+        settle_one(shared, session, exchange, judged, slot, began).await;
         if snapshot.is_against(judged, slot) {
             break;
         }
@@ -75,7 +77,14 @@ pub async fn settle(shared: &Shared, session: &mut Session, exchange: &Exchange,
     }
 }
 
-async fn settle_one(shared: &Shared, session: &mut Session, exchange: &Exchange, judged: &mut Judged, slot: usize) {
+async fn settle_one(
+    shared: &Shared,
+    session: &mut Session,
+    exchange: &Exchange,
+    judged: &mut Judged,
+    slot: usize,
+    began: Instant,
+) {
     let installed = &exchange.installed;
     let snapshot = installed.snapshot();
     let Some(rule) = judged.decision.readings.get(slot).and_then(|read| snapshot.policy().rules.get(read.rule)) else {
@@ -85,54 +94,50 @@ async fn settle_one(shared: &Shared, session: &mut Session, exchange: &Exchange,
     let (Some(store), Some(client)) = (store, judged.decision.client) else {
         return snapshot.silent(judged, slot, Silence::Faulty, 1);
     };
-    let due = Instant::now() + store.spec().timeout;
+    let due = began + store.spec().timeout;
+    let mut waits = false;
     loop {
         let step = {
             let facts = Facts::read(link_of(session), session.req_header());
             snapshot.step(judged, slot, (&facts.request(), &client), store.nodes(), shared.clock.now())
         };
+        if matches!(step, Step::Ask(_) | Step::Wait(_)) && !std::mem::replace(&mut waits, true) {
+            store.waited();
+        }
         match step {
             Step::Settled => return,
             Step::Refill(errand) => {
-                drop(tokio::spawn(run(
-                    Arc::clone(store),
-                    Arc::clone(rule),
-                    errand,
-                    shared.clock,
-                    shared.bells.clone(),
-                )));
+                drop(send(shared, store, rule, errand));
                 return;
             }
             Step::Ask(errand) => {
-                store.waited();
-                let errand = run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, shared.bells.clone());
-                // a request that has waited for another's errand before waits no longer than its own time for this one
-                return match timeout_at(due, tokio::spawn(errand)).await {
+                return match timeout_at(due, send(shared, store, rule, errand)).await {
                     Ok(Ok(brought)) => snapshot.brought(judged, slot, brought),
                     Ok(Err(_)) => snapshot.silent(judged, slot, Silence::Faulty, store.nodes()),
                     Err(_) => snapshot.silent(judged, slot, Silence::TimedOut, store.nodes()),
                 };
             }
-            Step::Again if Instant::now() >= due => {
-                return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
-            }
             Step::Again => {}
             Step::Wait(key) => {
-                store.waited();
                 let Some(bell) = shared.bells.of(key) else { return };
                 // a bell that rang between the step and now is not heard, so nobody sleeps longer than this on it
                 let pause = due.min(Instant::now() + LONGEST_SLEEP);
                 let _ = timeout_at(pause, bell.notified()).await;
-                if Instant::now() >= due {
-                    return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
-                }
             }
+        }
+        if Instant::now() >= due {
+            return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
         }
     }
 }
 
 /// After so long a request that waits for another looks for itself.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// Sends somebody to ask, who comes home whether or not anybody waits for it.
+fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Brought> {
+    tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, Arc::clone(&shared.bells)))
+}
 
 /// Asks, and takes in what was said.
 async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, errand: Errand, clock: Clock, bells: Arc<Bells>) -> Brought {

@@ -99,6 +99,16 @@ impl StoreInUse {
         }
     }
 
+    /// How many requests waited for it.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// How many decisions were made without it, by what was done.
+    pub fn fallbacks(&self) -> impl Iterator<Item = (OnStoreError, u64)> + '_ {
+        OnStoreError::ALL.into_iter().zip(&self.fallbacks).map(|(to, count)| (to, count.load(Ordering::Relaxed)))
+    }
+
     /// How it stands, for people.
     pub fn status(&self) -> super::StoreStatus {
         self.client.status()
@@ -124,15 +134,11 @@ impl StoreInUse {
             nodes: status.nodes,
             questions: status.asked,
             answers: status.answered,
-            waits: load(&self.waits),
+            waits: self.waits(),
             durations: durations.collect(),
             duration_seconds: Duration::from_nanos(load(&counts.duration_nanos)).as_secs_f64(),
             errors: Silence::ALL.map(|silence| (silence.word(), counts.silent(silence))).into_iter().collect(),
-            fallbacks: OnStoreError::ALL
-                .iter()
-                .zip(&self.fallbacks)
-                .map(|(to, count)| (to.word(), load(count)))
-                .collect(),
+            fallbacks: self.fallbacks().map(|(to, count)| (to.word(), count)).collect(),
         }
     }
 }

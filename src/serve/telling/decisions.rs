@@ -1,6 +1,6 @@
 //! What was decided lately, for people who ask why.
 //!
-//! A [ring](ring) of the last decisions that a limit refused, or would have refused, and of a sample of the others; and the policies
+//! A [ring] of the last decisions that a limit refused, or would have refused, and of a sample of the others; and the policies
 //! they were decided by. Only those requests pay for it: a pseudonym (an HMAC), a second look at the routes, and a few stores.
 //! What is kept are numbers and pseudonyms: no address, host, path or field of any client.
 

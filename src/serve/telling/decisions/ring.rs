@@ -44,7 +44,7 @@ impl Ring {
     /// What a slot takes.
     pub const SLOT_BYTES: usize = size_of::<Slot>();
 
-    /// An empty ring of so many slots, at least [`MOST_SLOTS`]. Takes all of its memory at once.
+    /// An empty ring of so many slots, at least `MOST_SLOTS`. Takes all of its memory at once.
     pub fn new(slots: usize) -> Ring {
         let slots = slots.max(MOST_SLOTS);
         Ring {

@@ -1,8 +1,8 @@
 //! What the gate notices of its own misuse: one list, told in the same words by the log, `status`, the page, `top` and the
 //! metric that alerts read.
 //!
-//! The housekeeping looks every [`INTERVAL`] at numbers that exist anyway, and at a [`sample`] of the requests; requests pay for that
-//! sample alone. [`seen`] gathers, [`judge`] makes [`Notice`]s of it without knowing any clock, and [`Notices`] keeps the list: since when
+//! The housekeeping looks every `INTERVAL` at numbers that exist anyway, and at a [`sample`] of the requests; requests pay for that
+//! sample alone. `seen` gathers, `judge` makes [`Notice`]s of it without knowing any clock, and [`Notices`] keeps the list: since when
 //! each holds, and a line in the log when it begins and when it ends.
 //!
 //! Not noticed here: a burst below what a page loads. Whether a refused client kept its rate over a minute is not kept anywhere; `check`

@@ -1,7 +1,7 @@
 //! One request in sixteen, looked at more closely: who asks, whether it has the keys that limits count by, and which trusted
 //! networks it came through.
 //!
-//! Fixed memory, given by the policy: a summary of [`HEAVIEST`] clients, two counters per limit and one stamp per entry of
+//! Fixed memory, given by the policy: a summary of `HEAVIEST` clients, two counters per limit and one stamp per entry of
 //! `trusted_proxies`. Nobody waits: a worker that finds the summary taken leaves it, which happens to all clients alike.
 //!
 //! **Error.** A share told from n sampled requests is off by √(s·(1 − s)/n), so with the least that is judged by, 32 of
