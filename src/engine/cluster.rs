@@ -129,7 +129,13 @@ impl Errand {
                 Look::Unknown => End::Silent { silence: Silence::TimedOut, nodes },
             },
             (Ok(answer), None) if answer.granted > 0 => End::Paid { left: answer.left },
-            (Ok(answer), None) => End::Refused { retry_nanos: answer.retry_nanos },
+            (Ok(answer), None) => {
+                if let (Some(retry_nanos), Ok(cost)) = (answer.retry_nanos, Cost::new(self.question.least)) {
+                    let Question { promise, .. } = &self.question;
+                    self.cluster.leases.remember(self.key, cost, promise, retry_nanos, (sent, now));
+                }
+                End::Refused { retry_nanos: answer.retry_nanos }
+            }
         };
         let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };
         Brought { by, end }
@@ -173,10 +179,16 @@ impl Cluster {
         if cost.get() > most {
             return (refused(most, None), false);
         }
+        let known = self.leases.look(place.key.of_tier(place.tier), cost, &promise, now);
         if self.shared.sharing == Sharing::Exact {
-            return (admitted(most, most), false);
+            return match known {
+                Look::Refused { retry_nanos, .. } => {
+                    (refused(most, retry_nanos.map(|nanos| nanos.saturating_add(<Leases>::SLACK_NANOS))), false)
+                }
+                _ => (admitted(most, most), false),
+            };
         }
-        match self.leases.look(place.key.of_tier(place.tier), cost, &promise, now) {
+        match known {
             // the low are filled up when they are taken from
             Look::Holds { left, .. } => (admitted(left, most), false),
             Look::Refused { retry_nanos, due } => (refused(most, retry_nanos), due),

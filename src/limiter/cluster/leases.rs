@@ -43,7 +43,7 @@ use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use entry::{Claim, Entry, Line};
 use size::Demand;
 use steps::{ATTEMPTS, Start, is_low, keep, known, start};
-use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, tick, tick_from, until};
+use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, TICK, tick, tick_from, until};
 
 /// The leases of one gate, of any number of limits.
 pub struct Leases<C = AtomicU64> {
@@ -138,6 +138,9 @@ impl Leases {
     /// What a gate has unless told otherwise: 2 MiB.
     pub const MEMORY: Bytes = Bytes(2 << 20);
 
+    /// By how much a refusal of [`Leases::remember`] is forgotten before the store's own time, at most: a tick, and what the answer took.
+    pub const SLACK_NANOS: u64 = TICK + LEAD_NANOS;
+
     /// An empty table: the greatest power of two of lines of 64 bytes that fits.
     ///
     /// # Errors
@@ -231,6 +234,30 @@ impl<C: Word> Leases<C> {
         Look::Holds { left: held.left(now), low: false }
     }
 
+    /// Remembers of a limit whose gates hold nothing in advance that the store refused this cost for so long, by an answer to a
+    /// question of `sent`. Forgotten at the last tick before that time, so that nobody is refused by it whom the store would
+    /// admit: [`Leases::SLACK_NANOS`] after what [`Leases::look`] then says it fits for certain. Not remembered are less than two
+    /// ticks (4 ms), an answer that took more than 8 ms, and one for which there is no room.
+    pub fn remember(
+        &self,
+        key: KeyHash,
+        cost: Cost,
+        promise: &Promise,
+        retry_nanos: u64,
+        (sent, now): (Timestamp, Timestamp),
+    ) {
+        let until = tick(Timestamp::from_nanos(sent.nanos().saturating_add(retry_nanos)));
+        if until < tick(now).saturating_add(2) || now.nanos().saturating_sub(sent.nanos()) > LEAD_NANOS {
+            return;
+        }
+        if let Begin::Ask(asking) = self.begin(key, cost, promise, 1, now)
+            && let Some((entry, kept)) = self.kept(&asking)
+        {
+            let refused = State::refused(until, cost.get(), false).unwrap_or(State::Idle { low: 0 });
+            let _ = entry.state.exchange(kept.asking, refused.word());
+        }
+    }
+
     /// Settles a question that the store said nothing to. What it charged, if anything, is lost.
     pub fn silent(&self, asking: Asking) {
         if let Some((entry, kept)) = self.kept(&asking) {
@@ -308,16 +335,22 @@ impl<C: Word> Leases<C> {
         Begin::Ask(Asking { wanted: least, least, own, size: least, mark: 0, promise: *promise, kept: None })
     }
 
-    /// Tries to get an entry of the line; `None` when both are needed. The key says which one is tried first, so that two requests
-    /// of a new key meet at one.
+    /// Tries to get an entry of the line; `None` when both are needed. That of the key with the lower demand is tried first: one in use
+    /// has nothing in its entry from time to time, and two of one line would take the same entry from each other for ever
+    /// while the other stays empty. Of two unused the key says which.
     fn claim(&self, line: usize, tag: u64, cost: u32, asking: State, now: Timestamp) -> Option<(usize, Claim)> {
         let Line(entries) = self.line(line);
-        let first = (tag >> 63) as usize;
-        for number in [first, 1 - first] {
-            let entry = entries.get(number)?;
-            if entry.tag.load() == tag {
+        let demand = |entry: &Entry<C>| Demand::of(entry.demand.load()).per_second(now);
+        let [left, right] = entries.each_ref().map(demand);
+        // after the demand, which who claims writes before the tag: a new key's second request does not take the other entry
+        for (number, entry) in entries.iter().enumerate() {
+            if State::of(entry.state.load()) == State::Claimed || entry.tag.load() == tag {
                 return Some((number, Claim::Moved));
             }
+        }
+        let first = if left == right { (tag >> 63) as usize } else { usize::from(right < left) };
+        for number in [first, 1 - first] {
+            let entry = entries.get(number)?;
             match entry.claim(tag, cost, asking, now) {
                 // by another request of this key, between the two looks: who reads its state sees its tag
                 Claim::Taken if entry.tag.load() == tag => return Some((number, Claim::Moved)),

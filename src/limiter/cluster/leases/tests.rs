@@ -73,6 +73,35 @@ fn a_lone_request_asks_for_itself_and_nothing_more() {
 }
 
 #[test]
+fn two_keys_of_one_line_leave_each_other_alone() {
+    let leases = Leases::with_lines(1);
+    let mut asked = [0; 2];
+    for millis in 0..3_000 {
+        let now = at(millis);
+        for (which, number) in [1, 2].into_iter().enumerate() {
+            let _ = leases.look(key(number), Cost::ONE, &rate(), now);
+            match leases.take(key(number), Cost::ONE, &rate(), now) {
+                Look::Holds { low: true, .. } => {
+                    let Begin::Ask(asking) = leases.refill(key(number), &rate(), 1, now) else { continue };
+                    let granted = asking.wanted();
+                    let _ = leases.answered(asking, &grant(granted), now, now);
+                }
+                Look::Holds { .. } => {}
+                _ => {
+                    asked[which] += 1;
+                    let asking = ask(&leases, number, Cost::ONE, &rate(), now);
+                    assert!(asking.is_kept());
+                    let granted = asking.wanted();
+                    let _ = leases.answered(asking, &grant(granted), now, now);
+                }
+            }
+        }
+    }
+    // until there is a demand to go by, and at the end of a lease
+    assert!(asked.iter().all(|asked| *asked < 30), "of 3,000 requests each {asked:?} waited");
+}
+
+#[test]
 fn what_is_held_is_spent_to_the_last_token_and_no_further() {
     let leases = holding(10, &rate(), at(0));
     for left in (0..9).rev() {

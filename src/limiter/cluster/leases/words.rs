@@ -6,7 +6,7 @@ use crate::units::Timestamp;
 pub(super) const LIFE: u64 = 1_000_000_000;
 
 /// Time is kept in ticks of 2²¹ ns (2.1 ms), so that 36 bits reach 4.5 years. Ends are rounded down, retry times up.
-const TICK: u64 = 1 << 21;
+pub(super) const TICK: u64 = 1 << 21;
 
 /// The last tick. Nothing is live then, so a gate that has run for 4.5 years keeps no lease and asks about every request.
 pub(super) const LAST_TICK: u64 = (1 << 36) - 1;
