@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use super::view::{DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView, View};
+use super::view::{
+    DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView, StoreView, View,
+};
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::explain::Explanation;
@@ -39,6 +41,7 @@ pub fn view(shared: &Shared) -> View {
         flow: shared.history.flow().shortened(seconds),
         limits_in_all: limits.len(),
         shares: shares(&installed),
+        stores: stores(&installed),
         limits: limits
             .into_iter()
             .enumerate()
@@ -49,6 +52,7 @@ pub fn view(shared: &Shared) -> View {
                 Some(LimitView {
                     kind: spec.kind.word(),
                     enforced: spec.mode == Mode::Enforce,
+                    sharing: spec.shared.map(|shared| shared.sharing.word()),
                     past: shared.history.limit(&totals.name).unwrap_or_default().shortened(seconds),
                     totals,
                     crowding: limiter.crowding(shared.clock.now()).map(|crowding| (crowding.fill, crowding.error)),
@@ -128,6 +132,29 @@ fn shares(installed: &Installed) -> Vec<ShareView> {
                 capacity: gauges.capacity,
                 offered: gauges.offered.unwrap_or(0.0),
                 share: gauges.share.unwrap_or(f64::INFINITY),
+            }
+        })
+        .collect()
+}
+
+fn stores(installed: &Installed) -> Vec<StoreView> {
+    let rules = &installed.snapshot().policy().rules;
+    let stores = installed.stores().iter().enumerate().take(MOST_ROWS);
+    stores
+        .map(|(place, store)| {
+            let status = store.status();
+            let shared = rules.iter().filter(|rule| rule.shared.is_some_and(|shared| shared.store == place));
+            StoreView {
+                limits: shared.map(|rule| rule.name.clone()).collect(),
+                connected: status.connected,
+                breaker: status.breaker.word(),
+                nodes: status.nodes,
+                questions: status.asked,
+                answers: status.answered,
+                waits: store.waits(),
+                fallbacks: store.fallbacks().map(|(_, count)| count).sum(),
+                last_fault: status.last_fault.map(|(fault, ago)| (fault, ago.as_secs())),
+                name: status.name,
             }
         })
         .collect()

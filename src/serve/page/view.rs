@@ -30,6 +30,8 @@ pub struct View {
     pub origins_in_all: usize,
     /// Limits of type `fair_share`.
     pub shares: Vec<ShareView>,
+    /// What limits are shared through.
+    pub stores: Vec<StoreView>,
     /// Whom the limits refuse most.
     pub offenders: Offenders,
     /// What was decided lately, the latest first: refusals, and a sample of the others.
@@ -77,6 +79,8 @@ pub struct LimitView {
     pub kind: &'static str,
     /// Whether it is obeyed.
     pub enforced: bool,
+    /// The word for how gates share it, if they do.
+    pub sharing: Option<&'static str>,
     /// Since the start.
     pub totals: LimitTotals,
     /// Per second.
@@ -109,6 +113,31 @@ pub struct ShareView {
     pub offered: f64,
     /// What one client may take.
     pub share: f64,
+}
+
+/// A store that limits are shared through. Counts are those since the start, or since the store is in the policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreView {
+    /// The operator's name for it.
+    pub name: String,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Where its breaker stands: `closed`, `open` or `half_open`.
+    pub breaker: &'static str,
+    /// How many gates share it, as far as is known.
+    pub nodes: u32,
+    /// The names of the limits that it has.
+    pub limits: Vec<String>,
+    /// What it was asked.
+    pub questions: u64,
+    /// What it answered.
+    pub answers: u64,
+    /// Requests that waited for it.
+    pub waits: u64,
+    /// Decisions that were made without it.
+    pub fallbacks: u64,
+    /// What went wrong last, and how many seconds ago.
+    pub last_fault: Option<(String, u64)>,
 }
 
 /// A decision and why it came out as it did.

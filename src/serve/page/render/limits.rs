@@ -41,6 +41,9 @@ fn one(rows: &mut Svg, limit: &LimitView, last: u64) {
         name(row, |cell| {
             cell.labelled("span", &[("class", &"name")], &totals.name);
             cell.labelled("span", &[("class", &"badge")], limit.kind);
+            if let Some(sharing) = limit.sharing {
+                cell.labelled("span", &[("class", &"badge")], &format!("shared, {sharing}"));
+            }
             if !limit.enforced {
                 cell.labelled("span", &[("class", &"badge shadow")], "shadow");
             }

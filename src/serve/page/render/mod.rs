@@ -9,6 +9,7 @@ mod limits;
 mod markup;
 mod offenders;
 mod origins;
+mod stores;
 mod traffic;
 
 use super::view::View;
@@ -21,7 +22,7 @@ const TEMPLATE: &str = include_str!("../page.html");
 type Draw = fn(&mut Svg, &View);
 
 /// All sections by the `id` of the element that holds them, in the page's order.
-const SECTIONS: [(&str, Draw); 9] = [
+const SECTIONS: [(&str, Draw); 10] = [
     ("header", traffic::header),
     ("notices", traffic::notices),
     ("flow", traffic::flow),
@@ -29,6 +30,7 @@ const SECTIONS: [(&str, Draw); 9] = [
     ("limits", limits::limits),
     ("shares", limits::shares),
     ("origins", origins::origins),
+    ("stores", stores::stores),
     ("offenders", offenders::offenders),
     ("decisions", decisions::decisions),
 ];

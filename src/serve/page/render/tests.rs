@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use super::super::view::{DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView};
+use super::super::view::{
+    DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView, StoreView,
+};
 use super::*;
 use crate::serve::telling::history::{
     LimitPast, LimitTotals, OriginPast, OriginTotals, RoutePast, RouteTotals, SECONDS,
@@ -17,6 +19,7 @@ pub fn busy() -> View {
     let limit = |name: &str, kind, enforced: bool| LimitView {
         kind,
         enforced,
+        sharing: enforced.then_some("lease"),
         totals: LimitTotals {
             name: name.to_owned(),
             allowed: 48_211,
@@ -96,6 +99,18 @@ pub fn busy() -> View {
         origins: vec![origin],
         origins_in_all: 1,
         shares: vec![ShareView { name: "tenants".to_owned(), capacity: Some(400.0), offered: 612.0, share: 12.5 }],
+        stores: vec![StoreView {
+            name: "cluster".to_owned(),
+            connected: true,
+            breaker: "open",
+            nodes: 3,
+            limits: vec!["per_client".to_owned()],
+            questions: 4_321,
+            answers: 4_300,
+            waits: 97,
+            fallbacks: 21,
+            last_fault: Some(("no answer within 5ms".to_owned(), 65)),
+        }],
         offenders: Offenders {
             clients: vec![offender("mB3q_Xc0VZ1jz8zK2hHw4A", 1_200), offender("aaaaXc0VZ1jz8zK2hHw4Ag", 40)],
             networks: vec![("198.51.100.0/24".to_owned(), 1_240, 2)],
@@ -125,6 +140,10 @@ fn the_page_is_filled_before_any_script_has_run() {
         "invalid rate `10/sec`",
         "<path class=\"limited\"",
         "tenants",
+        "shared, lease",
+        "◐ left alone (breaker open); 1 min 5 s ago: no answer within 5ms",
+        "<data class=\"waits-total\" value=\"97\">97</data>",
+        "<data class=\"fallbacks-total\" value=\"21\">21</data>",
         "429 limited by `login`</summary>",
         "LIMITED",
     ] {
