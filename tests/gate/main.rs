@@ -21,6 +21,7 @@ mod admin;
 mod alerts;
 mod answers;
 mod caps;
+mod cluster_outages;
 mod connection_caps;
 mod connection_words;
 mod edits;

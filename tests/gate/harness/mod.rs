@@ -1,5 +1,6 @@
 //! The tools of the black-box tests: a gate, an origin, a client. Standard threads and sockets only.
 
+pub mod apart;
 pub mod client;
 pub mod gate;
 pub mod load;
@@ -7,7 +8,9 @@ pub mod log;
 pub mod metrics;
 pub mod origin;
 pub mod redis;
+pub mod relay;
 pub mod secure;
+pub mod shared;
 pub mod systemd;
 pub mod talker;
 #[cfg(test)]

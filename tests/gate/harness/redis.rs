@@ -148,13 +148,7 @@ pub struct Cluster {
 impl Cluster {
     /// All three, once each knows that all slots are covered.
     pub fn start() -> Cluster {
-        let servers: Vec<Server> = (0..3)
-            .map(|_| {
-                let bus = free_port().to_string();
-                let options = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"];
-                Server::start(&options)
-            })
-            .collect();
+        let servers: Vec<Server> = (0..3).map(|_| cluster_server()).collect();
         let mut create = Command::new("redis-cli");
         create.args(["--cluster", "create"]);
         create.args(servers.iter().map(|server| format!("127.0.0.1:{}", server.port)));
@@ -182,6 +176,52 @@ impl Cluster {
         };
         self.servers.iter().position(mine).unwrap()
     }
+
+    /// Moves a slot with all that is in it from one server to another, as `redis-cli --cluster reshard` does: it is never
+    /// at neither.
+    pub fn reshard(&self, slot: &str, from: usize, to: usize) {
+        let (source, target) = (&self.servers[from], &self.servers[to]);
+        let (source_id, target_id) = (source.cli(&["CLUSTER", "MYID"]), target.cli(&["CLUSTER", "MYID"]));
+        assert_eq!(target.cli(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source_id]), "OK");
+        assert_eq!(source.cli(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &target_id]), "OK");
+        for key in source.cli(&["CLUSTER", "GETKEYSINSLOT", slot, "1000"]).lines() {
+            // `NOKEY`: it has ended by itself
+            let moved = source.cli(&["MIGRATE", "127.0.0.1", &target.port.to_string(), key, "0", "5000"]);
+            assert!(matches!(moved.as_str(), "OK" | "NOKEY"), "{moved}");
+        }
+        for server in [target, source] {
+            assert_eq!(server.cli(&["CLUSTER", "SETSLOT", slot, "NODE", &target_id]), "OK");
+        }
+        wait_for("the slot to have moved", || (self.owner(slot) == to).then_some(()));
+    }
+
+    /// A further server that follows the one at this position, and that all know of.
+    pub fn replica_of(&self, primary: usize) -> Server {
+        let (replica, primary) = (cluster_server(), &self.servers[primary]);
+        let id = primary.cli(&["CLUSTER", "MYID"]);
+        let bus = primary.cli(&["CONFIG", "GET", "cluster-port"]);
+        let bus = bus.lines().last().unwrap();
+        let meet = ["CLUSTER", "MEET", "127.0.0.1", &primary.port.to_string(), bus];
+        assert_eq!(replica.cli(&meet), "OK");
+        wait_for("the replica to know its primary", || {
+            (replica.cli(&["CLUSTER", "REPLICATE", &id]) == "OK").then_some(())
+        });
+        wait_for("the replica", || primary.cli(&["INFO", "replication"]).contains("state=online").then_some(()));
+        let replica_id = replica.cli(&["CLUSTER", "MYID"]);
+        for server in &self.servers {
+            wait_for("all to know the replica", || {
+                let nodes = server.cli(&["CLUSTER", "NODES"]);
+                let line = nodes.lines().find(|line| line.starts_with(&replica_id))?;
+                line.contains("slave").then_some(())
+            });
+        }
+        replica
+    }
+}
+
+fn cluster_server() -> Server {
+    let bus = free_port().to_string();
+    Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"])
 }
 
 fn spawn(program: &str, folder: &PathBuf, arguments: &[String]) -> Child {
