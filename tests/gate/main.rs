@@ -22,6 +22,7 @@ mod alerts;
 mod answers;
 mod caps;
 mod cluster_outages;
+mod cluster_wire;
 mod connection_caps;
 mod connection_words;
 mod edits;
