@@ -3,7 +3,8 @@
 //! Closed, every question goes out. It opens after so many failures in a row, or when half of at least [`MANY`] outcomes
 //! within [`SPAN`] were failures. Open, no question goes out until its time is over; then it is half-open, and exactly one
 //! question tries. Its success closes, its failure opens again for twice as long, at most [`LONGEST`]. Every opening lasts
-//! up to 20 % less or more than its time, so that many gates do not come back in one moment.
+//! up to 20 % less or more than its time, so that many gates do not come back in one moment. A sign of life ends one early: as
+//! long as some gates have found the store again and others have not, those go on by their parts of the limits beside it.
 
 use std::time::Duration;
 
@@ -137,6 +138,14 @@ impl Breaker {
         }
     }
 
+    /// The store has been heard of, by other means than a question: if it is left alone, the next question tries. How long the
+    /// next opening lasts is unchanged.
+    pub fn sign_of_life(&mut self) {
+        if let Standing::Open { .. } = self.standing {
+            self.standing = Standing::HalfOpen { probing: false };
+        }
+    }
+
     /// Where it stands at `now`.
     pub fn state(&self, now: u64) -> BreakerState {
         match self.standing {
@@ -212,6 +221,23 @@ mod tests {
         let mut breaker = opened();
         assert_eq!(breaker.state(0), BreakerState::Open);
         assert_eq!(breaker.admit(500 * MS - 1), None);
+    }
+
+    #[test]
+    fn a_sign_of_life_lets_one_question_try_at_once_and_changes_nothing_else() {
+        let mut breaker = opened();
+        breaker.sign_of_life();
+        assert_eq!(breaker.state(0), BreakerState::HalfOpen);
+        let probe = breaker.admit(0).unwrap();
+        assert_eq!(breaker.admit(0), None, "one tries");
+        // another sign while it tries lets no second one go
+        breaker.sign_of_life();
+        assert_eq!(breaker.admit(0), None);
+        assert!(breaker.failed(probe, 0, EVEN));
+        assert_eq!(breaker.admit(1_000 * MS - 1), None, "twice as long, as without the sign");
+        let mut well = Breaker::new(policy::Breaker::default());
+        well.sign_of_life();
+        assert_eq!(well.state(0), BreakerState::Closed);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::breaker::{Breaker, Pass};
 use super::counters::{Counters, StoreStatus};
 use super::fault::{Meaning, meaning};
 use super::link::{Dialer, Link};
+use super::members::Company;
 use super::{members, script};
 use crate::limiter::cluster::{Answer, Question, Silence};
 use crate::policy::Store;
@@ -114,11 +115,13 @@ impl StoreClient {
     /// spawned once, on the runtime that is to drive the connections.
     pub async fn tend(&self) {
         let mut pause = FIRST_PAUSE;
+        let mut company = Company::new();
         loop {
             match timeout(CONNECTING, self.dialer.connect()).await {
                 Ok(Ok(link)) => {
                     pause = FIRST_PAUSE;
-                    self.serve(link).await;
+                    self.serve(link, &mut company).await;
+                    company.unheard();
                 }
                 Ok(Err(error)) => self.note(&format!("cannot connect: {error}")),
                 Err(_) => self.note("cannot connect: no word from any server"),
@@ -225,7 +228,7 @@ impl StoreClient {
     }
 
     /// Offers the connection to questions until it is given up.
-    async fn serve(&self, link: Link) {
+    async fn serve(&self, link: Link, company: &mut Company) {
         let number = self.counters.connected.fetch_add(1, Ordering::Relaxed) + 1;
         if self.is_due(&self.last_welcome) {
             tracing::info!(store = self.store.name, "connected to the store");
@@ -235,14 +238,20 @@ impl StoreClient {
         let mut unheard = 0;
         while unheard < MOST_UNHEARD_STAMPS && self.is_live(number) {
             let stamp = members::stamp(&mut link, &self.store.prefix, &self.name);
+            let sent = Instant::now();
             match timeout(members::PATIENCE, stamp).await {
                 Ok(Ok(count)) => {
                     unheard = 0;
                     if let Some(count) = count {
-                        self.nodes.store(count.max(1), Ordering::Relaxed);
+                        self.nodes.store(company.counted(count, self.now()), Ordering::Relaxed);
+                    }
+                    // as soon as a question has to be answered
+                    if sent.elapsed() <= self.store.timeout {
+                        self.breaker.lock().sign_of_life();
                     }
                 }
                 Ok(Err(error)) => {
+                    company.unheard();
                     let Meaning { ends_link, text, .. } = meaning(&error);
                     self.note(&format!("{text}: {error}"));
                     unheard = if ends_link { MOST_UNHEARD_STAMPS } else { 0 };
@@ -251,7 +260,10 @@ impl StoreClient {
                     }
                 }
                 // of a cluster it may be one server that is silent, and not the one of the questions
-                Err(_) => unheard += u32::from(link.is_to_one()),
+                Err(_) => {
+                    company.unheard();
+                    unheard += u32::from(link.is_to_one());
+                }
             }
             tokio::select! {
                 () = self.given_up.notified() => {}

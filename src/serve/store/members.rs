@@ -16,6 +16,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How old a stamp may be, in milliseconds of the store's clock.
 const LIFE_MILLIS: i64 = 5_000;
 
+/// The same in nanoseconds of a gate's.
+const LIFE_NANOS: u64 = 5_000_000_000;
+
 /// How long a stamp is waited for.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -31,8 +34,62 @@ pub fn next() -> Duration {
     EVERY * thousandths / 1_000
 }
 
+/// How many gates there are, by what the store says to one stamp after the other. Times are nanoseconds on any clock that does
+/// not go back.
+///
+/// A store that was away is found again by one gate before the others, and in it their stamps are old, or gone: for a while
+/// that gate would take itself for the only one, and its part of every limit for the whole. So for the life of a stamp after a
+/// silence nobody is missed who was there before it.
+#[derive(Debug)]
+pub struct Company {
+    nodes: u32,
+    /// When the others have had the time to write theirs; `None` in a silence.
+    settled: Option<u64>,
+}
+
+impl Company {
+    /// This gate, of whom no store has heard.
+    pub fn new() -> Company {
+        Company { nodes: 1, settled: None }
+    }
+
+    /// The store counted so many. How many there are.
+    pub fn counted(&mut self, nodes: u32, now: u64) -> u32 {
+        let settled = *self.settled.get_or_insert(now.saturating_add(LIFE_NANOS));
+        self.nodes = if now < settled { self.nodes.max(nodes) } else { nodes.max(1) };
+        self.nodes
+    }
+
+    /// The store did not answer.
+    pub fn unheard(&mut self) {
+        self.settled = None;
+    }
+}
+
 /// Writes a stamp and says how many gates there are; `None` if the store said something else.
 pub async fn stamp(link: &mut Link, prefix: &str, name: &str) -> RedisResult<Option<u32>> {
     let value = link.run(&script::MEMBERS, &script::members_key(prefix), &[LIFE_MILLIS], name).await?;
     Ok(script::count(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_gone_is_missed_at_once_and_after_a_silence_only_when_all_had_time_to_come_back() {
+        let mut company = Company::new();
+        let second = 1_000_000_000;
+        assert_eq!(company.counted(3, 0), 3);
+        assert_eq!(company.counted(1, 4 * second), 3, "the first seconds are those after a silence too");
+        assert_eq!(company.counted(1, 5 * second), 1);
+        assert_eq!(company.counted(3, 6 * second), 3);
+        company.unheard();
+        company.unheard();
+        assert_eq!(company.counted(1, 20 * second), 3);
+        assert_eq!(company.counted(4, 21 * second), 4, "who is new counts at once");
+        assert_eq!(company.counted(2, 24 * second), 4);
+        assert_eq!(company.counted(2, 25 * second), 2);
+        assert_eq!(company.counted(0, 26 * second), 1, "itself");
+    }
 }
