@@ -17,7 +17,6 @@ use tokio::task::LocalSet;
 use crate::origin::end_of_head;
 
 const CONNECTIONS: usize = 64;
-const CLIENTS: usize = 100_000;
 /// No proxy's answer comes near it.
 const LARGEST_ANSWER: usize = 16 * 1024;
 
@@ -55,7 +54,10 @@ impl Seen {
 
 /// Connects, says `ready`, and from then on answers each line, a number of milliseconds, with what it saw in so much time.
 /// Ends when there are no more lines.
-pub fn drive(proxy: SocketAddr, clients: Clients) -> io::Result<()> {
+///
+/// The requests carry the addresses of so many clients in `X-Forwarded-For`, in an order without pattern, and begin again with
+/// the first.
+pub fn drive(proxy: SocketAddr, clients: usize) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let requests = Requests::prepare(clients);
     let mut connections = Vec::with_capacity(CONNECTIONS);
@@ -83,15 +85,6 @@ async fn connect(proxy: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whose addresses the requests carry in `X-Forwarded-For`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clients {
-    /// A hundred thousand, in an order without pattern.
-    Many,
-    /// One.
-    One,
-}
-
 /// The bytes of every request, one after the other.
 struct Requests {
     bytes: Vec<u8>,
@@ -99,8 +92,7 @@ struct Requests {
 }
 
 impl Requests {
-    fn prepare(clients: Clients) -> Requests {
-        let count = if clients == Clients::Many { CLIENTS } else { 1 };
+    fn prepare(count: usize) -> Requests {
         let mut requests = Requests { bytes: Vec::with_capacity(count * 128), ends: Vec::with_capacity(count) };
         for index in 0..count {
             let request = format!(

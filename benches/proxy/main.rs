@@ -11,6 +11,7 @@
 //! `--only TEXT` for the proxies whose name holds it, beside the baselines.
 
 mod bare;
+mod clients;
 mod configs;
 mod load;
 mod origin;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use load::{Clients, Seen};
+use load::Seen;
 use process::Layout;
 use report::Samples;
 use rows::{Allocator, Kind, Row, Subject};
@@ -63,8 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn drive(proxy: &str, clients: &str) -> io::Result<()> {
-    let clients = if clients == "one" { Clients::One } else { Clients::Many };
-    load::drive(proxy.parse().map_err(io::Error::other)?, clients)
+    load::drive(proxy.parse().map_err(io::Error::other)?, clients.parse().map_err(io::Error::other)?)
 }
 
 struct Options {

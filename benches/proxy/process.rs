@@ -5,6 +5,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a process may take to listen.
+const START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where everything runs: one CPU for proxy, origin and load, so that no wake-up crosses CPUs inside a measured cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +55,16 @@ impl Running {
         &mut self.0
     }
 
-    /// Whether it has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
-        !matches!(self.0.try_wait(), Ok(None))
+    /// Asks every 20 ms until there is an answer, the process has ended or [`START_DEADLINE`] is over.
+    pub fn until<T>(&mut self, ask: impl Fn() -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + START_DEADLINE;
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+            if let Some(answer) = ask() {
+                return Some(answer);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        None
     }
 
     /// What it has used so far.

@@ -1,7 +1,5 @@
 //! What is measured: four rows, and in each the proxies that it means something for.
 
-use crate::load::Clients;
-
 /// One question, asked of several proxies under the same load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Row {
@@ -36,9 +34,9 @@ impl Row {
         if self == Row::Refused { 429 } else { 200 }
     }
 
-    /// Whose addresses the requests carry.
-    pub fn clients(self) -> Clients {
-        if self == Row::Refused { Clients::One } else { Clients::Many }
+    /// Of how many clients the requests are.
+    pub fn clients(self) -> usize {
+        if self == Row::Refused { 1 } else { 100_000 }
     }
 
     /// What ratios are to: a proxy that adds nothing, and one that refuses everything where pingora's users do.

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clients::Load;
 use crate::configs;
-use crate::load::{Clients, Seen};
+use crate::load::Seen;
 use crate::process::{Layout, Running, Ticks};
 use crate::rows::{Allocator, Kind, Row, Subject};
 use crate::sibling;
-
-const START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Long enough for what a proxy does after its last answer.
 const SETTLE: Duration = Duration::from_millis(4);
@@ -53,12 +52,6 @@ struct Proxy {
     running: Running,
     directory: PathBuf,
     requests: u64,
-}
-
-/// The clients of one proxy, connected.
-struct Load {
-    running: Running,
-    said: BufReader<ChildStdout>,
 }
 
 /// The executables, as far as they are there.
@@ -121,16 +114,14 @@ impl Stand {
         command.stdout(File::create(stdout)?).stderr(File::create(&stderr)?);
         let mut running = Running::start(&mut command)?;
         let address = match subject.kind {
-            Kind::Tidegate => wait_for(|| said_address(&stderr), &mut running),
-            _ => wait_for(|| TcpStream::connect(listen).is_ok().then_some(listen), &mut running),
+            Kind::Tidegate => running.until(|| said_address(&stderr)),
+            _ => running.until(|| TcpStream::connect(listen).is_ok().then_some(listen)),
         };
         let Some(address) = address else {
             let said = fs::read_to_string(&stderr).unwrap_or_default();
             return Err(io::Error::other(format!("{} did not start:\n{said}", subject.name())));
         };
-        let clients = if row.clients() == Clients::One { "one" } else { "many" };
-        let mut load = self.layout.command(&self.programs.ours);
-        let load = Load::start(load.args(["load", &address.to_string(), clients]))?;
+        let load = Load::start(self.layout.command(&self.programs.ours), address, row.clients())?;
         self.proxies.insert(subject, Proxy { load, running, directory, requests: 0 });
         Ok(true)
     }
@@ -162,47 +153,11 @@ impl Stand {
     }
 }
 
-impl Load {
-    fn start(command: &mut Command) -> io::Result<Load> {
-        let mut running = Running::start(command.stdout(Stdio::piped()))?;
-        let stdout = running.child().stdout.take().ok_or_else(|| io::Error::other("the load has no output"))?;
-        let mut load = Load { running, said: BufReader::new(stdout) };
-        let ready = load.line()?;
-        if ready == "ready" { Ok(load) } else { Err(io::Error::other("the load could not connect")) }
-    }
-
-    fn ask(&mut self, slice: Duration) -> io::Result<Seen> {
-        let stopped = || io::Error::other("the load stopped: see its message above");
-        writeln!(self.running.child().stdin.as_mut().ok_or_else(stopped)?, "{}", slice.as_millis())?;
-        Seen::parse(&self.line()?).filter(|seen| seen.requests() > 0).ok_or_else(stopped)
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.said.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
-    }
-}
-
 impl Drop for Stand {
     fn drop(&mut self) {
         self.proxies.clear();
         // left behind in the system's own directory for such things if it cannot be removed
         let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// Asks every 20 ms until there is an answer, the process has ended or the deadline is over.
-fn wait_for<T>(ask: impl Fn() -> Option<T>, running: &mut Running) -> Option<T> {
-    let deadline = Instant::now() + START_DEADLINE;
-    loop {
-        if let Some(answer) = ask() {
-            return Some(answer);
-        }
-        if running.has_ended() || Instant::now() > deadline {
-            return None;
-        }
-        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -15,7 +15,6 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use crate::load::{Load, NAME};
 use crate::process::{Layout, Running};
 
-const START_DEADLINE: Duration = Duration::from_secs(10);
 /// For what a proxy still does after the last answer.
 const SETTLE: Duration = Duration::from_millis(30);
 
@@ -135,7 +134,7 @@ routes:
     let mut command = layout.command(env!("CARGO_BIN_EXE_tidegate"));
     command.args(["run", "-c"]).arg(policy).stdout(Stdio::null()).stderr(fs::File::create(&said)?);
     let mut running = Running::start(&mut command)?;
-    let address = wait_for(&mut running, || {
+    let address = running.until(|| {
         let said = fs::read_to_string(&said).ok()?;
         said.split("listening on ").nth(1)?.split_whitespace().next()?.parse().ok()
     });
@@ -180,20 +179,8 @@ http {{
     let mut command = layout.command(program);
     command.arg("-p").arg(directory).arg("-c").arg(config).arg("-e").arg(directory.join("error.log"));
     let mut running = Running::start(&mut command)?;
-    match wait_for(&mut running, || TcpStream::connect(listen).is_ok().then_some(listen)) {
+    match running.until(|| TcpStream::connect(listen).is_ok().then_some(listen)) {
         Some(address) => Ok((running, address)),
         None => Err(io::Error::other("nginx did not start")),
     }
-}
-
-/// Asks every 20 ms until there is an answer, the process has ended or the deadline is over.
-fn wait_for<T>(running: &mut Running, ask: impl Fn() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + START_DEADLINE;
-    while !running.has_ended() && Instant::now() < deadline {
-        if let Some(answer) = ask() {
-            return Some(answer);
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    None
 }
