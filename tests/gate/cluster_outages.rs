@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::harness::apart::Apart;
-use crate::harness::gate::Folder;
+use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::{Cluster, Sentinels, Server};
 use crate::harness::relay::Relay;
 use crate::harness::shared::{GATES, Seen, gate, gates, hammer, know_one_another, slowest, statuses, told, worst};
@@ -313,4 +313,32 @@ fn a_store_that_has_become_slow_is_left_alone() {
         assert!(metrics.sum("tidegate_store_errors_total", &[("reason", "timeout")]) > 0.0, "it was slow");
         assert!(longest(gate) < ANSWER, "a request waited for the store's answer: {:?}", longest(gate));
     }
+}
+
+#[test]
+fn a_new_key_on_one_gate_after_the_other_counts_anew_once() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&format!("url: \"redis://127.0.0.1:{}\"", store.port)));
+    let name = || wait_for("the hot key", || Some(store.cli(&["KEYS", "*:closed:*"])).filter(|name| !name.is_empty()));
+    let (mut names, mut apart) = ([String::new(), String::new()], Duration::ZERO);
+    let load = Load::over("new client_hmac", &gates, || {
+        names[0] = name();
+        let began = Instant::now();
+        for gate in &gates {
+            let file = gate.folder().join("tidegate.yaml");
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains("one secret of all the gates"));
+            std::fs::write(&file, text.replace("one secret of all the gates", "another of all the gates")).unwrap();
+            let ended = end(binary().arg("reload").arg("--admin").arg(gate.admin_socket()));
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        }
+        apart = began.elapsed();
+        wait_for("the old name to go", || (!name().contains(&names[0])).then_some(()));
+        names[1] = name();
+    });
+    assert_ne!(names[0], names[1], "the client has another name");
+    // while some gates have the old key and some the new one, each group has the whole rate
+    let extra = BURST + PER_SECOND * apart.as_secs_f64();
+    println!("new client_hmac: on the last gate {apart:.1?} after the first");
+    load.judge(&gates, LEASES + extra + fallbacks(&gates, "local"), extra);
 }
