@@ -24,6 +24,7 @@ mod caps;
 mod connection_caps;
 mod connection_words;
 mod edits;
+mod estimates;
 mod expecting;
 mod explain;
 mod explain_document;

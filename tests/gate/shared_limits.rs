@@ -14,12 +14,12 @@ use crate::harness::{Gate, wait_for};
 
 const GATES: usize = 3;
 /// Of tests with outages.
-const SHORT: Duration = Duration::from_millis(50);
+pub const SHORT: Duration = Duration::from_millis(50);
 /// Of tests in which the store is well: a machine that has too much to do is no outage.
-const LONG: Duration = Duration::from_secs(1);
+pub const LONG: Duration = Duration::from_secs(1);
 
 /// A gate's policy: two limits of the same key, each on a route of its own.
-fn policy(store: &Server, timeout: Duration, words: &str) -> String {
+pub fn policy(store: &Server, timeout: Duration, words: &str) -> String {
     format!(
         "secrets: {{ client_hmac: \"one secret of all the gates\" }}
 trusted_proxies: [127.0.0.0/8]
@@ -38,7 +38,7 @@ telemetry:
     )
 }
 
-fn gates(policy: &str) -> Vec<Gate> {
+pub fn gates(policy: &str) -> Vec<Gate> {
     let start = || {
         let folder = Folder::new();
         let mut command = binary();
@@ -59,7 +59,7 @@ fn gates(policy: &str) -> Vec<Gate> {
 
 /// One request as its client saw it.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+pub struct Seen {
     sent: Instant,
     answered: Instant,
     status: u16,
@@ -67,7 +67,7 @@ struct Seen {
 
 /// Hammers all gates with requests of one client from `threads` connections each, with so long a pause between them, until
 /// `during` is over.
-fn hammer(gates: &[Gate], threads: usize, pause: Duration, during: impl FnOnce()) -> Vec<Seen> {
+pub fn hammer(gates: &[Gate], threads: usize, pause: Duration, during: impl FnOnce()) -> Vec<Seen> {
     let (done, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for gate in gates {
@@ -94,7 +94,7 @@ fn hammer(gates: &[Gate], threads: usize, pause: Duration, during: impl FnOnce()
 }
 
 /// The most that was admitted for certain in any interval beyond `rate·τ`: requests that were sent and answered within it.
-fn worst(seen: &[Seen], per_second: f64) -> f64 {
+pub fn worst(seen: &[Seen], per_second: f64) -> f64 {
     let admitted: Vec<(Instant, Instant)> =
         seen.iter().filter(|seen| seen.status == 200).map(|seen| (seen.sent, seen.answered)).collect();
     let mut starts = admitted.clone();
@@ -110,7 +110,7 @@ fn worst(seen: &[Seen], per_second: f64) -> f64 {
     worst
 }
 
-fn statuses(seen: &[Seen]) -> BTreeMap<u16, usize> {
+pub fn statuses(seen: &[Seen]) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();
     seen.iter().for_each(|seen| *counts.entry(seen.status).or_default() += 1);
     counts
@@ -121,7 +121,7 @@ fn slowest(seen: &[Seen]) -> Duration {
 }
 
 /// Sum over all gates.
-fn told(gates: &[Gate], metric: &str, labels: &[(&str, &str)]) -> f64 {
+pub fn told(gates: &[Gate], metric: &str, labels: &[(&str, &str)]) -> f64 {
     gates.iter().map(|gate| gate.metrics().sum(metric, labels)).sum()
 }
 
