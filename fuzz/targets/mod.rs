@@ -11,6 +11,7 @@ pub mod access_log;
 pub mod address;
 pub mod chunks;
 mod cursor;
+pub mod deltas;
 pub mod forwarding;
 pub mod h2_frames;
 pub mod h2_head;

@@ -10,6 +10,7 @@ use super::{Global, environment, exit, print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
+use crate::limiter::cluster::Sharing;
 use crate::limiter::{Kind, Scope};
 use crate::policy::Rule;
 use crate::serve::telling::metrics::Metrics;
@@ -174,6 +175,7 @@ fn row(rule: &Rule, config: &Config) -> [String; 7] {
         _ => text("key"),
     };
     let store = match &rule.shared {
+        Some(shared) if shared.sharing == Sharing::Estimate => format!("{}, {}", text("store"), shared.sharing.word()),
         Some(shared) => format!("{}, {}, else {}", text("store"), shared.sharing.word(), shared.on_store_error.word()),
         None => none(),
     };

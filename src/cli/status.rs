@@ -77,10 +77,17 @@ fn text(status: &Value) -> String {
         let fill = row("/fill").parse().map_or(NOTHING.to_owned(), |fill: f64| format!("{:.0}%", fill * 100.0));
         [row("/name") + shadow, row("/keys"), fill, row("/decisions/allowed"), row("/decisions/limited")]
     });
-    table(&mut screen, ["STORE", "breaker", "gates", "questions", "without it"], rows("/stores"), |row| {
-        let connected = if row("/connected") == "true" { "" } else { " (not connected)" };
-        [row("/name") + connected, row("/breaker"), row("/nodes"), row("/questions"), row("/fallbacks")]
-    });
+    table(
+        &mut screen,
+        ["STORE", "breaker", "gates", "questions", "without it", "knows others"],
+        rows("/stores"),
+        |row| {
+            let connected = if row("/connected") == "true" { "" } else { " (not connected)" };
+            let known = row("/staleness_seconds").parse();
+            let known = known.map_or(NOTHING.to_owned(), |seconds: f64| format!("as of {seconds:.1}s ago"));
+            [row("/name") + connected, row("/breaker"), row("/nodes"), row("/questions"), row("/fallbacks"), known]
+        },
+    );
     if let Some(pardons) = at("/pardons").as_u64().filter(|pardons| *pardons > 0) {
         let _ = writeln!(screen, "\n{pardons} pardoned: see `tidegate pardon --list`");
     }
@@ -95,13 +102,18 @@ fn text(status: &Value) -> String {
 }
 
 /// Columns as wide as they need to be: names to the left, all else to the right. `cells` is given what finds a part of its row.
-fn table(screen: &mut String, head: [&str; 5], rows: &[Value], cells: impl Fn(&dyn Fn(&str) -> String) -> [String; 5]) {
+fn table<const N: usize>(
+    screen: &mut String,
+    head: [&str; N],
+    rows: &[Value],
+    cells: impl Fn(&dyn Fn(&str) -> String) -> [String; N],
+) {
     if rows.is_empty() {
         return;
     }
     let row = |row: &Value| cells(&|path| row.pointer(path).map_or(NOTHING.to_owned(), word));
-    let lines: Vec<[String; 5]> = std::iter::once(head.map(str::to_owned)).chain(rows.iter().map(row)).collect();
-    let mut widths = [0; 5];
+    let lines: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows.iter().map(row)).collect();
+    let mut widths = [0; N];
     for line in &lines {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = (*width).max(cell.chars().count());

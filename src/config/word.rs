@@ -105,7 +105,7 @@ words! {
         "reject" => ActionWord::Reject, "close" => ActionWord::Close,
         "delay" => ActionWord::Delay, "tag" => ActionWord::Tag,
     } later: []
-    Sharing = "way to share" { "lease" => Sharing::Lease, "exact" => Sharing::Exact, } later: ["estimate"]
+    Sharing = "way to share" { "lease" => Sharing::Lease, "exact" => Sharing::Exact, "estimate" => Sharing::Estimate, } later: []
     OnStoreError = "answer to a silent store" {
         "local" => OnStoreError::Local, "open" => OnStoreError::Open, "closed" => OnStoreError::Closed,
     } later: []

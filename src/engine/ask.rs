@@ -11,7 +11,7 @@ use crate::client::key::Missing;
 use crate::limiter::{Judgement, Limiter, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
-use crate::sketch::{NextUnit, Seed};
+use crate::sketch::{KeyHash, NextUnit, Seed};
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -81,7 +81,12 @@ impl Snapshot {
         let cost = *cost;
         reading.mode = self.mode_of(reading.rule, rule, about);
         match self.cluster(reading.rule) {
-            None => fill(reading, &limiter.probe(place, about.at, cost)),
+            None => {
+                fill(reading, &limiter.probe(place, about.at, cost));
+                if self.told(reading.rule).is_some() {
+                    reading.by = By::Estimate;
+                }
+            }
             Some(cluster) => {
                 let (judgement, due) = cluster.look(place, about.at, cost);
                 fill(reading, &judgement);
@@ -166,6 +171,11 @@ impl Snapshot {
         let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
         let mut place = Place { route: about.index, origin, tier, ..Place::default() };
         if !limiter.is_keyed() {
+            return Ok(place);
+        }
+        if let Some(told) = self.told(index) {
+            let name = told.name(rule, self.policy(), (about.request, about.client, about.route))?;
+            (place.key, place.value) = (told.key(name), KeyHash::from_halves(name.halves()));
             return Ok(place);
         }
         [place.key, place.value] = self.keys().own(index, (rule, limiter), self.policy(), about, hashed)?;

@@ -172,7 +172,11 @@ impl Snapshot {
             return Some(taken);
         }
         let ask = judged.asks.get(slot)?.as_ref()?;
-        Some(limiter.admit(&ask.place, now, ask.cost, hold))
+        let taken = limiter.admit(&ask.place, now, ask.cost, hold);
+        if let (Ok(_), Some(told)) = (&taken, self.told(rule)) {
+            told.count(&ask.place, ask.cost);
+        }
+        Some(taken)
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.

@@ -48,11 +48,18 @@ pub enum By {
     Store,
     /// Of a shared limit: the store was silent, and `on_store_error` decided.
     Fallback,
+    /// Of a shared limit: this gate's, with what other gates told it.
+    Estimate,
 }
 
 impl By {
     /// All of them, in the order of their numbers.
-    pub const ALL: [By; 4] = [By::Gate, By::Lease, By::Store, By::Fallback];
+    pub const ALL: [By; 5] = [By::Gate, By::Lease, By::Store, By::Fallback, By::Estimate];
+
+    /// Whether it rests on what this gate itself counts of the key.
+    pub fn counts_here(self) -> bool {
+        matches!(self, By::Gate | By::Estimate)
+    }
 
     /// The word in explanations.
     pub fn word(self) -> &'static str {
@@ -61,6 +68,7 @@ impl By {
             By::Lease => "lease",
             By::Store => "store",
             By::Fallback => "fallback",
+            By::Estimate => "estimate",
         }
     }
 }
@@ -145,7 +153,8 @@ impl Errand {
 impl Cluster {
     /// The rule's, on what it held before if that is given; `None` for one that is not shared.
     pub(super) fn of(rule: &Rule, secret: &[u8], before: Option<&Cluster>) -> Result<Option<Cluster>, OutOfRange> {
-        let Some(shared) = rule.shared else { return Ok(None) };
+        // of an estimate no store is asked
+        let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
         let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
         let promises = std::iter::once(&rule.kind).chain(tiers).map(promise).collect::<Result<Box<[_]>, _>>()?;
         let leases = match before {
@@ -412,18 +421,21 @@ fn direction(cluster: &Cluster, silence: Silence) -> OnStoreError {
     if silence == Silence::Faulty { OnStoreError::Closed } else { cluster.shared.on_store_error }
 }
 
-/// The shared limits of a policy, each on what the one of the same counts in the same store held in the snapshot before.
+/// The position of the limit of the same counts in the same store in the snapshot before.
+pub(super) fn shared_before(rule: &Rule, policy: &Policy, before: &Snapshot) -> Option<usize> {
+    let old = before.policy();
+    let place = shared_as(rule, policy);
+    place.and(old.rules.iter().position(|was| shared_as(was, old) == place))
+}
+
+/// The limits of a policy that a store is asked about, each on what the one of the same counts in the same store held in the snapshot before.
 pub(super) fn clusters(
     policy: &Policy,
     secret: &[u8],
     before: Option<&Snapshot>,
 ) -> Result<Vec<Option<Arc<Cluster>>>, (String, OutOfRange)> {
     let cluster = |rule: &Arc<Rule>| {
-        let before = before.and_then(|before| {
-            let old = before.policy();
-            let known = old.rules.iter().position(|was| shared_as(was, old) == shared_as(rule, policy))?;
-            before.cluster(known)
-        });
+        let before = before.and_then(|before| before.cluster(shared_before(rule, policy, before)?));
         let made = Cluster::of(rule, secret, before.map(Arc::as_ref));
         made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
     };

@@ -3,12 +3,13 @@
 //! A [`Snapshot`] is the policy with the state of its limits. A face asks it twice about a request:
 //! [`Snapshot::judge`] finds the client, the route and what every limit says; [`Snapshot::admit`] charges. Both write into one
 //! [`Decision`], which the answer, the log and the metrics read. In between, limits that several gates share are settled
-//! ([`cluster`]). Whoever judges many requests in a row may find part of it ahead ([`Foresight`]).
+//! ([`cluster`], [`estimate`]). Whoever judges many requests in a row may find part of it ahead ([`Foresight`]).
 
 mod ask;
 mod charge;
 pub mod cluster;
 pub mod decision;
+pub mod estimate;
 mod foresight;
 mod judge;
 mod keys;
@@ -22,6 +23,7 @@ mod succession;
 
 pub use cluster::{Brought, By, Cluster, Errand, Step};
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+pub use estimate::Told;
 pub use foresight::{Foreseen, Foresight};
 pub use judge::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};

@@ -106,7 +106,10 @@ impl Snapshot {
             headers: &headers,
             tls_sni: None,
         };
-        self.keys().of_client((rule, limiter), &request, client).ok()
+        match self.told(index) {
+            Some(told) => Some(told.key(told.name_of_client(rule, &request, client)?)),
+            None => self.keys().of_client((rule, limiter), &request, client).ok(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::{Cluster, clusters};
+use super::estimate::{Told, all_told};
 use super::keys::SharedKeys;
 use super::succession::Numbers;
 use crate::limiter::Limiter;
@@ -18,8 +19,10 @@ pub struct Snapshot {
     /// Of limits that are enforced for a part of their keys only: what picks them.
     rollouts: Vec<Option<Seed>>,
     keys: SharedKeys,
-    /// Of limits that gates share, in a face that has stores; empty in any other.
+    /// Of limits that a store is asked about, in a face that has stores; empty in any other.
     clusters: Vec<Option<Arc<Cluster>>>,
+    /// The same of those that gates tell each other of.
+    told: Vec<Option<Arc<Told>>>,
     seed: Seed,
     unix_nanos_at_origin: u64,
     /// Which one it is of those that followed one another, from 1.
@@ -54,8 +57,8 @@ impl Snapshot {
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
         let keys = SharedKeys::new(&policy, seed);
-        let (clusters, seed) = (Vec::new(), seed.clone());
-        Snapshot { policy, limiters, rollouts, keys, clusters, seed, unix_nanos_at_origin, generation }
+        let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
+        Snapshot { policy, limiters, rollouts, keys, clusters, told, seed, unix_nanos_at_origin, generation }
     }
 
     /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
@@ -65,12 +68,18 @@ impl Snapshot {
     /// A shared limit of a kind that cannot be shared, by name; `config` checks that first.
     pub fn sharing(self, secret: &[u8], before: Option<&Snapshot>) -> Result<Snapshot, (String, OutOfRange)> {
         let clusters = clusters(&self.policy, secret, before)?;
-        Ok(Snapshot { clusters, ..self })
+        let told = all_told(&self, secret, before)?;
+        Ok(Snapshot { clusters, told, ..self })
     }
 
-    /// The shared limits among all, in the policy's order; empty in a face without stores.
+    /// The limits that a store is asked about among all, in the policy's order; empty in a face without stores.
     pub fn clusters(&self) -> &[Option<Arc<Cluster>>] {
         &self.clusters
+    }
+
+    /// The limits that gates tell each other of among all, in the policy's order; empty in a face without stores.
+    pub fn all_told(&self) -> &[Option<Arc<Told>>] {
+        &self.told
     }
 
     /// Which one it is of those that followed one another: the first is 1.

@@ -192,7 +192,8 @@ impl<'p> Numbers<'p> {
             name: &rule.name,
             kinds: &kinds,
             deferred,
-            indebts: deferred || unit.is_some(),
+            // what other gates tell is charged whether it fits or not
+            indebts: deferred || unit.is_some() || is_told(rule),
             unit: unit.unwrap_or(1),
             longest_wait,
             routes: self.routes.len(),
@@ -228,6 +229,11 @@ fn told(rule: &Rule) -> (bool, Option<u32>, u64) {
         _ => 0,
     };
     (deferred, unit, longest_wait)
+}
+
+/// Whether gates tell each other what they admit.
+fn is_told(rule: &Rule) -> bool {
+    rule.shared.is_some_and(|shared| shared.sharing == Sharing::Estimate)
 }
 
 /// The rule of the old policy that this one goes on from.

@@ -9,6 +9,7 @@ use super::{PlacePart, state};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
 use crate::engine::{By, Outcome};
+use crate::limiter::cluster::Sharing;
 use crate::limiter::{Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
 use crate::sketch::RecentAverage;
@@ -70,13 +71,13 @@ pub struct LimitPart {
 /// Whose word a reading of a shared limit is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByPart {
-    /// `lease`, `store` or `fallback`.
+    /// `lease`, `store`, `fallback` or `estimate`.
     pub word: String,
     /// The store's name.
     pub store: String,
-    /// How the limit is shared: `lease` or `exact`.
+    /// How the limit is shared: `lease`, `exact` or `estimate`.
     pub sharing: String,
-    /// What the limit does when the store is silent: `local`, `open` or `closed`.
+    /// What the limit does when the store is silent: `local`, `open` or `closed`; empty for `estimate`, which asks nobody.
     pub on_store_error: String,
 }
 
@@ -87,6 +88,7 @@ impl ByPart {
         match word.as_str() {
             "lease" => format!("by what this gate knows of store `{store}` without asking it"),
             "store" => format!("by store `{store}`, asked for this request"),
+            "estimate" => format!("by what this gate counts, with what others told it through store `{store}`"),
             _ => format!("without store `{store}`, which said nothing: on_store_error {on_store_error}"),
         }
     }
@@ -142,7 +144,7 @@ impl LimitPart {
         let can_lack =
             rule.key.parts().iter().chain(rule.of.iter().flat_map(KeySpec::parts)).any(KeyPart::can_be_missing);
         // what a limit is short of is told where this gate counts
-        let ours = said.by == By::Gate;
+        let ours = said.by.counts_here();
         let counted = asked && !(ours && short && can_lack && said.owed == Owed::default());
         let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted && ours);
         let view = View { said, record, rule, kind, needs: needs.unwrap_or_default() };
@@ -170,7 +172,7 @@ impl LimitPart {
                 view.without_key(asked)
             },
             estimate: (counted && ours).then(|| view.estimate()).flatten(),
-            by: (!ours).then(|| view.by(book)),
+            by: (said.by != By::Gate).then(|| view.by(book)),
             place: book.places.limits.get(usize::from(said.rule)).map(PlacePart::from),
         })
     }
@@ -197,11 +199,12 @@ impl View<'_> {
 
     fn by(&self, book: &Book) -> ByPart {
         let shared = self.rule.shared;
+        let asked = shared.filter(|shared| shared.sharing != Sharing::Estimate);
         ByPart {
             word: self.said.by.word().to_owned(),
             store: shared.and_then(|shared| book.stores.get(shared.store)).cloned().unwrap_or_default(),
             sharing: shared.map_or("", |shared| shared.sharing.word()).to_owned(),
-            on_store_error: shared.map_or("", |shared| shared.on_store_error.word()).to_owned(),
+            on_store_error: asked.map_or("", |shared| shared.on_store_error.word()).to_owned(),
         }
     }
 

@@ -257,7 +257,7 @@ impl Said {
             exact: snapshot.is_exact(judged, slot),
             remaining: reading.remaining,
             wait_nanos: if refused { reading.retry_nanos } else { reading.reset_nanos() },
-            owed: if refused && reading.by == By::Gate { snapshot.owed(judged, slot) } else { Owed::default() },
+            owed: if refused && reading.by.counts_here() { snapshot.owed(judged, slot) } else { Owed::default() },
         })
     }
 
@@ -324,7 +324,8 @@ fn node_or_by(node: Option<u8>, by: By) -> u8 {
         (None, By::Gate) => NO_NODE,
         (None, By::Lease) => NO_NODE - 1,
         (None, By::Store) => NO_NODE - 2,
-        (None, By::Fallback) => NO_NODE - BYS,
+        (None, By::Fallback) => NO_NODE - 3,
+        (None, By::Estimate) => NO_NODE - BYS,
     }
 }
 
@@ -333,13 +334,14 @@ fn node_and_by(number: u64) -> (Option<u8>, By) {
         0 => (None, By::Gate),
         1 => (None, By::Lease),
         2 => (None, By::Store),
-        BYS => (None, By::Fallback),
+        3 => (None, By::Fallback),
+        BYS => (None, By::Estimate),
         _ => (u8::try_from(number).ok(), By::Gate),
     }
 }
 
 /// How many there are beside that of the gate itself.
-const BYS: u8 = 3;
+const BYS: u8 = 4;
 
 /// No position: more routes and limits than this have no names here.
 const NONE: u16 = u16::MAX;

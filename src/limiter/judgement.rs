@@ -7,7 +7,8 @@ use crate::sketch::{KeyHash, NextUnit};
 pub struct Place {
     /// The limit's [own](super::Limiter::own_hash) hash of its key for this request. An exact `inflight` limit has no use for it.
     pub key: KeyHash,
-    /// Of `distinct`: the limit's own hash of the key together with the value.
+    /// Of `distinct`: the limit's own hash of the key together with the value. Of a limit with `sharing: estimate`: the name that
+    /// all gates know the key by.
     pub value: KeyHash,
     /// Position of the route in the policy.
     pub route: usize,

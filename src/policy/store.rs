@@ -66,6 +66,6 @@ pub struct Shared {
     pub store: usize,
     /// How gates share it.
     pub sharing: Sharing,
-    /// What happens when the store says nothing.
+    /// What happens when the store says nothing. Of [`Sharing::Estimate`] `local`: no request asks it.
     pub on_store_error: OnStoreError,
 }

@@ -194,6 +194,14 @@ impl Installed {
         Installed { stores, ..self }
     }
 
+    /// From now on its stores tell other gates what its limits admit, where they are shared so.
+    pub fn tell(&self) {
+        for (index, store) in self.stores.iter().enumerate() {
+            let mine = self.snapshot.all_told().iter().flatten().filter(|told| told.shared().store == index);
+            store.tell(mine.cloned().collect());
+        }
+    }
+
     /// The stores that its limits are shared through, in the policy's order.
     pub fn stores(&self) -> &[Arc<StoreInUse>] {
         &self.stores

@@ -251,7 +251,7 @@ fn build(
     };
     let snapshot = snapshot
         .map_err(|(limit, fault)| StartError::System("a limit cannot be shared", format!("{limit}: {fault}")))?;
-    let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, &[])
+    let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, &[], started)
         .map_err(|(store, fault)| StartError::System("a store cannot be reached so", format!("{store}: {fault}")))?;
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
     let installed = Installed::new(snapshot, metrics, refused, started)
@@ -311,6 +311,7 @@ async fn serve(
         let way = Admin::web(Arc::clone(&context), Web::new(settings.token.as_ref()));
         tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
+    shared.installed().tell();
     shared.installed().stores().iter().for_each(|store| store.tend());
     first_lookups(shared, &stopping).await;
     let proxy = Arc::new(proxy(shared, threads(&shared.settings)));

@@ -197,7 +197,7 @@ impl KeyHash {
     }
 
     /// The hash that was taken apart into these two words.
-    pub(super) fn from_halves([low, high]: [u64; 2]) -> KeyHash {
+    pub const fn from_halves([low, high]: [u64; 2]) -> KeyHash {
         KeyHash { high, low }
     }
 }

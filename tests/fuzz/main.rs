@@ -33,6 +33,11 @@ fn chunks_keeps_its_promises() {
 }
 
 #[test]
+fn deltas_keeps_its_promises() {
+    run("deltas", targets::deltas::deltas, 10_000);
+}
+
+#[test]
 fn forwarding_keeps_its_promises() {
     run("forwarding", targets::forwarding::forwarding, 15_000);
 }

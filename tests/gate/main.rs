@@ -26,6 +26,7 @@ mod cluster_wire;
 mod connection_caps;
 mod connection_words;
 mod edits;
+mod estimates;
 mod expecting;
 mod explain;
 mod explain_document;

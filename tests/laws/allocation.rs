@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use tidegate::engine::Verdict;
+use tidegate::engine::{Snapshot, Verdict};
+use tidegate::limiter::cluster::{OnStoreError, Sharing};
 use tidegate::limiter::{Kind, RefusedCount};
 use tidegate::policy::{Counted, Mode, Rule, StatusSet};
 use tidegate::units::{Bytes, Rate};
 
 use crate::book::{arrival, book, by_client, distinct, fair_share, head, inflight, inflight_by_client, rate, request};
+use crate::shared::{gate, shared};
 
 const MEMORY: Bytes = Bytes(1 << 20);
 
@@ -43,9 +45,18 @@ fn no_kind_of_limit_allocates() {
     ]);
 }
 
-/// The book admits three of eight requests.
+#[test]
+fn a_limit_of_which_gates_tell_each_other_allocates_nothing() {
+    let estimated = shared(rate("a", 10, 3, Mode::Enforce), Sharing::Estimate, OnStoreError::Local);
+    decides_without_allocating_on(&gate(vec![estimated]));
+}
+
 fn decides_without_allocating(rules: Vec<Rule>) {
-    let snapshot = book(rules);
+    decides_without_allocating_on(&book(rules));
+}
+
+/// The book admits three of eight requests.
+fn decides_without_allocating_on(snapshot: &Snapshot) {
     let mut headers = head("198.51.100.20, 203.0.113.9:51234, 127.0.0.3");
     headers.insert("x-name", "alice".parse().unwrap());
     let request = request(&headers);

@@ -3,6 +3,7 @@
 mod allocation;
 mod book;
 mod corners;
+mod estimate;
 mod kinds;
 mod later;
 mod limits;

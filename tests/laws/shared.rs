@@ -42,11 +42,11 @@ impl Store {
     }
 }
 
-fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rule {
+pub fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rule {
     Rule { shared: Some(Shared { store: 0, sharing, on_store_error }), ..rule }
 }
 
-fn gate(rules: Vec<Rule>) -> Snapshot {
+pub fn gate(rules: Vec<Rule>) -> Snapshot {
     book(rules).sharing(b"one secret for all gates", None).unwrap()
 }
 
@@ -172,7 +172,7 @@ impl World {
 }
 
 /// The most that was admitted in any interval beyond `rate·τ`.
-fn worst_excess(times: &[u64], per_second: f64) -> f64 {
+pub fn worst_excess(times: &[u64], per_second: f64) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     // Σ in [s, t] − r·(t − s), as the highest rise of a walk

@@ -54,6 +54,8 @@ fn every_word_of_a_store_and_of_sharing_survives_being_shown() {
             ("two", "{ type: quota, rate: 5000/h, store: b, sharing: lease, on_store_error: open, action: tag }"),
             ("three", "{ rate: 5/s, key: [header:x-a, origin], missing: deny, store: c, enforce: 5% }"),
             ("four", "{ rate: 5/s, store: d, tiers: [{ when: { cidr: 10.0.0.0/8 }, rate: 50/s }] }"),
+            ("five", "{ rate: 5/s, store: a, sharing: estimate }"),
+            ("six", "{ type: recent_average, rate: 5/s, half_life: 9s, store: b, sharing: estimate }"),
         ],
     ));
     let second = again(&config);
@@ -141,7 +143,7 @@ fn the_stores_of_the_complete_example_load() {
     let part = part.replace("/etc/tidegate/secrets/", &format!("{}/", directory.display()));
     let whole = format!(
         "listen: \":8080\"\nsecrets: {{ client_hmac: {{ env: KEY }} }}\nstores:\n{part}routes:\n  - {{ origin: \
-         \"127.0.0.1:3000\", limits: [api_tier] }}\n  - {{ match: {{ path: /pay }}, origin: \"127.0.0.1:3000\", limits: \
+         \"127.0.0.1:3000\", limits: [api_tier, flood] }}\n  - {{ match: {{ path: /pay }}, origin: \"127.0.0.1:3000\", limits: \
          [payment] }}\n"
     );
     let config = good(&whole);

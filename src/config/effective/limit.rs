@@ -7,6 +7,7 @@ use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
 use crate::config::limit_value::{amount_text, rate_text};
 use crate::config::tree::Tree;
+use crate::limiter::cluster::Sharing;
 use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
 use crate::units::{Cost, Share};
@@ -36,7 +37,9 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
     if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.stores.get(shared.store)?))) {
         tree.push(("store", Tree::text(&store.name)));
         tree.push(("sharing", word(&shared.sharing)));
-        tree.push(("on_store_error", word(&shared.on_store_error)));
+        if shared.sharing != Sharing::Estimate {
+            tree.push(("on_store_error", word(&shared.on_store_error)));
+        }
     }
     tree.extend(rule.since.map(|since| ("since", Tree::text(Day(since)))));
     tree.extend(rule.renamed_from.iter().map(|name| ("renamed_from", Tree::text(name))));

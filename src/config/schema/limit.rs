@@ -102,15 +102,17 @@ section! {
         /// the limit's name in `x-tidegate-limited` towards the origin), or a map with `delay` or `tag`.
         optional action: Either<ActionWord, LimitAction>,
         /// The store of `stores` through which all gates share the limit: its numbers hold for all of them together. For `rate`,
-        /// and for `quota` that does not slide; not with `count`, `cost: response:HEADER`, a rate of bytes or `delay`. Needs
-        /// `secrets.client_hmac`. Default: every gate counts for itself.
+        /// and for `quota` that does not slide, by `sharing: estimate` for `recent_average` too; not with `count`,
+        /// `cost: response:HEADER`, a rate of bytes or `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
         optional store: Name,
         /// How gates share it. `lease` (default): each takes a little of the budget in advance and spends it by itself, so that few
-        /// requests wait for the store. `exact`: the store is asked about every request. With `store`.
+        /// requests wait for the store. `exact`: the store is asked about every request. `estimate`: no request waits; each gate
+        /// grants the whole limit, and four to ten times a second charges what the others admitted, so that a flood over all gates is
+        /// found and shed early, but the limit is not exact. With `store`.
         optional sharing: Sharing,
         /// What happens to a request that the store says nothing about in time. `local` (default): this gate decides alone, by
         /// its part of the limit: one of as many as there are gates. `open`: it passes. `closed`: it is refused with 503. With
-        /// `store`.
+        /// `store`; not with `sharing: estimate`, of which no request asks the store.
         optional on_store_error: OnStoreError,
         /// The name that the limit had before: at a reload it goes on from the state of that one. May stay in the file.
         optional renamed_from: Name,

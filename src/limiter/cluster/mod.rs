@@ -5,6 +5,7 @@
 //! that. What the store does with a question is the same arithmetic in every store, and written down here
 //! in the terms of its [`Promise`].
 
+pub mod deltas;
 pub mod leases;
 mod names;
 pub mod promise;
@@ -22,6 +23,8 @@ pub enum Sharing {
     Lease,
     /// The store is asked about every request.
     Exact,
+    /// Each gate decides by itself, by the whole limit, and charges what the others tell it: late, and without asking anybody.
+    Estimate,
 }
 
 impl Sharing {
@@ -30,6 +33,7 @@ impl Sharing {
         match self {
             Sharing::Lease => "lease",
             Sharing::Exact => "exact",
+            Sharing::Estimate => "estimate",
         }
     }
 }
@@ -62,6 +66,19 @@ impl OnStoreError {
 /// What a key of a shared limit is called in the store: nothing in it can be read or, without the secret, guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreKey(pub [u8; 16]);
+
+impl StoreKey {
+    /// In two words, the low one first.
+    pub fn halves(self) -> [u64; 2] {
+        let whole = u128::from_le_bytes(self.0);
+        [whole as u64, (whole >> 64) as u64]
+    }
+
+    /// What was taken apart into these two words.
+    pub fn from_halves([low, high]: [u64; 2]) -> StoreKey {
+        StoreKey((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+    }
+}
 
 /// What all gates together promise about one key, in the store's time.
 #[derive(Debug, Clone, Copy, PartialEq)]

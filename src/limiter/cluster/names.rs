@@ -36,6 +36,12 @@ impl StoreNames {
         StoreNames(begun)
     }
 
+    /// What all gates with this secret know the limit itself by.
+    pub fn limit(&self) -> u64 {
+        // no limit has so many tiers
+        self.begin(u8::MAX).finish().halves()[0]
+    }
+
     /// A name in the making, for requests of this tier.
     pub fn begin(&self, tier: u8) -> StoreName {
         let mut name = self.0.clone();

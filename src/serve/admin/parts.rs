@@ -231,6 +231,9 @@ pub struct StoreState {
     waits: u64,
     /// Decisions of its limits that were made without it.
     fallbacks: u64,
+    /// Of limits with `sharing: estimate`: how old the oldest is that is known of another gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    staleness_seconds: Option<f64>,
     /// What went wrong last.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_fault: Option<String>,
@@ -252,6 +255,7 @@ pub fn stores(installed: &Installed) -> Vec<StoreState> {
             answers: status.answered,
             waits: store.waits(),
             fallbacks: store.fallbacks().map(|(_, count)| count).sum(),
+            staleness_seconds: store.exchange().map(|exchange| exchange.staleness_seconds),
             last_fault: fault,
             last_fault_seconds_ago: ago.map(|ago| ago.as_secs()),
         }

@@ -153,6 +153,7 @@ fn stores(installed: &Installed) -> Vec<StoreView> {
                 answers: status.answered,
                 waits: store.waits(),
                 fallbacks: store.fallbacks().map(|(_, count)| count).sum(),
+                staleness_millis: store.exchange().map(|exchange| (exchange.staleness_seconds * 1e3) as u64),
                 last_fault: status.last_fault.map(|(fault, ago)| (fault, ago.as_secs())),
                 name: status.name,
             }

@@ -136,6 +136,8 @@ pub struct StoreView {
     pub waits: u64,
     /// Decisions that were made without it.
     pub fallbacks: u64,
+    /// Of limits with `sharing: estimate`: how old the oldest is that is known of another gate, in milliseconds.
+    pub staleness_millis: Option<u64>,
     /// What went wrong last, and how many seconds ago.
     pub last_fault: Option<(String, u64)>,
 }

@@ -172,7 +172,12 @@ impl Reloader {
             Ok(snapshot) => snapshot,
             Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
         };
-        let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, installed.stores());
+        let stores = StoreInUse::all(
+            &snapshot.policy().stores,
+            &settings.store_passwords,
+            installed.stores(),
+            self.shared.clock,
+        );
         let stores = match stores {
             Ok(stores) => stores,
             Err((store, fault)) => return self.refuse(format!("error: store `{store}`: {fault}\n"), dry_run),
@@ -209,6 +214,7 @@ impl Reloader {
         let next = Arc::new(next.under(self.shared.decisions.open(book)));
         let before = self.shared.install(Arc::clone(&next));
         next.snapshot().take_over();
+        next.tell();
         self.hand_over(&before, &next, prepared.fresh());
         let file = self.shared.in_force().file.clone();
         self.shared.set_in_force(InForce { file, effective: effective.clone(), waiting: report.waiting.clone() });

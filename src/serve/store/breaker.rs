@@ -52,6 +52,13 @@ pub struct Pass {
     probe: bool,
 }
 
+impl Pass {
+    /// Whether it is the one question that tries whether the store is back.
+    pub fn is_probe(&self) -> bool {
+        self.probe
+    }
+}
+
 /// The state machine. Times are nanoseconds on any clock that does not go back.
 #[derive(Debug)]
 pub struct Breaker {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use redis::RedisError;
+use redis::{RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -16,6 +16,7 @@ use super::counters::{Counters, StoreStatus};
 use super::fault::{Meaning, meaning};
 use super::link::{Dialer, Link};
 use super::members::Company;
+use super::script::Script;
 use super::{members, script};
 use crate::limiter::cluster::{Answer, Question, Silence};
 use crate::policy::Store;
@@ -36,6 +37,15 @@ const CONNECTING: Duration = Duration::from_secs(10);
 
 /// After so many stamps in a row that were not answered the connection is made anew.
 const MOST_UNHEARD_STAMPS: u32 = 3;
+
+/// How long a message of other gates is kept in the store, in milliseconds of its clock.
+const MESSAGES_KEPT_MILLIS: i64 = 1_000;
+
+/// How many messages are read at once.
+const MOST_MESSAGES: i64 = 128;
+
+/// How long at least the store is waited for when gates tell each other what they admitted: no request waits for that.
+const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
 
 /// At most one line of the log per this time and store about what failed, and one about connections.
 const QUIET_NANOS: u64 = 60_000_000_000;
@@ -162,25 +172,55 @@ impl StoreClient {
             self.note(&format!("limit `{limit}` has numbers that no store can count"));
             return Err(Silence::Faulty);
         };
-        let Some(live) = self.live.load_full() else { return Err(Silence::Unreachable) };
-        let mut way = OnTheWay::begin(self)?;
         let key = script::key(&self.store.prefix, question, limit);
         let (script, arguments) = script::asks(&terms, question.wanted, question.least);
+        let value = self.run(script, &key, (&arguments, &[]), self.store.timeout, sent).await?;
+        script::answer(value, question).ok_or_else(|| self.no_answer())
+    }
+
+    /// Puts a message of this gate among those of all gates, and says what others put there after the one that was `read` last.
+    ///
+    /// # Errors
+    /// There is no answer. After [`Silence::TimedOut`], and [`Silence::Unreachable`] of a connection that broke, the
+    /// message may be there.
+    pub async fn exchange(&self, read: (i64, i64), node: &[u8], message: &[u8]) -> Result<script::Heard, Silence> {
+        let arguments = [read.0, read.1, MESSAGES_KEPT_MILLIS, MOST_MESSAGES];
+        let key = script::deltas_key(&self.store.prefix);
+        let patience = self.store.timeout.max(PATIENCE_FOR_MESSAGES);
+        let value = self.run(&script::DELTAS, &key, (&arguments, &[node, message]), patience, &mut None).await?;
+        script::heard(value).ok_or_else(|| self.no_answer())
+    }
+
+    fn no_answer(&self) -> Silence {
+        self.note("said something that is no answer");
+        Silence::Faulty
+    }
+
+    /// Runs a script, unless the store is left alone, and waits for so long; notes in `sent` when it was sent.
+    async fn run(
+        &self,
+        script: &Script,
+        key: &str,
+        (arguments, rest): (&[i64], &[&[u8]]),
+        patience: Duration,
+        sent: &mut Option<Instant>,
+    ) -> Result<Value, Silence> {
+        let Some(live) = self.live.load_full() else { return Err(Silence::Unreachable) };
+        let mut way = OnTheWay::begin(self)?;
         let mut link = live.link.clone();
         *sent = Some(Instant::now());
-        let Ok(heard) = timeout(self.store.timeout, link.run(script, &key, &arguments, "")).await else {
+        let Ok(heard) = timeout(patience, link.run(script, key, arguments, rest)).await else {
             way.failed(&live);
             return Err(Silence::TimedOut);
         };
-        let error = match heard.map(|value| script::answer(value, question)) {
-            Ok(Some(answer)) => {
-                way.succeeded();
-                return Ok(answer);
-            }
-            Ok(None) => {
-                way.succeeded();
-                self.note("said something that is no answer");
-                return Err(Silence::Faulty);
+        let error = match heard {
+            Ok(value) => {
+                match sent.is_some_and(|sent| sent.elapsed() > self.store.timeout) {
+                    // nobody waits for this one, but requests would have waited in vain: it must not end their row of failures
+                    true => way.succeeded_late(),
+                    false => way.succeeded(),
+                }
+                return Ok(value);
             }
             Err(error) => error,
         };
@@ -329,6 +369,13 @@ impl<'a> OnTheWay<'a> {
     fn succeeded(&mut self) {
         if let Some(pass) = self.pass.take() {
             self.client.breaker.lock().succeeded(pass, self.client.now());
+        }
+    }
+
+    /// The store is there, but slower than requests wait for it.
+    fn succeeded_late(&mut self) {
+        if self.pass.as_ref().is_some_and(Pass::is_probe) {
+            self.succeeded();
         }
     }
 

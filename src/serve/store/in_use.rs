@@ -10,9 +10,12 @@ use tokio::task::AbortHandle;
 use super::breaker::BreakerState;
 use super::client::{Access, StoreClient};
 use super::counters::BUCKETS_MICROS;
+use super::exchange::{Exchange, ExchangeState};
 use crate::config::settings::Secret;
+use crate::engine::Told;
 use crate::limiter::cluster::{Answer, OnStoreError, Question, Silence};
 use crate::policy::Store;
+use crate::serve::clock::Clock;
 use crate::serve::telling::metrics::StoreState;
 
 /// A store that limits of the policy in force are shared through.
@@ -22,12 +25,15 @@ pub struct StoreInUse {
     client: Arc<StoreClient>,
     waits: AtomicU64,
     fallbacks: [AtomicU64; OnStoreError::ALL.len()],
-    tending: OnceLock<AbortHandle>,
+    /// Goes on when the same store is reached in another way.
+    exchange: Arc<Exchange>,
+    clock: Clock,
+    tending: OnceLock<[AbortHandle; 2]>,
 }
 
 impl StoreInUse {
     /// The stores of a policy, with their passwords in the same order. One that is what it was `before` goes on: its
-    /// connection, its breaker and what it knows of other gates.
+    /// connection, its breaker and what it knows of other gates. `clock` is the one that requests are judged by.
     ///
     /// # Errors
     /// A store that cannot be reached like that, by name, and why.
@@ -35,6 +41,7 @@ impl StoreInUse {
         specs: &[Arc<Store>],
         passwords: &[Option<Secret>],
         before: &[Arc<StoreInUse>],
+        clock: Clock,
     ) -> Result<Vec<Arc<StoreInUse>>, (String, String)> {
         let open = |(index, spec): (usize, &Arc<Store>)| {
             let fault = |fault: String| (spec.name.clone(), fault);
@@ -48,12 +55,17 @@ impl StoreInUse {
                 return Ok(Arc::clone(same));
             }
             let client = StoreClient::new(spec, &access).map_err(|error| fault(error.to_string()))?;
+            let place = |spec: &Store| (spec.name.clone(), spec.prefix.clone(), spec.database);
+            let there = before.iter().find(|was| place(&was.spec) == place(spec));
+            let exchange = there.map(|was| Arc::clone(&was.exchange));
             Ok(Arc::new(StoreInUse {
                 spec: Arc::clone(spec),
                 access,
                 client: Arc::new(client),
                 waits: AtomicU64::new(0),
                 fallbacks: Default::default(),
+                exchange: exchange.unwrap_or_else(|| Arc::new(Exchange::new(clock.now()))),
+                clock,
                 tending: OnceLock::new(),
             }))
         };
@@ -63,9 +75,22 @@ impl StoreInUse {
     /// Keeps it connected from now on, until it is dropped. In a runtime only; a second time does nothing.
     pub fn tend(&self) {
         self.tending.get_or_init(|| {
-            let client = Arc::clone(&self.client);
-            tokio::spawn(async move { client.tend().await }).abort_handle()
+            let (client, asking) = (Arc::clone(&self.client), Arc::clone(&self.client));
+            let (exchange, clock) = (Arc::clone(&self.exchange), self.clock);
+            let tending = tokio::spawn(async move { client.tend().await });
+            let telling = tokio::spawn(async move { exchange.tend(&asking, clock).await });
+            [tending.abort_handle(), telling.abort_handle()]
         });
+    }
+
+    /// From now on what these limits admit is told to the gates that share it.
+    pub fn tell(&self, told: Vec<Arc<Told>>) {
+        self.exchange.tell(told);
+    }
+
+    /// How it stands with what gates tell each other; `None` if they tell nothing.
+    pub fn exchange(&self) -> Option<ExchangeState> {
+        self.exchange.state(self.clock.now())
     }
 
     /// What the policy says of it.
@@ -139,6 +164,7 @@ impl StoreInUse {
             duration_seconds: Duration::from_nanos(load(&counts.duration_nanos)).as_secs_f64(),
             errors: Silence::ALL.map(|silence| (silence.word(), counts.silent(silence))).into_iter().collect(),
             fallbacks: self.fallbacks().map(|(to, count)| (to.word(), count)).collect(),
+            exchange: self.exchange(),
         }
     }
 }
@@ -146,7 +172,7 @@ impl StoreInUse {
 impl Drop for StoreInUse {
     fn drop(&mut self) {
         if let Some(tending) = self.tending.get() {
-            tending.abort();
+            tending.iter().for_each(AbortHandle::abort);
         }
     }
 }

@@ -153,12 +153,12 @@ fn config() -> AsyncConnectionConfig {
 
 impl Link {
     /// Runs `script` on `key`. Sent again only where the store says that it did not execute it.
-    pub async fn run(&mut self, script: &Script, key: &str, arguments: &[i64], name: &str) -> RedisResult<Value> {
+    pub async fn run(&mut self, script: &Script, key: &str, arguments: &[i64], rest: &[&[u8]]) -> RedisResult<Value> {
         let mut whole = false;
         let mut ask: Option<(String, u16)> = None;
         let mut sendings = 0;
         loop {
-            let command = script.command(whole, key, arguments, name);
+            let command = script.command(whole, key, arguments, rest);
             let result = match (&mut *self, ask.take()) {
                 (Link::One(connection), _) => connection.req_packed_command(&command).await,
                 (Link::Cluster(cluster), None) => by_key(cluster, command, key).await,

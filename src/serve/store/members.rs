@@ -68,7 +68,7 @@ impl Company {
 
 /// Writes a stamp and says how many gates there are; `None` if the store said something else.
 pub async fn stamp(link: &mut Link, prefix: &str, name: &str) -> RedisResult<Option<u32>> {
-    let value = link.run(&script::MEMBERS, &script::members_key(prefix), &[LIFE_MILLIS], name).await?;
+    let value = link.run(&script::MEMBERS, &script::members_key(prefix), &[LIFE_MILLIS], &[name.as_bytes()]).await?;
     Ok(script::count(value))
 }
 

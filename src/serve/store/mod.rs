@@ -4,15 +4,16 @@
 //!
 //! * [`client`] is one store as the gate sees it: asks, at most for the store's time; connects by itself in the background.
 //! * `link` is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
-//! * `script` has the scripts `rate.lua`, `quota.lua` and `members.lua`, and the names of keys; `members` counts gates. What
+//! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
+//! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `members` counts gates. What
 //!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
 //! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted.
 //!
 //! **What a store's user must be allowed** (ACL): `EVALSHA`, `EVAL`, `TIME`, `GET`, `SET`, `ZADD`, `ZREMRANGEBYSCORE`, `ZCARD`,
-//! `PEXPIRE`, on keys that begin with the store's prefix; `SELECT` where a database is named; `CLUSTER SLOTS`, `ASKING` and
+//! `PEXPIRE`, `XADD` and `XRANGE`, on keys that begin with the store's prefix; `SELECT` where a database is named; `CLUSTER SLOTS`, `ASKING` and
 //! `PING` in a cluster. The store must not evict (`maxmemory-policy noeviction`): an evicted key is forgotten spending.
 //!
-//! Redis 6 or newer, or Valkey; others that speak their protocol and run Lua may do.
+//! Redis 6.2 or newer, or Valkey; others that speak their protocol and run Lua may do.
 //!
 //! **Keys** are named `{prefix}{tag}:{limit}:{tier}:{kind}`. The tag, in braces, is the client's key, so the keys of one limit are
 //! spread over all slots of a cluster. A prefix with a tag of its own, such as `tg:{prod}:`, comes first and so decides: then
@@ -28,6 +29,7 @@
 pub mod breaker;
 pub mod client;
 pub mod counters;
+pub mod exchange;
 mod fault;
 pub mod in_use;
 mod link;
@@ -37,4 +39,5 @@ mod script;
 pub use breaker::BreakerState;
 pub use client::{Access, MOST_ON_THEIR_WAY, StoreClient, StoreFault};
 pub use counters::{BUCKETS_MICROS, Counters, StoreStatus};
+pub use exchange::{Exchange, ExchangeState};
 pub use in_use::StoreInUse;

@@ -24,20 +24,21 @@ pub static QUOTA: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("
 /// Writes that a gate is there, and says how many are.
 pub static MEMBERS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("members.lua")));
 
+/// Puts a gate's message among those of all gates, and says what others put there.
+pub static DELTAS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("deltas.lua")));
+
 impl Script {
     fn new(text: &'static str) -> Script {
         Script { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    /// Runs it on `key`: by its hash, or by its whole text, which a store without it keeps from then on. `name` is given after
-    /// the numbers unless it is empty.
-    pub fn command(&self, whole: bool, key: &str, arguments: &[i64], name: &str) -> Cmd {
+    /// Runs it on `key`: by its hash, or by its whole text, which a store without it keeps from then on. `rest` is given after
+    /// the numbers.
+    pub fn command(&self, whole: bool, key: &str, arguments: &[i64], rest: &[&[u8]]) -> Cmd {
         let mut command = if whole { cmd("EVAL") } else { cmd("EVALSHA") };
         command.arg(if whole { self.text } else { &self.hash });
         command.arg(1).arg(key).arg(arguments);
-        if !name.is_empty() {
-            command.arg(name);
-        }
+        rest.iter().for_each(|rest| _ = command.arg(*rest));
         command
     }
 }
@@ -57,6 +58,11 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
 /// The key of the set of gates.
 pub fn members_key(prefix: &str) -> String {
     format!("{prefix}{{gates}}")
+}
+
+/// The key of the messages of all gates.
+pub fn deltas_key(prefix: &str) -> String {
+    format!("{prefix}{{deltas}}")
 }
 
 /// The script that judges by `terms`, and what it is given.
@@ -91,6 +97,33 @@ pub fn answer(value: Value, question: &Question) -> Option<(Answer, u64)> {
 pub fn count(value: Value) -> Option<u32> {
     let [count] = numbers(value)?;
     u32::try_from(count).ok()
+}
+
+/// What other gates put into the store.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The store's time in milliseconds since 1970.
+    pub now: i64,
+    /// The last message that was read.
+    pub read: (i64, i64),
+    /// Whether there are more.
+    pub more: bool,
+    /// When each came, in milliseconds since 1970, and its bytes.
+    pub messages: Vec<(i64, Vec<u8>)>,
+}
+
+/// What `deltas.lua` said; `None` if it is something else.
+pub fn heard(value: Value) -> Option<Heard> {
+    let Value::Array(values) = value else { return None };
+    let mut values = values.into_iter();
+    let mut number = || redis::from_redis_value::<i64>(values.next()?).ok();
+    let (now, read, more) = (number()?, (number()?, number()?), number()? != 0);
+    let mut messages = Vec::with_capacity(values.len() / 2);
+    while let Some(came) = values.next() {
+        let Value::BulkString(bytes) = values.next()? else { return None };
+        messages.push((redis::from_redis_value(came).ok()?, bytes));
+    }
+    Some(Heard { now, read, more, messages })
 }
 
 fn numbers<const N: usize>(value: Value) -> Option<[i64; N]> {
@@ -137,6 +170,17 @@ mod tests {
         assert_eq!(now, 9);
         let (never, _) = said([0, 0, -1, -1, 9]).unwrap();
         assert_eq!((never.retry_nanos, never.ends_nanos), (None, u64::MAX));
+    }
+
+    #[test]
+    fn messages_are_read_with_the_time_of_their_coming() {
+        let said = [Value::Int(9), Value::Int(7), Value::Int(1), Value::Int(1), Value::Int(6)];
+        let with = |last: Value| heard(Value::Array(said.iter().cloned().chain([last]).collect()));
+        let expected = Heard { now: 9, read: (7, 1), more: true, messages: vec![(6, vec![0, 255])] };
+        assert_eq!(with(Value::BulkString(vec![0, 255])), Some(expected));
+        assert_eq!(with(Value::Int(1)), None);
+        assert_eq!(heard(Value::Array(said.to_vec())), None, "a time without a message");
+        assert_eq!(heard(Value::Okay), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod answers;
 mod cluster;
+mod exchange;
 mod mirror;
 mod outages;
 mod sentinel;

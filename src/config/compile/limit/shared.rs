@@ -10,7 +10,7 @@ use crate::config::read::Field;
 use crate::config::shape::Either;
 use crate::config::source::Span;
 use crate::config::word::{LimitType, Word};
-use crate::limiter::cluster::{Promise, Sharing};
+use crate::limiter::cluster::{OnStoreError, Promise, Sharing};
 use crate::policy::{Kind, OnLimit, Shared, Tier};
 
 /// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.
@@ -34,16 +34,26 @@ pub fn shared(
         Field::Set { at, .. } => at,
     };
     let store = stores.find(at, faults);
-    let obstacles = obstacles(written, action);
+    let sharing = limit.sharing.value().copied().unwrap_or(Sharing::Lease);
+    let obstacles = obstacles(written, action, sharing);
     for obstacle in &obstacles {
         let fault = Diagnostic::error(Code::NOT_SHARED, at.span, obstacle.message.clone()).label(obstacle.why);
         let fault = obstacle.place.into_iter().fold(fault, |fault, place| fault.related(place, "because of this"));
         faults.push(fault.help(obstacle.way_out));
     }
-    if obstacles.is_empty() {
+    let asks = sharing != Sharing::Estimate;
+    if obstacles.is_empty() && asks {
         comes_back(written, kind, tiers, faults);
     }
     let said = limit.on_store_error.value().copied();
+    if let (false, Some(at)) = (asks, limit.on_store_error.key()) {
+        let fault = Diagnostic::error(Code::CONFLICT, at, "`on_store_error` beside `sharing: estimate`")
+            .label("no request asks the store, so none finds it silent")
+            .help("leave `on_store_error` out: a gate that hears nothing goes on by what it counts itself");
+        let because = limit.sharing.get().map(|at| at.span);
+        faults.push(because.into_iter().fold(fault, |fault, at| fault.related(at, "because of this")));
+        return None;
+    }
     if limit.sharing.is_present() && limit.sharing.get().is_none() {
         return None;
     }
@@ -56,8 +66,8 @@ pub fn shared(
     });
     Some(Some(Shared {
         store,
-        sharing: limit.sharing.value().copied().unwrap_or(Sharing::Lease),
-        on_store_error: said.unwrap_or(stores.on_store_error),
+        sharing,
+        on_store_error: if asks { said.unwrap_or(stores.on_store_error) } else { OnStoreError::Local },
     }))
 }
 
@@ -89,24 +99,38 @@ struct Obstacle {
     way_out: &'static str,
 }
 
-fn obstacles(written: &Written<'_>, action: Option<&OnLimit>) -> Vec<Obstacle> {
+fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) -> Vec<Obstacle> {
     const KINDS: &str = "types `rate` and `quota` can be shared; without `store`, every gate counts for itself";
+    const ESTIMATES: &str =
+        "types `rate`, `quota` and `recent_average` can be; without `store`, every gate counts for itself";
+    const AVERAGES: &str =
+        "`sharing: estimate` shares it as an estimate; without `store`, every gate counts for itself";
     const LATER: &str = "leave `store` out: every gate counts for itself then";
-    let limit = written.limit;
+    let (limit, estimate) = (written.limit, sharing == Sharing::Estimate);
+    let at_once = match estimate {
+        true => "what gates tell each other was charged at once",
+        false => "what the store is asked for is charged at once",
+    };
     let mut found = Vec::new();
-    if !matches!(written.kind, LimitType::Rate | LimitType::Quota) {
+    let averages = written.kind == LimitType::RecentAverage;
+    let possible = matches!(written.kind, LimitType::Rate | LimitType::Quota) || averages && estimate;
+    if !possible {
         found.push(Obstacle {
             message: format!("a limit of type `{}` cannot be shared", written.kind.word()),
-            why: "the store keeps no such count",
+            why: if estimate { "gates cannot add up what others counted" } else { "the store keeps no such count" },
             place: limit.r#type.get().map(|at| at.span),
-            way_out: KINDS,
+            way_out: match (averages, estimate) {
+                (true, _) => AVERAGES,
+                (_, true) => ESTIMATES,
+                _ => KINDS,
+            },
         });
         return found;
     }
     if written.kind == LimitType::Quota && limit.sliding.value() == Some(&true) {
         found.push(Obstacle {
             message: "a sliding quota cannot be shared".into(),
-            why: "the store keeps one count of a window",
+            why: if estimate { "gates tell each other of one window" } else { "the store keeps one count of a window" },
             place: limit.sliding.key(),
             way_out: "leave `sliding` out, or share a `rate`, which has no windows at all",
         });
@@ -114,7 +138,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>) -> Vec<Obstacle> {
     if matches!(limit.count.value(), Some(CountText::Responses(_))) {
         found.push(Obstacle {
             message: "a limit that counts answers cannot be shared".into(),
-            why: "what the store is asked for is charged at once",
+            why: at_once,
             place: limit.count.key(),
             way_out: LATER,
         });
@@ -122,7 +146,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>) -> Vec<Obstacle> {
     if matches!(limit.cost.value(), Some(Either::Short(CostText::Response(_)))) {
         found.push(Obstacle {
             message: "a limit whose cost the answer says cannot be shared".into(),
-            why: "what the store is asked for is charged at once",
+            why: at_once,
             place: limit.cost.key(),
             way_out: LATER,
         });

@@ -46,6 +46,10 @@ fn state(store: &StoreView) -> String {
         (true, "closed") => "● connected".to_owned(),
         (true, breaker) => format!("◐ left alone (breaker {breaker})"),
     };
+    let now = match store.staleness_millis {
+        Some(millis) => format!("{now}; knows other gates as of {:.1} s ago", millis as f64 / 1e3),
+        None => now,
+    };
     match &store.last_fault {
         Some((fault, ago)) => format!("{now}; {} ago: {fault}", span(*ago)),
         None => now,

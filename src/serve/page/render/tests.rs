@@ -109,6 +109,7 @@ pub fn busy() -> View {
             answers: 4_300,
             waits: 97,
             fallbacks: 21,
+            staleness_millis: Some(420),
             last_fault: Some(("no answer within 5ms".to_owned(), 65)),
         }],
         offenders: Offenders {
@@ -141,7 +142,7 @@ fn the_page_is_filled_before_any_script_has_run() {
         "<path class=\"limited\"",
         "tenants",
         "shared, lease",
-        "◐ left alone (breaker open); 1 min 5 s ago: no answer within 5ms",
+        "◐ left alone (breaker open); knows other gates as of 0.4 s ago; 1 min 5 s ago: no answer within 5ms",
         "<data class=\"waits-total\" value=\"97\">97</data>",
         "<data class=\"fallbacks-total\" value=\"21\">21</data>",
         "429 limited by `login`</summary>",

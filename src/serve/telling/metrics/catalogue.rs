@@ -167,6 +167,22 @@ catalogue! {
         "Questions that the store did not answer, by reason.");
     STORE_FALLBACKS = read("tidegate_store_fallback_decisions_total", Counter, &["store", "policy"],
         "Decisions of shared limits that were made without the store, by what was done then: `local`, `open` or `closed`.");
+    STORE_STALENESS = read("tidegate_store_staleness_seconds", Gauge, &["store"],
+        "Of limits with `sharing: estimate`: how old the oldest is that this gate knows of what another one admitted.");
+    STORE_MESSAGES_SENT = read("tidegate_store_messages_sent_total", Counter, &["store"],
+        "Of limits with `sharing: estimate`: messages to the other gates that the store has.");
+    STORE_MESSAGES_RECEIVED = read("tidegate_store_messages_received_total", Counter, &["store"],
+        "Messages of other gates that were read, dropped ones among them.");
+    STORE_MESSAGES_MISSED = read("tidegate_store_messages_missed_total", Counter, &["store"],
+        "Messages of other gates that were gone before this gate could read them, by their numbers: what was in them is never known here.");
+    STORE_MESSAGES_DROPPED = read("tidegate_store_messages_dropped_total", Counter, &["store", "reason"],
+        "Messages of other gates, or what they say of one limit, that were not charged, by reason.");
+    STORE_DELTAS_SENT = read("tidegate_store_deltas_sent_total", Counter, &["store"],
+        "Keys in the messages that the store has, each with what was admitted of it.");
+    STORE_DELTAS_RECEIVED = read("tidegate_store_deltas_received_total", Counter, &["store"],
+        "Keys in the messages of other gates, each charged with what was admitted of it there.");
+    STORE_UNREPORTED = read("tidegate_store_unreported_units_total", Counter, &["store"],
+        "Of limits with `sharing: estimate`: units that were admitted and not told to the other gates, because too many keys were in use at once.");
     // connections of clients
     CONNECTIONS = held("tidegate_connections", Gauge, &["listener"],
         "Connections of clients that are open now.");

@@ -12,6 +12,7 @@ use prometheus::proto::{self, MetricFamily, MetricType};
 use super::catalogue::{self, ALL, Family, Kept, Kind};
 use super::process::Process;
 use crate::limiter::Gauges;
+use crate::serve::store::ExchangeState;
 use crate::serve::telling::log::LogState;
 use crate::sketch::Crowding;
 
@@ -92,6 +93,8 @@ pub struct StoreState {
     pub errors: Vec<(&'static str, u64)>,
     /// Decisions without the store, by what was done.
     pub fallbacks: Vec<(&'static str, u64)>,
+    /// What gates tell each other of limits; `None` where they tell nothing.
+    pub exchange: Option<ExchangeState>,
 }
 
 /// Reads a state of type `T`. Called for each page, so it must neither wait nor take long.
@@ -254,6 +257,9 @@ impl Page {
         for (direction, count) in &state.fallbacks {
             self.add_labelled(&catalogue::STORE_FALLBACKS, &[&state.store, direction], *count as f64);
         }
+        if let Some(exchange) = &state.exchange {
+            self.exchange(&state.store, exchange);
+        }
         let mut histogram = proto::Histogram::default();
         let finite = state.durations.iter().filter(|(end, _)| end.is_finite());
         let bucket = |(end, count): &(f64, u64)| {
@@ -268,6 +274,20 @@ impl Page {
         let mut metric = labelled(&catalogue::STORE_DURATION, &[&state.store]);
         metric.set_histogram(histogram);
         self.push(&catalogue::STORE_DURATION, metric);
+    }
+
+    fn exchange(&mut self, store: &str, state: &ExchangeState) {
+        let name = Some(store);
+        self.add_fraction(&catalogue::STORE_STALENESS, name, Some(state.staleness_seconds));
+        self.add(&catalogue::STORE_MESSAGES_SENT, name, Some(state.messages_sent));
+        self.add(&catalogue::STORE_MESSAGES_RECEIVED, name, Some(state.messages_received));
+        self.add(&catalogue::STORE_MESSAGES_MISSED, name, Some(state.messages_missed));
+        for (reason, count) in &state.messages_dropped {
+            self.add_labelled(&catalogue::STORE_MESSAGES_DROPPED, &[store, reason], *count as f64);
+        }
+        self.add(&catalogue::STORE_DELTAS_SENT, name, Some(state.deltas_sent));
+        self.add(&catalogue::STORE_DELTAS_RECEIVED, name, Some(state.deltas_received));
+        self.add(&catalogue::STORE_UNREPORTED, name, Some(state.units_unreported));
     }
 
     /// Whole numbers are exact up to 2⁵³, which is the format's own limit.

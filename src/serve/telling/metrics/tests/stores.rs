@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::StoreState;
 use crate::limiter::cluster::{OnStoreError, Silence};
 use crate::policy::{Breaker, Store, StoreMode};
-use crate::serve::store::BUCKETS_MICROS;
+use crate::serve::store::exchange::Dropped;
+use crate::serve::store::{BUCKETS_MICROS, ExchangeState};
 
 pub fn spec() -> Store {
     Store {
@@ -32,6 +33,10 @@ pub fn state() -> StoreState {
         duration_seconds: 0.5,
         errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
         fallbacks: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
+        exchange: Some(ExchangeState {
+            messages_dropped: Dropped::ALL.map(|reason| (reason.word(), 1)).to_vec(),
+            ..ExchangeState::default()
+        }),
         ..StoreState::default()
     }
 }

@@ -1,0 +1,218 @@
+//! Limits with `sharing: estimate`: this gate decides alone, by the whole limit, and charges what other gates say they admitted.
+//!
+//! Nothing on the path of a request waits or asks. A key is counted by the hash of its name, the one that leaves the process,
+//! so that what another gate tells of a name can be charged here without anybody knowing the key. A face with stores
+//! takes out what was admitted here since the last time ([`Told::take`]), carries it to the other gates, and charges what they tell
+//! ([`Told::charge`]): added, not the greater of both, and as of now, which is later and so stricter than as of then.
+//!
+//! **Promise.** With N gates, and what this gate knows of the others no older than Δ: all of them together admit of one key
+//! in every interval of length τ at most
+//!
+//! > burst + rate·τ + (N − 1)·(burst + rate·Δ)
+//!
+//! *Proof.* Look at the last admission, on gate j. It had charged everything that was admitted anywhere in the interval, by its own
+//! limiter, but for the others' last Δ: this is burst + rate·τ at most. What each other admitted in its last Δ is bounded by its own
+//! limiter: burst + rate·Δ. So the first Δ of an attack may have N bursts: this finds floods and sheds them early, and
+//! is never an exact limit. What the others exceed it by is owed: until it has come back, nothing more passes anywhere.
+//!
+//! **What a gate tells after a silence.** Units that were admitted while nobody could be told fade meanwhile, at the
+//! limit's rate. Told and charged whole, they would keep out a client that never came near its limit. So of every key no more
+//! is told than what stands charged of it here, and what comes back of the limit in [`LONGEST_PERIOD`]. *This forgets nothing of
+//! the promise:* of k units in a time D of which w stand charged at its end, at least k − w came back, which is rate·D at most. After a
+//! period that was no longer than it should be nothing is left out at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cluster::shared_before;
+use super::keys::key_into;
+use super::snapshot::Snapshot;
+use crate::client::Client;
+use crate::client::key::Missing;
+use crate::limiter::cluster::deltas::message::{LimitId, Section};
+use crate::limiter::cluster::deltas::{Delta, Deltas};
+use crate::limiter::cluster::{Sharing, StoreKey, StoreNames};
+use crate::limiter::{Kind, Limiter, Place};
+use crate::policy::{Policy, Route, Rule, Shared};
+use crate::request::Request;
+use crate::sketch::{KeyHash, KeyHasher, Seed};
+use crate::units::{Cost, OutOfRange, Timestamp};
+
+/// How long a gate waits at most before it tells what it admitted, while it can.
+pub const LONGEST_PERIOD: Duration = Duration::from_millis(250);
+
+/// A limit of which gates tell each other what they admitted.
+#[derive(Debug)]
+pub struct Told {
+    shared: Shared,
+    secret: u64,
+    limit: LimitId,
+    names: StoreNames,
+    /// What names are hashed under: whoever reads the store shall not know which keys collide here.
+    seed: Seed,
+    limiter: Arc<Limiter>,
+    deltas: Arc<Deltas>,
+    /// What comes back in the longest period by the numbers of tier 0, then of the tiers.
+    fades: Box<[u64]>,
+}
+
+impl Told {
+    /// The rule's, on the sums of the one before it if that is given; `None` for one that is not shared so.
+    fn of(
+        rule: &Rule,
+        limiter: &Arc<Limiter>,
+        secret: &[u8],
+        seed: &Seed,
+        before: Option<&Told>,
+    ) -> Result<Option<Told>, OutOfRange> {
+        let Some(shared) = rule.shared.filter(|shared| shared.sharing == Sharing::Estimate) else { return Ok(None) };
+        let names = StoreNames::new(secret, &rule.name);
+        let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
+        let fades = std::iter::once(&rule.kind).chain(tiers).map(fades);
+        Ok(Some(Told {
+            shared,
+            // no limit is called nothing
+            secret: StoreNames::new(secret, "").limit(),
+            limit: LimitId { name: names.limit(), shape: shape(&rule.kind)? },
+            seed: seed.derive("names in stores"),
+            names,
+            limiter: Arc::clone(limiter),
+            deltas: before.map_or_else(Arc::default, |before| Arc::clone(&before.deltas)),
+            fades: fades.collect(),
+        }))
+    }
+
+    /// Through which store it is shared.
+    pub fn shared(&self) -> Shared {
+        self.shared
+    }
+
+    /// Which secret its names are made by, without telling it.
+    pub fn secret(&self) -> u64 {
+        self.secret
+    }
+
+    /// What all gates know it by.
+    pub fn limit(&self) -> LimitId {
+        self.limit
+    }
+
+    /// The name of a request's key, which tiers do not tell apart: a client that changes its tier takes along what it spent.
+    pub(super) fn name(
+        &self,
+        rule: &Rule,
+        policy: &Policy,
+        about: (&Request<'_>, &Client, &Route),
+    ) -> Result<StoreKey, Missing> {
+        let mut name = self.names.begin(0);
+        key_into(&mut name, rule, policy, about)?;
+        Ok(name.finish())
+    }
+
+    /// The name of a key that no route and no origin is part of.
+    pub(super) fn name_of_client(&self, rule: &Rule, request: &Request<'_>, client: &Client) -> Option<StoreKey> {
+        let mut name = self.names.begin(0);
+        rule.key.add_to(&mut name, request, client, "").ok()?;
+        Some(name.finish())
+    }
+
+    /// Where the limiter counts a key of this name.
+    pub(super) fn key(&self, StoreKey(name): StoreKey) -> KeyHash {
+        let mut hasher = KeyHasher::new(&self.seed);
+        hasher.part(0, &name);
+        self.limiter.own_hash().of(hasher.finish())
+    }
+
+    /// Counts what was admitted at this place, whose value is the name of its key.
+    #[inline]
+    pub(super) fn count(&self, place: &Place, cost: Cost) {
+        self.deltas.count(StoreKey::from_halves(place.value.halves()), place.tier, cost);
+    }
+
+    /// Takes out what was admitted since the last time, to be told; see the module for what is left out after a silence.
+    pub fn take(&self, now: Timestamp) -> Section {
+        let mut deltas = Vec::new();
+        self.deltas.take(|delta| {
+            let units = delta.units.min(self.standing(&delta, now));
+            if units > 0 {
+                deltas.push(Delta { units, ..delta });
+            }
+        });
+        Section { limit: self.limit, deltas }
+    }
+
+    /// How many units found no place among those that are told since the last time.
+    pub fn take_unreported(&self) -> u64 {
+        self.deltas.take_unreported()
+    }
+
+    /// Charges what another gate told. It is for the caller to see that it is told once.
+    pub fn charge(&self, section: &Section, now: Timestamp) {
+        for delta in &section.deltas {
+            let units = u32::try_from(delta.units).unwrap_or(u32::MAX);
+            if let Ok(cost) = Cost::new(units) {
+                self.limiter.charge(&self.place(delta), now, cost);
+            }
+        }
+    }
+
+    /// How much stands charged of a key, and comes back in the longest period.
+    fn standing(&self, delta: &Delta, now: Timestamp) -> u64 {
+        let judgement = self.limiter.probe(&self.place(delta), now, Cost::ONE);
+        // a probe says what is left after one more
+        let left = u64::from(judgement.remaining) + u64::from(judgement.admitted);
+        let fades = self.fades.get(usize::from(delta.tier)).or(self.fades.first()).copied().unwrap_or(0);
+        // a part of a unit counts as one
+        u64::from(judgement.quota).saturating_sub(left).saturating_add(fades)
+    }
+
+    fn place(&self, delta: &Delta) -> Place {
+        Place { key: self.key(delta.name), tier: delta.tier, ..Place::default() }
+    }
+}
+
+/// What units of such a limit mean.
+fn shape(kind: &Kind) -> Result<u64, OutOfRange> {
+    match kind {
+        Kind::Rate { .. } => Ok(1),
+        Kind::Quota { window, sliding: false, .. } => {
+            Ok(u64::try_from(window.as_millis()).unwrap_or(u64::MAX) << 8 | 2)
+        }
+        Kind::RecentAverage { .. } => Ok(3),
+        _ => Err(OutOfRange { allowed: "`rate`, `recent_average`, or `quota` that does not slide" }),
+    }
+}
+
+/// What comes back in the longest period, rounded up. Of a quota nothing does: its window ends, and all of it with it.
+fn fades(kind: &Kind) -> u64 {
+    match kind {
+        Kind::Rate { rate, .. } | Kind::RecentAverage { rate, .. } => {
+            (rate.per_second() * LONGEST_PERIOD.as_secs_f64()).ceil() as u64 + 1
+        }
+        _ => 0,
+    }
+}
+
+impl Snapshot {
+    /// The limit at this position, if gates tell each other of it and this face has stores.
+    #[inline]
+    pub fn told(&self, rule: usize) -> Option<&Arc<Told>> {
+        self.all_told().get(rule)?.as_ref()
+    }
+}
+
+/// The limits of a policy that are shared so, each on what the one of the same counts in the same store held in the snapshot
+/// before.
+pub(super) fn all_told(
+    snapshot: &Snapshot,
+    secret: &[u8],
+    before: Option<&Snapshot>,
+) -> Result<Vec<Option<Arc<Told>>>, (String, OutOfRange)> {
+    let policy = snapshot.policy();
+    let told = |(rule, limiter): (&Arc<Rule>, &Arc<Limiter>)| {
+        let before = before.and_then(|before| before.told(shared_before(rule, policy, before)?));
+        let made = Told::of(rule, limiter, secret, snapshot.seed(), before.map(Arc::as_ref));
+        made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
+    };
+    policy.rules.iter().zip(snapshot.limiters()).map(told).collect()
+}
