@@ -223,17 +223,22 @@ struct ByLength<T> {
     /// The lengths that occur, longest first, each once.
     lengths: Vec<usize>,
     texts: Map<T>,
+    /// Under the empty text, which needs no looking up: most requests end at the route for all paths.
+    empty: Option<T>,
 }
 
 // not derived, because that would ask for `T: Default`
 impl<T> Default for ByLength<T> {
     fn default() -> ByLength<T> {
-        ByLength { lengths: Vec::new(), texts: Map::default() }
+        ByLength { lengths: Vec::new(), texts: Map::default(), empty: None }
     }
 }
 
 impl<T: Default> ByLength<T> {
     fn entry(&mut self, text: &str) -> &mut T {
+        if text.is_empty() {
+            return self.empty.get_or_insert_default();
+        }
         if let Err(at) = self.lengths.binary_search_by(|length| text.len().cmp(length)) {
             self.lengths.insert(at, text.len());
         }
@@ -244,6 +249,7 @@ impl<T: Default> ByLength<T> {
 impl<T> ByLength<T> {
     /// All that is filed under one of the texts that `cut` makes of the lengths, the longest first.
     fn longest_first<'t, 'r>(&'t self, cut: impl Fn(usize) -> Option<&'r str>) -> impl Iterator<Item = &'t T> {
-        self.lengths.iter().filter_map(move |length| self.texts.get(cut(*length)?))
+        let empty = self.empty.as_ref().filter(|_| cut(0).is_some());
+        self.lengths.iter().filter_map(move |length| self.texts.get(cut(*length)?)).chain(empty)
     }
 }
