@@ -106,8 +106,17 @@ impl Snapshot {
     /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
+        let mut judged = Judged::new(arrival);
+        self.judge_into(request, &mut judged);
+        judged
+    }
+
+    /// The same of a request that nobody has been asked about: for one whose record has its place already, as it is
+    /// a kilobyte that need not be moved then.
+    pub fn judge_into(&self, request: &Request, judged: &mut Judged) {
         let client = client::resolve(&self.policy().clients, request.peer, request.headers);
-        self.judge_for(request, client.ok(), arrival)
+        let found = self.policy().routes.find(request);
+        self.judge_on(judged, found, &mut Hashed::default(), request, client.ok());
     }
 
     /// The same for a client that is known already, as in a log; `None` for one that the policy refuses to serve because its

@@ -85,8 +85,8 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
     shared_limits::settle(shared, session, exchange, judged).await;
-    let (holds, contended) = snapshot.admit(judged, now);
-    exchange.holds = holds;
+    exchange.holds.clear();
+    let contended = snapshot.admit_into(judged, now, &mut exchange.holds);
     admission.contended = admission.contended.or(contended);
     if judged.decision.verdict != Verdict::Admitted {
         exchange.place = None;
