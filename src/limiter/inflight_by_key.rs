@@ -156,10 +156,12 @@ impl fmt::Debug for KeyPermit {
 /// `others`: places held without counting this request.
 fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
     let own = if admitted { cost.get() } else { 0 };
+    // most cost one, and a division takes as long as all else here
+    let requests = |units: u32| if cost == Cost::ONE { units } else { units / cost.get() };
     Judgement {
         admitted,
-        remaining: max.saturating_sub(others).saturating_sub(own) / cost.get(),
-        quota: max / cost.get(),
+        remaining: requests(max.saturating_sub(others).saturating_sub(own)),
+        quota: requests(max),
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
         next_unit: NextUnit::Known(None),

@@ -205,11 +205,19 @@ fn converted(judgement: Judgement, axis: &Axis, now: Timestamp) -> Judgement {
     }
 }
 
+/// How many requests of this cost so many units are.
+#[inline]
+fn requests(units: u32, cost: Cost) -> u32 {
+    // most cost one, and a division takes as long as all else here
+    if cost == Cost::ONE { units } else { units / cost.get() }
+}
+
+#[inline]
 fn fitting<M: Meter>(meter: &M, remaining: u32, cost: Cost) -> Judgement {
     Judgement {
         admitted: true,
-        remaining: remaining / cost.get(),
-        quota: meter.quota() / cost.get(),
+        remaining: requests(remaining, cost),
+        quota: requests(meter.quota(), cost),
         retry_nanos: Some(0),
         next_unit: NextUnit::Known(None),
         standing: 0,

@@ -90,7 +90,7 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
                 None => break,
             }
         }
-        self.sketch.read(key).level()
+        self.sketch.estimate(key)
     }
 
     /// Whether the key has an entry of its own at this moment, so that nothing that collides with it counts against it.

@@ -77,16 +77,23 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
     }
 
     /// Reads the key's cells in all tables that serve: the first half of an admission.
-    #[inline]
+    // always, as what it returns is taken apart at once and need not be written anywhere
+    #[inline(always)]
     pub fn read(&self, key: KeyHash) -> Reading<'_, C, ROWS> {
         let seen = self.phase.load();
         let (serving, joining) = self.serving(seen);
-        Reading {
-            phase: &self.phase,
-            seen,
-            serving: Snapshot::take(serving.cells(key)),
-            joining: joining.map(|table| Snapshot::take(table.cells(key))),
-        }
+        let serving = Snapshot::take(serving.cells(key));
+        // in the order of the tables, the older one first
+        let joining = joining.map(|table| take_joining(table, key));
+        Reading { phase: &self.phase, seen, serving, joining }
+    }
+
+    /// At least the level of the key; what the first look of [`Rekeyed::read`] would say.
+    #[inline]
+    pub fn estimate(&self, key: KeyHash) -> u64 {
+        let (serving, joining) = self.serving(self.phase.load());
+        let level = serving.estimate(key);
+        joining.map_or(level, |table| level.max(table.estimate(key)))
     }
 
     /// [`MonotoneTable::prefetch`], in all tables that serve.
@@ -213,6 +220,12 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
 }
 
 const OVERLAPPING: u64 = 1;
+
+/// Not for most of the time, and so kept out of the way of those who need not come here.
+#[inline(never)]
+fn take_joining<C: Word, const ROWS: usize>(table: &MonotoneTable<C, ROWS>, key: KeyHash) -> Snapshot<'_, C, ROWS> {
+    Snapshot::take(table.cells(key))
+}
 
 impl<C: Word, const ROWS: usize> fmt::Debug for Rekeyed<C, ROWS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
