@@ -8,7 +8,7 @@ use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
-use crate::limiter::{Judgement, Limiter, Place, Refuses};
+use crate::limiter::{Judgement, Place, Refuses, Said};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
 use crate::sketch::{NextUnit, Seed};
@@ -55,17 +55,22 @@ impl Snapshot {
             // its turn comes when all others have spoken
             return None;
         }
-        reading.tier = tier_of(rule, about)?;
-        match self.place_of(rule_index, rule, limiter, about, reading.tier, hashed) {
-            Ok(place) => {
-                if ahead {
-                    limiter.prefetch(&place);
-                }
-                *asked = Some(Ask { place, cost: rule.cost.on_entry(about.request.method) });
-                None
-            }
-            Err(missing) => self.without_key(rule, missing, about, ahead, judged, hashed),
+        let tier = tier_of(rule, about)?;
+        reading.tier = tier;
+        let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
+        // filled in where it stays
+        let place = Place { route: about.index, origin, tier, ..Place::default() };
+        let Ask { place, .. } = asked.insert(Ask { place, cost: rule.cost.on_entry(about.request.method) });
+        if limiter.is_keyed()
+            && let Err(missing) = self.keys().own(rule_index, (rule, limiter), self.policy(), about, hashed, place)
+        {
+            *asked = None;
+            return self.without_key(rule, missing, about, ahead, judged, hashed);
         }
+        if ahead {
+            limiter.prefetch(place);
+        }
+        None
     }
 
     /// Asks the rule of one reading, and says why it forbids the request if it does. No limit is asked twice.
@@ -74,25 +79,45 @@ impl Snapshot {
         let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
         let Ask { place, cost } = asked.as_ref()?;
         let (rule, limiter) = self.rule(reading.rule)?;
-        if limiter.is_exempt(place.key, about.at) {
-            *asked = None;
-            return None;
-        }
-        let cost = *cost;
-        reading.mode = self.mode_of(reading.rule, rule, about);
         match self.cluster(reading.rule) {
-            None => fill(reading, &limiter.probe(place, about.at, cost)),
+            None => match limiter.ask(place, about.at, *cost) {
+                Some(Said::Fits { remaining, next_unit }) => {
+                    reading.outcome = Outcome::Admitted;
+                    reading.remaining = remaining;
+                    reading.retry_nanos = Some(0);
+                    reading.next_unit = NextUnit::Known(next_unit);
+                }
+                Some(Said::All(judgement)) => fill(reading, &judgement),
+                None => {
+                    *asked = None;
+                    return None;
+                }
+            },
+            Some(_) if limiter.is_exempt(place.key, about.at) => {
+                *asked = None;
+                return None;
+            }
             Some(cluster) => {
-                let (judgement, due) = cluster.look(place, about.at, cost);
+                let (judgement, due) = cluster.look(place, about.at, *cost);
                 fill(reading, &judgement);
                 *refills |= u8::from(due) << slot;
                 reading.by = By::Lease;
                 *shared_slots |= 1 << slot;
             }
         }
-        if reading.outcome == Outcome::Admitted {
-            return None;
+        if let Some(seed) = self.rollout(reading.rule) {
+            reading.mode = self.mode_by(seed, rule, about);
         }
+        if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, judged) }
+    }
+
+    /// What follows when the limit of one reading has said that the request does not fit.
+    #[inline(never)]
+    fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+        let Judged { decision, asks, .. } = judged;
+        let (reading, Ask { place, cost }) = (decision.readings.get_mut(slot)?, asks.get(slot)?.as_ref()?);
+        let (rule, limiter) = self.rule(reading.rule)?;
+        let cost = *cost;
         match (&rule.action, reading.mode, reading.retry_nanos) {
             (OnLimit::Tag { .. }, Mode::Enforce, _) => {
                 reading.outcome = Outcome::Tagged;
@@ -153,25 +178,6 @@ impl Snapshot {
         refusal
     }
 
-    /// Where the request counts, of this rule.
-    fn place_of(
-        &self,
-        index: usize,
-        rule: &Rule,
-        limiter: &Limiter,
-        about: &Read<'_>,
-        tier: u8,
-        hashed: &mut Hashed,
-    ) -> Result<Place, Missing> {
-        let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
-        let mut place = Place { route: about.index, origin, tier, ..Place::default() };
-        if !limiter.is_keyed() {
-            return Ok(place);
-        }
-        [place.key, place.value] = self.keys().own(index, (rule, limiter), self.policy(), about, hashed)?;
-        Ok(place)
-    }
-
     /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that
     /// a client is never in it today and out of it after a restart.
     #[inline]
@@ -188,7 +194,12 @@ impl Snapshot {
 }
 
 /// The tier that the request belongs to, 0 for none; `None` when it is exempt.
+#[inline]
 fn tier_of(rule: &Rule, about: &Read<'_>) -> Option<u8> {
+    if rule.exempt.is_empty() && rule.tiers.is_empty() { Some(0) } else { tier_among(rule, about) }
+}
+
+fn tier_among(rule: &Rule, about: &Read<'_>) -> Option<u8> {
     if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
         return None;
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::needs::{self, Owed};
-use super::{Judgement, Kind, Lost};
+use super::{Judgement, Kind, Lost, Said};
 use crate::sketch::{
     Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Window,
 };
@@ -165,6 +165,24 @@ impl Distinct {
             let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.place, held));
             self.refused(counter, held, moment)
         }
+    }
+
+    /// What [`Distinct::probe_beside`] says of a tier where nothing is held back, in fewer words.
+    #[inline]
+    pub fn said(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Said {
+        let (counter, moment) = (self.counter(tier), self.moment(now));
+        let level = self.levels.estimate(key);
+        let charged = if self.seen.contains(pair, moment.effective) {
+            level
+        } else {
+            let charged = counter.charge(level, moment.place, Cost::ONE);
+            if !counter.admits(charged, moment.place) {
+                return Said::All(self.refused(counter, level, moment));
+            }
+            charged
+        };
+        let (remaining, next) = counter.outlook(charged, moment.place);
+        Said::Fits { remaining, next_unit: self.told(next, moment) }
     }
 
     /// Has all that a request would be judged by brought near.

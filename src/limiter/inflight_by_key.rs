@@ -22,7 +22,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Judgement, Lost};
+use super::{Judgement, Lost, Said};
 use crate::sketch::{KeyHash, NextUnit, Seed, SummingTable};
 use crate::units::{Bytes, Cost, OutOfRange};
 
@@ -54,9 +54,19 @@ impl InflightByKey {
     }
 
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
+    #[inline]
     pub fn probe(&self, key: KeyHash, cost: Cost, max: u32) -> Judgement {
         let others = self.table.estimate(key);
         judgement(others, cost, max, others.checked_add(cost.get()).is_some_and(|sum| sum <= max))
+    }
+
+    /// The same in fewer words.
+    #[inline]
+    pub fn said(&self, key: KeyHash, cost: Cost, max: u32) -> Said {
+        match self.probe(key, cost, max) {
+            Judgement { admitted: true, remaining, .. } => Said::Fits { remaining, next_unit: None },
+            refused => Said::All(refused),
+        }
     }
 
     /// Takes `cost` places of `max`.
@@ -154,6 +164,7 @@ impl fmt::Debug for KeyPermit {
 }
 
 /// `others`: places held without counting this request.
+#[inline]
 fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
     let own = if admitted { cost.get() } else { 0 };
     // most cost one, and a division takes as long as all else here

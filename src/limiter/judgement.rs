@@ -41,6 +41,20 @@ impl Judgement {
     }
 }
 
+/// A [`Judgement`] in as few words as it takes: most requests fit, and most of a judgement then says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It fits.
+    Fits {
+        /// As [`Judgement::remaining`].
+        remaining: u32,
+        /// As [`Judgement::reset_nanos`].
+        next_unit: Option<u64>,
+    },
+    /// All that there is to say.
+    All(Judgement),
+}
+
 /// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Place};
+use super::{Judgement, Lost, Place, Said};
 use crate::sketch::{Admission, Axis, Course, Crowding, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -101,6 +101,17 @@ impl<M: Meter> Leveled<M> {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let beside = Cost::new(held).map_or(level, |held| meter.charge(level, at, held));
             self.in_time(refused(meter, beside, at, cost), now)
+        }
+    }
+
+    /// What [`Leveled::probe`] says where nothing is held back, in fewer words.
+    #[inline]
+    pub fn said(&self, place: &Place, now: Timestamp, cost: Cost) -> Said {
+        let meter = self.meter(place.tier);
+        let (level, at) = (self.levels.estimate(place.key), self.course.at(now));
+        match meter.leaves(level, at, cost) {
+            Some(remaining) => Said::Fits { remaining: requests(remaining, cost), next_unit: None },
+            None => Said::All(self.told(place, level, now, cost)),
         }
     }
 

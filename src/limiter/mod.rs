@@ -44,7 +44,7 @@ pub use gauges::Gauges;
 pub use hold::Hold;
 pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
-pub use judgement::{Judgement, Lost, Place, Refuses};
+pub use judgement::{Judgement, Lost, Place, Refuses, Said};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
 use kind::{fixed, most, most_upgraded};
 pub use leveled::Leveled;
@@ -411,6 +411,24 @@ impl Limiter {
             State::Inflight(limiter) => limiter.probe(*place),
             State::InflightByKey { places, max, .. } => places.probe(place.key, cost, most_of(max, place.tier)),
         }
+    }
+
+    /// The question of a key that has no pardon.
+    #[inline]
+    fn said(&self, place: &Place, now: Timestamp, cost: Cost) -> Said {
+        if self.pending.is_none() {
+            match &self.state {
+                State::Rate(limiter) => return limiter.said(place, now, cost),
+                State::Quota(limiter) => return limiter.said(place, now, cost),
+                State::RecentAverage(limiter) => return limiter.leveled().said(place, now, cost),
+                State::Distinct(limiter) => return limiter.said(place.tier, place.key, place.value, now),
+                State::InflightByKey { places, max, .. } => {
+                    return places.said(place.key, cost, most_of(max, place.tier));
+                }
+                State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
+            }
+        }
+        Said::All(self.probe_beside(place, now, cost, self.held_back(place)))
     }
 
     /// Holds an attempt back until its answer, if it fits on top of what is charged and of all that is held back already.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::{Hold, Judgement, Limiter, Lost, Place};
+use super::{Hold, Judgement, Limiter, Lost, Place, Said};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, Timestamp};
@@ -182,6 +182,15 @@ impl Limiter {
     #[inline]
     pub fn is_exempt(&self, key: KeyHash, now: Timestamp) -> bool {
         self.pardons.find(key).is_some_and(|pardoned| now.nanos() < pardoned.exempt_until)
+    }
+
+    /// [`Limiter::probe`] in as few words as it takes; `None` if the limit leaves the key alone at the moment.
+    #[inline]
+    pub fn ask(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<Said> {
+        if !self.pardons.any.load(Ordering::Acquire) {
+            return Some(self.said(place, now, cost));
+        }
+        (!self.is_exempt(place.key, now)).then(|| Said::All(self.probe(place, now, cost)))
     }
 
     /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
