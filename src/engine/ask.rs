@@ -2,13 +2,13 @@
 
 use super::cluster::By;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judge::{Judged, fill};
+use super::judge::{Judged, fill, fill_in};
 use super::keys::{Hashed, key_under};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
-use crate::limiter::{Judgement, Place, Refuses, Said};
+use crate::limiter::{Judgement, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
 use crate::sketch::{NextUnit, Seed};
@@ -81,13 +81,7 @@ impl Snapshot {
         let (rule, limiter) = self.rule(reading.rule)?;
         match self.cluster(reading.rule) {
             None => match limiter.ask(place, about.at, *cost) {
-                Some(Said::Fits { remaining, next_unit }) => {
-                    reading.outcome = Outcome::Admitted;
-                    reading.remaining = remaining;
-                    reading.retry_nanos = Some(0);
-                    reading.next_unit = NextUnit::Known(next_unit);
-                }
-                Some(Said::All(judgement)) => fill(reading, &judgement),
+                Some(said) => fill_in(reading, &said),
                 None => {
                     *asked = None;
                     return None;

@@ -13,9 +13,9 @@ use arrayvec::ArrayVec;
 
 use super::ask::Ask;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judge::{Held, Holds, Judged, fill};
+use super::judge::{Held, Holds, Judged, fill, fill_in};
 use super::snapshot::Snapshot;
-use crate::limiter::{Hold, Judgement, Lost};
+use crate::limiter::{Hold, Judgement, Lost, Said};
 use crate::policy::{Mode, OnLimit, Route, Rule};
 use crate::sketch::NextUnit;
 use crate::units::Timestamp;
@@ -97,9 +97,9 @@ impl Snapshot {
             let mut hold = None;
             match self.charge_one(judged, slot, reading.rule, now, &mut hold) {
                 None => {}
-                Some(Ok(judgement)) => {
+                Some(Ok(said)) => {
                     if let Some(reading) = judged.decision.readings.get_mut(slot) {
-                        fill(reading, &judgement);
+                        fill_in(reading, &said);
                     }
                     if let Some(hold) = hold {
                         // there are as many places for holds as readings, so none is ever dropped here
@@ -159,6 +159,7 @@ impl Snapshot {
     }
 
     /// Charges one limit, and puts into `hold` what the request holds then; `None` if it was not asked.
+    #[inline]
     fn charge_one(
         &self,
         judged: &Judged,
@@ -166,13 +167,13 @@ impl Snapshot {
         rule: usize,
         now: Timestamp,
         hold: &mut Option<Hold>,
-    ) -> Option<Result<Judgement, Lost>> {
+    ) -> Option<Result<Said, Lost>> {
         let limiter = self.limiters().get(rule)?;
         if let Some(taken) = judged.shared.as_ref().and_then(|shared| shared.take(slot, limiter, now)) {
-            return Some(taken);
+            return Some(taken.map(Said::All));
         }
         let ask = judged.asks.get(slot)?.as_ref()?;
-        Some(limiter.admit(&ask.place, now, ask.cost, hold))
+        Some(limiter.charge_asked(&ask.place, now, ask.cost, hold))
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.

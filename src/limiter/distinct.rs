@@ -155,11 +155,11 @@ impl Distinct {
         let (counter, moment) = (self.counter(tier), self.moment(now));
         let level = self.levels.estimate(key);
         if self.seen.contains(pair, moment.effective) {
-            return self.passed(counter, level, moment);
+            return self.passing(counter, level, moment).of(counter.quota());
         }
         let charged = counter.charge(level, moment.place, Cost::ONE.saturating_add(held));
         if counter.admits(charged, moment.place) {
-            self.passed(counter, charged, moment)
+            self.passing(counter, charged, moment).of(counter.quota())
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.place, held));
@@ -181,8 +181,7 @@ impl Distinct {
             }
             charged
         };
-        let (remaining, next) = counter.outlook(charged, moment.place);
-        Said::Fits { remaining, next_unit: self.told(next, moment) }
+        self.passing(counter, charged, moment)
     }
 
     /// Has all that a request would be judged by brought near.
@@ -206,8 +205,15 @@ impl Distinct {
     /// # Errors
     /// As [`Distinct::admit`].
     pub fn admit_in(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
-        let counter = self.counter(tier);
-        self.count(counter, key, pair, self.moment(now))
+        Ok(self.admit_saying(tier, key, pair, now)?.of(self.counter(tier).quota()))
+    }
+
+    /// The same in fewer words.
+    ///
+    /// # Errors
+    /// As [`Distinct::admit`].
+    pub fn admit_saying(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Said, Lost> {
+        self.count(self.counter(tier), key, pair, self.moment(now))
     }
 
     /// What a refusal of a new value is short of.
@@ -320,15 +326,15 @@ impl Distinct {
 
     /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
     /// is found in the set has been paid for in the period in which it is found.
-    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Judgement, Lost> {
+    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Said, Lost> {
         if self.seen.contains(pair, moment.effective) {
-            return Ok(self.passed(counter, self.levels.estimate(key), moment));
+            return Ok(self.passing(counter, self.levels.estimate(key), moment));
         }
         let (level, contended) = match self.levels.admit(counter, key, moment.place, Cost::ONE) {
             Admission::Admitted { level } => {
                 // not remembered is harmless: the value will be counted again
                 let _ = self.seen.insert(pair, moment.effective);
-                return Ok(self.passed(counter, level, moment));
+                return Ok(self.passing(counter, level, moment));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
@@ -347,10 +353,10 @@ impl Distinct {
         Moment { effective, place: self.course.at(effective), lag: effective.nanos() - now.nanos() }
     }
 
-    fn passed(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
+    #[inline]
+    fn passing(&self, counter: &Counter, level: u64, moment: Moment) -> Said {
         let (remaining, next) = counter.outlook(level, moment.place);
-        let next_unit = NextUnit::Known(self.told(next, moment));
-        Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
+        Said::Fits { remaining, next_unit: NextUnit::Known(self.told(next, moment)) }
     }
 
     fn refused(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
@@ -367,6 +373,7 @@ impl Distinct {
     }
 
     /// What is told of a wait for so much of the axis.
+    #[inline]
     fn told(&self, wait: Option<u64>, moment: Moment) -> Option<u64> {
         match wait? {
             0 => Some(0),

@@ -64,7 +64,7 @@ impl InflightByKey {
     #[inline]
     pub fn said(&self, key: KeyHash, cost: Cost, max: u32) -> Said {
         match self.probe(key, cost, max) {
-            Judgement { admitted: true, remaining, .. } => Said::Fits { remaining, next_unit: None },
+            Judgement { admitted: true, remaining, .. } => Said::Fits { remaining, next_unit: NextUnit::Known(None) },
             refused => Said::All(refused),
         }
     }
@@ -73,6 +73,7 @@ impl InflightByKey {
     ///
     /// # Errors
     /// They are not free any more; nothing was taken.
+    #[inline]
     pub fn admit(self: &Arc<Self>, key: KeyHash, cost: Cost, max: u32) -> Result<(Judgement, KeyPermit), Lost> {
         match self.table.reserve(key, cost.get(), max) {
             Ok(others) => {

@@ -44,15 +44,27 @@ impl Judgement {
 /// A [`Judgement`] in as few words as it takes: most requests fit, and most of a judgement then says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// It fits.
+    /// It fits, or has been charged.
     Fits {
         /// As [`Judgement::remaining`].
         remaining: u32,
-        /// As [`Judgement::reset_nanos`].
-        next_unit: Option<u64>,
+        /// As [`Judgement::next_unit`].
+        next_unit: NextUnit,
     },
     /// All that there is to say.
     All(Judgement),
+}
+
+impl Said {
+    /// The whole judgement of a limit with so many in all.
+    pub fn of(self, quota: u32) -> Judgement {
+        match self {
+            Said::Fits { remaining, next_unit } => {
+                Judgement { admitted: true, remaining, quota, retry_nanos: Some(0), next_unit, standing: 0 }
+            }
+            Said::All(judgement) => judgement,
+        }
+    }
 }
 
 /// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.

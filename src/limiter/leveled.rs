@@ -110,7 +110,7 @@ impl<M: Meter> Leveled<M> {
         let meter = self.meter(place.tier);
         let (level, at) = (self.levels.estimate(place.key), self.course.at(now));
         match meter.leaves(level, at, cost) {
-            Some(remaining) => Said::Fits { remaining: requests(remaining, cost), next_unit: None },
+            Some(remaining) => Said::Fits { remaining: requests(remaining, cost), next_unit: NextUnit::Known(None) },
             None => Said::All(self.told(place, level, now, cost)),
         }
     }
@@ -120,6 +120,16 @@ impl<M: Meter> Leveled<M> {
     /// # Errors
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
+        let said = self.admit_saying(place, now, cost)?;
+        Ok(said.of(requests(self.meter(place.tier).quota(), cost)))
+    }
+
+    /// The same in fewer words.
+    ///
+    /// # Errors
+    /// As [`Leveled::admit`].
+    #[inline]
+    pub fn admit_saying(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Said, Lost> {
         let meter = self.meter(place.tier);
         let at = self.course.at(now);
         let (admission, left) = self.levels.admit_leaving(meter, place.key, at, cost);
@@ -129,12 +139,13 @@ impl<M: Meter> Leveled<M> {
                     Some(remaining) => (remaining, meter.next_unit_later(level, at, remaining)),
                     None => meter.outlook_later(level, at),
                 };
-                return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
+                let said = Said::Fits { remaining: requests(remaining, cost), next_unit };
+                return Ok(if self.course.axis().is_time() { said } else { converted_said(said, &self.course, now) });
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: self.in_time(refused(meter, level, at, cost), now), contended })
+        Err(Lost { judgement: self.told(place, level, now, cost), contended })
     }
 
     /// Charges `cost` whether it fits or not, up to sixteen quotas' worth of debt, or an hour's if that is more.
@@ -161,6 +172,7 @@ impl<M: Meter> Leveled<M> {
     }
 
     /// What the key would be told at this level.
+    #[inline(never)]
     pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
         self.in_time(refused(self.meter(place.tier), level, self.course.at(now), cost), now)
     }
@@ -207,11 +219,24 @@ impl<M: Meter> Leveled<M> {
 }
 
 #[cold]
+fn converted_said(said: Said, course: &Course, now: Timestamp) -> Said {
+    match said {
+        Said::Fits { remaining, next_unit } => {
+            Said::Fits { remaining, next_unit: NextUnit::Known(in_time(course.axis(), now, next_unit.nanos())) }
+        }
+        Said::All(judgement) => Said::All(converted(judgement, course.axis(), now)),
+    }
+}
+
+fn in_time(axis: &Axis, now: Timestamp, nanos: Option<u64>) -> Option<u64> {
+    nanos.and_then(|nanos| if nanos == 0 { Some(0) } else { axis.wait(now, nanos) })
+}
+
+#[cold]
 fn converted(judgement: Judgement, axis: &Axis, now: Timestamp) -> Judgement {
-    let in_time = |nanos: Option<u64>| nanos.and_then(|nanos| if nanos == 0 { Some(0) } else { axis.wait(now, nanos) });
     Judgement {
-        retry_nanos: in_time(judgement.retry_nanos),
-        next_unit: NextUnit::Known(in_time(judgement.next_unit.nanos())),
+        retry_nanos: in_time(axis, now, judgement.retry_nanos),
+        next_unit: NextUnit::Known(in_time(axis, now, judgement.next_unit.nanos())),
         ..judgement
     }
 }

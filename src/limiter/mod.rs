@@ -431,6 +431,33 @@ impl Limiter {
         Said::All(self.probe_beside(place, now, cost, self.held_back(place)))
     }
 
+    /// Charges a request of a key that has no pardon, as [`Limiter::admit_at`].
+    #[inline]
+    fn admit_saying(
+        self: &Arc<Self>,
+        place: &Place,
+        now: Timestamp,
+        cost: Cost,
+        hold: &mut Option<Hold>,
+    ) -> Result<Said, Lost> {
+        if self.pending.is_none() {
+            match &self.state {
+                State::Rate(limiter) => return limiter.admit_saying(place, now, cost),
+                State::Quota(limiter) => return limiter.admit_saying(place, now, cost),
+                State::RecentAverage(limiter) => return limiter.leveled().admit_saying(place, now, cost),
+                State::Distinct(limiter) => return limiter.admit_saying(place.tier, place.key, place.value, now),
+                State::InflightByKey { places, max, most_upgraded, .. } => {
+                    let (judgement, permit) = places.admit(place.key, cost, most_of(max, place.tier))?;
+                    *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, place.tier) });
+                    let Judgement { remaining, next_unit, .. } = judgement;
+                    return Ok(Said::Fits { remaining, next_unit });
+                }
+                State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
+            }
+        }
+        self.admit_at(place, place, now, cost, hold).map(Said::All)
+    }
+
     /// Holds an attempt back until its answer, if it fits on top of what is charged and of all that is held back already.
     fn hold_back(
         self: &Arc<Self>,

@@ -247,6 +247,24 @@ impl Limiter {
         }
     }
 
+    /// [`Limiter::admit`] in as few words as it takes.
+    ///
+    /// # Errors
+    /// As [`Limiter::admit`].
+    #[inline]
+    pub fn charge_asked(
+        self: &Arc<Self>,
+        place: &Place,
+        now: Timestamp,
+        cost: Cost,
+        hold: &mut Option<Hold>,
+    ) -> Result<Said, Lost> {
+        if self.pardons.any.load(Ordering::Acquire) {
+            return self.admit(place, now, cost, hold).map(Said::All);
+        }
+        self.admit_saying(place, now, cost, hold)
+    }
+
     /// Counts a request that this limit has refused, if it counts those, and says what it says after that; the second value
     /// tells whether the key is as far over as it can get.
     pub fn count_refusal(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
