@@ -82,6 +82,15 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u64 {
+        match self.exact.line(key).open(key) {
+            None => self.sketch.estimate(key),
+            Some(_) => self.estimate_exact(key),
+        }
+    }
+
+    /// The same for a key that was seen to have an entry.
+    #[inline(never)]
+    fn estimate_exact(&self, key: KeyHash) -> u64 {
         let line = self.exact.line(key);
         for _ in 0..MAX_ATTEMPTS {
             match line.open(key) {
@@ -200,10 +209,45 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     }
 
     /// Moves the key's level on to what `after` makes of it, unless that is nothing.
+    ///
+    /// Most keys have no entry, are not heavy, and nobody else is at them, and most of the time one table serves: that way is
+    /// gone here, without a loop. All others go the whole way.
     #[inline]
     fn settle<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, after: impl Fn(u64) -> Option<u64>) -> Settled {
         let line = self.exact.line(key);
-        let mut attempt = 0;
+        let mut lost = 0;
+        if line.open(key).is_none()
+            && let Some(reading) = self.sketch.read_alone(key)
+            // in this order: cells first, then the entry
+            && matches!(line.find(key), Found::Absent)
+        {
+            let level = reading.level();
+            match after(level) {
+                None => return Settled::Kept { level },
+                Some(to) if is_heavy(meter, to, now) => {}
+                Some(to) if reading.raise(to) => return Settled::Raised { level: to },
+                Some(_) => lost = 1,
+            }
+        }
+        self.settle_beside(meter, key, now, after, lost)
+    }
+
+    /// The same for keys with an entry, for heavy ones, beside others at the same key, and while two tables serve. So many
+    /// races are `lost` already.
+    #[inline(never)]
+    fn settle_beside<M: Meter>(
+        &self,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        after: impl Fn(u64) -> Option<u64>,
+        lost: u32,
+    ) -> Settled {
+        let line = self.exact.line(key);
+        let mut attempt = lost;
+        if lost > 0 {
+            C::pause(lost);
+        }
         loop {
             let level = if let Some(entry) = line.open(key) {
                 let level = entry.level();

@@ -77,23 +77,37 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
     }
 
     /// Reads the key's cells in all tables that serve: the first half of an admission.
-    // always, as what it returns is taken apart at once and need not be written anywhere
-    #[inline(always)]
+    #[inline]
     pub fn read(&self, key: KeyHash) -> Reading<'_, C, ROWS> {
         let seen = self.phase.load();
         let (serving, joining) = self.serving(seen);
-        let serving = Snapshot::take(serving.cells(key));
-        // in the order of the tables, the older one first
-        let joining = joining.map(|table| take_joining(table, key));
-        Reading { phase: &self.phase, seen, serving, joining }
+        Reading {
+            phase: &self.phase,
+            seen,
+            serving: Snapshot::take(serving.cells(key)),
+            joining: joining.map(|table| Snapshot::take(table.cells(key))),
+        }
+    }
+
+    /// The same while one table serves; `None` while two do.
+    // always, as what it returns is taken apart at once and need not be written anywhere
+    #[inline(always)]
+    pub fn read_alone(&self, key: KeyHash) -> Option<Reading<'_, C, ROWS>> {
+        let seen = self.phase.load();
+        if seen & OVERLAPPING != 0 {
+            return None;
+        }
+        let serving = Snapshot::take(self.pair(seen).0.cells(key));
+        Some(Reading { phase: &self.phase, seen, serving, joining: None })
     }
 
     /// At least the level of the key; what the first look of [`Rekeyed::read`] would say.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u64 {
-        let (serving, joining) = self.serving(self.phase.load());
+        let seen = self.phase.load();
+        let (serving, joining) = self.pair(seen);
         let level = serving.estimate(key);
-        joining.map_or(level, |table| level.max(table.estimate(key)))
+        if seen & OVERLAPPING == 0 { level } else { level.max(estimate_joining(joining, key)) }
     }
 
     /// [`MonotoneTable::prefetch`], in all tables that serve.
@@ -221,10 +235,10 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
 
 const OVERLAPPING: u64 = 1;
 
-/// Not for most of the time, and so kept out of the way of those who need not come here.
+/// Out of the way, as one table serves most of the time.
 #[inline(never)]
-fn take_joining<C: Word, const ROWS: usize>(table: &MonotoneTable<C, ROWS>, key: KeyHash) -> Snapshot<'_, C, ROWS> {
-    Snapshot::take(table.cells(key))
+fn estimate_joining<C: Word, const ROWS: usize>(table: &MonotoneTable<C, ROWS>, key: KeyHash) -> u64 {
+    table.estimate(key)
 }
 
 impl<C: Word, const ROWS: usize> fmt::Debug for Rekeyed<C, ROWS> {
