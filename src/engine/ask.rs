@@ -8,7 +8,7 @@ use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
-use crate::limiter::{Judgement, Place, Refuses};
+use crate::limiter::{Judgement, Near, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
 use crate::sketch::{NextUnit, Seed};
@@ -21,6 +21,8 @@ pub struct Ask {
     pub place: Place,
     /// What it costs.
     pub cost: Cost,
+    /// What was found out when it was asked.
+    pub near: Near,
 }
 
 /// The request that is read, on its route.
@@ -60,16 +62,15 @@ impl Snapshot {
         let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
         // filled in where it stays
         let place = Place { route: about.index, origin, tier, ..Place::default() };
-        let Ask { place, .. } = asked.insert(Ask { place, cost: rule.cost.on_entry(about.request.method) });
+        let cost = rule.cost.on_entry(about.request.method);
+        let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
         if limiter.is_keyed()
             && let Err(missing) = self.keys().own(rule_index, (rule, limiter), self.policy(), about, hashed, place)
         {
             *asked = None;
             return self.without_key(rule, missing, about, ahead, judged, hashed);
         }
-        if ahead {
-            limiter.prefetch(place);
-        }
+        limiter.spot(place, near, ahead);
         None
     }
 
@@ -77,10 +78,10 @@ impl Snapshot {
     pub(super) fn ask(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
         let Judged { decision, asks, shared_slots, refills, .. } = judged;
         let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
-        let Ask { place, cost } = asked.as_ref()?;
+        let Ask { place, cost, near } = asked.as_mut()?;
         let (rule, limiter) = self.rule(reading.rule)?;
         match self.cluster(reading.rule) {
-            None => match limiter.ask(place, about.at, *cost) {
+            None => match limiter.ask(place, near, about.at, *cost) {
                 Some(said) => fill_in(reading, &said),
                 None => {
                     *asked = None;
@@ -109,7 +110,7 @@ impl Snapshot {
     #[inline(never)]
     fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
         let Judged { decision, asks, .. } = judged;
-        let (reading, Ask { place, cost }) = (decision.readings.get_mut(slot)?, asks.get(slot)?.as_ref()?);
+        let (reading, Ask { place, cost, .. }) = (decision.readings.get_mut(slot)?, asks.get(slot)?.as_ref()?);
         let (rule, limiter) = self.rule(reading.rule)?;
         let cost = *cost;
         match (&rule.action, reading.mode, reading.retry_nanos) {

@@ -173,7 +173,7 @@ impl Snapshot {
             return Some(taken.map(Said::All));
         }
         let ask = judged.asks.get(slot)?.as_ref()?;
-        Some(limiter.charge_asked(&ask.place, now, ask.cost, hold))
+        Some(limiter.charge_asked(&ask.place, &ask.near, now, ask.cost, hold))
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.

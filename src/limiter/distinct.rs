@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::needs::{self, Owed};
-use super::{Judgement, Kind, Lost, Said};
+use super::{Judgement, Kind, Lost, Near, Place, Said};
 use crate::sketch::{
-    Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Window,
+    Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot, Window,
 };
 use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
@@ -169,10 +169,10 @@ impl Distinct {
 
     /// What [`Distinct::probe_beside`] says of a tier where nothing is held back, in fewer words.
     #[inline]
-    pub fn said(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Said {
-        let (counter, moment) = (self.counter(tier), self.moment(now));
-        let level = self.levels.estimate(key);
-        let charged = if self.seen.contains(pair, moment.effective) {
+    pub fn said(&self, place: &Place, near: &Near, now: Timestamp) -> Said {
+        let (counter, moment) = (self.counter(place.tier), self.moment(now));
+        let level = self.levels.estimate_at(&near.spot, place.key);
+        let charged = if self.seen.contains(place.value, moment.effective) {
             level
         } else {
             let charged = counter.charge(level, moment.place, Cost::ONE);
@@ -182,6 +182,19 @@ impl Distinct {
             charged
         };
         self.passing(counter, charged, moment)
+    }
+
+    /// Where the counter of the key is, for a request that comes back to it.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> Spot {
+        self.levels.spot(key)
+    }
+
+    /// [`Distinct::prefetch`] for the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: &Spot, key: KeyHash, pair: KeyHash) {
+        self.seen.prefetch(pair);
+        self.levels.prefetch_at(spot, key);
     }
 
     /// Has all that a request would be judged by brought near.
@@ -205,15 +218,18 @@ impl Distinct {
     /// # Errors
     /// As [`Distinct::admit`].
     pub fn admit_in(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
-        Ok(self.admit_saying(tier, key, pair, now)?.of(self.counter(tier).quota()))
+        let near = Near { spot: self.levels.spot(key), ..Near::default() };
+        let place = Place { key, value: pair, tier, ..Place::default() };
+        Ok(self.admit_saying(&place, &near, now)?.of(self.counter(tier).quota()))
     }
 
     /// The same in fewer words.
     ///
     /// # Errors
     /// As [`Distinct::admit`].
-    pub fn admit_saying(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Said, Lost> {
-        self.count(self.counter(tier), key, pair, self.moment(now))
+    #[inline]
+    pub fn admit_saying(&self, place: &Place, near: &Near, now: Timestamp) -> Result<Said, Lost> {
+        self.count(self.counter(place.tier), place, near, self.moment(now))
     }
 
     /// What a refusal of a new value is short of.
@@ -326,11 +342,13 @@ impl Distinct {
 
     /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
     /// is found in the set has been paid for in the period in which it is found.
-    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Said, Lost> {
+    fn count(&self, counter: &Counter, place: &Place, near: &Near, moment: Moment) -> Result<Said, Lost> {
+        let Place { key, value: pair, .. } = *place;
         if self.seen.contains(pair, moment.effective) {
-            return Ok(self.passing(counter, self.levels.estimate(key), moment));
+            return Ok(self.passing(counter, self.levels.estimate_at(&near.spot, key), moment));
         }
-        let (level, contended) = match self.levels.admit(counter, key, moment.place, Cost::ONE) {
+        let Near { spot, charged, .. } = near;
+        let (level, contended) = match self.levels.admit_at(spot, charged, counter, key, moment.place, Cost::ONE).0 {
             Admission::Admitted { level } => {
                 // not remembered is harmless: the value will be counted again
                 let _ = self.seen.insert(pair, moment.effective);

@@ -1,6 +1,6 @@
 //! What a limit is asked, and what it says.
 
-use crate::sketch::{KeyHash, NextUnit};
+use crate::sketch::{Charged, KeyHash, NextUnit, Spot};
 
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,6 +15,24 @@ pub struct Place {
     pub origin: Option<usize>,
     /// Which numbers apply: 0 the limit's own, `n` those of its n-th tier.
     pub tier: u8,
+}
+
+/// What one request found out when it was asked about, so that it need not be found out again when it is charged. Of use to the
+/// limit and the key that it is of only; anything else, and whatever is out of date, is found out anew.
+#[derive(Clone, Copy, Default)]
+pub struct Near {
+    /// Where the levels of the key are.
+    pub(super) spot: Spot,
+    /// What they are charged to.
+    pub(super) charged: Charged,
+    /// Where the places of the key are counted.
+    pub(super) places: [u32; 8],
+}
+
+impl std::fmt::Debug for Near {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Near(secret)")
+    }
 }
 
 /// What a limit says about a request.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Place, Said};
+use super::{Judgement, Lost, Near, Place, Said};
 use crate::sketch::{Admission, Axis, Course, Crowding, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -106,11 +106,14 @@ impl<M: Meter> Leveled<M> {
 
     /// What [`Leveled::probe`] says where nothing is held back, in fewer words.
     #[inline]
-    pub fn said(&self, place: &Place, now: Timestamp, cost: Cost) -> Said {
+    pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
         let meter = self.meter(place.tier);
-        let (level, at) = (self.levels.estimate(place.key), self.course.at(now));
-        match meter.leaves(level, at, cost) {
-            Some(remaining) => Said::Fits { remaining: requests(remaining, cost), next_unit: NextUnit::Known(None) },
+        let (level, at) = (self.levels.estimate_at(&near.spot, place.key), self.course.at(now));
+        match meter.leaves_charged(level, at, cost) {
+            Some((remaining, charged)) => {
+                near.charged = charged;
+                Said::Fits { remaining: requests(remaining, cost), next_unit: NextUnit::Known(None) }
+            }
             None => Said::All(self.told(place, level, now, cost)),
         }
     }
@@ -120,7 +123,8 @@ impl<M: Meter> Leveled<M> {
     /// # Errors
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
-        let said = self.admit_saying(place, now, cost)?;
+        let near = Near { spot: self.levels.spot(place.key), ..Near::default() };
+        let said = self.admit_saying(place, &near, now, cost)?;
         Ok(said.of(requests(self.meter(place.tier).quota(), cost)))
     }
 
@@ -129,10 +133,10 @@ impl<M: Meter> Leveled<M> {
     /// # Errors
     /// As [`Leveled::admit`].
     #[inline]
-    pub fn admit_saying(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Said, Lost> {
+    pub fn admit_saying(&self, place: &Place, near: &Near, now: Timestamp, cost: Cost) -> Result<Said, Lost> {
         let meter = self.meter(place.tier);
         let at = self.course.at(now);
-        let (admission, left) = self.levels.admit_leaving(meter, place.key, at, cost);
+        let (admission, left) = self.levels.admit_at(&near.spot, &near.charged, meter, place.key, at, cost);
         let (level, contended) = match admission {
             Admission::Admitted { level } => {
                 let (remaining, next_unit) = match left {

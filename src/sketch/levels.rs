@@ -40,9 +40,9 @@ use std::sync::atomic::AtomicU64;
 
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
-use super::meter::Meter;
+use super::meter::{Charged, Meter};
 use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
-use super::rekeyed::{Reading, Rekeyed};
+use super::rekeyed::{Reading, Rekeyed, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The levels of one limit; see the module. It belongs to one meter: levels of another rate mean something else.
@@ -82,8 +82,20 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u64 {
+        self.estimate_at(&self.spot(key), key)
+    }
+
+    /// Where the sketch has the key's cells, for a request that comes back to them.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
+        self.sketch.spot(key)
+    }
+
+    /// [`Levels::estimate`] of the key whose spot it is.
+    #[inline]
+    pub fn estimate_at(&self, spot: &Spot<ROWS>, key: KeyHash) -> u64 {
         match self.exact.line(key).open(key) {
-            None => self.sketch.estimate(key),
+            None => self.sketch.estimate_at(spot, key),
             Some(_) => self.estimate_exact(key),
         }
     }
@@ -114,16 +126,26 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.prefetch(key);
     }
 
+    /// [`Levels::prefetch`] of the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
+        super::bring_near(self.exact.line(key));
+        self.sketch.prefetch_at(spot, key);
+    }
+
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
-        self.admit_leaving(meter, key, now, cost).0
+        self.admit_at(&self.spot(key), &Charged::default(), meter, key, now, cost).0
     }
 
-    /// The same, and of a request that is admitted what remains after it if the meter could tell; see [`Meter::charge_leaving`].
+    /// The same of the key whose spot it is, and of a request that is admitted what remains after it if the meter could tell; see
+    /// [`Meter::charge_leaving`]. What that said of the same request before, if it did, is `charged`.
     #[inline]
-    pub fn admit_leaving<M: Meter>(
+    pub fn admit_at<M: Meter>(
         &self,
+        spot: &Spot<ROWS>,
+        charged: &Charged,
         meter: &M,
         key: KeyHash,
         now: Timestamp,
@@ -131,11 +153,17 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     ) -> (Admission, Option<u32>) {
         let leaving = Cell::new(None);
         let admitted = |level| {
-            let (charged, left) = meter.charge_leaving(level, now, cost);
+            let (to, left) = match charged {
+                // of level zero nothing is known where nothing was asked
+                Charged { level: asked, now: then, to, left } if level > 0 && (*asked, *then) == (level, now) => {
+                    (*to, *left)
+                }
+                _ => meter.charge_leaving(level, now, cost),
+            };
             leaving.set(left);
-            meter.admits(charged, now).then_some(charged)
+            meter.admits(to, now).then_some(to)
         };
-        match self.settle(meter, key, now, admitted) {
+        match self.settle(spot, meter, key, now, admitted) {
             Settled::Raised { level } => (Admission::Admitted { level }, leaving.get()),
             Settled::Kept { level } => (Admission::Refused { level }, None),
             Settled::Lost { level } => (Admission::Contended { level }, None),
@@ -150,7 +178,9 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     pub fn charge<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
         let charged = |level| Some(meter.charge(level, now, cost).min(ceiling)).filter(|charged| *charged > level);
         for _ in 0..CHARGE_ROUNDS {
-            if let Settled::Raised { level } | Settled::Kept { level } = self.settle(meter, key, now, charged) {
+            if let Settled::Raised { level } | Settled::Kept { level } =
+                self.settle(&self.spot(key), meter, key, now, charged)
+            {
                 return level;
             }
         }
@@ -213,11 +243,18 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Most keys have no entry, are not heavy, and nobody else is at them, and most of the time one table serves: that way is
     /// gone here, without a loop. All others go the whole way.
     #[inline]
-    fn settle<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, after: impl Fn(u64) -> Option<u64>) -> Settled {
+    fn settle<M: Meter>(
+        &self,
+        spot: &Spot<ROWS>,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        after: impl Fn(u64) -> Option<u64>,
+    ) -> Settled {
         let line = self.exact.line(key);
         let mut lost = 0;
         if line.open(key).is_none()
-            && let Some(reading) = self.sketch.read_alone(key)
+            && let Some(reading) = self.sketch.read_at(spot)
             // in this order: cells first, then the entry
             && matches!(line.find(key), Found::Absent)
         {
