@@ -82,7 +82,10 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u64 {
-        self.estimate_at(&self.spot(key), key)
+        match self.exact.line(key).open(key) {
+            None => self.sketch.estimate(key),
+            Some(_) => self.estimate_exact(key),
+        }
     }
 
     /// Where the sketch has the key's cells, for a request that comes back to them.
@@ -136,7 +139,11 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
-        self.admit_at(&self.spot(key), &Charged::default(), meter, key, now, cost).0
+        let admitted = |level| {
+            let charged = meter.charge(level, now, cost);
+            meter.admits(charged, now).then_some(charged)
+        };
+        admission(self.settle(|| self.sketch.read_alone(key), meter, key, now, admitted))
     }
 
     /// The same of the key whose spot it is, and of a request that is admitted what remains after it if the meter could tell; see
@@ -163,11 +170,9 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
             leaving.set(left);
             meter.admits(to, now).then_some(to)
         };
-        match self.settle(spot, meter, key, now, admitted) {
-            Settled::Raised { level } => (Admission::Admitted { level }, leaving.get()),
-            Settled::Kept { level } => (Admission::Refused { level }, None),
-            Settled::Lost { level } => (Admission::Contended { level }, None),
-        }
+        let settled = self.settle(|| self.sketch.read_at(spot), meter, key, now, admitted);
+        let left = if let Settled::Raised { .. } = settled { leaving.get() } else { None };
+        (admission(settled), left)
     }
 
     /// Charges one request whether it fits or not, up to `ceiling`, and says what level the key has now: at least what it
@@ -179,7 +184,7 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         let charged = |level| Some(meter.charge(level, now, cost).min(ceiling)).filter(|charged| *charged > level);
         for _ in 0..CHARGE_ROUNDS {
             if let Settled::Raised { level } | Settled::Kept { level } =
-                self.settle(&self.spot(key), meter, key, now, charged)
+                self.settle(|| self.sketch.read_alone(key), meter, key, now, charged)
             {
                 return level;
             }
@@ -240,12 +245,12 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
 
     /// Moves the key's level on to what `after` makes of it, unless that is nothing.
     ///
-    /// Most keys have no entry, are not heavy, and nobody else is at them, and most of the time one table serves: that way is
-    /// gone here, without a loop. All others go the whole way.
+    /// Most keys have no entry and nobody else is at them, and most of the time one table serves: that way is gone here, without
+    /// a loop. All others go the whole way. `read` reads the key's cells, if one table serves.
     #[inline]
-    fn settle<M: Meter>(
-        &self,
-        spot: &Spot<ROWS>,
+    fn settle<'a, M: Meter>(
+        &'a self,
+        read: impl FnOnce() -> Option<Reading<'a, C, ROWS>>,
         meter: &M,
         key: KeyHash,
         now: Timestamp,
@@ -254,23 +259,25 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         let line = self.exact.line(key);
         let mut lost = 0;
         if line.open(key).is_none()
-            && let Some(reading) = self.sketch.read_at(spot)
-            // in this order: cells first, then the entry
-            && matches!(line.find(key), Found::Absent)
+            && let Some(reading) = read()
         {
             let level = reading.level();
-            match after(level) {
-                None => return Settled::Kept { level },
-                Some(to) if is_heavy(meter, to, now) => {}
-                Some(to) if reading.raise(to) => return Settled::Raised { level: to },
-                Some(_) => lost = 1,
+            // in this order: cells first, then the entry
+            if matches!(line.find(key), Found::Absent) {
+                let Some(to) = after(level) else { return Settled::Kept { level } };
+                let heavy = is_heavy(meter, to, now);
+                let raised = if heavy { self.promote(meter, key, now, &reading, to) } else { reading.raise(to) };
+                if raised {
+                    return Settled::Raised { level: to };
+                }
             }
+            lost = 1;
         }
         self.settle_beside(meter, key, now, after, lost)
     }
 
-    /// The same for keys with an entry, for heavy ones, beside others at the same key, and while two tables serve. So many
-    /// races are `lost` already.
+    /// The same for keys with an entry, beside others at the same key, and while two tables serve. So many tries are `lost`
+    /// already.
     #[inline(never)]
     fn settle_beside<M: Meter>(
         &self,
@@ -388,6 +395,14 @@ enum Settled {
     Kept { level: u64 },
     /// Every race was lost, the last at this level.
     Lost { level: u64 },
+}
+
+fn admission(settled: Settled) -> Admission {
+    match settled {
+        Settled::Raised { level } => Admission::Admitted { level },
+        Settled::Kept { level } => Admission::Refused { level },
+        Settled::Lost { level } => Admission::Contended { level },
+    }
 }
 
 /// Whether the key is to have an entry at this level.

@@ -100,6 +100,17 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         Spot { phase: seen, columns: self.pair(seen).0.columns_of(key).map(|column| column as u32) }
     }
 
+    /// [`Rekeyed::read`] while one table serves; `None` while two do.
+    #[inline]
+    pub fn read_alone(&self, key: KeyHash) -> Option<Reading<'_, C, ROWS>> {
+        let seen = self.phase.load();
+        if seen & OVERLAPPING != 0 {
+            return None;
+        }
+        let serving = Snapshot::take(self.pair(seen).0.cells(key));
+        Some(Reading { phase: &self.phase, seen, serving, joining: None })
+    }
+
     /// [`Rekeyed::read`] of the key whose spot it is; `None` if the spot is none any more.
     // always, as what it returns is taken apart at once and need not be written anywhere
     #[inline(always)]
