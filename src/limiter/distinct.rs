@@ -14,15 +14,16 @@
 //! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
 //! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
 
+mod counter;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::needs::{self, Owed};
 use super::{Judgement, Kind, Lost, Near, Place, Said};
-use crate::sketch::{
-    Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot, Window,
-};
-use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
+use crate::sketch::{Admission, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use counter::Counter;
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
 #[derive(Debug)]
@@ -407,100 +408,4 @@ struct Moment {
     /// The same among the levels.
     place: Timestamp,
     lag: u64,
-}
-
-/// What counts the new values of a key.
-#[derive(Debug, Clone, Copy)]
-enum Counter {
-    Aligned(Window),
-    Sliding(Bucket),
-}
-
-impl Counter {
-    fn new(max: u32, period: Duration, sliding: bool, pace: Pace) -> Result<Counter, OutOfRange> {
-        Ok(match sliding {
-            true => Counter::Sliding(Bucket::paced(Rate::new(max, period)?, max, pace)?),
-            false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
-        })
-    }
-}
-
-impl Meter for Counter {
-    #[inline]
-    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
-        match self {
-            Counter::Aligned(window) => window.charge(level, now, cost),
-            Counter::Sliding(bucket) => bucket.charge(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
-        match self {
-            Counter::Aligned(window) => window.admits(charged, now),
-            Counter::Sliding(bucket) => bucket.admits(charged, now),
-        }
-    }
-
-    #[inline]
-    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
-        match self {
-            Counter::Aligned(window) => window.leaves(level, now, cost),
-            Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn quota(&self) -> u32 {
-        match self {
-            Counter::Aligned(window) => window.quota(),
-            Counter::Sliding(bucket) => bucket.quota(),
-        }
-    }
-
-    #[inline]
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
-        match self {
-            Counter::Aligned(window) => window.remaining(level, now),
-            Counter::Sliding(bucket) => bucket.remaining(level, now),
-        }
-    }
-
-    #[inline]
-    fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        match self {
-            Counter::Aligned(window) => window.retry_nanos(level, now, cost),
-            Counter::Sliding(bucket) => bucket.retry_nanos(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        match self {
-            Counter::Aligned(window) => window.next_unit_nanos(level, now),
-            Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
-        }
-    }
-
-    fn standing(&self, level: u64, now: Timestamp) -> u64 {
-        match self {
-            Counter::Aligned(window) => window.standing(level, now),
-            Counter::Sliding(bucket) => bucket.standing(level, now),
-        }
-    }
-
-    #[inline]
-    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
-        match self {
-            Counter::Aligned(window) => window.outlook(level, now),
-            Counter::Sliding(bucket) => bucket.outlook(level, now),
-        }
-    }
-
-    fn fade_nanos(&self) -> u64 {
-        match self {
-            Counter::Aligned(window) => window.fade_nanos(),
-            Counter::Sliding(bucket) => bucket.fade_nanos(),
-        }
-    }
 }
