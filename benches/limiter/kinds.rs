@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::config;
-use tidegate::engine::{Arrival, DecisionId, Holds, Snapshot, Verdict};
+use tidegate::engine::{Arrival, DecisionId, Holds, Judged, Snapshot, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::{MonotoneTable, Seed, SummingTable};
 use tidegate::units::{Bytes, Timestamp};
@@ -226,7 +226,7 @@ impl Gate {
             }
             Before::HalfSpent => {
                 for client in 0..row.clients {
-                    assert!(gate.decide(&head(client, client), &Method::POST, Timestamp::ZERO).0);
+                    assert!(gate.decide(&head(client, client), &Method::POST, Timestamp::ZERO, &mut Holds::new()));
                 }
             }
         }
@@ -237,26 +237,29 @@ impl Gate {
     fn spent(row: &Row, clients: u32) -> Gate {
         let gate = Gate::new(row.spent, row.names, row.clients);
         for client in 0..clients {
-            let (_, holds) = gate.decide(&head(client, client), &Method::GET, now());
+            let mut holds = Holds::new();
+            gate.decide(&head(client, client), &Method::GET, now(), &mut holds);
             gate.held.lock().unwrap().push(holds);
         }
         gate
     }
 
-    /// Decides on one request; with what it then holds, if its answer has not come inside.
+    /// Decides on one request; what it then holds, if its answer has not come inside, is in `holds`. The record and the holds are
+    /// where they stay, as in a gate, which has room for them in what it keeps of a request.
     #[inline]
-    fn decide(&self, headers: &HeaderMap, method: &Method, at: Timestamp) -> (bool, Holds) {
+    fn decide(&self, headers: &HeaderMap, method: &Method, at: Timestamp, holds: &mut Holds) -> bool {
         let peer = Peer::Ip([127, 0, 0, 1].into());
         let request = Request { peer, method, host: "a.example", path: "/a", query: None, headers, tls_sni: None };
         let arrival = Arrival { id: DecisionId(1), at, dice: at.nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) };
-        let mut judged = self.snapshot.judge(&request, arrival);
-        let (mut holds, _) = self.snapshot.admit(&mut judged, at);
+        let mut judged = Judged::new(arrival);
+        self.snapshot.judge_into(&request, &mut judged);
+        self.snapshot.admit_into(&mut judged, at, holds);
         let admitted = judged.decision.verdict == Verdict::Admitted;
         if self.settles && admitted {
-            self.snapshot.sent(&mut holds);
-            self.snapshot.answered(&judged, &mut holds, StatusCode::UNAUTHORIZED, headers, at);
+            self.snapshot.sent(holds);
+            self.snapshot.answered(&judged, holds, StatusCode::UNAUTHORIZED, headers, at);
         }
-        (admitted, holds)
+        admitted
     }
 
     /// Wrong refusals of clients that never asked before, without charging them.
@@ -306,8 +309,14 @@ impl Batches for Requests<'_> {
     }
 
     fn ask(&mut self, at: Timestamp) -> (u64, u64) {
-        let admitted = self.heads.iter().filter(|headers| self.gate.decide(headers, &Method::GET, at).0).count();
-        (self.heads.len() as u64, admitted as u64)
+        let mut holds = Holds::new();
+        let mut admitted = 0;
+        for headers in &self.heads {
+            admitted += u64::from(self.gate.decide(headers, &Method::GET, at, &mut holds));
+            // given back at once
+            holds.clear();
+        }
+        (self.heads.len() as u64, admitted)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::cluster::By;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judge::{Judged, fill};
+use super::judge::{Judged, fill, fill_in};
 use super::keys::{Hashed, key_under};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
-use crate::limiter::{Judgement, Limiter, Place, Refuses};
+use crate::limiter::{Judgement, Limiter, Near, Place, Refuses};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
 use crate::sketch::{KeyHash, NextUnit, Seed};
@@ -21,6 +21,8 @@ pub struct Ask {
     pub place: Place,
     /// What it costs.
     pub cost: Cost,
+    /// What was found out when it was asked.
+    pub near: Near,
 }
 
 /// The request that is read, on its route.
@@ -55,49 +57,67 @@ impl Snapshot {
             // its turn comes when all others have spoken
             return None;
         }
-        reading.tier = tier_of(rule, about)?;
-        match self.place_of(rule_index, rule, limiter, about, reading.tier, hashed) {
-            Ok(place) => {
-                if ahead {
-                    limiter.prefetch(&place);
-                }
-                *asked = Some(Ask { place, cost: rule.cost.on_entry(about.request.method) });
-                None
-            }
-            Err(missing) => self.without_key(rule, missing, about, ahead, judged, hashed),
+        let tier = tier_of(rule, about)?;
+        reading.tier = tier;
+        let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
+        // filled in where it stays
+        let place = Place { route: about.index, origin, tier, ..Place::default() };
+        let cost = rule.cost.on_entry(about.request.method);
+        let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
+        if limiter.is_keyed()
+            && let Err(missing) = self.find_key(rule_index, (rule, limiter), about, hashed, place)
+        {
+            *asked = None;
+            return self.without_key(rule, missing, about, ahead, judged, hashed);
         }
+        limiter.spot(place, near, ahead);
+        None
     }
 
     /// Asks the rule of one reading, and says why it forbids the request if it does. No limit is asked twice.
     pub(super) fn ask(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
         let Judged { decision, asks, shared_slots, refills, .. } = judged;
         let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
-        let Ask { place, cost } = asked.as_ref()?;
+        let Ask { place, cost, near } = asked.as_mut()?;
         let (rule, limiter) = self.rule(reading.rule)?;
-        if limiter.is_exempt(place.key, about.at) {
-            *asked = None;
-            return None;
-        }
-        let cost = *cost;
-        reading.mode = self.mode_of(reading.rule, rule, about);
         match self.cluster(reading.rule) {
-            None => {
-                fill(reading, &limiter.probe(place, about.at, cost));
-                if self.told(reading.rule).is_some() {
-                    reading.by = By::Estimate;
+            None => match limiter.ask(place, near, about.at, *cost) {
+                Some(said) => {
+                    fill_in(reading, &said);
+                    if self.told(reading.rule).is_some() {
+                        reading.by = By::Estimate;
+                    }
                 }
+                None => {
+                    *asked = None;
+                    return None;
+                }
+            },
+            Some(_) if limiter.is_exempt(place.key, about.at) => {
+                *asked = None;
+                return None;
             }
             Some(cluster) => {
-                let (judgement, due) = cluster.look(place, about.at, cost);
+                let (judgement, due) = cluster.look(place, about.at, *cost);
                 fill(reading, &judgement);
                 *refills |= u8::from(due) << slot;
                 reading.by = By::Lease;
                 *shared_slots |= 1 << slot;
             }
         }
-        if reading.outcome == Outcome::Admitted {
-            return None;
+        if let Some(seed) = self.rollout(reading.rule) {
+            reading.mode = self.mode_by(seed, rule, about);
         }
+        if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, judged) }
+    }
+
+    /// What follows when the limit of one reading has said that the request does not fit.
+    #[inline(never)]
+    fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+        let Judged { decision, asks, .. } = judged;
+        let (reading, Ask { place, cost, .. }) = (decision.readings.get_mut(slot)?, asks.get(slot)?.as_ref()?);
+        let (rule, limiter) = self.rule(reading.rule)?;
+        let cost = *cost;
         match (&rule.action, reading.mode, reading.retry_nanos) {
             (OnLimit::Tag { .. }, Mode::Enforce, _) => {
                 reading.outcome = Outcome::Tagged;
@@ -158,28 +178,22 @@ impl Snapshot {
         refusal
     }
 
-    /// Where the request counts, of this rule.
-    fn place_of(
+    /// Puts where the request counts, of this rule, into the place.
+    #[inline]
+    fn find_key(
         &self,
         index: usize,
-        rule: &Rule,
-        limiter: &Limiter,
+        (rule, limiter): (&Rule, &Limiter),
         about: &Read<'_>,
-        tier: u8,
         hashed: &mut Hashed,
-    ) -> Result<Place, Missing> {
-        let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
-        let mut place = Place { route: about.index, origin, tier, ..Place::default() };
-        if !limiter.is_keyed() {
-            return Ok(place);
-        }
-        if let Some(told) = self.told(index) {
-            let name = told.name(rule, self.policy(), (about.request, about.client, about.route))?;
-            (place.key, place.value) = (told.key(name), KeyHash::from_halves(name.halves()));
-            return Ok(place);
-        }
-        [place.key, place.value] = self.keys().own(index, (rule, limiter), self.policy(), about, hashed)?;
-        Ok(place)
+        place: &mut Place,
+    ) -> Result<(), Missing> {
+        let Some(told) = self.told(index) else {
+            return self.keys().own(index, (rule, limiter), self.policy(), about, hashed, place);
+        };
+        let name = told.name(rule, self.policy(), (about.request, about.client, about.route))?;
+        (place.key, place.value) = (told.key(name), KeyHash::from_halves(name.halves()));
+        Ok(())
     }
 
     /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that
@@ -198,7 +212,12 @@ impl Snapshot {
 }
 
 /// The tier that the request belongs to, 0 for none; `None` when it is exempt.
+#[inline]
 fn tier_of(rule: &Rule, about: &Read<'_>) -> Option<u8> {
+    if rule.exempt.is_empty() && rule.tiers.is_empty() { Some(0) } else { tier_among(rule, about) }
+}
+
+fn tier_among(rule: &Rule, about: &Read<'_>) -> Option<u8> {
     if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
         return None;
     }

@@ -9,13 +9,11 @@
 //! that is what keeps its moment free. All others follow after the wait, as of then. So whoever waits takes nothing from
 //! anybody else meanwhile, neither a place nor a budget.
 
-use arrayvec::ArrayVec;
-
 use super::ask::Ask;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judge::{Held, Holds, Judged, fill};
+use super::judge::{Held, Holds, Judged, fill, fill_in};
 use super::snapshot::Snapshot;
-use crate::limiter::{Hold, Judgement, Lost};
+use crate::limiter::{Judgement, Limiter, Lost};
 use crate::policy::{Mode, OnLimit, Route, Rule};
 use crate::sketch::NextUnit;
 use crate::units::Timestamp;
@@ -88,31 +86,18 @@ impl Snapshot {
                 return contended;
             }
         }
-        for &slot in &charging_order(self, &judged.decision.readings) {
-            let slot = usize::from(slot);
+        for word in charging_order(self, &judged.decision.readings).iter().take(judged.decision.readings.len()) {
+            let slot = usize::from(*word as u8);
             let Some(reading) = judged.decision.readings.get(slot) else { continue };
             if reading.outcome != Outcome::Admitted || (judged.charged | judged.shared_slots) >> slot & 1 == 1 {
                 continue;
             }
-            let mut hold = None;
-            match self.charge_one(judged, slot, reading.rule, now, &mut hold) {
-                None => {}
-                Some(Ok(judgement)) => {
-                    if let Some(reading) = judged.decision.readings.get_mut(slot) {
-                        fill(reading, &judgement);
-                    }
-                    if let Some(hold) = hold {
-                        // there are as many places for holds as readings, so none is ever dropped here
-                        let _ = holds.try_push(Held { slot, hold });
-                    }
-                }
-                Some(Err(lost)) => {
-                    contended = contended.or(lost.contended.then_some(slot));
-                    self.refuse_late(judged, slot, &lost, now);
-                    if judged.decision.verdict != Verdict::Admitted {
-                        holds.clear();
-                        break;
-                    }
+            if let Err(lost) = self.charge_one(judged, slot, now, holds) {
+                contended = contended.or(lost.contended.then_some(slot));
+                self.refuse_late(judged, slot, &lost, now);
+                if judged.decision.verdict != Verdict::Admitted {
+                    holds.clear();
+                    break;
                 }
             }
         }
@@ -158,25 +143,30 @@ impl Snapshot {
         }
     }
 
-    /// Charges one limit, and puts into `hold` what the request holds then; `None` if it was not asked.
-    fn charge_one(
-        &self,
-        judged: &Judged,
-        slot: usize,
-        rule: usize,
-        now: Timestamp,
-        hold: &mut Option<Hold>,
-    ) -> Option<Result<Judgement, Lost>> {
-        let limiter = self.limiters().get(rule)?;
-        if let Some(taken) = judged.shared.as_ref().and_then(|shared| shared.take(slot, limiter, now)) {
-            return Some(taken);
+    /// Charges the limit of one reading, if it was asked, and adds what the request holds then.
+    #[inline]
+    fn charge_one(&self, judged: &mut Judged, slot: usize, now: Timestamp, holds: &mut Holds) -> Result<(), Lost> {
+        let Judged { decision, asks, shared, .. } = judged;
+        let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
+        let Some(limiter) = self.limiters().get(reading.rule) else { return Ok(()) };
+        if let Some(taken) = shared.as_ref().and_then(|shared| shared.take(slot, limiter, now)) {
+            fill(reading, &taken?);
+            return Ok(());
         }
-        let ask = judged.asks.get(slot)?.as_ref()?;
-        let taken = limiter.admit(&ask.place, now, ask.cost, hold);
-        if let (Ok(_), Some(told)) = (&taken, self.told(rule)) {
-            told.count(&ask.place, ask.cost);
+        let Some(Some(Ask { place, cost, near })) = asks.get(slot) else { return Ok(()) };
+        let mut hold = None;
+        match limiter.charge_asked(place, near, now, *cost, &mut hold) {
+            Ok(said) => fill_in(reading, &said),
+            Err(lost) => return Err(lost),
         }
-        Some(taken)
+        if let Some(told) = self.told(reading.rule) {
+            told.count(place, *cost);
+        }
+        if let Some(hold) = hold {
+            // there are as many places for holds as readings, so none is ever dropped here
+            let _ = holds.try_push(Held { slot, hold });
+        }
+        Ok(())
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.
@@ -233,19 +223,24 @@ const GONE: Lost = Lost {
     contended: false,
 };
 
-/// Positions of the readings in the order of charging: what can be given back first, then by what is left of it.
-fn charging_order(snapshot: &Snapshot, readings: &Readings) -> ArrayVec<u8, { Route::MAX_RULES }> {
-    let slots = 0..readings.len() as u8;
-    if readings.len() <= 1 {
-        return slots.collect();
-    }
-    // in one word each: whether it cannot be given back, what is left, and, where all else is equal, the slot
-    let nearness = |(slot, reading): (usize, &Reading)| {
+/// The readings in the order of charging: what can be given back first, then by what is left of it. One word for each, whose
+/// lowest byte is its position; there are as many as readings.
+#[inline]
+fn charging_order(snapshot: &Snapshot, readings: &Readings) -> [u64; Route::MAX_RULES] {
+    let mut order = [u64::MAX; Route::MAX_RULES];
+    for (slot, reading) in readings.iter().enumerate() {
+        // whether it cannot be given back, what is left, and, where all else is equal, the position
+        let rank = |limiter: &Limiter| u64::from(!limiter.gives_back()) << 48 | u64::from(reading.remaining) << 8;
         // one that is not there comes first, and is passed over
-        let Some(limiter) = snapshot.limiter(reading.rule) else { return slot as u64 };
-        u64::from(!limiter.gives_back()) << 48 | u64::from(reading.remaining) << 8 | slot as u64
-    };
-    let mut order: ArrayVec<u64, { Route::MAX_RULES }> = readings.iter().enumerate().map(nearness).collect();
-    order.sort_unstable();
-    order.iter().map(|word| *word as u8).collect()
+        let mut word = snapshot.limiter(reading.rule).map_or(0, rank) | slot as u64;
+        for placed in order.iter_mut().take(slot) {
+            if word < *placed {
+                std::mem::swap(&mut word, placed);
+            }
+        }
+        if let Some(last) = order.get_mut(slot) {
+            *last = word;
+        }
+    }
+    order
 }

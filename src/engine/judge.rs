@@ -10,10 +10,10 @@ use super::keys::Hashed;
 use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
-use crate::limiter::{Hold, Judgement};
+use crate::limiter::{Hold, Judgement, Said};
 use crate::policy::Route;
 use crate::request::Request;
-use crate::sketch::KeyHash;
+use crate::sketch::{KeyHash, NextUnit};
 use crate::units::Timestamp;
 
 /// What the face adds to a request: when it came, and one roll of the dice.
@@ -106,8 +106,17 @@ impl Snapshot {
     /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
+        let mut judged = Judged::new(arrival);
+        self.judge_into(request, &mut judged);
+        judged
+    }
+
+    /// The same of a request that nobody has been asked about: for one whose record has its place already, as it is
+    /// a kilobyte that need not be moved then.
+    pub fn judge_into(&self, request: &Request, judged: &mut Judged) {
         let client = client::resolve(&self.policy().clients, request.peer, request.headers);
-        self.judge_for(request, client.ok(), arrival)
+        let found = self.policy().routes.find(request);
+        self.judge_on(judged, found, &mut Hashed::default(), request, client.ok());
     }
 
     /// The same for a client that is known already, as in a log; `None` for one that the policy refuses to serve because its
@@ -212,6 +221,24 @@ fn strictest(a: Option<Refusal>, b: Refusal) -> Option<Refusal> {
         _ => 4,
     };
     Some(a.map_or(b, |a| if rank(b) < rank(a) { b } else { a }))
+}
+
+/// The same of what was said in few words; the rest is as in a reading of a request that fits, or was not asked about yet.
+#[inline]
+pub(super) fn fill_in(reading: &mut Reading, said: &Said) {
+    match said {
+        Said::Fits { remaining, next_unit } => {
+            reading.outcome = Outcome::Admitted;
+            reading.remaining = *remaining;
+            reading.retry_nanos = Some(0);
+            // only what there is of it
+            match next_unit {
+                NextUnit::Known(nanos) => reading.next_unit = NextUnit::Known(*nanos),
+                NextUnit::Decayed(later) => reading.next_unit = NextUnit::Decayed(*later),
+            }
+        }
+        Said::All(judgement) => fill(reading, judgement),
+    }
 }
 
 /// Copies what a limit said into its reading.

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use super::ask::Read;
 use crate::client::Client;
 use crate::client::key::{KeyPart, KeySpec, Missing};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Place};
 use crate::policy::{Action, Policy, Route, Rule};
 use crate::request::Request;
 use crate::sketch::hash::KeyInput;
@@ -67,7 +67,8 @@ impl SharedKeys {
         SharedKeys { numbers: numbers.collect(), seed: seed.derive("keys of all limits") }
     }
 
-    /// The limiter's own hash of the rule's key, and of the key together with the value that is counted, if one is.
+    /// Puts the limiter's own hash of the rule's key into the place, and that of the key together with the value that is counted,
+    /// if one is.
     ///
     /// # Errors
     /// The request lacks a part of them; what the rule says to that.
@@ -79,13 +80,14 @@ impl SharedKeys {
         policy: &Policy,
         about: &Read<'_>,
         hashed: &mut Hashed,
-    ) -> Result<[KeyHash; 2], Missing> {
+        place: &mut Place,
+    ) -> Result<(), Missing> {
         let key = self.key(index, rule, policy, about, hashed)?;
-        let pair = match &rule.of {
-            Some(of) => limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?),
-            None => KeyHash::default(),
-        };
-        Ok([limiter.own_hash().of(key), pair])
+        if let Some(of) = &rule.of {
+            place.value = limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?);
+        }
+        place.key = limiter.own_hash().of(key);
+        Ok(())
     }
 
     /// The limiter's own hash of a key that no route and no origin is part of, for a client of whom there is no request yet.

@@ -14,15 +14,16 @@
 //! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
 //! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
 
+mod counter;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::needs::{self, Owed};
-use super::{Judgement, Kind, Lost};
-use crate::sketch::{
-    Admission, Bucket, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Window,
-};
-use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
+use super::{Judgement, Kind, Lost, Near, Place, Said};
+use crate::sketch::{Admission, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use counter::Counter;
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
 #[derive(Debug)]
@@ -155,16 +156,46 @@ impl Distinct {
         let (counter, moment) = (self.counter(tier), self.moment(now));
         let level = self.levels.estimate(key);
         if self.seen.contains(pair, moment.effective) {
-            return self.passed(counter, level, moment);
+            return self.passing(counter, level, moment).of(counter.quota());
         }
         let charged = counter.charge(level, moment.place, Cost::ONE.saturating_add(held));
         if counter.admits(charged, moment.place) {
-            self.passed(counter, charged, moment)
+            self.passing(counter, charged, moment).of(counter.quota())
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.place, held));
             self.refused(counter, held, moment)
         }
+    }
+
+    /// What [`Distinct::probe_beside`] says of a tier where nothing is held back, in fewer words.
+    #[inline]
+    pub fn said(&self, place: &Place, near: &Near, now: Timestamp) -> Said {
+        let (counter, moment) = (self.counter(place.tier), self.moment(now));
+        let level = self.levels.estimate_at(&near.spot, place.key);
+        let charged = if self.seen.contains(place.value, moment.effective) {
+            level
+        } else {
+            let charged = counter.charge(level, moment.place, Cost::ONE);
+            if !counter.admits(charged, moment.place) {
+                return Said::All(self.refused(counter, level, moment));
+            }
+            charged
+        };
+        self.passing(counter, charged, moment)
+    }
+
+    /// Where the counter of the key is, for a request that comes back to it.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> Spot {
+        self.levels.spot(key)
+    }
+
+    /// [`Distinct::prefetch`] for the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: &Spot, key: KeyHash, pair: KeyHash) {
+        self.seen.prefetch(pair);
+        self.levels.prefetch_at(spot, key);
     }
 
     /// Has all that a request would be judged by brought near.
@@ -188,8 +219,18 @@ impl Distinct {
     /// # Errors
     /// As [`Distinct::admit`].
     pub fn admit_in(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
-        let counter = self.counter(tier);
-        self.count(counter, key, pair, self.moment(now))
+        let near = Near { spot: self.levels.spot(key), ..Near::default() };
+        let place = Place { key, value: pair, tier, ..Place::default() };
+        Ok(self.admit_saying(&place, &near, now)?.of(self.counter(tier).quota()))
+    }
+
+    /// The same in fewer words.
+    ///
+    /// # Errors
+    /// As [`Distinct::admit`].
+    #[inline]
+    pub fn admit_saying(&self, place: &Place, near: &Near, now: Timestamp) -> Result<Said, Lost> {
+        self.count(self.counter(place.tier), place, near, self.moment(now))
     }
 
     /// What a refusal of a new value is short of.
@@ -302,15 +343,17 @@ impl Distinct {
 
     /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
     /// is found in the set has been paid for in the period in which it is found.
-    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Judgement, Lost> {
+    fn count(&self, counter: &Counter, place: &Place, near: &Near, moment: Moment) -> Result<Said, Lost> {
+        let Place { key, value: pair, .. } = *place;
         if self.seen.contains(pair, moment.effective) {
-            return Ok(self.passed(counter, self.levels.estimate(key), moment));
+            return Ok(self.passing(counter, self.levels.estimate_at(&near.spot, key), moment));
         }
-        let (level, contended) = match self.levels.admit(counter, key, moment.place, Cost::ONE) {
+        let Near { spot, charged, .. } = near;
+        let (level, contended) = match self.levels.admit_at(spot, charged, counter, key, moment.place, Cost::ONE).0 {
             Admission::Admitted { level } => {
                 // not remembered is harmless: the value will be counted again
                 let _ = self.seen.insert(pair, moment.effective);
-                return Ok(self.passed(counter, level, moment));
+                return Ok(self.passing(counter, level, moment));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
@@ -329,10 +372,10 @@ impl Distinct {
         Moment { effective, place: self.course.at(effective), lag: effective.nanos() - now.nanos() }
     }
 
-    fn passed(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
+    #[inline]
+    fn passing(&self, counter: &Counter, level: u64, moment: Moment) -> Said {
         let (remaining, next) = counter.outlook(level, moment.place);
-        let next_unit = NextUnit::Known(self.told(next, moment));
-        Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
+        Said::Fits { remaining, next_unit: NextUnit::Known(self.told(next, moment)) }
     }
 
     fn refused(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
@@ -349,6 +392,7 @@ impl Distinct {
     }
 
     /// What is told of a wait for so much of the axis.
+    #[inline]
     fn told(&self, wait: Option<u64>, moment: Moment) -> Option<u64> {
         match wait? {
             0 => Some(0),
@@ -364,100 +408,4 @@ struct Moment {
     /// The same among the levels.
     place: Timestamp,
     lag: u64,
-}
-
-/// What counts the new values of a key.
-#[derive(Debug, Clone, Copy)]
-enum Counter {
-    Aligned(Window),
-    Sliding(Bucket),
-}
-
-impl Counter {
-    fn new(max: u32, period: Duration, sliding: bool, pace: Pace) -> Result<Counter, OutOfRange> {
-        Ok(match sliding {
-            true => Counter::Sliding(Bucket::paced(Rate::new(max, period)?, max, pace)?),
-            false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
-        })
-    }
-}
-
-impl Meter for Counter {
-    #[inline]
-    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
-        match self {
-            Counter::Aligned(window) => window.charge(level, now, cost),
-            Counter::Sliding(bucket) => bucket.charge(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
-        match self {
-            Counter::Aligned(window) => window.admits(charged, now),
-            Counter::Sliding(bucket) => bucket.admits(charged, now),
-        }
-    }
-
-    #[inline]
-    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
-        match self {
-            Counter::Aligned(window) => window.leaves(level, now, cost),
-            Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn quota(&self) -> u32 {
-        match self {
-            Counter::Aligned(window) => window.quota(),
-            Counter::Sliding(bucket) => bucket.quota(),
-        }
-    }
-
-    #[inline]
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
-        match self {
-            Counter::Aligned(window) => window.remaining(level, now),
-            Counter::Sliding(bucket) => bucket.remaining(level, now),
-        }
-    }
-
-    #[inline]
-    fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        match self {
-            Counter::Aligned(window) => window.retry_nanos(level, now, cost),
-            Counter::Sliding(bucket) => bucket.retry_nanos(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        match self {
-            Counter::Aligned(window) => window.next_unit_nanos(level, now),
-            Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
-        }
-    }
-
-    fn standing(&self, level: u64, now: Timestamp) -> u64 {
-        match self {
-            Counter::Aligned(window) => window.standing(level, now),
-            Counter::Sliding(bucket) => bucket.standing(level, now),
-        }
-    }
-
-    #[inline]
-    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
-        match self {
-            Counter::Aligned(window) => window.outlook(level, now),
-            Counter::Sliding(bucket) => bucket.outlook(level, now),
-        }
-    }
-
-    fn fade_nanos(&self) -> u64 {
-        match self {
-            Counter::Aligned(window) => window.fade_nanos(),
-            Counter::Sliding(bucket) => bucket.fade_nanos(),
-        }
-    }
 }

@@ -22,7 +22,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Judgement, Lost};
+use super::{Judgement, Lost, Said};
 use crate::sketch::{KeyHash, NextUnit, Seed, SummingTable};
 use crate::units::{Bytes, Cost, OutOfRange};
 
@@ -54,19 +54,50 @@ impl InflightByKey {
     }
 
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
+    #[inline]
     pub fn probe(&self, key: KeyHash, cost: Cost, max: u32) -> Judgement {
-        let others = self.table.estimate(key);
+        self.probe_at(self.table.spot(key), cost, max)
+    }
+
+    #[inline]
+    fn probe_at(&self, spot: [u32; 8], cost: Cost, max: u32) -> Judgement {
+        let others = self.table.estimate_at(spot);
         judgement(others, cost, max, others.checked_add(cost.get()).is_some_and(|sum| sum <= max))
+    }
+
+    /// The same of the key whose spot it is, in fewer words.
+    #[inline]
+    pub fn said(&self, spot: [u32; 8], cost: Cost, max: u32) -> Said {
+        match self.probe_at(spot, cost, max) {
+            Judgement { admitted: true, remaining, .. } => Said::Fits { remaining, next_unit: NextUnit::Known(None) },
+            refused => Said::All(refused),
+        }
     }
 
     /// Takes `cost` places of `max`.
     ///
     /// # Errors
     /// They are not free any more; nothing was taken.
+    #[inline]
     pub fn admit(self: &Arc<Self>, key: KeyHash, cost: Cost, max: u32) -> Result<(Judgement, KeyPermit), Lost> {
-        match self.table.reserve(key, cost.get(), max) {
+        self.admit_at(key, self.table.spot(key), cost, max)
+    }
+
+    /// The same for the key whose spot it is.
+    ///
+    /// # Errors
+    /// As [`InflightByKey::admit`].
+    #[inline]
+    pub fn admit_at(
+        self: &Arc<Self>,
+        key: KeyHash,
+        spot: [u32; 8],
+        cost: Cost,
+        max: u32,
+    ) -> Result<(Judgement, KeyPermit), Lost> {
+        match self.table.reserve_at(spot, cost.get(), max) {
             Ok(others) => {
-                let permit = KeyPermit { limiter: Arc::clone(self), key, cost };
+                let permit = KeyPermit { limiter: Arc::clone(self), key, spot, cost };
                 Ok((judgement(others, cost, max, true), permit))
             }
             Err(others) => Err(Lost { judgement: judgement(others, cost, max, false), contended: false }),
@@ -77,6 +108,18 @@ impl InflightByKey {
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
         self.table.prefetch(key);
+    }
+
+    /// Where the key's places are counted, for a request that comes back to them.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> [u32; 8] {
+        self.table.spot(key)
+    }
+
+    /// [`InflightByKey::prefetch`] for the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: [u32; 8]) {
+        self.table.prefetch_at(spot);
     }
 
     /// How many places each key has, unless its tier says otherwise.
@@ -120,6 +163,8 @@ impl InflightByKey {
 pub struct KeyPermit {
     limiter: Arc<InflightByKey>,
     key: KeyHash,
+    /// Where they are counted.
+    spot: [u32; 8],
     cost: Cost,
 }
 
@@ -143,7 +188,7 @@ impl KeyPermit {
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        self.limiter.table.release(self.key, self.cost.get());
+        self.limiter.table.release_at(self.spot, self.cost.get());
     }
 }
 
@@ -154,12 +199,15 @@ impl fmt::Debug for KeyPermit {
 }
 
 /// `others`: places held without counting this request.
+#[inline]
 fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
     let own = if admitted { cost.get() } else { 0 };
+    // most cost one, and a division takes as long as all else here
+    let requests = |units: u32| if cost == Cost::ONE { units } else { units / cost.get() };
     Judgement {
         admitted,
-        remaining: max.saturating_sub(others).saturating_sub(own) / cost.get(),
-        quota: max / cost.get(),
+        remaining: requests(max.saturating_sub(others).saturating_sub(own)),
+        quota: requests(max),
         // a place comes back when another request ends, which nobody can promise
         retry_nanos: admitted.then_some(0),
         next_unit: NextUnit::Known(None),

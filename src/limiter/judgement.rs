@@ -1,6 +1,6 @@
 //! What a limit is asked, and what it says.
 
-use crate::sketch::{KeyHash, NextUnit};
+use crate::sketch::{Charged, KeyHash, NextUnit, Spot};
 
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,6 +16,24 @@ pub struct Place {
     pub origin: Option<usize>,
     /// Which numbers apply: 0 the limit's own, `n` those of its n-th tier.
     pub tier: u8,
+}
+
+/// What one request found out when it was asked about, so that it need not be found out again when it is charged. Of use to the
+/// limit and the key that it is of only; anything else, and whatever is out of date, is found out anew.
+#[derive(Clone, Copy, Default)]
+pub struct Near {
+    /// Where the levels of the key are.
+    pub(super) spot: Spot,
+    /// What they are charged to.
+    pub(super) charged: Charged,
+    /// Where the places of the key are counted.
+    pub(super) places: [u32; 8],
+}
+
+impl std::fmt::Debug for Near {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Near(secret)")
+    }
 }
 
 /// What a limit says about a request.
@@ -39,6 +57,32 @@ impl Judgement {
     /// Nanoseconds until more budget appears; `None` when full or when that is up to others.
     pub fn reset_nanos(&self) -> Option<u64> {
         self.next_unit.nanos()
+    }
+}
+
+/// A [`Judgement`] in as few words as it takes: most requests fit, and most of a judgement then says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It fits, or has been charged.
+    Fits {
+        /// As [`Judgement::remaining`].
+        remaining: u32,
+        /// As [`Judgement::next_unit`].
+        next_unit: NextUnit,
+    },
+    /// All that there is to say.
+    All(Judgement),
+}
+
+impl Said {
+    /// The whole judgement of a limit with so many in all.
+    pub fn of(self, quota: u32) -> Judgement {
+        match self {
+            Said::Fits { remaining, next_unit } => {
+                Judgement { admitted: true, remaining, quota, retry_nanos: Some(0), next_unit, standing: 0 }
+            }
+            Said::All(judgement) => judgement,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Place};
+use super::{Judgement, Lost, Near, Place, Said};
 use crate::sketch::{Admission, Axis, Course, Crowding, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -104,26 +104,52 @@ impl<M: Meter> Leveled<M> {
         }
     }
 
+    /// What [`Leveled::probe`] says where nothing is held back, in fewer words.
+    #[inline]
+    pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
+        let meter = self.meter(place.tier);
+        let (level, at) = (self.levels.estimate_at(&near.spot, place.key), self.course.at(now));
+        match meter.leaves_charged(level, at, cost) {
+            Some((remaining, charged)) => {
+                near.charged = charged;
+                Said::Fits { remaining: requests(remaining, cost), next_unit: NextUnit::Known(None) }
+            }
+            None => Said::All(self.told(place, level, now, cost)),
+        }
+    }
+
     /// Charges `cost`.
     ///
     /// # Errors
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
+        let near = Near { spot: self.levels.spot(place.key), ..Near::default() };
+        let said = self.admit_saying(place, &near, now, cost)?;
+        Ok(said.of(requests(self.meter(place.tier).quota(), cost)))
+    }
+
+    /// The same in fewer words.
+    ///
+    /// # Errors
+    /// As [`Leveled::admit`].
+    #[inline]
+    pub fn admit_saying(&self, place: &Place, near: &Near, now: Timestamp, cost: Cost) -> Result<Said, Lost> {
         let meter = self.meter(place.tier);
         let at = self.course.at(now);
-        let (admission, left) = self.levels.admit_leaving(meter, place.key, at, cost);
+        let (admission, left) = self.levels.admit_at(&near.spot, &near.charged, meter, place.key, at, cost);
         let (level, contended) = match admission {
             Admission::Admitted { level } => {
                 let (remaining, next_unit) = match left {
                     Some(remaining) => (remaining, meter.next_unit_later(level, at, remaining)),
                     None => meter.outlook_later(level, at),
                 };
-                return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
+                let said = Said::Fits { remaining: requests(remaining, cost), next_unit };
+                return Ok(if self.course.axis().is_time() { said } else { converted_said(said, &self.course, now) });
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: self.in_time(refused(meter, level, at, cost), now), contended })
+        Err(Lost { judgement: self.told(place, level, now, cost), contended })
     }
 
     /// Charges `cost` whether it fits or not, up to sixteen quotas' worth of debt, or an hour's if that is more.
@@ -150,6 +176,7 @@ impl<M: Meter> Leveled<M> {
     }
 
     /// What the key would be told at this level.
+    #[inline(never)]
     pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
         self.in_time(refused(self.meter(place.tier), level, self.course.at(now), cost), now)
     }
@@ -196,20 +223,41 @@ impl<M: Meter> Leveled<M> {
 }
 
 #[cold]
+fn converted_said(said: Said, course: &Course, now: Timestamp) -> Said {
+    match said {
+        Said::Fits { remaining, next_unit } => {
+            Said::Fits { remaining, next_unit: NextUnit::Known(in_time(course.axis(), now, next_unit.nanos())) }
+        }
+        Said::All(judgement) => Said::All(converted(judgement, course.axis(), now)),
+    }
+}
+
+fn in_time(axis: &Axis, now: Timestamp, nanos: Option<u64>) -> Option<u64> {
+    nanos.and_then(|nanos| if nanos == 0 { Some(0) } else { axis.wait(now, nanos) })
+}
+
+#[cold]
 fn converted(judgement: Judgement, axis: &Axis, now: Timestamp) -> Judgement {
-    let in_time = |nanos: Option<u64>| nanos.and_then(|nanos| if nanos == 0 { Some(0) } else { axis.wait(now, nanos) });
     Judgement {
-        retry_nanos: in_time(judgement.retry_nanos),
-        next_unit: NextUnit::Known(in_time(judgement.next_unit.nanos())),
+        retry_nanos: in_time(axis, now, judgement.retry_nanos),
+        next_unit: NextUnit::Known(in_time(axis, now, judgement.next_unit.nanos())),
         ..judgement
     }
 }
 
+/// How many requests of this cost so many units are.
+#[inline]
+fn requests(units: u32, cost: Cost) -> u32 {
+    // most cost one, and a division takes as long as all else here
+    if cost == Cost::ONE { units } else { units / cost.get() }
+}
+
+#[inline]
 fn fitting<M: Meter>(meter: &M, remaining: u32, cost: Cost) -> Judgement {
     Judgement {
         admitted: true,
-        remaining: remaining / cost.get(),
-        quota: meter.quota() / cost.get(),
+        remaining: requests(remaining, cost),
+        quota: requests(meter.quota(), cost),
         retry_nanos: Some(0),
         next_unit: NextUnit::Known(None),
         standing: 0,

@@ -6,6 +6,7 @@
 //! No kind but a way to count: [`cluster`], for limits that several gates share.
 
 pub mod adaptive;
+mod asked;
 mod attempt;
 pub mod cluster;
 pub mod connections;
@@ -44,7 +45,7 @@ pub use gauges::Gauges;
 pub use hold::Hold;
 pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
-pub use judgement::{Judgement, Lost, Place, Refuses};
+pub use judgement::{Judgement, Lost, Near, Place, Refuses, Said};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
 use kind::{fixed, most, most_upgraded};
 pub use leveled::Leveled;

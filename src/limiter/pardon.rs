@@ -23,7 +23,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::{Hold, Judgement, Limiter, Lost, Place};
+use super::{Hold, Judgement, Limiter, Lost, Near, Place, Said};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, Timestamp};
@@ -184,6 +184,15 @@ impl Limiter {
         self.pardons.find(key).is_some_and(|pardoned| now.nanos() < pardoned.exempt_until)
     }
 
+    /// [`Limiter::probe`] of the key that `near` was [found](Limiter::spot) for, in as few words as it takes; `None` if the limit leaves the key alone at the moment.
+    #[inline]
+    pub fn ask(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Option<Said> {
+        if !self.pardons.any.load(Ordering::Acquire) {
+            return Some(self.said(place, near, now, cost));
+        }
+        (!self.is_exempt(place.key, now)).then(|| Said::All(self.probe(place, now, cost)))
+    }
+
     /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
     #[inline]
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
@@ -236,6 +245,25 @@ impl Limiter {
                 Ok(stricter(first, second))
             }
         }
+    }
+
+    /// [`Limiter::admit`] of the key that `near` was [found](Limiter::spot) for, in as few words as it takes.
+    ///
+    /// # Errors
+    /// As [`Limiter::admit`].
+    #[inline]
+    pub fn charge_asked(
+        self: &Arc<Self>,
+        place: &Place,
+        near: &Near,
+        now: Timestamp,
+        cost: Cost,
+        hold: &mut Option<Hold>,
+    ) -> Result<Said, Lost> {
+        if self.pardons.any.load(Ordering::Acquire) {
+            return self.admit(place, now, cost, hold).map(Said::All);
+        }
+        self.admit_saying(place, near, now, cost, hold)
     }
 
     /// Counts a request that this limit has refused, if it counts those, and says what it says after that; the second value

@@ -133,6 +133,7 @@ pub enum CostRule {
 
 impl CostRule {
     /// What a request must find free on entry.
+    #[inline]
     pub fn on_entry(&self, method: &Method) -> Cost {
         match self {
             CostRule::Fixed(cost) => *cost,

@@ -40,9 +40,9 @@ use std::sync::atomic::AtomicU64;
 
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
-use super::meter::Meter;
+use super::meter::{Charged, Meter};
 use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
-use super::rekeyed::{Reading, Rekeyed};
+use super::rekeyed::{Reading, Rekeyed, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The levels of one limit; see the module. It belongs to one meter: levels of another rate mean something else.
@@ -82,6 +82,30 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u64 {
+        match self.exact.line(key).open(key) {
+            None => self.sketch.estimate(key),
+            Some(_) => self.estimate_exact(key),
+        }
+    }
+
+    /// Where the sketch has the key's cells, for a request that comes back to them.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
+        self.sketch.spot(key)
+    }
+
+    /// [`Levels::estimate`] of the key whose spot it is.
+    #[inline]
+    pub fn estimate_at(&self, spot: &Spot<ROWS>, key: KeyHash) -> u64 {
+        match self.exact.line(key).open(key) {
+            None => self.sketch.estimate_at(spot, key),
+            Some(_) => self.estimate_exact(key),
+        }
+    }
+
+    /// The same for a key that was seen to have an entry.
+    #[inline(never)]
+    fn estimate_exact(&self, key: KeyHash) -> u64 {
         let line = self.exact.line(key);
         for _ in 0..MAX_ATTEMPTS {
             match line.open(key) {
@@ -90,7 +114,7 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
                 None => break,
             }
         }
-        self.sketch.read(key).level()
+        self.sketch.estimate(key)
     }
 
     /// Whether the key has an entry of its own at this moment, so that nothing that collides with it counts against it.
@@ -105,16 +129,30 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.prefetch(key);
     }
 
+    /// [`Levels::prefetch`] of the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
+        super::bring_near(self.exact.line(key));
+        self.sketch.prefetch_at(spot, key);
+    }
+
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
-        self.admit_leaving(meter, key, now, cost).0
+        let admitted = |level| {
+            let charged = meter.charge(level, now, cost);
+            meter.admits(charged, now).then_some(charged)
+        };
+        admission(self.settle(|| self.sketch.read_alone(key), meter, key, now, admitted))
     }
 
-    /// The same, and of a request that is admitted what remains after it if the meter could tell; see [`Meter::charge_leaving`].
+    /// The same of the key whose spot it is, and of a request that is admitted what remains after it if the meter could tell; see
+    /// [`Meter::charge_leaving`]. What that said of the same request before, if it did, is `charged`.
     #[inline]
-    pub fn admit_leaving<M: Meter>(
+    pub fn admit_at<M: Meter>(
         &self,
+        spot: &Spot<ROWS>,
+        charged: &Charged,
         meter: &M,
         key: KeyHash,
         now: Timestamp,
@@ -122,15 +160,19 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     ) -> (Admission, Option<u32>) {
         let leaving = Cell::new(None);
         let admitted = |level| {
-            let (charged, left) = meter.charge_leaving(level, now, cost);
+            let (to, left) = match charged {
+                // of level zero nothing is known where nothing was asked
+                Charged { level: asked, now: then, to, left } if level > 0 && (*asked, *then) == (level, now) => {
+                    (*to, *left)
+                }
+                _ => meter.charge_leaving(level, now, cost),
+            };
             leaving.set(left);
-            meter.admits(charged, now).then_some(charged)
+            meter.admits(to, now).then_some(to)
         };
-        match self.settle(meter, key, now, admitted) {
-            Settled::Raised { level } => (Admission::Admitted { level }, leaving.get()),
-            Settled::Kept { level } => (Admission::Refused { level }, None),
-            Settled::Lost { level } => (Admission::Contended { level }, None),
-        }
+        let settled = self.settle(|| self.sketch.read_at(spot), meter, key, now, admitted);
+        let left = if let Settled::Raised { .. } = settled { leaving.get() } else { None };
+        (admission(settled), left)
     }
 
     /// Charges one request whether it fits or not, up to `ceiling`, and says what level the key has now: at least what it
@@ -141,7 +183,9 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     pub fn charge<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
         let charged = |level| Some(meter.charge(level, now, cost).min(ceiling)).filter(|charged| *charged > level);
         for _ in 0..CHARGE_ROUNDS {
-            if let Settled::Raised { level } | Settled::Kept { level } = self.settle(meter, key, now, charged) {
+            if let Settled::Raised { level } | Settled::Kept { level } =
+                self.settle(|| self.sketch.read_alone(key), meter, key, now, charged)
+            {
                 return level;
             }
         }
@@ -200,10 +244,54 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     }
 
     /// Moves the key's level on to what `after` makes of it, unless that is nothing.
+    ///
+    /// Most keys have no entry and nobody else is at them, and most of the time one table serves: that way is gone here, without
+    /// a loop. All others go the whole way. `read` reads the key's cells, if one table serves.
     #[inline]
-    fn settle<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, after: impl Fn(u64) -> Option<u64>) -> Settled {
+    fn settle<'a, M: Meter>(
+        &'a self,
+        read: impl FnOnce() -> Option<Reading<'a, C, ROWS>>,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        after: impl Fn(u64) -> Option<u64>,
+    ) -> Settled {
         let line = self.exact.line(key);
-        let mut attempt = 0;
+        let mut lost = 0;
+        if line.open(key).is_none()
+            && let Some(reading) = read()
+        {
+            let level = reading.level();
+            // in this order: cells first, then the entry
+            if matches!(line.find(key), Found::Absent) {
+                let Some(to) = after(level) else { return Settled::Kept { level } };
+                let heavy = is_heavy(meter, to, now);
+                let raised = if heavy { self.promote(meter, key, now, &reading, to) } else { reading.raise(to) };
+                if raised {
+                    return Settled::Raised { level: to };
+                }
+            }
+            lost = 1;
+        }
+        self.settle_beside(meter, key, now, after, lost)
+    }
+
+    /// The same for keys with an entry, beside others at the same key, and while two tables serve. So many tries are `lost`
+    /// already.
+    #[inline(never)]
+    fn settle_beside<M: Meter>(
+        &self,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        after: impl Fn(u64) -> Option<u64>,
+        lost: u32,
+    ) -> Settled {
+        let line = self.exact.line(key);
+        let mut attempt = lost;
+        if lost > 0 {
+            C::pause(lost);
+        }
         loop {
             let level = if let Some(entry) = line.open(key) {
                 let level = entry.level();
@@ -307,6 +395,14 @@ enum Settled {
     Kept { level: u64 },
     /// Every race was lost, the last at this level.
     Lost { level: u64 },
+}
+
+fn admission(settled: Settled) -> Admission {
+    match settled {
+        Settled::Raised { level } => Admission::Admitted { level },
+        Settled::Kept { level } => Admission::Refused { level },
+        Settled::Lost { level } => Admission::Contended { level },
+    }
 }
 
 /// Whether the key is to have an entry at this level.

@@ -362,6 +362,15 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         let mut columns = self.columns_of(key).into_iter();
         self.rows.each_ref().map(|cells| columns.next().and_then(|column| cells.get(column)).unwrap_or(&self.spare))
     }
+
+    /// The same of a key whose columns are known.
+    #[inline]
+    pub(super) fn cells_in(&self, columns: [u32; ROWS]) -> [&C; ROWS] {
+        let mut columns = columns.into_iter();
+        self.rows
+            .each_ref()
+            .map(|cells| columns.next().and_then(|column| cells.get(column as usize)).unwrap_or(&self.spare))
+    }
 }
 
 impl<C: Word, const ROWS: usize> MonotoneTable<C, ROWS> {

@@ -89,6 +89,64 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
+    /// Where the key's cells are, while one table serves.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
+        let seen = self.phase.load();
+        if seen & OVERLAPPING != 0 {
+            return Spot::default();
+        }
+        // columns fit in 24 bits
+        Spot { phase: seen, columns: self.pair(seen).0.columns_of(key).map(|column| column as u32) }
+    }
+
+    /// [`Rekeyed::read`] while one table serves; `None` while two do.
+    #[inline]
+    pub fn read_alone(&self, key: KeyHash) -> Option<Reading<'_, C, ROWS>> {
+        let seen = self.phase.load();
+        if seen & OVERLAPPING != 0 {
+            return None;
+        }
+        let serving = Snapshot::take(self.pair(seen).0.cells(key));
+        Some(Reading { phase: &self.phase, seen, serving, joining: None })
+    }
+
+    /// [`Rekeyed::read`] of the key whose spot it is; `None` if the spot is none any more.
+    // always, as what it returns is taken apart at once and need not be written anywhere
+    #[inline(always)]
+    pub fn read_at(&self, spot: &Spot<ROWS>) -> Option<Reading<'_, C, ROWS>> {
+        let seen = self.phase.load();
+        if seen != spot.phase {
+            return None;
+        }
+        let serving = Snapshot::take(self.pair(seen).0.cells_in(spot.columns));
+        Some(Reading { phase: &self.phase, seen, serving, joining: None })
+    }
+
+    /// At least the level of the key whose spot it is; what the first look of [`Rekeyed::read`] would say.
+    #[inline]
+    pub fn estimate_at(&self, spot: &Spot<ROWS>, key: KeyHash) -> u64 {
+        match self.read_at(spot) {
+            Some(reading) => reading.level(),
+            None => self.estimate(key),
+        }
+    }
+
+    /// The same without a spot.
+    #[inline(never)]
+    pub fn estimate(&self, key: KeyHash) -> u64 {
+        self.read(key).level()
+    }
+
+    /// [`Rekeyed::prefetch`] of the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
+        if spot.phase == NOWHERE {
+            return self.prefetch(key);
+        }
+        self.pair(spot.phase).0.cells_in(spot.columns).into_iter().for_each(super::bring_near);
+    }
+
     /// [`MonotoneTable::prefetch`], in all tables that serve.
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
@@ -213,6 +271,30 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
 }
 
 const OVERLAPPING: u64 = 1;
+
+/// The phase of spots that are none: the last that could be.
+const NOWHERE: u64 = u64::MAX;
+
+/// Where one key has its cells in one phase, in the tables that it was asked of. As a phase never comes back, one that is out of date is
+/// known for that.
+#[derive(Clone, Copy)]
+pub struct Spot<const ROWS: usize = 4> {
+    phase: u64,
+    columns: [u32; ROWS],
+}
+
+impl<const ROWS: usize> Default for Spot<ROWS> {
+    /// Of no key.
+    fn default() -> Spot<ROWS> {
+        Spot { phase: NOWHERE, columns: [0; ROWS] }
+    }
+}
+
+impl<const ROWS: usize> fmt::Debug for Spot<ROWS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spot(secret)")
+    }
+}
 
 impl<C: Word, const ROWS: usize> fmt::Debug for Rekeyed<C, ROWS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

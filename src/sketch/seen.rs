@@ -47,13 +47,13 @@ use std::time::Duration;
 
 use super::hash::KeyHash;
 use crate::units::time::saturating_nanos;
-use crate::units::{Bytes, OutOfRange, Timestamp};
+use crate::units::{Bytes, Divisor, OutOfRange, Timestamp};
 
 /// For how long a pair counts as seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
     /// Nanoseconds of one generation.
-    span: u64,
+    span: Divisor,
     /// For how many generations an entry lives, its own included.
     generations: u64,
 }
@@ -65,7 +65,7 @@ impl Lifetime {
     /// # Errors
     /// A period outside 1 s to 31 days.
     pub fn aligned(period: Duration) -> Result<Lifetime, OutOfRange> {
-        Ok(Lifetime { span: checked(period)?, generations: 1 })
+        Ok(Lifetime { span: Divisor::new(checked(period)?), generations: 1 })
     }
 
     /// For ¾ of `period` at least and all of it at most: for what is left of the quarter in which it was counted, and
@@ -74,16 +74,16 @@ impl Lifetime {
     /// # Errors
     /// A period outside 1 s to 31 days.
     pub fn smooth(period: Duration) -> Result<Lifetime, OutOfRange> {
-        Ok(Lifetime { span: checked(period)? / MOST_LIVE, generations: MOST_LIVE })
+        Ok(Lifetime { span: Divisor::new(checked(period)? / MOST_LIVE), generations: MOST_LIVE })
     }
 
     /// Nanoseconds of one generation; how often [`SeenSet::sweep`] is of use.
     pub fn span_nanos(&self) -> u64 {
-        self.span
+        self.span.get()
     }
 
     fn generation(&self, now: Timestamp) -> u64 {
-        now.nanos() / self.span.max(1)
+        self.span.divide(now.nanos()).0
     }
 
     /// A bit for each tag that is alive at `generation`. The bit of [`EMPTY`] is never set.
@@ -244,7 +244,7 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
     /// belongs at this moment, so that a value is never counted in one period and remembered in a later one.
     #[inline]
     pub fn moment(&self, now: Timestamp) -> Timestamp {
-        let start = W::mark(&self.newest).saturating_mul(self.lifetime.span);
+        let start = W::mark(&self.newest).saturating_mul(self.lifetime.span.get());
         now.max(Timestamp::from_nanos(start))
     }
 

@@ -152,7 +152,23 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// 2³² − 1, whatever the cap, and after 64 lost races in a row.
     #[inline]
     pub fn reserve(&self, key: KeyHash, cost: u32, cap: u32) -> Result<u32, u32> {
-        let cells = self.cells(key);
+        self.reserve_at(self.spot(key), cost, cap)
+    }
+
+    /// Where the key has its cells, for whoever comes back to them: the column in each row.
+    #[inline]
+    pub fn spot(&self, key: KeyHash) -> [u32; ROWS] {
+        // columns fit in 24 bits
+        self.columns.of(key).map(|column| column as u32)
+    }
+
+    /// [`SummingTable::reserve`] for the key whose spot it is.
+    ///
+    /// # Errors
+    /// As [`SummingTable::reserve`].
+    #[inline]
+    pub fn reserve_at(&self, spot: [u32; ROWS], cost: u32, cap: u32) -> Result<u32, u32> {
+        let cells = self.cells_at(spot);
         let mut before = least(cells);
         for attempt in 1..=MAX_ATTEMPTS {
             if before.checked_add(cost).is_none_or(|sum| sum > cap) {
@@ -197,19 +213,37 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// Takes `cost` out again. To be called once for each [`SummingTable::add`] and successful [`SummingTable::reserve`].
     #[inline]
     pub fn release(&self, key: KeyHash, cost: u32) {
-        self.subtract(self.cells(key).into_iter(), cost);
+        self.release_at(self.spot(key), cost);
+    }
+
+    /// [`SummingTable::release`] for the key whose spot it is.
+    #[inline]
+    pub fn release_at(&self, spot: [u32; ROWS], cost: u32) {
+        self.subtract(self.cells_at(spot).into_iter(), cost);
     }
 
     /// Has the key's cells brought near; see [`MonotoneTable::prefetch`](super::MonotoneTable::prefetch).
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
-        self.cells(key).into_iter().for_each(super::bring_near);
+        self.prefetch_at(self.spot(key));
+    }
+
+    /// [`SummingTable::prefetch`] for the key whose spot it is.
+    #[inline]
+    pub fn prefetch_at(&self, spot: [u32; ROWS]) {
+        self.cells_at(spot).into_iter().for_each(super::bring_near);
     }
 
     /// At least what is held of the key. Read only.
     #[inline]
     pub fn estimate(&self, key: KeyHash) -> u32 {
-        least(self.cells(key))
+        self.estimate_at(self.spot(key))
+    }
+
+    /// [`SummingTable::estimate`] of the key whose spot it is.
+    #[inline]
+    pub fn estimate_at(&self, spot: [u32; ROWS]) -> u32 {
+        least(self.cells_at(spot))
     }
 
     /// The key's sum in each row, of which the estimate is the least: to see where it collides.
@@ -277,9 +311,16 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
     /// The key's cell in every row. All addresses are known at once, so that cache misses overlap.
     #[inline]
     fn cells(&self, key: KeyHash) -> [&C; ROWS] {
-        let columns = self.columns.of(key);
-        let mut columns = columns.iter();
-        self.rows.each_ref().map(|cells| columns.next().and_then(|column| cells.get(*column)).unwrap_or(&self.spare))
+        self.cells_at(self.spot(key))
+    }
+
+    /// The same of the key whose spot it is.
+    #[inline]
+    fn cells_at(&self, spot: [u32; ROWS]) -> [&C; ROWS] {
+        let mut columns = spot.into_iter();
+        self.rows
+            .each_ref()
+            .map(|cells| columns.next().and_then(|column| cells.get(column as usize)).unwrap_or(&self.spare))
     }
 }
 

@@ -61,7 +61,34 @@ impl RouteTable {
 
     /// The most specific route that takes `request`, and its position in the file; `None` when no route does.
     pub fn find(&self, request: &Request<'_>) -> Option<(usize, &Route)> {
-        self.takers(request).next().map(|(entry, route)| (entry.route, route))
+        // the first of `takers`, without the state of an iterator over all of them
+        let Request { host, .. } = *request;
+        let exact = self.exact_hosts.get(host).and_then(|paths| self.first_in(paths, request));
+        exact
+            .or_else(|| self.suffixes_of(host).find_map(|paths| self.first_in(paths, request)))
+            .or_else(|| self.first_in(&self.any_host, request))
+    }
+
+    /// The first of one host that takes `request`.
+    #[inline]
+    fn first_in<'t>(&'t self, paths: &'t Paths, request: &Request<'_>) -> Option<(usize, &'t Route)> {
+        let first_of = |entries: &'t Vec<Entry>| {
+            entries.iter().find_map(|entry| {
+                let route = self.routes.get(entry.route)?;
+                entry.asks(route).is_none_or(|asked| holds(asked, request)).then_some((entry.route, route))
+            })
+        };
+        let exact = paths.exact.get(request.path).and_then(first_of);
+        exact.or_else(|| first_of(&paths.regexes)).or_else(|| paths.prefixes_of(request.path).find_map(first_of))
+    }
+
+    /// The longest suffix first.
+    fn suffixes_of<'t>(&'t self, host: &str) -> impl Iterator<Item = &'t Paths> {
+        // one label or more must be left in front of the suffix
+        self.host_suffixes.longest_first(move |length| {
+            let labels = host.len().checked_sub(length).filter(|labels| *labels > 0)?;
+            host.get(labels..)
+        })
     }
 
     /// What [`RouteTable::find`] finds, and the route that would have taken the request if the first were not there.
@@ -105,13 +132,8 @@ impl RouteTable {
     fn takers<'t>(&'t self, request: &Request<'_>) -> impl Iterator<Item = (&'t Entry, &'t Route)> {
         let Request { host, path, .. } = *request;
         let exact = self.exact_hosts.get(host).into_iter();
-        // one label or more must be left in front of the suffix
-        let suffixes = self.host_suffixes.longest_first(move |length| {
-            let labels = host.len().checked_sub(length).filter(|labels| *labels > 0)?;
-            host.get(labels..)
-        });
         exact
-            .chain(suffixes)
+            .chain(self.suffixes_of(host))
             .chain(iter::once(&self.any_host))
             .flat_map(move |paths| paths.candidates(path))
             .filter_map(|entry| self.routes.get(entry.route).map(|route| (entry, route)))
@@ -141,12 +163,16 @@ struct Paths {
 impl Paths {
     /// All whose exact path or prefix fits, and all expressions, the most specific first.
     fn candidates<'t>(&'t self, path: &str) -> impl Iterator<Item = &'t Entry> {
-        let prefixes = self.prefixes.longest_first(move |length| {
+        self.exact.get(path).into_iter().flatten().chain(&self.regexes).chain(self.prefixes_of(path).flatten())
+    }
+
+    /// The longest prefix first.
+    fn prefixes_of<'t>(&'t self, path: &str) -> impl Iterator<Item = &'t Vec<Entry>> {
+        self.prefixes.longest_first(move |length| {
             // whole segments: the prefix ends where the path does or where a slash stands
             let ends = matches!(path.as_bytes().get(length), None | Some(b'/'));
             ends.then(|| path.get(..length))?
-        });
-        self.exact.get(path).into_iter().flatten().chain(&self.regexes).chain(prefixes.flatten())
+        })
     }
 }
 
@@ -223,17 +249,22 @@ struct ByLength<T> {
     /// The lengths that occur, longest first, each once.
     lengths: Vec<usize>,
     texts: Map<T>,
+    /// Under the empty text, which needs no looking up: most requests end at the route for all paths.
+    empty: Option<T>,
 }
 
 // not derived, because that would ask for `T: Default`
 impl<T> Default for ByLength<T> {
     fn default() -> ByLength<T> {
-        ByLength { lengths: Vec::new(), texts: Map::default() }
+        ByLength { lengths: Vec::new(), texts: Map::default(), empty: None }
     }
 }
 
 impl<T: Default> ByLength<T> {
     fn entry(&mut self, text: &str) -> &mut T {
+        if text.is_empty() {
+            return self.empty.get_or_insert_default();
+        }
         if let Err(at) = self.lengths.binary_search_by(|length| text.len().cmp(length)) {
             self.lengths.insert(at, text.len());
         }
@@ -244,6 +275,7 @@ impl<T: Default> ByLength<T> {
 impl<T> ByLength<T> {
     /// All that is filed under one of the texts that `cut` makes of the lengths, the longest first.
     fn longest_first<'t, 'r>(&'t self, cut: impl Fn(usize) -> Option<&'r str>) -> impl Iterator<Item = &'t T> {
-        self.lengths.iter().filter_map(move |length| self.texts.get(cut(*length)?))
+        let empty = self.empty.as_ref().filter(|_| cut(0).is_some());
+        self.lengths.iter().filter_map(move |length| self.texts.get(cut(*length)?)).chain(empty)
     }
 }

@@ -13,7 +13,7 @@ use super::head::Head;
 use super::link::Link;
 use super::{redirect, written};
 use crate::answer::{self, Answer, Context, Form};
-use crate::engine::{Arrival, DecisionId, Refusal, Verdict};
+use crate::engine::{Arrival, DecisionId, Judged, Refusal, Verdict};
 use crate::request::Request;
 use crate::serve::clock::{roll, wall_nanos};
 use crate::serve::proxy::exchange::Exchange;
@@ -36,12 +36,12 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
         return Early::Answer { bytes: send(shared, &exchange, &answer, &request, stay), stay };
     }
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-    let judged = exchange.installed.snapshot().judge(&request, arrival);
+    let judged = exchange.judged.insert(Judged::new(arrival));
+    exchange.installed.snapshot().judge_into(&request, judged);
     let verdict = judged.decision.verdict;
     if verdict != Verdict::Admitted {
-        observe::decided(shared, &exchange.installed, &judged, &request);
+        observe::decided(shared, &exchange.installed, judged, &request);
     }
-    exchange.judged = Some(judged);
     match verdict {
         Verdict::Admitted => Early::Pass(Some(Box::new(exchange))),
         Verdict::Refused(refusal) => {

@@ -19,8 +19,10 @@ use pingora::proxy::Session;
 use super::exchange::Exchange;
 use super::shared_limits;
 use super::waits::Waited;
-use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
+use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
 use crate::policy::{Action, Mode};
+use crate::serve::installed::Installed;
+use crate::serve::origins::origin::OriginPlace;
 use crate::serve::shared::Shared;
 use crate::units::Timestamp;
 
@@ -33,20 +35,23 @@ pub struct Admission {
     pub gone: Option<Box<Error>>,
 }
 
-/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the exchange.
-pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange, judged: &mut Judged) -> Admission {
+/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the exchange, which has
+/// been judged; nothing is done for one that has not.
+pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange) -> Admission {
     let mut admission = Admission::default();
+    let installed = Arc::clone(&exchange.installed);
+    // the record stays where it is, as it is some kilobytes
+    let Exchange { judged: Some(judged), holds, place, started, .. } = exchange else { return admission };
     if judged.decision.verdict != Verdict::Admitted {
-        shared_limits::refill(shared, session, exchange, judged);
+        shared_limits::refill(shared, session, &installed, judged);
         return admission;
     }
-    let installed = Arc::clone(&exchange.installed);
     let snapshot = installed.snapshot();
     let mut waiting = None;
     if judged.decision.delay_nanos > 0 {
         waiting = shared.waits.join();
         if waiting.is_none() {
-            refuse_wait(snapshot, &mut judged.decision, exchange.started);
+            refuse_wait(snapshot, &mut judged.decision, *started);
             return admission;
         }
     }
@@ -74,7 +79,7 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
             }
         }
     }
-    let queued = match take_place(session, exchange, &mut judged.decision).await {
+    let queued = match take_place(session, &installed, place, &mut judged.decision).await {
         Placed::Yes { queued } => queued,
         Placed::No => return admission,
         Placed::Gone(error) => {
@@ -84,12 +89,12 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
     };
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
-    shared_limits::settle(shared, session, exchange, judged).await;
-    let (holds, contended) = snapshot.admit(judged, now);
-    exchange.holds = holds;
+    shared_limits::settle(shared, session, &installed, judged).await;
+    holds.clear();
+    let contended = snapshot.admit_into(judged, now, holds);
     admission.contended = admission.contended.or(contended);
     if judged.decision.verdict != Verdict::Admitted {
-        exchange.place = None;
+        *place = None;
     }
     admission
 }
@@ -111,8 +116,12 @@ enum Placed {
 }
 
 /// Takes a place at the origin, if the request has one and needs it.
-async fn take_place(session: &mut Session, exchange: &mut Exchange, decision: &mut Decision) -> Placed {
-    let installed = Arc::clone(&exchange.installed);
+async fn take_place(
+    session: &mut Session,
+    installed: &Installed,
+    taken: &mut Option<OriginPlace>,
+    decision: &mut Decision,
+) -> Placed {
     let route = decision.route.and_then(|route| installed.snapshot().policy().routes.route(route));
     let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Placed::Yes { queued: false } };
     let Some(origin) = installed.origin(*index) else { return Placed::Yes { queued: false } };
@@ -124,7 +133,7 @@ async fn take_place(session: &mut Session, exchange: &mut Exchange, decision: &m
     };
     match place {
         Ok(place) => {
-            exchange.place = Some(place);
+            *taken = Some(place);
             Placed::Yes { queued: origin.spec().inflight.is_some_and(|cap| cap.queue > 0) }
         }
         Err(reason) => {

@@ -28,7 +28,7 @@ use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
 use crate::answer::{Answer, Fault};
-use crate::engine::{Arrival, DecisionId, Verdict};
+use crate::engine::{Arrival, DecisionId, Judged, Verdict};
 use crate::policy::{Action, Balance, Protocol, Route};
 use crate::serve::clock::roll;
 use crate::serve::edge::redirect;
@@ -61,17 +61,16 @@ impl Gate {
     async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> pingora::Result<Next> {
         let installed = Arc::clone(&exchange.installed);
         let snapshot = installed.snapshot();
-        let mut judged = match exchange.judged.take() {
-            Some(judged) => judged,
-            None => {
-                exchange.started = self.shared.clock.now();
-                let link = link_of(session);
-                exchange.listener = link.map_or(0, |link| link.listener);
-                exchange.conveyed = link.is_some_and(|link| link.conveyed);
-                let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-                snapshot.judge(&Facts::read(link_of(session), session.req_header()).request(), arrival)
-            }
-        };
+        if exchange.judged.is_none() {
+            exchange.started = self.shared.clock.now();
+            let link = link_of(session);
+            exchange.listener = link.map_or(0, |link| link.listener);
+            exchange.conveyed = link.is_some_and(|link| link.conveyed);
+            let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
+            let judged = exchange.judged.insert(Judged::new(arrival));
+            snapshot.judge_into(&Facts::read(link_of(session), session.req_header()).request(), judged);
+        }
+        let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
         let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));
         let origin = match route.map(|route| &route.action) {
             Some(Action::Forward(origin)) => installed.origin(*origin),
@@ -84,12 +83,12 @@ impl Gate {
             let facts = Facts::read(link_of(session), session.req_header());
             exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
-        let Admission { contended, gone } = admission::admit(&self.shared, session, exchange, &mut judged).await;
+        let Admission { contended, gone } = admission::admit(&self.shared, session, exchange).await;
+        let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
         installed.metrics().decision_over(&judged.decision, contended, exchange.conveyed);
-        observe::decided_about(&self.shared, &installed, &judged, session);
-        exchange.counts_bytes = snapshot.counts_bytes(&judged);
+        observe::decided_about(&self.shared, &installed, judged, session);
+        exchange.counts_bytes = snapshot.counts_bytes(judged);
         let verdict = judged.decision.verdict;
-        exchange.judged = Some(judged);
         if let Some(gone) = gone {
             return Err(gone);
         }

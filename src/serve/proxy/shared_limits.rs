@@ -13,12 +13,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::downstream::link_of;
-use super::exchange::Exchange;
+
 use super::facts::Facts;
 use crate::engine::{Brought, By, Errand, Judged, Step};
 use crate::limiter::cluster::Silence;
 use crate::policy::Rule;
 use crate::serve::clock::Clock;
+use crate::serve::installed::Installed;
 use crate::serve::shared::Shared;
 use crate::serve::store::StoreInUse;
 use crate::sketch::KeyHash;
@@ -42,8 +43,8 @@ impl Default for Bells {
 }
 
 /// Sends for budget that refused requests of a key will need as soon as their pause ends. Nobody waits for it.
-pub fn refill(shared: &Shared, session: &Session, exchange: &Exchange, judged: &Judged) {
-    let (installed, readings) = (&exchange.installed, &judged.decision.readings);
+pub fn refill(shared: &Shared, session: &Session, installed: &Installed, judged: &Judged) {
+    let readings = &judged.decision.readings;
     let (snapshot, Some(client)) = (installed.snapshot(), &judged.decision.client) else { return };
     for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == By::Lease) {
         let Some(rule) = snapshot.policy().rules.get(reading.rule) else { continue };
@@ -57,21 +58,21 @@ pub fn refill(shared: &Shared, session: &Session, exchange: &Exchange, judged: &
 }
 
 /// Settles every shared limit of a request that is admitted so far, in the route's order, until one is against it.
-pub async fn settle(shared: &Shared, session: &mut Session, exchange: &Exchange, judged: &mut Judged) {
-    let snapshot = exchange.installed.snapshot();
+pub async fn settle(shared: &Shared, session: &mut Session, installed: &Installed, judged: &mut Judged) {
+    let snapshot = installed.snapshot();
     let slots = snapshot.to_settle(judged);
     if slots.is_empty() {
         return;
     }
     let began = Instant::now();
     for slot in slots {
-        settle_one(shared, session, exchange, judged, slot, began).await;
+        settle_one(shared, session, installed, judged, slot, began).await;
         if snapshot.is_against(judged, slot) {
             break;
         }
     }
     for (store, direction) in snapshot.fallbacks(judged) {
-        if let Some(store) = exchange.installed.stores().get(store) {
+        if let Some(store) = installed.stores().get(store) {
             store.fell_back(direction);
         }
     }
@@ -80,12 +81,11 @@ pub async fn settle(shared: &Shared, session: &mut Session, exchange: &Exchange,
 async fn settle_one(
     shared: &Shared,
     session: &mut Session,
-    exchange: &Exchange,
+    installed: &Installed,
     judged: &mut Judged,
     slot: usize,
     began: Instant,
 ) {
-    let installed = &exchange.installed;
     let snapshot = installed.snapshot();
     let Some(rule) = judged.decision.readings.get(slot).and_then(|read| snapshot.policy().rules.get(read.rule)) else {
         return;

@@ -183,6 +183,8 @@ impl Course {
 }
 
 impl Bend {
+    // not inlined, as the numbers of most limits have never changed
+    #[inline(never)]
     fn at(&self, now: Timestamp) -> Timestamp {
         let now = now.nanos();
         Timestamp::from_nanos(match now.checked_sub(self.since) {

@@ -52,6 +52,14 @@ pub trait Meter {
         (self.charge(level, now, cost), None)
     }
 
+    /// [`Meter::leaves`] and [`Meter::charge_leaving`] of a request that fits, for meters that find both at once more cheaply.
+    #[inline]
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<(u32, Charged)> {
+        let remaining = self.leaves(level, now, cost)?;
+        let (to, left) = self.charge_leaving(level, now, cost);
+        Some((remaining, Charged { level, now, to, left }))
+    }
+
     /// Whether half the quota or more is spent at this level: one more than the other half would not fit.
     #[inline]
     fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
@@ -103,6 +111,19 @@ pub trait Meter {
     /// Nanoseconds after which any level that was admitted has become as good as that of a key never seen. A table that
     /// is read beside its successor for this long can be dropped, and nobody gains by it.
     fn fade_nanos(&self) -> u64;
+}
+
+/// What [`Meter::charge_leaving`] said of one request at one moment: for when it is asked again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Charged {
+    /// The level that it was asked of.
+    pub level: u64,
+    /// The moment.
+    pub now: Timestamp,
+    /// The level after it.
+    pub to: u64,
+    /// What remains then, if the meter could tell.
+    pub left: Option<u32>,
 }
 
 /// When the next unit comes back; what [`Meter::next_unit_nanos`] would have said then.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::decay::{Decay, FAR, NextDecayed};
 use super::powers::{logarithm, power_of_two};
-use super::{Meter, NextUnit, Pace};
+use super::{Charged, Meter, NextUnit, Pace};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
 /// At most `rate` on average, older requests weighing half as much with every half-life that passed since:
@@ -246,6 +246,21 @@ impl Meter for RecentAverage {
             return None;
         }
         Some(self.left(sum).unwrap_or_else(|| self.remaining(self.charge(level, now, cost), now)))
+    }
+
+    /// One sum for both.
+    #[inline]
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<(u32, Charged)> {
+        if now.nanos() > self.last() {
+            return None;
+        }
+        let sum = self.sum(level, now) + f64::from(cost.get());
+        if sum > self.most {
+            return None;
+        }
+        let to = now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1));
+        let left = self.left(sum);
+        Some((left.unwrap_or_else(|| self.remaining(to, now)), Charged { level, now, to, left }))
     }
 
     /// By the lead alone: the sum keeps its order.

@@ -183,6 +183,12 @@ impl Meter for Window {
         if epoch < current {
             return (self.limit, None);
         }
+        if epoch == current && count > 0 {
+            // of the common case the end of this window, without finding it once more
+            let end = self.length.get() - self.elapsed(now);
+            let names_it = current.checked_add(1).is_some() && now.nanos().checked_add(end).is_some();
+            return (self.limit.saturating_sub(count), names_it.then_some(end));
+        }
         let remaining = if epoch == current { self.limit.saturating_sub(count) } else { 0 };
         let next = if remaining == self.limit { None } else { self.opens(level, now, 1) };
         (remaining, next)

@@ -1,0 +1,102 @@
+//! What counts the new values of a key: a window of an aligned limit, or a bucket of a sliding one.
+
+use std::time::Duration;
+
+use crate::sketch::{Bucket, Meter, Pace, Window};
+use crate::units::{Cost, OutOfRange, Rate, Timestamp};
+
+/// What counts the new values of a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Counter {
+    Aligned(Window),
+    Sliding(Bucket),
+}
+
+impl Counter {
+    pub fn new(max: u32, period: Duration, sliding: bool, pace: Pace) -> Result<Counter, OutOfRange> {
+        Ok(match sliding {
+            true => Counter::Sliding(Bucket::paced(Rate::new(max, period)?, max, pace)?),
+            false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
+        })
+    }
+}
+
+impl Meter for Counter {
+    #[inline]
+    fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.charge(level, now, cost),
+            Counter::Sliding(bucket) => bucket.charge(level, now, cost),
+        }
+    }
+
+    #[inline]
+    fn admits(&self, charged: u64, now: Timestamp) -> bool {
+        match self {
+            Counter::Aligned(window) => window.admits(charged, now),
+            Counter::Sliding(bucket) => bucket.admits(charged, now),
+        }
+    }
+
+    #[inline]
+    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
+        match self {
+            Counter::Aligned(window) => window.leaves(level, now, cost),
+            Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
+        }
+    }
+
+    #[inline]
+    fn quota(&self) -> u32 {
+        match self {
+            Counter::Aligned(window) => window.quota(),
+            Counter::Sliding(bucket) => bucket.quota(),
+        }
+    }
+
+    #[inline]
+    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+        match self {
+            Counter::Aligned(window) => window.remaining(level, now),
+            Counter::Sliding(bucket) => bucket.remaining(level, now),
+        }
+    }
+
+    #[inline]
+    fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
+        match self {
+            Counter::Aligned(window) => window.retry_nanos(level, now, cost),
+            Counter::Sliding(bucket) => bucket.retry_nanos(level, now, cost),
+        }
+    }
+
+    #[inline]
+    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
+        match self {
+            Counter::Aligned(window) => window.next_unit_nanos(level, now),
+            Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
+        }
+    }
+
+    fn standing(&self, level: u64, now: Timestamp) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.standing(level, now),
+            Counter::Sliding(bucket) => bucket.standing(level, now),
+        }
+    }
+
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
+        match self {
+            Counter::Aligned(window) => window.outlook(level, now),
+            Counter::Sliding(bucket) => bucket.outlook(level, now),
+        }
+    }
+
+    fn fade_nanos(&self) -> u64 {
+        match self {
+            Counter::Aligned(window) => window.fade_nanos(),
+            Counter::Sliding(bucket) => bucket.fade_nanos(),
+        }
+    }
+}
