@@ -222,13 +222,16 @@ type Map<T> = HashMap<Box<str>, T, BuildHasherDefault<DefaultHasher>>;
 struct ByLength<T> {
     /// The lengths that occur, longest first, each once.
     lengths: Vec<usize>,
+    /// Under the empty text, which fits nearly everything.
+    empty: Option<T>,
+    /// Under all others.
     texts: Map<T>,
 }
 
 // not derived, because that would ask for `T: Default`
 impl<T> Default for ByLength<T> {
     fn default() -> ByLength<T> {
-        ByLength { lengths: Vec::new(), texts: Map::default() }
+        ByLength { lengths: Vec::new(), empty: None, texts: Map::default() }
     }
 }
 
@@ -237,13 +240,20 @@ impl<T: Default> ByLength<T> {
         if let Err(at) = self.lengths.binary_search_by(|length| text.len().cmp(length)) {
             self.lengths.insert(at, text.len());
         }
-        self.texts.entry(text.into()).or_default()
+        if text.is_empty() { self.empty.get_or_insert_default() } else { self.texts.entry(text.into()).or_default() }
     }
 }
 
 impl<T> ByLength<T> {
     /// All that is filed under one of the texts that `cut` makes of the lengths, the longest first.
     fn longest_first<'t, 'r>(&'t self, cut: impl Fn(usize) -> Option<&'r str>) -> impl Iterator<Item = &'t T> {
-        self.lengths.iter().filter_map(move |length| self.texts.get(cut(*length)?))
+        self.lengths.iter().filter_map(move |length| self.get(cut(*length)?))
+    }
+
+    /// What is filed under this text.
+    #[inline]
+    fn get(&self, text: &str) -> Option<&T> {
+        // said apart because it is the common case: a hash of nothing costs as much as one of something
+        if text.is_empty() { self.empty.as_ref() } else { self.texts.get(text) }
     }
 }
