@@ -5,6 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use crate::client::ClientNetwork;
+use crate::sketch::bring_near;
 
 /// So many clients are told apart.
 pub const MOST_CLIENTS: usize = 5_000_000;
@@ -75,6 +76,23 @@ impl Clients {
         known.in_second = if known.second == second { known.in_second.saturating_add(1) } else { 1 };
         (known.second, known.peak) = (second, known.peak.max(known.in_second));
         Some(number)
+    }
+
+    /// Has the place brought near where [`Clients::count`] will look this client up; changes nothing.
+    #[inline]
+    pub fn approach(&self, client: &ClientNetwork) {
+        if let Some(slot) = self.slots.get(self.hash(key_of(client)) as usize & (self.slots.len() - 1)) {
+            bring_near(slot);
+        }
+    }
+
+    /// The same for what is known of it, after the first.
+    #[inline]
+    pub fn approach_known(&self, client: &ClientNetwork) {
+        let slot = self.slots.get(self.hash(key_of(client)) as usize & (self.slots.len() - 1));
+        if let Some(known) = slot.and_then(|slot| self.known.get(slot.number as usize)) {
+            bring_near(known);
+        }
     }
 
     /// How many are told apart.

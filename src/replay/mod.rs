@@ -36,6 +36,7 @@ pub mod suggest;
 #[cfg(test)]
 mod tests;
 
+pub use belt::Logged;
 pub use formats::{Format, FormatFault};
 pub use outcome::Outcome;
 pub use read::{Fault, Options, Progress, Shown, Tally, read};
