@@ -24,6 +24,9 @@ pub trait Ahead: Send {
 
 /// The caller.
 pub trait Visit<T> {
+    /// One that will be approached soon, to be brought near itself: another thread has made it.
+    fn expect(&mut self, coming: &T);
+
     /// One that will be visited soon. All are approached once, in the order in which they are visited.
     fn approach(&mut self, coming: &T);
 
@@ -62,10 +65,14 @@ pub fn read_ahead<A: Ahead>(
             }
         });
         for (batch, mut made) in receive {
-            let mut coming = made.iter();
+            let (mut far, mut coming) = (made.iter(), made.iter());
+            far.by_ref().take(2 * AHEAD).for_each(|far| visit.expect(far));
             coming.by_ref().take(AHEAD).for_each(|coming| visit.approach(coming));
             for (logged, made) in batch.requests().zip(&made) {
                 // one for one: what many asked for at once would wait for each other
+                if let Some(far) = far.next() {
+                    visit.expect(far);
+                }
                 if let Some(coming) = coming.next() {
                     visit.approach(coming);
                 }
@@ -132,6 +139,8 @@ mod tests {
     }
 
     impl Visit<(u64, Vec<u8>, u64)> for Seen {
+        fn expect(&mut self, _: &(u64, Vec<u8>, u64)) {}
+
         fn approach(&mut self, (made, ..): &(u64, Vec<u8>, u64)) {
             self.approached += 1;
             assert_eq!(*made, self.approached);

@@ -10,8 +10,9 @@ use super::record::Record;
 use super::source::Piece;
 use crate::sketch::bring_near;
 
-/// So many requests go from one thread to the other at once, and so many times that many may wait.
-pub const BATCH: usize = 2 << 10;
+/// So many requests go from one thread to the other at once, and so many times that many may wait. Few enough for all that is on the
+/// way to stay in the nearer caches.
+pub const BATCH: usize = 512;
 pub const WAITING: usize = 8;
 
 /// So many pieces are kept for the next text; what is held back beyond that is given back to the system.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::belt::Logged;
 use super::clients::Clients;
 use super::exact::Exact;
+use super::folded::hash_of;
 use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
 use super::ready::Ready;
 use super::record::Record;
@@ -18,6 +19,9 @@ use crate::sketch::bring_near;
 
 /// Of so many touched clients the particulars are kept.
 pub const MOST_TOUCHED: usize = 200_000;
+
+/// So many characters of a path are kept.
+const LONGEST_PATH: usize = 80;
 
 const MINUTE: u64 = 60 * 1_000_000_000;
 
@@ -46,6 +50,8 @@ struct About {
     touched: Touched,
     /// How far the path that is kept leads (Boyer and Moore 1981).
     votes: u32,
+    /// The hash of that path, by which it is compared.
+    path: u64,
 }
 
 /// What a decision comes to, for whoever compares two.
@@ -138,8 +144,7 @@ impl Ledger {
             if said_no {
                 limited = true;
                 if let Some(number) = number {
-                    let record = logged.record();
-                    self.touch(number, reading.rule, &record, ready.path(&record), || name(&record, &ready.client));
+                    self.touch(number, reading.rule, logged, ready, name);
                 }
             }
         }
@@ -171,34 +176,25 @@ impl Ledger {
         minutes.len() - 1
     }
 
-    #[cold]
-    fn touch(&mut self, number: u32, rule: usize, record: &Record<'_>, path: &str, name: impl FnOnce() -> String) {
+    fn touch(
+        &mut self,
+        number: u32,
+        rule: usize,
+        logged: &Logged<'_>,
+        ready: &Ready,
+        name: &dyn Fn(&Record<'_>, &Client) -> String,
+    ) {
         let room = self.touched.len() < MOST_TOUCHED;
-        let new = || About {
-            touched: Touched {
-                number,
-                name: name(),
-                requests: 0,
-                limited: 0,
-                by: Default::default(),
-                path: String::new(),
-                peak: 0,
-                from: record.start,
-                to: record.start,
-            },
-            votes: 0,
-        };
         let about = match self.touched.get_mut(&number) {
             Some(about) => about,
-            None if room => self.touched.entry(number).or_insert_with(new),
+            None if room => self.touched.entry(number).or_insert_with(|| About::new(number, logged, ready, name)),
             None => return,
         };
         *about.touched.by.entry(rule).or_insert(0) += 1;
-        about.touched.to = record.start;
+        about.touched.to = logged.start();
         if about.votes == 0 {
-            path.chars().take(80).collect::<String>().clone_into(&mut about.touched.path);
-            about.votes = 1;
-        } else if about.touched.path == path {
+            about.keep_path(ready.path(&logged.record()));
+        } else if about.path == ready.path_hash {
             about.votes += 1;
         } else {
             about.votes -= 1;
@@ -231,6 +227,31 @@ impl Ledger {
         self.outcome.touched = touched;
         self.outcome.notes.extend(notes);
         self.outcome
+    }
+}
+
+impl About {
+    #[cold]
+    fn new(number: u32, logged: &Logged<'_>, ready: &Ready, name: &dyn Fn(&Record<'_>, &Client) -> String) -> About {
+        let touched = Touched {
+            number,
+            name: name(&logged.record(), &ready.client),
+            requests: 0,
+            limited: 0,
+            by: Default::default(),
+            path: String::new(),
+            peak: 0,
+            from: logged.start(),
+            to: logged.start(),
+        };
+        About { touched, votes: 0, path: 0 }
+    }
+
+    #[cold]
+    fn keep_path(&mut self, path: &str) {
+        let kept = path.char_indices().nth(LONGEST_PATH).and_then(|(end, _)| path.get(..end)).unwrap_or(path);
+        kept.clone_into(&mut self.touched.path);
+        (self.path, self.votes) = (hash_of(kept.as_bytes()), 1);
     }
 }
 

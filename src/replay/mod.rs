@@ -14,6 +14,7 @@ pub mod condition;
 pub mod diff;
 pub mod drawn;
 mod exact;
+mod folded;
 pub mod formats;
 pub mod gate;
 pub mod json;

@@ -11,6 +11,7 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::clients::Clients;
+use super::folded::hash_of;
 use super::formats::FieldName;
 use super::gate::{Canonical, Gate, SEED, Unjudged};
 use super::record::{LoggedClient, Record};
@@ -19,7 +20,7 @@ use crate::client::{self, Client, Mark};
 use crate::engine::{Foreseen, Foresight, Refusal};
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
-use crate::sketch::KeyHasher;
+use crate::sketch::{KeyHasher, bring_near};
 
 /// What was made of one request: all that most judgements need, so that another thread need not look into the line.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Ready {
     /// So many bytes of the path and of the host, from the beginning of what the log has, are the canonical text.
     path: u32,
     host: u32,
+    /// A hash of the canonical path, so that whoever only compares need not touch the text.
+    pub path_hash: u64,
     /// The position of the method in [`METHODS`].
     method: u8,
     counted: bool,
@@ -94,6 +97,13 @@ pub struct Readying {
 }
 
 impl Ready {
+    /// Has what is read last of it brought near.
+    #[inline]
+    pub fn approach(&self) {
+        bring_near(&self.client);
+        bring_near(&self.after);
+    }
+
     /// The path, in canonical form.
     #[inline]
     pub fn path<'a>(&'a self, record: &Record<'a>) -> &'a str {
@@ -195,6 +205,7 @@ impl Readying {
             foreseen,
             after: After { duration: record.duration.unwrap_or(0), status: record.status, bytes: record.bytes },
             number: None,
+            path_hash: hash_of(path.as_bytes()),
             path: path_length.unwrap_or(0),
             host: host_length.unwrap_or(0),
             method,

@@ -18,6 +18,7 @@ use super::source::Sources;
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
+use crate::sketch::bring_near;
 
 /// What is asked of logs.
 #[derive(Clone)]
@@ -174,8 +175,14 @@ struct Judging<'a, D> {
 
 impl<D: FnMut(&Logged<'_>, &Judged)> Visit<Made> for Judging<'_, D> {
     #[inline]
+    fn expect(&mut self, coming: &Made) {
+        bring_near(coming);
+    }
+
+    #[inline]
     fn approach(&mut self, coming: &Made) {
         if let (Some(gate), Some(Pair { ready: Ok(ready), .. })) = (self.side.processes.last(), coming) {
+            ready.approach();
             gate.approach(ready);
             self.side.ledger.approach(ready);
         }
