@@ -199,12 +199,12 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
     let mut drawing = Drawing::new(&arguments.pictures, &config.policy, arguments.route.as_deref());
     let mut written = Ok(());
     let speaker = progress::speak(&counted, global.quiet);
-    let replayed = simulate(sources, &question, config.policy, against, |record, judged| {
-        drawing.note(record, judged, &name);
+    let replayed = simulate(sources, &question, config.policy, against, |logged, judged| {
+        drawing.note(logged, judged, &name);
         if let Some(out) = &mut decisions
             && written.is_ok()
         {
-            written = decision(out, record, judged, &rules);
+            written = decision(out, logged.start(), judged, &rules);
         }
     });
     drop(speaker);
@@ -356,7 +356,7 @@ fn name(record: &Record<'_>, client: &Client, shows: bool, pseudonyms: &Pseudony
 }
 
 /// A decision as one line.
-fn decision(out: &mut impl Write, record: &Record<'_>, judged: &Judged, rules: &[String]) -> io::Result<()> {
+fn decision(out: &mut impl Write, start: u64, judged: &Judged, rules: &[String]) -> io::Result<()> {
     let decision = &judged.decision;
     let limits: Vec<_> = decision
         .readings
@@ -378,7 +378,7 @@ fn decision(out: &mut impl Write, record: &Record<'_>, judged: &Judged, rules: &
     };
     let line = json!({
         "id": decision.id.to_string(),
-        "time_ns": record.start,
+        "time_ns": start,
         "verdict": verdict,
         "reason": reason,
         "limits": limits,

@@ -4,7 +4,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use super::belt::{Ends, WAITING, belt};
+use super::belt::{Ends, Logged, WAITING, belt};
 use super::order::Batch;
 use super::read::{Fault, Options, Reader, Tally};
 use super::record::Record;
@@ -24,15 +24,19 @@ pub trait Ahead: Send {
 
 /// The caller.
 pub trait Visit<T> {
-    /// A few that will be visited next.
-    fn approach(&mut self, next: &[T]);
+    /// One that will be approached soon, to be brought near itself: another thread has made it.
+    fn expect(&mut self, coming: &T);
+
+    /// One that will be visited soon. All are approached once, in the order in which they are visited.
+    fn approach(&mut self, coming: &T);
 
     /// One request. They come in the order in which they began.
-    fn visit(&mut self, record: &Record<'_>, made: &T);
+    fn visit(&mut self, logged: &Logged<'_>, made: &T);
 }
 
-/// So many are approached at once: what they bring near fits the nearest cache.
-const NEAR: usize = 16;
+/// So many requests ahead of the one that is visited, one is approached: time enough for what it will be judged by to come, and little
+/// enough for it to be still there.
+const AHEAD: usize = 12;
 
 /// Gives every request of the logs to `visit`, with what `ahead` made of it.
 ///
@@ -53,9 +57,7 @@ pub fn read_ahead<A: Ahead>(
             for batch in batches {
                 let mut made = emptied.try_recv().unwrap_or_default();
                 made.reserve(batch.order.len());
-                for record in batch.records() {
-                    made.push(ahead.make(&record));
-                }
+                make(&batch, ahead, &mut made);
                 ahead.complete(&mut made);
                 if send.send((batch, made)).is_err() {
                     break;
@@ -63,12 +65,19 @@ pub fn read_ahead<A: Ahead>(
             }
         });
         for (batch, mut made) in receive {
-            let mut records = batch.records();
-            for near in made.chunks(NEAR) {
-                visit.approach(near);
-                near.iter().zip(records.by_ref()).for_each(|(made, record)| visit.visit(&record, made));
+            let (mut far, mut coming) = (made.iter(), made.iter());
+            far.by_ref().take(2 * AHEAD).for_each(|far| visit.expect(far));
+            coming.by_ref().take(AHEAD).for_each(|coming| visit.approach(coming));
+            for (logged, made) in batch.requests().zip(&made) {
+                // one for one: what many asked for at once would wait for each other
+                if let Some(far) = far.next() {
+                    visit.expect(far);
+                }
+                if let Some(coming) = coming.next() {
+                    visit.approach(coming);
+                }
+                visit.visit(&logged, made);
             }
-            drop(records);
             spent.give_back(batch);
             made.clear();
             let _ = empty.try_send(made);
@@ -77,6 +86,22 @@ pub fn read_ahead<A: Ahead>(
         maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Makes something of every request of a batch.
+fn make<A: Ahead>(batch: &Batch, ahead: &mut A, made: &mut Vec<A::Made>) {
+    let (mut far, mut near) = (batch.requests(), batch.requests());
+    far.by_ref().take(2 * AHEAD).for_each(|logged| logged.approach());
+    near.by_ref().take(AHEAD).for_each(|logged| logged.approach_text());
+    for logged in batch.requests() {
+        if let Some(far) = far.next() {
+            far.approach();
+        }
+        if let Some(near) = near.next() {
+            near.approach_text();
+        }
+        made.push(ahead.make(&logged.record()));
+    }
 }
 
 #[cfg(test)]
@@ -114,15 +139,18 @@ mod tests {
     }
 
     impl Visit<(u64, Vec<u8>, u64)> for Seen {
-        fn approach(&mut self, next: &[(u64, Vec<u8>, u64)]) {
-            assert_eq!(self.approached, self.visited, "those before have been visited");
-            self.approached += next.len() as u64;
+        fn expect(&mut self, _: &(u64, Vec<u8>, u64)) {}
+
+        fn approach(&mut self, (made, ..): &(u64, Vec<u8>, u64)) {
+            self.approached += 1;
+            assert_eq!(*made, self.approached);
+            assert!(self.approached - self.visited <= AHEAD as u64 + 1, "not long before it is visited");
         }
 
-        fn visit(&mut self, record: &Record<'_>, (made, path, completed): &(u64, Vec<u8>, u64)) {
+        fn visit(&mut self, logged: &Logged<'_>, (made, path, completed): &(u64, Vec<u8>, u64)) {
             self.visited += 1;
             assert!(self.visited <= self.approached);
-            assert_eq!((*made, *completed, path.as_slice()), (self.visited, self.visited, record.path));
+            assert_eq!((*made, *completed, path.as_slice()), (self.visited, self.visited, logged.record().path));
         }
     }
 

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
-use super::order::Batch;
+use super::line::Parsed;
+use super::order::{Batch, Place};
 use super::record::Record;
 use super::source::Piece;
+use crate::sketch::bring_near;
 
-/// So many requests go from one thread to the other at once, and so many times that many may wait.
-pub const BATCH: usize = 4 << 10;
-pub const WAITING: usize = 4;
+/// So many requests go from one thread to the other at once, and so many times that many may wait. Few enough for all that is on the
+/// way to stay in the nearer caches.
+pub const BATCH: usize = 512;
+pub const WAITING: usize = 8;
 
 /// So many pieces are kept for the next text; what is held back beyond that is given back to the system.
 const SPARE_PIECES: usize = 8;
@@ -77,15 +80,54 @@ impl Spent {
     }
 }
 
+/// A request where it stands. Its line is only looked into when somebody asks: another thread has taken it apart, so the first touch
+/// is dear.
+#[derive(Debug, Clone, Copy)]
+pub struct Logged<'a> {
+    place: &'a Place,
+    piece: &'a Piece,
+    parsed: &'a Parsed,
+}
+
+impl<'a> Logged<'a> {
+    /// When it began, as [`Record::start`].
+    #[inline]
+    pub fn start(&self) -> u64 {
+        self.place.start
+    }
+
+    /// Has brought near what is known of the line.
+    #[inline]
+    pub fn approach(&self) {
+        bring_near(self.parsed);
+        bring_near(&self.parsed.path);
+    }
+
+    /// Has brought near the middle of the line, after [`Logged::approach`].
+    #[inline]
+    pub fn approach_text(&self) {
+        if let Some(byte) = self.piece.text.get(self.parsed.path.from()) {
+            bring_near(byte);
+        }
+    }
+
+    /// All that its line says.
+    #[inline]
+    pub fn record(&self) -> Record<'a> {
+        let Logged { place, piece, parsed } = *self;
+        let (from, to) = parsed.fields;
+        let fields = piece.fields.get(from as usize..to as usize).unwrap_or_default();
+        Record::new(place.start, place.late, &piece.text, parsed, fields, &piece.names)
+    }
+}
+
 impl Batch {
     /// All requests, in their order.
-    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+    pub fn requests(&self) -> impl Iterator<Item = Logged<'_>> {
         self.order.iter().filter_map(|place| {
-            let piece = self.pieces.get(place.piece as usize)?;
+            let piece: &Piece = self.pieces.get(place.piece as usize)?;
             let parsed = piece.requests.get(place.index as usize)?;
-            let (from, to) = parsed.fields;
-            let fields = piece.fields.get(from as usize..to as usize).unwrap_or_default();
-            Some(Record::new(place.start, place.late, &piece.text, parsed, fields, &piece.names))
+            Some(Logged { place, piece, parsed })
         })
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Exact, in memory that grows with them: some sixty bytes each, up to [`MOST_CLIENTS`].
 
-use std::hash::{BuildHasher, RandomState};
-
+use super::folded::{fold, secret};
 use crate::client::ClientNetwork;
+use crate::sketch::bring_near;
 
 /// So many clients are told apart.
 pub const MOST_CLIENTS: usize = 5_000_000;
@@ -53,10 +53,7 @@ impl Default for Clients {
 
 impl Clients {
     fn with_most(most: usize) -> Clients {
-        let random = RandomState::new();
-        // odd, as what is multiplied by an even number loses a bit
-        let secret = [random.hash_one(0) | 1, random.hash_one(1) | 1];
-        Clients { slots: vec![FREE; FEWEST_SLOTS], known: Vec::new(), most, capped: false, secret }
+        Clients { slots: vec![FREE; FEWEST_SLOTS], known: Vec::new(), most, capped: false, secret: secret() }
     }
 
     /// Counts a request that began at `start`, in nanoseconds since 1970, and says its client's number: from 0, in the order
@@ -75,6 +72,23 @@ impl Clients {
         known.in_second = if known.second == second { known.in_second.saturating_add(1) } else { 1 };
         (known.second, known.peak) = (second, known.peak.max(known.in_second));
         Some(number)
+    }
+
+    /// Has the place brought near where [`Clients::count`] will look this client up; changes nothing.
+    #[inline]
+    pub fn approach(&self, client: &ClientNetwork) {
+        if let Some(slot) = self.slots.get(self.hash(key_of(client)) as usize & (self.slots.len() - 1)) {
+            bring_near(slot);
+        }
+    }
+
+    /// The same for what is known of it, after the first.
+    #[inline]
+    pub fn approach_known(&self, client: &ClientNetwork) {
+        let slot = self.slots.get(self.hash(key_of(client)) as usize & (self.slots.len() - 1));
+        if let Some(known) = slot.and_then(|slot| self.known.get(slot.number as usize)) {
+            bring_near(known);
+        }
     }
 
     /// How many are told apart.
@@ -130,14 +144,9 @@ impl Clients {
         }
     }
 
-    /// The two halves of a product hang on all bits of both words and of the secret.
     #[inline]
     fn hash(&self, [low, high]: [u64; 2]) -> u64 {
         let [a, b] = self.secret;
-        let fold = |x: u64, y: u64| {
-            let product = u128::from(x) * u128::from(y);
-            product as u64 ^ (product >> 64) as u64
-        };
         fold(fold(low ^ b, a) ^ high, b)
     }
 

@@ -10,11 +10,12 @@ use std::collections::BinaryHeap;
 
 use http::{HeaderMap, StatusCode};
 
-use super::ready::{Fields, Ready, peer};
-use super::record::Record;
+use super::belt::Logged;
+use super::ready::{After, Fields, Ready};
+use crate::client::ClientAddress;
 use crate::engine::{Arrival, DecisionId, Foresight, Holds, Judged, Refusal, Snapshot, Verdict};
 use crate::policy::Policy;
-use crate::request::Request;
+use crate::request::{Peer, Request};
 use crate::sketch::Seed;
 use crate::units::dice::mixed;
 use crate::units::{OutOfRange, Timestamp};
@@ -43,6 +44,7 @@ pub struct Gate {
     snapshot: Snapshot,
     zero: u64,
     fields: Fields,
+    /// Header fields of the last request that had any to show.
     headers: HeaderMap,
     /// Of the last request, and empty between requests; large both, and so not made anew for each.
     judged: Judged,
@@ -76,22 +78,14 @@ enum What {
     Answered(Box<(Judged, Holds)>, After),
 }
 
-/// What the log says of a request's end.
-#[derive(Debug, Clone, Copy)]
-struct After {
-    duration: u64,
-    status: u16,
-    bytes: u64,
-}
-
 impl Gate {
-    /// Before the first request, which `record` is. `policy` is that of a [`Plan`](super::plan::Plan).
+    /// Before the first request, which begins at `start`. `told`: what the wall clock showed at the origin of the stamps of the gate
+    /// that wrote the log, if it says so. `policy` is that of a [`Plan`](super::plan::Plan).
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
-    pub fn new(policy: Policy, record: &Record<'_>) -> Result<Gate, (String, OutOfRange)> {
-        let told = record.told.and_then(|told| told.zero);
-        let zero = told.unwrap_or(record.start.saturating_sub(HEAD_START));
+    pub fn new(policy: Policy, told: Option<u64>, start: u64) -> Result<Gate, (String, OutOfRange)> {
+        let zero = told.unwrap_or(start.saturating_sub(HEAD_START));
         let fields = Fields::of(&policy);
         let snapshot = Snapshot::new(policy, &SEED, zero)?;
         Ok(Gate {
@@ -134,37 +128,48 @@ impl Gate {
     /// It is not for the limits to judge.
     pub fn judge<T>(
         &mut self,
-        record: &Record<'_>,
+        logged: &Logged<'_>,
         ready: &Result<Ready, Unjudged>,
         then: impl FnOnce(&Judged, &Ready) -> T,
     ) -> Result<T, Unjudged> {
-        let at = record.start.saturating_sub(self.zero);
+        let at = logged.start().saturating_sub(self.zero);
         self.advance(at);
         let ready = ready.as_ref().map_err(|why| *why)?;
-        let query = record.query.and_then(|query| std::str::from_utf8(query).ok());
-        let mut headers = std::mem::take(&mut self.headers);
-        self.fields.fill(&mut headers, record);
-        // the first touch of a text that another thread has read costs more than most limits do
-        let (host, path) =
-            if self.fields.holds_texts() { (ready.host(record), ready.path(record)) } else { Default::default() };
-        let request =
-            Request { peer: peer(record), method: &ready.method, host, path, query, headers: &headers, tls_sni: None };
         self.sequence += 1;
-        let id = record.told.and_then(|told| DecisionId::parse(std::str::from_utf8(told.id).ok()?));
+        let Gate { snapshot, judged, holds, headers, fields, .. } = self;
+        // limits were told who the client is, and ask for no peer
+        let peer = match ready.client.address {
+            ClientAddress::Ip(address) => Peer::Ip(address),
+            ClientAddress::Unix => Peer::Unix,
+        };
+        // few need more, and the first touch of a line that another thread has read costs more than most limits do
+        let record = (!fields.is_none()).then(|| logged.record());
+        if let Some(record) = &record {
+            fields.fill(headers, record);
+        }
+        let mut request =
+            Request { peer, method: ready.method(), host: "", path: "", query: None, headers, tls_sni: None };
+        if let Some(record) = record {
+            request.query = record.query.and_then(|query| std::str::from_utf8(query).ok());
+            if fields.holds_texts() {
+                (request.host, request.path) = (ready.host(&record), ready.path(&record));
+            }
+        }
+        let told = ready.is_told.then(|| logged.record().told).flatten();
+        let id = told.and_then(|told| DecisionId::parse(std::str::from_utf8(told.id).ok()?));
         let arrival = Arrival {
             id: id.unwrap_or(DecisionId(self.sequence)),
             at: Timestamp::from_nanos(at),
             dice: mixed(self.sequence),
         };
-        let Gate { snapshot, judged, holds, .. } = self;
         snapshot.judge_foreseen(&ready.foreseen, &request, ready.client, arrival, judged);
         if judged.decision.verdict == Verdict::Admitted
-            && record.told.is_some_and(|told| told.reason == Refusal::OriginFull.word().as_bytes())
+            && told.is_some_and(|told| told.reason == Refusal::OriginFull.word().as_bytes())
         {
             // whether the origin had room is a fact of that day, and who found none was not charged
             judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
         }
-        let after = After { duration: record.duration.unwrap_or(0), status: record.status, bytes: record.bytes };
+        let after = ready.after;
         snapshot.reserve(judged);
         let waits = judged.decision.delay_nanos > 0;
         if !waits {
@@ -180,8 +185,6 @@ impl Gate {
             let (judged, holds) = (std::mem::replace(judged, Judged::new(NEVER)), std::mem::take(holds));
             self.hold(at, judged, holds, after);
         }
-        headers.clear();
-        self.headers = headers;
         Ok(seen)
     }
 

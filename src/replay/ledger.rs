@@ -5,17 +5,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::belt::Logged;
 use super::clients::Clients;
 use super::exact::Exact;
+use super::folded::hash_of;
 use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
 use super::ready::Ready;
-use super::record::{LoggedClient, Record};
+use super::record::Record;
 use crate::client::Client;
 use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
 use crate::policy::{Policy, Rule};
+use crate::sketch::bring_near;
 
 /// Of so many touched clients the particulars are kept.
 pub const MOST_TOUCHED: usize = 200_000;
+
+/// So many characters of a path are kept.
+const LONGEST_PATH: usize = 80;
 
 const MINUTE: u64 = 60 * 1_000_000_000;
 
@@ -34,8 +40,8 @@ pub struct Ledger {
     route: Option<usize>,
     outcome: Outcome,
     touched: HashMap<u32, About>,
-    /// By limit: which clients it was asked about, a bit each.
-    asked: Vec<Vec<u64>>,
+    /// Which clients each limit was asked about, a bit each: of every 64 clients a word for each limit, side by side.
+    asked: Vec<u64>,
 }
 
 /// What is kept of a touched one.
@@ -44,6 +50,8 @@ struct About {
     touched: Touched,
     /// How far the path that is kept leads (Boyer and Moore 1981).
     votes: u32,
+    /// The hash of that path, by which it is compared.
+    path: u64,
 }
 
 /// What a decision comes to, for whoever compares two.
@@ -71,12 +79,7 @@ impl Ledger {
             let found = policy.routes.iter().position(|route| route.name == *name);
             found.unwrap_or(usize::MAX)
         });
-        Ledger {
-            route,
-            asked: vec![Vec::new(); limits.len()],
-            outcome: Outcome { limits, ..Outcome::default() },
-            touched: HashMap::new(),
-        }
+        Ledger { route, asked: Vec::new(), outcome: Outcome { limits, ..Outcome::default() }, touched: HashMap::new() }
     }
 
     /// A request that was not judged.
@@ -90,7 +93,7 @@ impl Ledger {
     /// A request that was; `exact` are the counters beside the limits that judged it.
     pub fn note(
         &mut self,
-        record: &Record<'_>,
+        logged: &Logged<'_>,
         ready: &Ready,
         judged: &Judged,
         name: &dyn Fn(&Record<'_>, &Client) -> String,
@@ -101,8 +104,8 @@ impl Ledger {
             return None;
         }
         self.outcome.judged += 1;
-        self.outcome.limited_before += u64::from(matches!(record.status, 429 | 503));
-        self.outcome.named_clients |= matches!(record.client, LoggedClient::Name(_));
+        self.outcome.limited_before += u64::from(matches!(ready.after.status, 429 | 503));
+        self.outcome.named_clients |= ready.is_named;
         let refused = match decision.verdict {
             Verdict::Admitted | Verdict::Refused(Refusal::OriginFull) => false,
             Verdict::Refused(Refusal::NoRoute) => {
@@ -113,12 +116,12 @@ impl Ledger {
         };
         self.outcome.refused += u64::from(refused);
         let number = ready.number;
-        let minute = self.minute(record.start / MINUTE);
+        let minute = self.minute(logged.start() / MINUTE);
         if let Some(minute) = self.outcome.minutes.get_mut(minute) {
             minute.requests += 1;
             minute.refused += u32::from(refused);
         }
-        let mut limited = false;
+        let (mut limited, limits) = (false, self.outcome.limits.len());
         for (slot, reading) in decision.readings.iter().enumerate() {
             let Some(limit) = self.outcome.limits.get_mut(reading.rule) else { continue };
             if limit.missing.is_some() || reading.outcome == Said::Exempt {
@@ -132,16 +135,16 @@ impl Ledger {
             if let Some((asked, no)) = cell {
                 (*asked, *no) = (*asked + 1, *no + u32::from(said_no));
             }
-            if let (Some(number), Some(asked)) = (number, self.asked.get_mut(reading.rule)) {
-                mark(asked, number);
+            if let Some(number) = number {
+                mark(&mut self.asked, number, (reading.rule, limits));
             }
             if let Some(Some(exact)) = exact.get_mut(reading.rule) {
-                exact.note(judged, slot, &ready.method);
+                exact.note(judged, slot, ready.method());
             }
             if said_no {
                 limited = true;
                 if let Some(number) = number {
-                    self.touch(number, reading.rule, record, ready.path(record), || name(record, &ready.client));
+                    self.touch(number, reading.rule, logged, ready, name);
                 }
             }
         }
@@ -154,6 +157,15 @@ impl Ledger {
         Some(Fate { client: number, refused, limited })
     }
 
+    /// Has brought near what [`Ledger::note`] will mark of a request.
+    #[inline]
+    pub fn approach(&self, ready: &Ready) {
+        let word = ready.number.and_then(|number| self.asked.get(number as usize / 64 * self.outcome.limits.len()));
+        if let Some(word) = word {
+            bring_near(word);
+        }
+    }
+
     /// The position of this minute; minutes come in order.
     fn minute(&mut self, minute: u64) -> usize {
         let minutes = &mut self.outcome.minutes;
@@ -164,34 +176,25 @@ impl Ledger {
         minutes.len() - 1
     }
 
-    #[cold]
-    fn touch(&mut self, number: u32, rule: usize, record: &Record<'_>, path: &str, name: impl FnOnce() -> String) {
+    fn touch(
+        &mut self,
+        number: u32,
+        rule: usize,
+        logged: &Logged<'_>,
+        ready: &Ready,
+        name: &dyn Fn(&Record<'_>, &Client) -> String,
+    ) {
         let room = self.touched.len() < MOST_TOUCHED;
-        let new = || About {
-            touched: Touched {
-                number,
-                name: name(),
-                requests: 0,
-                limited: 0,
-                by: Default::default(),
-                path: String::new(),
-                peak: 0,
-                from: record.start,
-                to: record.start,
-            },
-            votes: 0,
-        };
         let about = match self.touched.get_mut(&number) {
             Some(about) => about,
-            None if room => self.touched.entry(number).or_insert_with(new),
+            None if room => self.touched.entry(number).or_insert_with(|| About::new(number, logged, ready, name)),
             None => return,
         };
         *about.touched.by.entry(rule).or_insert(0) += 1;
-        about.touched.to = record.start;
+        about.touched.to = logged.start();
         if about.votes == 0 {
-            path.chars().take(80).collect::<String>().clone_into(&mut about.touched.path);
-            about.votes = 1;
-        } else if about.touched.path == path {
+            about.keep_path(ready.path(&logged.record()));
+        } else if about.path == ready.path_hash {
             about.votes += 1;
         } else {
             about.votes -= 1;
@@ -200,9 +203,11 @@ impl Ledger {
 
     /// The end. `errors`: of every limit's sketch.
     pub fn finish(mut self, clients: &Clients, notes: Vec<String>, errors: &[Option<Error>]) -> Outcome {
-        let count = |bits: &Vec<u64>| bits.iter().map(|word| u64::from(word.count_ones())).sum();
+        let limits = self.outcome.limits.len().max(1);
+        let count =
+            |index| self.asked.iter().skip(index).step_by(limits).map(|word| u64::from(word.count_ones())).sum();
         for (index, limit) in self.outcome.limits.iter_mut().enumerate() {
-            limit.clients_judged = self.asked.get(index).map_or(0, count);
+            limit.clients_judged = count(index);
             limit.clients = self.touched.values().filter(|about| about.touched.by.contains_key(&index)).count() as u64;
             let minutes = self.outcome.minutes.iter().filter_map(|minute| Some((minute, minute.limits.get(index)?.1)));
             let worst =
@@ -225,10 +230,37 @@ impl Ledger {
     }
 }
 
-fn mark(bits: &mut Vec<u64>, number: u32) {
-    let (word, bit) = (number as usize / 64, number % 64);
+impl About {
+    #[cold]
+    fn new(number: u32, logged: &Logged<'_>, ready: &Ready, name: &dyn Fn(&Record<'_>, &Client) -> String) -> About {
+        let touched = Touched {
+            number,
+            name: name(&logged.record(), &ready.client),
+            requests: 0,
+            limited: 0,
+            by: Default::default(),
+            path: String::new(),
+            peak: 0,
+            from: logged.start(),
+            to: logged.start(),
+        };
+        About { touched, votes: 0, path: 0 }
+    }
+
+    #[cold]
+    fn keep_path(&mut self, path: &str) {
+        let kept = path.char_indices().nth(LONGEST_PATH).and_then(|(end, _)| path.get(..end)).unwrap_or(path);
+        kept.clone_into(&mut self.touched.path);
+        (self.path, self.votes) = (hash_of(kept.as_bytes()), 1);
+    }
+}
+
+/// Sets the bit of a client in the words of this limit, of so many.
+#[inline]
+fn mark(bits: &mut Vec<u64>, number: u32, (limit, limits): (usize, usize)) {
+    let (word, bit) = (number as usize / 64 * limits + limit, number % 64);
     if bits.len() <= word {
-        bits.resize(word + 1, 0);
+        bits.resize((number as usize / 64 + 1) * limits, 0);
     }
     if let Some(word) = bits.get_mut(word) {
         *word |= 1 << bit;

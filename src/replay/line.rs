@@ -119,8 +119,9 @@ impl Default for Parsed {
 }
 
 impl Parsed {
-    /// The same, of a text that `by` bytes stand before.
-    pub fn moved(mut self, by: usize) -> Parsed {
+    /// Becomes that of a text that `by` bytes stand before.
+    #[inline]
+    pub fn move_by(&mut self, by: usize) {
         for span in [&mut self.client, &mut self.method, &mut self.host, &mut self.path, &mut self.query] {
             *span = span.moved(by);
         }
@@ -129,7 +130,6 @@ impl Parsed {
                 *span = span.moved(by);
             }
         }
-        self
     }
 }
 

@@ -14,6 +14,7 @@ pub mod condition;
 pub mod diff;
 pub mod drawn;
 mod exact;
+mod folded;
 pub mod formats;
 pub mod gate;
 pub mod json;
@@ -36,6 +37,7 @@ pub mod suggest;
 #[cfg(test)]
 mod tests;
 
+pub use belt::Logged;
 pub use formats::{Format, FormatFault};
 pub use outcome::Outcome;
 pub use read::{Fault, Options, Progress, Shown, Tally, read};

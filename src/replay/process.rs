@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::exact::Exact;
 use super::gate::Gate;
 use super::outcome::Error;
-use super::record::Record;
 use crate::policy::{Policy, Rule};
 use crate::units::OutOfRange;
 
@@ -45,12 +44,12 @@ impl Processes {
         Processes { policy, counts_exactly, kept: Vec::new(), begun: 0, errors }
     }
 
-    /// The one that wrote this line.
+    /// The one whose stamps begin where the wall clock showed this, which wrote a line of a request that began at `start`.
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
-    pub fn of(&mut self, record: &Record<'_>) -> Result<&mut Process, (String, OutOfRange)> {
-        let zero = record.told.and_then(|told| told.zero);
+    #[inline]
+    pub fn of(&mut self, zero: Option<u64>, start: u64) -> Result<&mut Process, (String, OutOfRange)> {
         match self.kept.iter().rposition(|process| process.zero == zero) {
             Some(at) if at + 1 == self.kept.len() => {}
             Some(at) => {
@@ -58,7 +57,7 @@ impl Processes {
                 self.kept.push(process);
             }
             None => {
-                let process = self.begin(zero, record)?;
+                let process = self.begin(zero, start)?;
                 if self.kept.len() >= MOST {
                     let gone = self.kept.remove(0);
                     gone.tell(&mut self.errors);
@@ -71,8 +70,8 @@ impl Processes {
         self.kept.last_mut().ok_or_else(|| (String::new(), OutOfRange { allowed: "one process or more" }))
     }
 
-    fn begin(&self, zero: Option<u64>, record: &Record<'_>) -> Result<Process, (String, OutOfRange)> {
-        let gate = Gate::new(self.policy.clone(), record)?;
+    fn begin(&self, zero: Option<u64>, start: u64) -> Result<Process, (String, OutOfRange)> {
+        let gate = Gate::new(self.policy.clone(), zero, start)?;
         let exact = |rule: &Arc<Rule>| if self.counts_exactly { Exact::new(rule, gate.zero()) } else { None };
         let exact = self.policy.rules.iter().map(exact).collect();
         Ok(Process { zero, gate, exact })

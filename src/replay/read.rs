@@ -126,7 +126,7 @@ pub fn read(sources: Sources, options: &Options<'_>, mut visit: impl FnMut(&Reco
         let (belt, ends) = belt();
         let reader = scope.spawn(move || Reader::new(options, belt).run(sources));
         for batch in ends.batches {
-            batch.records().for_each(|record| visit(&record));
+            batch.requests().for_each(|logged| visit(&logged.record()));
             ends.spent.give_back(batch);
         }
         // a reader that panicked has told so itself
@@ -228,18 +228,22 @@ impl<'a> Reader<'a> {
                 [line @ .., b'\r'] => line,
                 line => line,
             };
-            let (first, mut parsed) = (fields.len(), Parsed::default());
-            match log.parser.parse(line, fields, &mut parsed) {
+            // taken apart where it stays
+            let first = fields.len();
+            requests.push(Parsed::default());
+            let Some(parsed) = requests.last_mut() else { break };
+            match log.parser.parse(line, fields, parsed) {
                 Line::Request => {
                     log.reached = log.reached.max(parsed.stamp);
-                    self.note(&parsed);
+                    note(&mut self.tally, parsed);
                     for field in fields.get_mut(first..).unwrap_or_default() {
                         *field = field.moved(from);
                     }
                     parsed.fields = (first as u32, fields.len() as u32);
-                    requests.push(parsed.moved(from));
+                    parsed.move_by(from);
                 }
                 other => {
+                    requests.pop();
                     fields.truncate(first);
                     match other {
                         Line::Other => self.tally.other += 1,
@@ -260,19 +264,19 @@ impl<'a> Reader<'a> {
         *names = log.parser.names();
     }
 
-    fn note(&mut self, parsed: &Parsed) {
-        let tally = &mut self.tally;
-        tally.first = if tally.requests == 0 { parsed.start } else { tally.first.min(parsed.start) };
-        tally.last = tally.last.max(parsed.start);
-        tally.requests += 1;
-    }
-
     fn refuse(&mut self, log: &Open, line: &[u8]) {
         self.tally.unreadable += 1;
         if self.tally.shown.len() < 3 {
             self.tally.shown.push(Shown { log: log.name.clone(), line: log.line, text: cut(line) });
         }
     }
+}
+
+#[inline]
+fn note(tally: &mut Tally, parsed: &Parsed) {
+    tally.first = if tally.requests == 0 { parsed.start } else { tally.first.min(parsed.start) };
+    tally.last = tally.last.max(parsed.start);
+    tally.requests += 1;
 }
 
 #[cfg(test)]

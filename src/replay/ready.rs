@@ -11,6 +11,7 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::clients::Clients;
+use super::folded::hash_of;
 use super::formats::FieldName;
 use super::gate::{Canonical, Gate, SEED, Unjudged};
 use super::record::{LoggedClient, Record};
@@ -19,34 +20,67 @@ use crate::client::{self, Client, Mark};
 use crate::engine::{Foreseen, Foresight, Refusal};
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
-use crate::sketch::KeyHasher;
+use crate::sketch::{KeyHasher, bring_near};
 
-/// What was made of one request.
+/// What was made of one request: all that most judgements need, so that another thread need not look into the line.
 #[derive(Debug)]
 pub struct Ready {
-    path: Text,
-    host: Text,
-    /// The method.
-    pub method: Method,
     start: u64,
-    counted: bool,
     /// Who asked.
     pub client: Client,
-    /// Its number, once [`Readying::number`] has given it one: if the request is counted and its client told apart.
-    pub number: Option<u32>,
     /// What the engine found ahead.
     pub foreseen: Foreseen,
+    /// What the log says of its end.
+    pub after: After,
+    /// Its number, once [`Readying::number`] has given it one: if the request is counted and its client told apart.
+    pub number: Option<u32>,
+    /// So many bytes of the path and of the host, from the beginning of what the log has, are the canonical text.
+    path: u32,
+    host: u32,
+    /// A hash of the canonical path, so that whoever only compares need not touch the text.
+    pub path_hash: u64,
+    /// The position of the method in [`METHODS`].
+    method: u8,
+    counted: bool,
+    /// The line is one of our own log and says more than others.
+    pub is_told: bool,
+    /// The client is a name or a pseudonym in the log.
+    pub is_named: bool,
+    /// Texts that stand otherwise in the log, and seldom methods.
+    rare: Option<Box<Rare>>,
 }
 
-/// A canonical text.
-#[derive(Debug)]
-enum Text {
-    /// So many bytes from the beginning of what the log has, which are text.
-    Logged(usize),
-    /// What the caller says in its place.
-    Given(Arc<str>),
-    Other(Box<str>),
+/// What few requests have.
+#[derive(Debug, Default)]
+struct Rare {
+    path: Option<Box<str>>,
+    host: Option<Arc<str>>,
+    method: Option<Method>,
 }
+
+/// What the log says of a request's end.
+#[derive(Debug, Clone, Copy)]
+pub struct After {
+    /// Nanoseconds from its beginning; 0 when the log does not say it.
+    pub duration: u64,
+    /// The status of the answer; 0 when the log does not say it.
+    pub status: u16,
+    /// The answer's bytes.
+    pub bytes: u64,
+}
+
+/// Those that nearly all requests have.
+static METHODS: [Method; 9] = [
+    Method::GET,
+    Method::POST,
+    Method::HEAD,
+    Method::OPTIONS,
+    Method::PUT,
+    Method::DELETE,
+    Method::PATCH,
+    Method::CONNECT,
+    Method::TRACE,
+];
 
 /// Makes requests ready for one policy.
 #[derive(Debug)]
@@ -63,38 +97,50 @@ pub struct Readying {
 }
 
 impl Ready {
+    /// Has what is read last of it brought near.
+    #[inline]
+    pub fn approach(&self) {
+        bring_near(&self.client);
+        bring_near(&self.after);
+    }
+
     /// The path, in canonical form.
     #[inline]
     pub fn path<'a>(&'a self, record: &Record<'a>) -> &'a str {
-        self.path.of(record.path)
+        match self.rare.as_ref().and_then(|rare| rare.path.as_ref()) {
+            Some(path) => path,
+            None => beginning(record.path, self.path),
+        }
     }
 
     /// The host, in canonical form.
     #[inline]
     pub fn host<'a>(&'a self, record: &Record<'a>) -> &'a str {
-        self.host.of(record.host.unwrap_or_default())
+        match self.rare.as_ref().and_then(|rare| rare.host.as_ref()) {
+            Some(host) => host,
+            None => beginning(record.host.unwrap_or_default(), self.host),
+        }
+    }
+
+    /// The method.
+    #[inline]
+    pub fn method(&self) -> &Method {
+        let rare = self.rare.as_ref().and_then(|rare| rare.method.as_ref());
+        rare.or_else(|| METHODS.get(usize::from(self.method))).unwrap_or(&Method::GET)
     }
 }
 
-impl Text {
-    fn new(logged: &[u8], canonical: Cow<'_, str>) -> Text {
-        match canonical {
-            Cow::Borrowed(text) if text.as_ptr() == logged.as_ptr() && text.len() <= logged.len() => {
-                Text::Logged(text.len())
-            }
-            other => Text::Other(other.into()),
-        }
-    }
+/// So many bytes of a text; it was one when they were counted.
+#[inline]
+fn beginning(logged: &[u8], length: u32) -> &str {
+    std::str::from_utf8(logged.get(..length as usize).unwrap_or_default()).unwrap_or_default()
+}
 
-    #[inline]
-    fn of<'a>(&'a self, logged: &'a [u8]) -> &'a str {
-        match self {
-            // it was text when it was made
-            Text::Logged(length) => std::str::from_utf8(logged.get(..*length).unwrap_or_default()).unwrap_or_default(),
-            Text::Given(text) => text,
-            Text::Other(text) => text,
-        }
-    }
+/// The length of a canonical text that the logged one begins with; `None` when it stands there otherwise.
+#[inline]
+fn length_in(logged: &[u8], canonical: &str) -> Option<u32> {
+    let stands = canonical.as_ptr() == logged.as_ptr() && canonical.len() <= logged.len();
+    if stands { u32::try_from(canonical.len()).ok() } else { None }
 }
 
 impl Readying {
@@ -122,42 +168,64 @@ impl Readying {
             return Err(Unjudged::Unresolved);
         }
         let path = (self.canonical.path)(record.path).ok_or(Unjudged::Malformed)?;
-        let method = Method::from_bytes(record.method).map_err(|_| Unjudged::Malformed)?;
+        let (method, rare_method) = method(record.method)?;
         let host = match record.host {
             Some(host) => (self.canonical.host)(std::str::from_utf8(host).map_err(|_| Unjudged::Malformed)?),
             None => Cow::Borrowed(self.host.as_deref().unwrap_or_default()),
         };
-        let host_text = |host| match (record.host, &self.host) {
-            (Some(logged), _) => Text::new(logged, host),
-            (None, Some(given)) => Text::Given(Arc::clone(given)),
-            (None, None) => Text::Logged(0),
-        };
         let peer = peer(record);
         let query = record.query.and_then(|query| std::str::from_utf8(query).ok());
-        self.headers.clear();
         self.fields.fill(&mut self.headers, record);
         let headers = &self.headers;
-        let request = Request { peer, method: &method, host: &host, path: &path, query, headers, tls_sni: None };
+        let known = rare_method.as_ref().or_else(|| METHODS.get(usize::from(method))).unwrap_or(&Method::GET);
+        let request = Request { peer, method: known, host: &host, path: &path, query, headers, tls_sni: None };
         // trust is off, so it is the peer and never refused
         let client = client::resolve(&self.foresight.policy().clients, peer, headers);
         let mut client = client.map_err(|_| Unjudged::Unresolved)?;
         client.mark = record.told.map_or(Mark::Verified, |told| mark(told.mark));
         let foreseen = self.foresight.foresee(&request, &client);
         let counted = self.route.is_none() || foreseen.route() == self.route;
+        let path_length = length_in(record.path, &path);
+        // nobody asks for the host but keys
+        let host_length = match record.host {
+            Some(logged) => length_in(logged, &host),
+            None => (host.is_empty() || !self.fields.texts).then_some(0),
+        };
+        let rare = (path_length.is_none() || host_length.is_none() || rare_method.is_some()).then(|| {
+            let path = path_length.is_none().then(|| Box::from(&*path));
+            let host = host_length.is_none().then(|| match (record.host, &self.host) {
+                (None, Some(given)) => Arc::clone(given),
+                _ => Arc::from(&*host),
+            });
+            Box::new(Rare { path, host, method: rare_method })
+        });
         Ok(Ready {
-            path: Text::new(record.path, path),
-            host: host_text(host),
-            method,
             start: record.start,
-            counted,
             client,
-            number: None,
             foreseen,
+            after: After { duration: record.duration.unwrap_or(0), status: record.status, bytes: record.bytes },
+            number: None,
+            path_hash: hash_of(path.as_bytes()),
+            path: path_length.unwrap_or(0),
+            host: host_length.unwrap_or(0),
+            method,
+            counted,
+            is_told: record.told.is_some(),
+            is_named: matches!(record.client, LoggedClient::Name(_)),
+            rare,
         })
     }
 
-    /// Counts the request for its client, and says by which number. To be called for all in their order; for many at once rather
-    /// than for one after each [`Readying::ready`], as the misses of a short loop overlap.
+    /// Has brought near what [`Readying::number`] will look at, in two steps: where the client is found, then what is found there.
+    #[inline]
+    pub fn approach(&self, ready: &Ready, is_found: bool) {
+        match is_found {
+            false => self.clients.approach(&ready.client.network),
+            true => self.clients.approach_known(&ready.client.network),
+        }
+    }
+
+    /// Counts the request for its client, and says by which number. To be called for all in their order.
     #[inline]
     pub fn number(&mut self, ready: &mut Ready) {
         if ready.counted {
@@ -179,20 +247,22 @@ pub struct Fields {
     names: Vec<HeaderName>,
     /// Whether a key is made of the host or the path. Conditions of limits ask for neither, and routes are found ahead.
     texts: bool,
+    /// Whether one is made of the query.
+    query: bool,
 }
 
 impl Fields {
     /// Of a policy.
     pub fn of(policy: &Policy) -> Fields {
-        let (mut names, mut texts) = (Vec::new(), false);
+        let (mut names, mut texts, mut query) = (Vec::new(), false, false);
         let keys = policy.rules.iter().flat_map(|rule| std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes));
         for part in keys.flat_map(|key| key.parts()) {
             match part {
                 KeyPart::Header(name) => names.push(name.clone()),
                 KeyPart::Cookie(_) => names.push(COOKIE),
                 KeyPart::Host | KeyPart::Path => texts = true,
+                KeyPart::Query(_) => query = true,
                 KeyPart::ClientIp { .. }
-                | KeyPart::Query(_)
                 | KeyPart::Method
                 | KeyPart::MethodClass
                 | KeyPart::Route
@@ -208,7 +278,13 @@ impl Fields {
         names.extend(matches.flat_map(|matched| &matched.headers).map(|(name, _)| name.clone()));
         names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
         names.dedup();
-        Fields { names, texts }
+        Fields { names, texts, query }
+    }
+
+    /// Whether limits read nothing of it but the method and the client.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.names.is_empty() && !self.texts && !self.query
     }
 
     /// Whether a limit's key is made of the host or the path.
@@ -216,10 +292,11 @@ impl Fields {
         self.texts
     }
 
-    /// Adds the header fields that the log has.
+    /// Puts the header fields that the log has in the place of those of another request.
     #[inline]
     pub fn fill(&self, headers: &mut HeaderMap, record: &Record<'_>) {
         if !self.names.is_empty() {
+            headers.clear();
             self.fill_some(headers, record);
         }
     }
@@ -239,6 +316,17 @@ impl Fields {
             }
         }
     }
+}
+
+/// The position of a method in [`METHODS`], or itself when it has none there.
+#[inline]
+fn method(logged: &[u8]) -> Result<(u8, Option<Method>), Unjudged> {
+    if let Some(at) = (0_u8..).zip(&METHODS).find_map(|(at, known)| (known.as_str().as_bytes() == logged).then_some(at))
+    {
+        return Ok((at, None));
+    }
+    let method = Method::from_bytes(logged).map_err(|_| Unjudged::Malformed)?;
+    Ok((0, Some(method)))
 }
 
 /// The peer that a logged client is judged as. A name gets an address of its own out of a hash: in `fd00::/8`, which no public

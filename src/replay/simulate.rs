@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::ahead::{Ahead, Visit, read_ahead};
+use super::belt::Logged;
 use super::clients::Clients;
 use super::diff::{Diff, Difference};
 use super::gate::{Canonical, Unjudged};
@@ -17,6 +18,7 @@ use super::source::Sources;
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
+use crate::sketch::bring_near;
 
 /// What is asked of logs.
 #[derive(Clone)]
@@ -78,17 +80,18 @@ impl Side {
     /// Judges and counts one request.
     fn run(
         &mut self,
-        record: &Record<'_>,
+        logged: &Logged<'_>,
+        zero: Option<u64>,
         ready: &Result<Ready, Unjudged>,
         question: &Question<'_>,
-        seen: &mut dyn FnMut(&Judged, &Client),
+        seen: &mut impl FnMut(&Judged),
     ) -> Result<Option<Fate>, Failed> {
         let Side { processes, ledger, .. } = self;
         let Process { gate, exact, .. } =
-            processes.of(record).map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
-        let judged = gate.judge(record, ready, |judged, ready| {
-            seen(judged, &ready.client);
-            ledger.note(record, ready, judged, question.name, exact)
+            processes.of(zero, logged.start()).map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
+        let judged = gate.judge(logged, ready, |judged, ready| {
+            seen(judged);
+            ledger.note(logged, ready, judged, question.name, exact)
         });
         Ok(judged.unwrap_or_else(|why: Unjudged| {
             ledger.unjudged(why);
@@ -110,7 +113,15 @@ impl Side {
 }
 
 /// What is made of a request for one policy, or two; none beside the question.
-type Made = Option<(Result<Ready, Unjudged>, Option<Box<Result<Ready, Unjudged>>>)>;
+type Made = Option<Pair>;
+
+/// For one policy, or two.
+struct Pair {
+    /// What the wall clock showed at the origin of stamps, if the line says so.
+    zero: Option<u64>,
+    ready: Result<Ready, Unjudged>,
+    other: Option<Box<Result<Ready, Unjudged>>>,
+}
 
 /// Makes requests ready, on a thread of its own.
 struct Making {
@@ -123,22 +134,35 @@ impl Ahead for Making {
     type Made = Made;
 
     fn make(&mut self, record: &Record<'_>) -> Made {
+        if !self.span.contains(&record.start) {
+            return None;
+        }
         let other = |other: &mut Readying| Box::new(other.ready(record));
-        let asked = self.span.contains(&record.start);
-        asked.then(|| (self.readying.ready(record), self.other.as_mut().map(other)))
+        let zero = record.told.and_then(|told| told.zero);
+        Some(Pair { zero, ready: self.readying.ready(record), other: self.other.as_mut().map(other) })
     }
 
     fn complete(&mut self, made: &mut [Made]) {
-        for (ready, other) in made.iter_mut().flatten() {
-            if let Ok(ready) = ready {
-                self.readying.number(ready);
+        // a few at a time, so that their cache misses overlap
+        for few in made.chunks_mut(FEW) {
+            for is_found in [false, true] {
+                let ready = few.iter().flatten().filter_map(|pair| pair.ready.as_ref().ok());
+                ready.for_each(|ready| self.readying.approach(ready, is_found));
             }
-            if let (Some(readying), Some(Ok(ready))) = (&mut self.other, other.as_deref_mut()) {
-                readying.number(ready);
+            for Pair { ready, other, .. } in few.iter_mut().flatten() {
+                if let Ok(ready) = ready {
+                    self.readying.number(ready);
+                }
+                if let (Some(readying), Some(Ok(ready))) = (&mut self.other, other.as_deref_mut()) {
+                    readying.number(ready);
+                }
             }
         }
     }
 }
+
+/// As many as a processor waits for at once, about.
+const FEW: usize = 16;
 
 /// Judges them.
 struct Judging<'a, D> {
@@ -149,31 +173,35 @@ struct Judging<'a, D> {
     failed: Option<Failed>,
 }
 
-impl<D: FnMut(&Record<'_>, &Judged)> Visit<Made> for Judging<'_, D> {
-    fn approach(&mut self, next: &[Made]) {
-        let ready = next.iter().flatten().filter_map(|(ready, _)| ready.as_ref().ok());
-        if let Some(gate) = self.side.processes.last() {
-            ready.for_each(|ready| gate.approach(ready));
+impl<D: FnMut(&Logged<'_>, &Judged)> Visit<Made> for Judging<'_, D> {
+    #[inline]
+    fn expect(&mut self, coming: &Made) {
+        bring_near(coming);
+    }
+
+    #[inline]
+    fn approach(&mut self, coming: &Made) {
+        if let (Some(gate), Some(Pair { ready: Ok(ready), .. })) = (self.side.processes.last(), coming) {
+            ready.approach();
+            gate.approach(ready);
+            self.side.ledger.approach(ready);
         }
     }
 
-    fn visit(&mut self, record: &Record<'_>, made: &Made) {
-        let Some((ready, other_ready)) = made else { return };
+    fn visit(&mut self, logged: &Logged<'_>, made: &Made) {
+        let Some(Pair { zero, ready, other: other_ready }) = made else { return };
         let Judging { side, other, question, decided, failed } = self;
         if failed.is_some() {
             return;
         }
-        let mut who = None;
-        let fate = side.run(record, ready, question, &mut |judged, client| {
-            who = Some(*client);
-            decided(record, judged);
-        });
+        let fate = side.run(logged, *zero, ready, question, &mut |judged| decided(logged, judged));
         let old = other.as_mut().zip(other_ready.as_ref());
-        let old = old.map(|((other, _), ready)| other.run(record, ready, question, &mut |_, _| {}));
+        let old = old.map(|((other, _), ready)| other.run(logged, *zero, ready, question, &mut |_| {}));
         match (fate, old) {
             (Ok(fate), Some(Ok(old))) => {
                 if let (Some(new), Some(old), Some((_, diff))) = (fate, old, other) {
-                    diff.note(new, old, || who.map_or_else(String::new, |client| (question.name)(record, &client)));
+                    let client = || ready.as_ref().map(|ready| (question.name)(&logged.record(), &ready.client));
+                    diff.note(new, old, || client().unwrap_or_default());
                 }
             }
             (Err(fault), _) | (_, Some(Err(fault))) => *failed = Some(fault),
@@ -191,7 +219,7 @@ pub fn simulate(
     question: &Question<'_>,
     policy: Policy,
     against: Option<Policy>,
-    mut decided: impl FnMut(&Record<'_>, &Judged),
+    mut decided: impl FnMut(&Logged<'_>, &Judged),
 ) -> Result<Replayed, Failed> {
     let header = |name: &str| sources.gives_header(name);
     let given = Given {

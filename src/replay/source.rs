@@ -227,7 +227,7 @@ impl fmt::Debug for Lines {
 }
 
 /// How much is read at once.
-const PIECE: usize = 512 << 10;
+const PIECE: usize = 128 << 10;
 
 /// A line that is longer than this is no line of an access log, and is given cut.
 const LONGEST_LINE: usize = 1 << 20;

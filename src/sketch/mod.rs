@@ -48,6 +48,6 @@ pub use summing::{CountCell, SummingTable};
 /// Asks the processor to bring `what` near, and goes on at once. A load for the same purpose would hold up everything behind
 /// it: few hundred instructions are all that a processor has begun at a time, and none retires before those ahead of it.
 #[inline(always)]
-fn bring_near<T>(what: &T) {
+pub fn bring_near<T>(what: &T) {
     branches::prefetch_read_data::<T, 0>(what);
 }

@@ -12,7 +12,7 @@ use crate::engine::Judged;
 use crate::policy::Policy;
 use crate::replay::drawn::{self, About, Ledger};
 use crate::replay::report::Head;
-use crate::replay::{Outcome, Record};
+use crate::replay::{Logged, Outcome, Record};
 
 /// Where pictures go.
 #[derive(Debug, Args)]
@@ -42,13 +42,14 @@ impl<'a> Drawing<'a> {
     }
 
     /// Counts a decision.
-    pub fn note(&mut self, record: &Record<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
+    pub fn note(&mut self, logged: &Logged<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
         let Some(ledger) = &mut self.ledger else { return };
         if self.route.is_some_and(|route| judged.decision.route != route) {
             return;
         }
         let Some(client) = judged.decision.client else { return };
-        ledger.note(record, judged, &|| name(record, &client));
+        let record = logged.record();
+        ledger.note(&record, judged, &|| name(&record, &client));
     }
 
     /// Draws what was asked for.

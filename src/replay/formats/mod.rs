@@ -227,7 +227,7 @@ impl Parser {
         let from = fields.len();
         let Some(bare) = line.get_mut(prefix..) else { return Line::Unreadable };
         let read = self.parse_bare(bare, fields, parsed);
-        *parsed = parsed.moved(prefix);
+        parsed.move_by(prefix);
         for field in fields.get_mut(from..).unwrap_or_default() {
             *field = field.moved(prefix);
         }
