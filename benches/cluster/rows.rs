@@ -19,13 +19,14 @@ pub enum Kind {
 }
 
 /// Every way, in the order of the table. A further `sharing` is a further line.
-pub const ROWS: [Row; 6] = [
+pub const ROWS: [Row; 7] = [
     Row { name: "pingora, no limit", kind: Kind::Pingora(false) },
     Row { name: "pingora, a script per request", kind: Kind::Pingora(true) },
     Row { name: "tidegate, no limit", kind: Kind::Gate(None) },
     Row { name: "tidegate, each gate for itself", kind: Kind::Gate(Some("")) },
     Row { name: "tidegate, sharing: lease", kind: Kind::Gate(Some(", store: shared, sharing: lease")) },
     Row { name: "tidegate, sharing: exact", kind: Kind::Gate(Some(", store: shared, sharing: exact")) },
+    Row { name: "tidegate, sharing: estimate", kind: Kind::Gate(Some(", store: shared, sharing: estimate")) },
 ];
 
 impl Row {

@@ -117,12 +117,15 @@ pub struct Errand {
 pub struct Brought {
     by: By,
     end: End,
+    /// Whether so little came with it that the key's next request would have to wait, too.
+    low: bool,
 }
 
 impl Errand {
     /// Takes in what the store said to a question that was sent at `sent`, and says what it means for the request that asked;
     /// `nodes` is how many gates there are.
     pub fn done(self, said: Result<Answer, Silence>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
+        let mut more = false;
         let end = match (said, self.asking) {
             (Err(silence), asking) => {
                 if let Some(asking) = asking {
@@ -131,7 +134,10 @@ impl Errand {
                 End::Silent { silence, nodes }
             }
             (Ok(answer), Some(asking)) => match self.cluster.leases.answered(asking, &answer, sent, now) {
-                Look::Holds { left, .. } => End::Paid { left },
+                Look::Holds { left, low } => {
+                    more = low;
+                    End::Paid { left }
+                }
                 Look::Refused { retry_nanos, .. } => End::Refused { retry_nanos },
                 // it came too late to be used
                 Look::Unknown => End::Silent { silence: Silence::TimedOut, nodes },
@@ -146,7 +152,7 @@ impl Errand {
             }
         };
         let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };
-        Brought { by, end }
+        Brought { by, end, low: more }
     }
 }
 
@@ -275,7 +281,7 @@ impl Snapshot {
         if cluster.shared.sharing == Sharing::Exact {
             return errand(None, cost.get(), cost.get()).map_or(Step::Settled, Step::Ask);
         }
-        let settled = |end| (slot, Brought { by: By::Lease, end });
+        let settled = |end| (slot, Brought { by: By::Lease, end, low: false });
         match cluster.leases.take(key, cost, &promise, now) {
             Look::Holds { left, low } => {
                 judged.settled.push(settled(End::Paid { left }));
@@ -305,7 +311,13 @@ impl Snapshot {
         }
     }
 
-    /// The errand that should be run in the background for a limit that refused this request, if nobody is on it.
+    /// Whether [`Snapshot::refill`] may have an errand for any limit of the request.
+    pub fn refills(&self, judged: &Judged) -> bool {
+        judged.refills != 0
+    }
+
+    /// The errand that should be run in the background for a limit that refused this request, or that had to be asked for it,
+    /// if nobody is on it.
     pub fn refill(
         &self,
         judged: &Judged,
@@ -337,8 +349,9 @@ impl Snapshot {
         Some(Errand { question, key: ask.place.key.of_tier(tier), cluster: Arc::clone(cluster), asking })
     }
 
-    /// Tells what an errand brought to the request that waited for it.
+    /// Tells what an errand brought to the request that waited for it. Then [`Snapshot::refill`] may have another to run.
     pub fn brought(&self, judged: &mut Judged, slot: usize, brought: Brought) {
+        judged.refills |= u8::from(brought.low) << slot;
         judged.settled.push((slot, brought));
     }
 
@@ -352,7 +365,7 @@ impl Snapshot {
 
     /// Tells that the request has waited long enough for a limit of which nobody brought anything.
     pub fn silent(&self, judged: &mut Judged, slot: usize, silence: Silence, nodes: u32) {
-        judged.settled.push((slot, Brought { by: By::Fallback, end: End::Silent { silence, nodes } }));
+        judged.settled.push((slot, Brought { by: By::Fallback, end: End::Silent { silence, nodes }, low: false }));
     }
 
     fn shared_at(&self, judged: &Judged, slot: usize) -> Option<(usize, &Arc<Cluster>, Ask)> {
@@ -368,8 +381,9 @@ impl Snapshot {
         };
         let most = cluster.promise(ask.place.tier).most();
         // one that nobody settled is as good as one of which nothing was heard
-        let silent = Brought { by: By::Fallback, end: End::Silent { silence: Silence::TimedOut, nodes: 1 } };
-        let Brought { by, end } = settled(judged, slot).unwrap_or(silent);
+        let end = End::Silent { silence: Silence::TimedOut, nodes: 1 };
+        let silent = Brought { by: By::Fallback, end, low: false };
+        let Brought { by, end, .. } = settled(judged, slot).unwrap_or(silent);
         let said = match end {
             End::Paid { left } => Ok(admitted(left, most)),
             End::Refused { retry_nanos } => lost(refused(most, retry_nanos)),

@@ -231,7 +231,7 @@ impl<C: Word> Leases<C> {
             .unwrap_or(State::Idle { low: asking.mark });
         // if the word is another's by now, it is none of ours
         let _ = entry.state.exchange(kept.asking, state.word());
-        Look::Holds { left: held.left(now), low: false }
+        Look::Holds { left: held.left(now), low: is_low(held, state, now) }
     }
 
     /// Remembers of a limit whose gates hold nothing in advance that the store refused this cost for so long, by an answer to a
@@ -306,7 +306,7 @@ impl<C: Word> Leases<C> {
                     Start::Ours { asking, low } => {
                         let demand = Demand::of(entry.demand.load()).per_second(now);
                         let size = size::lease(demand, least, promise, nodes);
-                        let mark = size::mark(size, demand);
+                        let mark = size::mark(size, demand, promise, nodes);
                         // read again: from here on nobody else adds to it
                         let left = Held::of(entry.held.load()).left(now);
                         let wanted = size.saturating_sub(left).max(least);

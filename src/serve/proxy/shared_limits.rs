@@ -42,10 +42,14 @@ impl Default for Bells {
     }
 }
 
-/// Sends for budget that refused requests of a key will need as soon as their pause ends. Nobody waits for it.
+/// Sends for budget that requests of a key will need soon: when the pause of a refused one ends, or right after one that had to
+/// wait. Nobody waits for it.
 pub fn refill(shared: &Shared, session: &Session, installed: &Installed, judged: &Judged) {
     let readings = &judged.decision.readings;
     let (snapshot, Some(client)) = (installed.snapshot(), &judged.decision.client) else { return };
+    if !snapshot.refills(judged) {
+        return;
+    }
     for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == By::Lease) {
         let Some(rule) = snapshot.policy().rules.get(reading.rule) else { continue };
         let Some(store) = rule.shared.and_then(|shared| installed.stores().get(shared.store)) else { continue };
@@ -71,6 +75,7 @@ pub async fn settle(shared: &Shared, session: &mut Session, installed: &Installe
             break;
         }
     }
+    refill(shared, session, installed, judged);
     for (store, direction) in snapshot.fallbacks(judged) {
         if let Some(store) = installed.stores().get(store) {
             store.fell_back(direction);

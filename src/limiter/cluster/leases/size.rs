@@ -80,10 +80,23 @@ pub(super) fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u3
     (demand / 5).min(part).min(MOST_TOKENS).max(cost)
 }
 
-/// From how few tokens on somebody asks in the background: a quarter of the lease, or the last of a small one if the key needs
-/// that many within 0.2 s. For a key that is used less, tokens in stock would die more often than not.
-pub(super) fn mark(size: u32, demand: u32) -> u32 {
-    if demand < 5 { 0 } else { (size / 4).max(1) }
+/// From how few tokens on somebody asks in the background: a quarter of the lease, or the last of a small one. For a key that is
+/// asked for less than five times a second, tokens in stock would die too often; from two on they are taken nevertheless where they are
+/// [`plenty`].
+pub(super) fn mark(size: u32, demand: u32, promise: &Promise, nodes: u32) -> u32 {
+    let busy = demand >= 5 || demand >= 2 && plenty(promise, nodes);
+    if busy { (size / 4).max(1) } else { 0 }
+}
+
+/// Whether a token that dies each second at each gate is at most a twentieth of what comes back.
+fn plenty(promise: &Promise, nodes: u32) -> bool {
+    let least = u64::from(nodes.max(1)) * 20;
+    match promise {
+        Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(least) <= SECOND,
+        Promise::Quota { max, window } => {
+            u128::from(*max) * u128::from(SECOND) >= u128::from(least) * window.as_nanos()
+        }
+    }
 }
 
 /// How long a spent key is left alone at least: the time in which a lease of this size comes back, at most [`PAUSE`]. So a
@@ -153,6 +166,14 @@ mod tests {
         assert_eq!(lease(5000, 1, &rate(1000, 1000), 4), 62);
         assert_eq!(lease(0, 3, &rate(1000, 1000), 4), 3);
         assert_eq!(lease(u32::MAX, 1, &rate(1000, u32::MAX), 0), MOST_TOKENS);
+    }
+
+    #[test]
+    fn the_next_lease_is_fetched_ahead_where_one_that_dies_is_little() {
+        assert_eq!([0, 1, 2, 4, 5].map(|demand| mark(1, demand, &rate(100, 100), 5)), [0, 0, 1, 1, 1]);
+        assert_eq!([0, 1, 2, 4, 5].map(|demand| mark(1, demand, &rate(99, 100), 5)), [0, 0, 0, 0, 1]);
+        let quota = |max| Promise::Quota { max, window: Duration::from_secs(60) };
+        assert_eq!([1_199, 1_200].map(|max| mark(40, 2, &quota(max), 1)), [0, 10]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::units::Timestamp;
 /// How often a request tries again that meets others at an entry.
 pub(super) const ATTEMPTS: u32 = 16;
 
-/// A lease whose end is nearer than this many ticks (0.27 s) is refilled late, so that little is given up for a new end.
+/// A lease whose end is nearer than this many ticks (0.27 s) is refilled late, so that little is given up for a new end: a small one when
+/// nothing is left of it.
 const NEAR: u64 = 128;
 
 /// What is known from an entry, and what was held in it when it was read.
@@ -49,7 +50,7 @@ pub(super) fn known<C: Word>(
 pub(super) fn is_low(held: Held, state: State, now: Timestamp) -> bool {
     let State::Idle { low } = state else { return false };
     let near = held.ends.saturating_sub(tick(now)) < NEAR;
-    held.left(now) < if near { low / 4 } else { low }
+    held.left(now) < if near { low.min((low / 4).max(1)) } else { low }
 }
 
 /// What came of trying to ask about a key that has an entry.
