@@ -21,7 +21,9 @@ use tidegate::client::trust::parse_cidr;
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
 use tidegate::engine::{Arrival, DecisionId, Outcome, Refusal, Snapshot, Verdict};
-use tidegate::limiter::cluster::{OnStoreError, Silence};
+use tidegate::limiter::cluster::deltas::Deltas;
+use tidegate::limiter::cluster::deltas::message::{LimitId, Message, NodeId, Section};
+use tidegate::limiter::cluster::{OnStoreError, Silence, StoreKey};
 use tidegate::policy::{FieldStyle, Policy, Responses};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::{Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
@@ -233,9 +235,34 @@ pub fn t9_what_adds_up_adds_up_counter_for_counter() {
     for number in 0..40 {
         assert_eq!(count(&merged, number), count(&parts[0], number) + count(&parts[1], number), "key {number}");
     }
-    // what gates tell each other goes through a store, key by key; an exchange of tables is refused, not ignored
-    let told = refused(&with_store("sharing: estimate"));
-    assert!(told.contains(LATER) && told.contains("sharing"), "{told}");
+    // adapted: gates that share a limit by estimates tell each other sums by key, not tables. They go through bytes and add up key for key
+    let (name, gates) = (|number: u64| StoreKey([number as u8; 16]), [Deltas::new(), Deltas::new()]);
+    let (mut admitted, mut told) = ([0_u64; 40], [0_u64; 40]);
+    for n in 0..3_000_u32 {
+        let number = dice.below(40);
+        gates[n as usize % 2].count(name(number), 0, cost(1 + n % 4));
+        admitted[number as usize] += u64::from(1 + n % 4);
+    }
+    for (gate, deltas) in gates.iter().enumerate() {
+        let mut sums = Vec::new();
+        deltas.take(|delta| sums.push(delta));
+        let limit = LimitId { name: 1, shape: 2 };
+        let sections = vec![Section { limit, deltas: sums }];
+        let message = Message { secret: 3, node: NodeId([gate as u8; 16]), sequence: 1, age_millis: 0, sections };
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes).as_ref(), Ok(&message), "bytes round-trip");
+        for length in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..length]).is_err(), "short bytes are refused: {length}");
+        }
+        for delta in &message.sections[0].deltas {
+            told[usize::from(delta.name.0[0])] += delta.units;
+        }
+    }
+    assert_eq!(told, admitted);
+    // other dimensions: what is not counted alike is refused when it is loaded, not ignored
+    let sliding = "type: quota, max: 5, window: 1m, sliding: true, sharing: estimate";
+    let told = refused(&with_store(sliding).replace("rate: 5/m, ", ""));
+    assert!(told.contains("sliding"), "{told}");
 }
 
 pub fn t10_every_vector_resolves_to_its_key() {
@@ -366,8 +393,6 @@ fn with_store(words: &str) -> String {
          routes:\n  - {{ origin: \"127.0.0.1:3000\", limits: [a] }}\n"
     )
 }
-
-const LATER: &str = "not available in this version";
 
 /// A policy that loads if this limit does.
 fn with_limit(limit: &str) -> String {

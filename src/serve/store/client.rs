@@ -11,7 +11,7 @@ use redis::{RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::breaker::{Breaker, Pass};
+use super::breaker::{Breaker, BreakerState, Pass};
 use super::counters::{Counters, StoreStatus};
 use super::fault::{Meaning, meaning};
 use super::link::{Dialer, Link};
@@ -282,6 +282,10 @@ impl StoreClient {
             match timeout(members::PATIENCE, stamp).await {
                 Ok(Ok(count)) => {
                     unheard = 0;
+                    // whoever finds questions unanswered is not alone in that: others may miss their stamps by it
+                    if self.breaker.lock().state(self.now()) != BreakerState::Closed {
+                        company.unheard();
+                    }
                     if let Some(count) = count {
                         self.nodes.store(company.counted(count, self.now()), Ordering::Relaxed);
                     }

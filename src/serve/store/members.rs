@@ -60,7 +60,7 @@ impl Company {
         self.nodes
     }
 
-    /// The store did not answer.
+    /// The store did not answer, or not everything.
     pub fn unheard(&mut self) {
         self.settled = None;
     }

@@ -81,10 +81,10 @@ pub(super) fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u3
 }
 
 /// From how few tokens on somebody asks in the background: a quarter of the lease, or the last of a small one. For a key that is
-/// asked for less than five times a second, tokens in stock would die too often; from two on they are taken nevertheless where they are
+/// asked for less than five times a second, tokens in stock would die too often; from three on they are taken nevertheless where they are
 /// [`plenty`].
 pub(super) fn mark(size: u32, demand: u32, promise: &Promise, nodes: u32) -> u32 {
-    let busy = demand >= 5 || demand >= 2 && plenty(promise, nodes);
+    let busy = demand >= 5 || demand >= 3 && plenty(promise, nodes);
     if busy { (size / 4).max(1) } else { 0 }
 }
 
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn the_next_lease_is_fetched_ahead_where_one_that_dies_is_little() {
-        assert_eq!([0, 1, 2, 4, 5].map(|demand| mark(1, demand, &rate(100, 100), 5)), [0, 0, 1, 1, 1]);
-        assert_eq!([0, 1, 2, 4, 5].map(|demand| mark(1, demand, &rate(99, 100), 5)), [0, 0, 0, 0, 1]);
+        assert_eq!([0, 1, 2, 3, 5].map(|demand| mark(1, demand, &rate(100, 100), 5)), [0, 0, 0, 1, 1]);
+        assert_eq!([0, 1, 2, 3, 5].map(|demand| mark(1, demand, &rate(99, 100), 5)), [0, 0, 0, 0, 1]);
         let quota = |max| Promise::Quota { max, window: Duration::from_secs(60) };
-        assert_eq!([1_199, 1_200].map(|max| mark(40, 2, &quota(max), 1)), [0, 10]);
+        assert_eq!([1_199, 1_200].map(|max| mark(40, 3, &quota(max), 1)), [0, 10]);
     }
 
     #[test]
