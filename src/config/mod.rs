@@ -303,7 +303,8 @@ impl Loaded {
         let mut secrets = Vec::new();
         if let Ok(config) = &self.outcome {
             let passwords = config.settings.store_passwords.iter();
-            for secret in std::iter::once(&config.settings.client_hmac).chain(passwords) {
+            let keys = [&config.settings.client_hmac, &config.settings.previous_client_hmac];
+            for secret in keys.into_iter().chain(passwords) {
                 // their lengths, so that no two lists run into the same bytes
                 let secret = secret.as_ref().map_or(&[][..], |secret| secret.0.as_slice());
                 secrets.extend((secret.len() as u64).to_le_bytes());

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::compile::Context;
 use super::fault::{Code, Diagnostic};
 use super::read::{At, Field};
-use super::schema::SecretSource;
+use super::schema::{KeySource, SecretSource};
 use super::settings::Secret;
 use super::shape::Either;
 use super::source::Span;
@@ -24,59 +24,108 @@ const MAX_BYTES: u64 = 64 << 10;
 
 /// The secret; `None` when it cannot be had, which has been told.
 pub fn secret(at: &At<Either<String, SecretSource>>, context: &mut Context<'_>) -> Option<Secret> {
-    let secret = match &at.value {
-        Either::Short(text) => {
-            let fault = Diagnostic::new(Code::LITERAL_SECRET, at.span, "a secret is written literally")
-                .label("whoever reads this file can read it");
-            context.faults.push(if text == MASK {
-                fault.help("this is the mask that `show` prints, not the secret")
-            } else {
-                fault.help("write `{ file: PATH }` or `{ env: NAME }`")
-            });
-            text.clone().into_bytes()
+    match &at.value {
+        Either::Short(text) => literal(text, at.span, context),
+        Either::Long(source) => {
+            missing(&source.file, &source.env, at.span, context);
+            sourced([("file", &source.file), ("env", &source.env)], at.span, context)
         }
-        Either::Long(source) => match (&source.file, &source.env) {
-            (Field::Set { at, .. }, Field::Absent) => from_file(at, context)?,
-            (Field::Absent, Field::Set { at, .. }) => {
-                let value = (context.environment)(&at.value);
-                if value.is_none() {
-                    context.faults.push(
-                        Diagnostic::error(Code::BAD_SECRET, at.span, format!("variable {} is not set", at.shown))
-                            .label("holds no secret"),
-                    );
-                }
-                value?.into_bytes()
-            }
-            (Field::Absent, Field::Absent) => {
-                context.faults.push(
-                    Diagnostic::error(Code::MISSING_FIELD, at.span, "`file` or `env` is missing")
-                        .label("needs one of them"),
-                );
-                return None;
-            }
-            (file, env) => {
-                if file.is_present() && env.is_present() {
-                    context.faults.push(
-                        Diagnostic::error(Code::CONFLICT, at.span, "both `file` and `env`").label("needs one of them"),
-                    );
-                }
-                return None;
-            }
-        },
+    }
+}
+
+/// A key, and the one before it while it is being replaced; of either `None` when it is not given or cannot be had, which has been
+/// told.
+pub fn key(at: &At<Either<String, KeySource>>, context: &mut Context<'_>) -> (Option<Secret>, Option<Secret>) {
+    let source = match &at.value {
+        Either::Short(text) => return (literal(text, at.span, context), None),
+        Either::Long(source) => source,
     };
-    strong(secret, at.span, context)
+    missing(&source.file, &source.env, at.span, context);
+    let key = sourced([("file", &source.file), ("env", &source.env)], at.span, context);
+    let of_before = [("previous_file", &source.previous_file), ("previous_env", &source.previous_env)];
+    let previous = sourced(of_before, at.span, context);
+    if key.is_some() && key == previous {
+        let [file, env] = of_before.map(|(_, field)| field.get().map(|at| at.span));
+        context.faults.push(
+            Diagnostic::error(Code::BAD_SECRET, file.or(env).unwrap_or(at.span), "the previous key is the key itself")
+                .label("holds the same as the new one")
+                .help("every shared limit would count twice: name the key of before, or remove this"),
+        );
+    }
+    (key, previous)
 }
 
 /// A secret as the effective configuration writes it: where it comes from, or a mask.
 pub fn written(secret: &Either<String, SecretSource>) -> Option<Tree> {
     match secret {
         Either::Short(_) => Some(Tree::text(MASK)),
-        Either::Long(long) => match (long.file.value(), long.env.value()) {
-            (Some(path), _) => Some(Tree::map([("file", Tree::text(path))])),
-            (_, Some(name)) => Some(Tree::map([("env", Tree::text(name))])),
-            _ => None,
-        },
+        Either::Long(long) => Some(Tree::map([one_of([("file", &long.file), ("env", &long.env)])?])),
     }
+}
+
+/// The same of a key and the one before it.
+pub fn written_key(key: &Either<String, KeySource>) -> Option<Tree> {
+    let long = match key {
+        Either::Short(_) => return Some(Tree::text(MASK)),
+        Either::Long(long) => long,
+    };
+    let key = one_of([("file", &long.file), ("env", &long.env)])?;
+    let previous = one_of([("previous_file", &long.previous_file), ("previous_env", &long.previous_env)]);
+    Some(Tree::map(std::iter::once(key).chain(previous)))
+}
+
+/// A place that a secret may come from, with its word.
+type Place<'f> = (&'static str, &'f Field<String>);
+
+/// The one that is given.
+fn one_of(places: [Place<'_>; 2]) -> Option<(&'static str, Tree)> {
+    places.into_iter().find_map(|(word, field)| Some((word, Tree::text(field.value()?))))
+}
+
+/// A secret that stands in the policy file itself.
+fn literal(text: &str, at: Span, context: &mut Context<'_>) -> Option<Secret> {
+    let fault = Diagnostic::new(Code::LITERAL_SECRET, at, "a secret is written literally")
+        .label("whoever reads this file can read it");
+    context.faults.push(if text == MASK {
+        fault.help("this is the mask that `show` prints, not the secret")
+    } else {
+        fault.help("write `{ file: PATH }` or `{ env: NAME }`")
+    });
+    strong(text.as_bytes().to_vec(), at, context)
+}
+
+/// Reports a map without a secret.
+fn missing(file: &Field<String>, env: &Field<String>, at: Span, context: &mut Context<'_>) {
+    if matches!((file, env), (Field::Absent, Field::Absent)) {
+        context
+            .faults
+            .push(Diagnostic::error(Code::MISSING_FIELD, at, "`file` or `env` is missing").label("needs one of them"));
+    }
+}
+
+/// The secret in a file or in the environment, in this order; `None` if neither is given.
+fn sourced([file, env]: [Place<'_>; 2], whole: Span, context: &mut Context<'_>) -> Option<Secret> {
+    let secret = match (file.1, env.1) {
+        (Field::Set { at, .. }, Field::Absent) => from_file(at, context)?,
+        (Field::Absent, Field::Set { at, .. }) => {
+            let value = (context.environment)(&at.value);
+            if value.is_none() {
+                context.faults.push(
+                    Diagnostic::error(Code::BAD_SECRET, at.span, format!("variable {} is not set", at.shown))
+                        .label("holds no secret"),
+                );
+            }
+            value?.into_bytes()
+        }
+        (one, other) => {
+            if one.is_present() && other.is_present() {
+                let both = format!("both `{}` and `{}`", file.0, env.0);
+                context.faults.push(Diagnostic::error(Code::CONFLICT, whole, both).label("needs one of them"));
+            }
+            return None;
+        }
+    };
+    strong(secret, whole, context)
 }
 
 /// Reads a secret's file.

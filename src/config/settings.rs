@@ -32,11 +32,21 @@ pub struct Settings {
     pub log: Log,
     /// The key that turns client addresses into pseudonyms; `None`: one made at start, so pseudonyms do not outlive the process.
     pub client_hmac: Option<Secret>,
+    /// The key before it, while gates that share limits are given a new one; another than that.
+    pub previous_client_hmac: Option<Secret>,
     /// The passwords of the stores, in the order of [`Policy::stores`](crate::policy::Policy::stores); `None` for one without.
     /// They change while the process runs, as the stores do.
     pub store_passwords: Vec<Option<Secret>>,
     /// How often to look whether the files have changed; `None`: never.
     pub watch: Option<Duration>,
+}
+
+impl Settings {
+    /// What the keys of shared limits are named under, and were while the key is being replaced; `None`: nothing can be shared.
+    pub fn naming(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        let previous = self.previous_client_hmac.as_ref();
+        Some((&self.client_hmac.as_ref()?.0, previous.map(|previous| previous.0.as_slice())))
+    }
 }
 
 /// A socket to listen on.

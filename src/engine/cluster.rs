@@ -18,7 +18,7 @@ use super::snapshot::Snapshot;
 use super::succession::shared_as;
 use crate::client::Client;
 use crate::limiter::cluster::{
-    Answer, Asking, Begin, Leases, Look, OnStoreError, Promise, Question, Sharing, Silence, StoreNames,
+    Answer, Asking, Begin, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence, StoreNames,
 };
 use crate::limiter::{Judgement, Kind, Lost, Place};
 use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
@@ -32,6 +32,8 @@ pub struct Cluster {
     shared: Shared,
     leases: Arc<Leases>,
     names: StoreNames,
+    /// Those under the secret of before, while gates have it.
+    previous: Option<StoreNames>,
     /// The promise of tier 0, then those of the tiers.
     promises: Box<[Promise]>,
 }
@@ -104,12 +106,14 @@ pub enum Step {
 /// A question on its way.
 #[derive(Debug)]
 pub struct Errand {
-    /// What to ask.
+    /// What to ask now; see [`Errand::heard`].
     pub question: Question,
     /// What whoever waits for it waits by; see [`Step::Wait`].
     pub key: KeyHash,
     cluster: Arc<Cluster>,
     asking: Option<Asking>,
+    /// While the key has two names.
+    rotation: Option<Rotation>,
 }
 
 /// What an errand brought home, for the request that ran it.
@@ -122,8 +126,17 @@ pub struct Brought {
 }
 
 impl Errand {
-    /// Takes in what the store said to a question that was sent at `sent`, and says what it means for the request that asked;
-    /// `nodes` is how many gates there are.
+    /// Takes in the answer to [`Errand::question`]. Gives what is to be [`done`](Errand::done) with; `None` while a secret is being
+    /// replaced and there is another question, which then stands in the place of the one answered.
+    pub fn heard(&mut self, answer: Answer) -> Option<Answer> {
+        match &mut self.rotation {
+            Some(rotation) => rotation.heard(&mut self.question, answer),
+            None => Some(answer),
+        }
+    }
+
+    /// Takes in what the store said to questions of which the first was sent at `sent`, and says what it means for the request that
+    /// asked; `nodes` is how many gates there are.
     pub fn done(self, said: Result<Answer, Silence>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
         let mut more = false;
         let end = match (said, self.asking) {
@@ -158,7 +171,11 @@ impl Errand {
 
 impl Cluster {
     /// The rule's, on what it held before if that is given; `None` for one that is not shared.
-    pub(super) fn of(rule: &Rule, secret: &[u8], before: Option<&Cluster>) -> Result<Option<Cluster>, OutOfRange> {
+    pub(super) fn of(
+        rule: &Rule,
+        (secret, previous): (&[u8], Option<&[u8]>),
+        before: Option<&Cluster>,
+    ) -> Result<Option<Cluster>, OutOfRange> {
         // of an estimate no store is asked
         let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
         let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
@@ -168,7 +185,8 @@ impl Cluster {
             Some(before) if before.promises == promises => Arc::clone(&before.leases),
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
-        Ok(Some(Cluster { shared, leases, names: StoreNames::new(secret, &rule.name), promises }))
+        let names = |secret| StoreNames::new(secret, &rule.name);
+        Ok(Some(Cluster { shared, leases, names: names(secret), previous: previous.map(names), promises }))
     }
 
     /// Where and how it is shared.
@@ -341,12 +359,18 @@ impl Snapshot {
         (wanted, least): (u32, u32),
     ) -> Option<Errand> {
         let tier = ask.place.tier;
-        let mut name = cluster.names.begin(tier);
+        let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
-        key_into(&mut name, self.rule(rule)?.0, self.policy(), (request, client, route)).ok()?;
+        let name = |names: &StoreNames| {
+            let mut name = names.begin(tier);
+            key_into(&mut name, limit, self.policy(), (request, client, route)).ok()?;
+            Some(name.finish())
+        };
         let promise = cluster.promise(tier);
-        let question = Question { rule, tier, key: name.finish(), promise, wanted, least };
-        Some(Errand { question, key: ask.place.key.of_tier(tier), cluster: Arc::clone(cluster), asking })
+        let mut question = Question { rule, tier, key: name(&cluster.names)?, promise, wanted, least };
+        let previous = cluster.previous.as_ref().and_then(name);
+        let rotation = previous.map(|previous| Rotation::begin(&mut question, previous));
+        Some(Errand { question, key: ask.place.key.of_tier(tier), cluster: Arc::clone(cluster), asking, rotation })
     }
 
     /// Tells what an errand brought to the request that waited for it. Then [`Snapshot::refill`] may have another to run.
@@ -445,12 +469,12 @@ pub(super) fn shared_before(rule: &Rule, policy: &Policy, before: &Snapshot) -> 
 /// The limits of a policy that a store is asked about, each on what the one of the same counts in the same store held in the snapshot before.
 pub(super) fn clusters(
     policy: &Policy,
-    secret: &[u8],
+    secrets: (&[u8], Option<&[u8]>),
     before: Option<&Snapshot>,
 ) -> Result<Vec<Option<Arc<Cluster>>>, (String, OutOfRange)> {
     let cluster = |rule: &Arc<Rule>| {
         let before = before.and_then(|before| before.cluster(shared_before(rule, policy, before)?));
-        let made = Cluster::of(rule, secret, before.map(Arc::as_ref));
+        let made = Cluster::of(rule, secrets, before.map(Arc::as_ref));
         made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
     };
     policy.rules.iter().map(cluster).collect()

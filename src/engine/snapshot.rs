@@ -67,7 +67,22 @@ impl Snapshot {
     /// # Errors
     /// A shared limit of a kind that cannot be shared, by name; `config` checks that first.
     pub fn sharing(self, secret: &[u8], before: Option<&Snapshot>) -> Result<Snapshot, (String, OutOfRange)> {
-        let clusters = clusters(&self.policy, secret, before)?;
+        self.sharing_while_changed(secret, None, before)
+    }
+
+    /// The same while the secret is changed on one gate after the other, and `previous` is the one of before: what a store is
+    /// asked about is charged under both, so that all gates together keep their promise. Of an estimate gates with different
+    /// secrets tell each other nothing.
+    ///
+    /// # Errors
+    /// As [`Snapshot::sharing`].
+    pub fn sharing_while_changed(
+        self,
+        secret: &[u8],
+        previous: Option<&[u8]>,
+        before: Option<&Snapshot>,
+    ) -> Result<Snapshot, (String, OutOfRange)> {
+        let clusters = clusters(&self.policy, (secret, previous), before)?;
         let told = all_told(&self, secret, before)?;
         Ok(Snapshot { clusters, told, ..self })
     }

@@ -245,8 +245,8 @@ fn build(
     let started = Clock::start();
     let snapshot = Snapshot::new(policy, &seed, started.unix_nanos_at_zero())
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
-    let snapshot = match &settings.client_hmac {
-        Some(secret) => snapshot.sharing(&secret.0, None),
+    let snapshot = match settings.naming() {
+        Some((secret, previous)) => snapshot.sharing_while_changed(secret, previous, None),
         None => Ok(snapshot),
     };
     let snapshot = snapshot

@@ -4,6 +4,7 @@
 //! Each test prints what was measured. What decides are counts of clients and gates; of times only that nobody waited for the
 //! whole outage.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -328,6 +329,16 @@ fn a_store_that_has_become_slow_is_left_alone() {
     }
 }
 
+/// Takes another text into a gate's policy.
+fn reload(gate: &Gate, from: &str, to: &str) {
+    let file = gate.folder().join("tidegate.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(from));
+    std::fs::write(&file, text.replace(from, to)).unwrap();
+    let ended = end(binary().arg("reload").arg("--admin").arg(gate.admin_socket()));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
 #[test]
 fn a_new_key_on_one_gate_after_the_other_counts_anew_once() {
     let store = Server::start(&[]);
@@ -338,12 +349,7 @@ fn a_new_key_on_one_gate_after_the_other_counts_anew_once() {
         names[0] = name();
         let began = Instant::now();
         for gate in &gates {
-            let file = gate.folder().join("tidegate.yaml");
-            let text = std::fs::read_to_string(&file).unwrap();
-            assert!(text.contains("one secret of all the gates"));
-            std::fs::write(&file, text.replace("one secret of all the gates", "another of all the gates")).unwrap();
-            let ended = end(binary().arg("reload").arg("--admin").arg(gate.admin_socket()));
-            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+            reload(gate, "one secret of all the gates", "another of all the gates");
         }
         apart = began.elapsed();
         wait_for("the old name to go", || (!name().contains(&names[0])).then_some(()));
@@ -354,4 +360,39 @@ fn a_new_key_on_one_gate_after_the_other_counts_anew_once() {
     let extra = BURST + PER_SECOND * apart.as_secs_f64();
     println!("new client_hmac: on the last gate {apart:.1?} after the first");
     load.judge(&gates, LEASES + extra + fallbacks(&gates, "local"), extra);
+}
+
+#[test]
+fn a_new_key_beside_the_previous_one_gives_nobody_more() {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&format!("url: \"redis://127.0.0.1:{}\"", store.port)));
+    for gate in &gates {
+        for (name, key) in [("old.key", "one secret of all the gates"), ("new.key", "another of all the gates")] {
+            let file = gate.folder().join(name);
+            std::fs::write(&file, key).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+    let name = || wait_for("the hot key", || Some(store.cli(&["KEYS", "*:closed:*"])).filter(|name| !name.is_empty()));
+    let mut names = [const { String::new() }; 3];
+    let load = Load::over("new client_hmac beside the previous one", &gates, || {
+        let pause = || std::thread::sleep(Duration::from_millis(700));
+        names[0] = name();
+        for gate in &gates {
+            reload(gate, "\"one secret of all the gates\"", "{ file: new.key, previous_file: old.key }");
+            pause();
+        }
+        names[1] = name();
+        // until a burst has come back, and a second more for what was taken in advance
+        std::thread::sleep(Duration::from_secs_f64(BURST / PER_SECOND + 1.0));
+        for gate in &gates {
+            reload(gate, "previous_file: old.key", "");
+            pause();
+        }
+        wait_for("the old name to go", || (!name().contains(&names[0])).then_some(()));
+        names[2] = name();
+    });
+    assert!(names[1].contains(&names[0]) && names[1].contains(&names[2]) && names[0] != names[2], "{names:?}");
+    // what is left is told in whole requests
+    load.judge(&gates, LEASES + 1.0 + fallbacks(&gates, "local"), 1.0);
 }

@@ -1,6 +1,8 @@
 //! Limits that several gates share, on a virtual clock: real snapshots, the store's own arithmetic, and a network that takes
 //! its time, loses answers, and fails.
 
+mod rotation;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -157,9 +159,14 @@ impl World {
                 self.on_their_way[place].answer = Some(answer);
                 continue;
             }
-            let OnItsWay { gate, errand, sent, answer, waits, .. } = self.on_their_way.swap_remove(place);
+            let OnItsWay { gate, mut errand, sent, answer, waits, .. } = self.on_their_way.swap_remove(place);
             let stamp = Timestamp::from_nanos;
-            let brought = errand.done(Ok(answer.unwrap()), self.gates.len() as u32, stamp(sent), stamp(at));
+            let Some(answer) = errand.heard(answer.unwrap()) else {
+                let (reaches, back) = (at + self.delay / 2, at + self.delay);
+                self.on_their_way.push(OnItsWay { gate, errand, sent, reaches, back, answer: None, waits });
+                continue;
+            };
+            let brought = errand.done(Ok(answer), self.gates.len() as u32, stamp(sent), stamp(at));
             if let Some((slot, mut judged)) = waits {
                 self.gates[gate].brought(&mut judged, slot, brought);
                 let client: Client = judged.decision.client.unwrap();

@@ -36,6 +36,7 @@ pub fn environment(name: &str) -> Option<String> {
         "FAST" => "100/s",
         "HIDDEN" => "hunter2",
         "KEY" => "0123456789abcdef",
+        "OLD_KEY" => "0123456789fedcba",
         "PORT" => "8080",
         "EMPTY" => "",
         _ => return None,

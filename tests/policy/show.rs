@@ -134,3 +134,16 @@ fn the_fingerprint_is_the_policys_alone() {
     assert_ne!(fingerprint(&policy.replace("10/s", "11/s")), first);
     assert_ne!(fingerprint(&policy.replace("3000", "3001")), first);
 }
+
+#[test]
+fn a_key_and_the_one_before_it_are_shown_as_the_places_that_they_come_from() {
+    let config = good(
+        "listen: \":8080\"\nsecrets: { client_hmac: { env: KEY, previous_env: OLD_KEY } }\nroutes: [{ origin: \"127.0.0.1:3000\" }]\n",
+    );
+    let [key, previous] = [&config.settings.client_hmac, &config.settings.previous_client_hmac];
+    assert!(key.is_some() && previous.is_some() && key != previous);
+    let shown = config.effective.to_yaml();
+    assert!(shown.contains("env: KEY") && shown.contains("previous_env: OLD_KEY"), "{shown}");
+    assert!(!shown.contains("0123456789"), "{shown}");
+    is_fixed_point(&config);
+}

@@ -157,7 +157,7 @@ impl Code {
             }
             Code::NOTHING_SERVED => "Without a listener or without a route the process would do nothing at all.",
             Code::BAD_SECRET => {
-                "A secret is missing, empty, or readable by everybody on the machine. It makes the pseudonyms of clients: who reads it can lead them back. `chmod 600`, or a systemd credential."
+                "A secret is missing, empty, or readable by everybody on the machine. It makes the pseudonyms of clients: who reads it can lead them back. `chmod 600`, or a systemd credential. Or the previous key of `secrets.client_hmac` is that key itself, and every shared limit would count twice."
             }
             Code::BAD_VERSION => {
                 "The file says that it is of another version of this format than this program knows. Install the program that knows it, or write `version: 1`."

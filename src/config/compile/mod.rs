@@ -104,7 +104,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         fingerprint: String::new(),
     };
     stores.check_uses(file, &policy, context.faults);
-    let key = file.secrets.value().and_then(|secrets| secret::written(secrets.client_hmac.value()?));
+    let key = file.secrets.value().and_then(|secrets| secret::written_key(secrets.client_hmac.value()?));
     let token = match file.admin.value() {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),
         _ => None,

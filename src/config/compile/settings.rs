@@ -53,6 +53,8 @@ pub fn settings(
         // what a browser's user waits at most; systemd kills after 90 s
         timeout: drain_span(drain.map(|drain| &drain.timeout), Duration::from_secs(30)),
     };
+    let key = file.secrets.value().and_then(|secrets| secrets.client_hmac.get());
+    let (client_hmac, previous_client_hmac) = key.map_or((None, None), |key| secret::key(key, context));
     Settings {
         listeners: sockets.into_iter().map(|(listener, _)| listener).collect(),
         threads: server.and_then(|server| server.threads.value()).and_then(|threads| threads.0),
@@ -64,11 +66,8 @@ pub fn settings(
             level: log.and_then(|log| log.level.value().copied()).unwrap_or(LogLevel::Info),
             format: log.and_then(|log| log.format.value().copied()).unwrap_or(LogFormat::Auto),
         },
-        client_hmac: file
-            .secrets
-            .value()
-            .and_then(|secrets| secrets.client_hmac.get())
-            .and_then(|secret| secret::secret(secret, context)),
+        client_hmac,
+        previous_client_hmac,
         store_passwords: stores.passwords(),
         watch: watch(file, context),
     }

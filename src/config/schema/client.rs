@@ -65,7 +65,7 @@ section! {
     Secrets ("a map of secrets") {
         /// The key of the pseudonyms that clients have in logs, 16 bytes or more. Without it a random one is made at
         /// start, so that pseudonyms change with every restart.
-        optional client_hmac: Either<String, SecretSource>,
+        optional client_hmac: Either<String, KeySource>,
     }
     later: ["store_password"]
 }
@@ -78,5 +78,22 @@ section! {
         /// An environment variable.
         optional env: String,
     }
-    later: ["previous_file", "previous_env"]
+    later: []
+}
+
+section! {
+    /// Where a key that can be replaced comes from: `file` or `env`, and while it is being replaced the one of before.
+    KeySource ("a map with `file` or `env`") {
+        /// A file that only its owner and group can read. One line break at its end is not part of the secret.
+        optional file: String,
+        /// An environment variable.
+        optional env: String,
+        /// The key of before, in a file like `file`, while gates that share limits through a store get a new one: limits with
+        /// `sharing: lease` or `exact` are counted under both, so that nobody gets more meanwhile. To be removed when all gates have
+        /// the new key and what was spent has come back.
+        optional previous_file: String,
+        /// The same in an environment variable.
+        optional previous_env: String,
+    }
+    later: []
 }

@@ -16,7 +16,7 @@ mod store;
 
 pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use case::{Expect, Reply, Send, Test, TestFile};
-pub use client::{ClientIp, SecretSource, Secrets, TrustSource, TrustedProxies};
+pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Ejection, Health};
 pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};

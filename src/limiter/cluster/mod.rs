@@ -9,12 +9,14 @@ pub mod deltas;
 pub mod leases;
 mod names;
 pub mod promise;
+mod rotation;
 
 use std::time::Duration;
 
 use crate::units::Rate;
 pub use leases::{Asking, Begin, Leases, Look};
 pub use names::{StoreName, StoreNames};
+pub use rotation::Rotation;
 
 /// How gates share a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ use super::downstream::link_of;
 
 use super::facts::Facts;
 use crate::engine::{Brought, By, Errand, Judged, Step};
-use crate::limiter::cluster::Silence;
+use crate::limiter::cluster::{Answer, Silence};
 use crate::policy::Rule;
 use crate::serve::clock::Clock;
 use crate::serve::installed::Installed;
@@ -145,12 +145,22 @@ fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Erra
 }
 
 /// Asks, and takes in what was said.
-async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, errand: Errand, clock: Clock, bells: Arc<Bells>) -> Brought {
+async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, mut errand: Errand, clock: Clock, bells: Arc<Bells>) -> Brought {
     let (sent, key) = (clock.now(), errand.key);
-    let said = store.ask(&errand.question, &rule.name).await;
+    let said = ask(&store, &rule, &mut errand).await;
     let brought = errand.done(said, store.nodes(), sent, clock.now());
     if let Some(bell) = bells.of(key) {
         bell.notify_waiters();
     }
     brought
+}
+
+/// Asks one question after the other. A request waits for all of them together as long as for one.
+async fn ask(store: &StoreInUse, rule: &Rule, errand: &mut Errand) -> Result<Answer, Silence> {
+    loop {
+        let answer = store.ask(&errand.question, &rule.name).await?;
+        if let Some(all) = errand.heard(answer) {
+            return Ok(all);
+        }
+    }
 }

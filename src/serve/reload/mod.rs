@@ -72,7 +72,8 @@ struct State {
     /// What is in force, as far as it can be changed while the process runs.
     effective: Tree,
     listeners: Vec<Listener>,
-    secret: Option<Secret>,
+    /// The key of pseudonyms, and the one before it.
+    secrets: [Option<Secret>; 2],
     /// Of the stores, in the order of `effective`.
     passwords: Vec<Option<Secret>>,
     watch: Option<Duration>,
@@ -90,10 +91,10 @@ impl Reloader {
         doors: Vec<Arc<Door>>,
         stopping: channel::Receiver<bool>,
     ) -> Reloader {
-        let (secret, watch) = (shared.settings.client_hmac.clone(), shared.settings.watch);
+        let (secrets, watch) = (secrets(&shared.settings), shared.settings.watch);
         let listeners = shared.settings.listeners.clone();
         let passwords = shared.settings.store_passwords.clone();
-        let state = State { effective: effective.clone(), listeners, secret, passwords, watch, digest: None };
+        let state = State { effective: effective.clone(), listeners, secrets, passwords, watch, digest: None };
         Reloader { shared, load, certificates, doors, stopping, started: effective, state: Mutex::new(state) }
     }
 
@@ -164,8 +165,8 @@ impl Reloader {
             Ok(next) => next,
             Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
         };
-        let shared = match &settings.client_hmac {
-            Some(secret) => snapshot.sharing(&secret.0, Some(installed.snapshot())),
+        let shared = match settings.naming() {
+            Some((secret, previous)) => snapshot.sharing_while_changed(secret, previous, Some(installed.snapshot())),
             None => Ok(snapshot),
         };
         let snapshot = match shared {
@@ -234,7 +235,7 @@ impl Reloader {
             .into_iter()
             .filter(|path| !of_section(path, &["routes", "origins", "limits"]) && !waits(path))
             .collect();
-        if state.secret != settings.client_hmac && !hot.iter().any(|path| path.starts_with("secrets")) {
+        if state.secrets != secrets(settings) && !hot.iter().any(|path| path.starts_with("secrets")) {
             hot.push("secrets.client_hmac".to_owned());
         }
         let before = passwords(&state.effective, &state.passwords);
@@ -273,13 +274,13 @@ impl Reloader {
         if let (Some((log, _)), Some(words)) = (&self.shared.access_log, &settings.access_log) {
             log.resample(words);
         }
-        if state.secret != settings.client_hmac {
+        if state.secrets[0] != settings.client_hmac {
             self.shared.pseudonyms.rekey(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()));
         }
         let digest = state.digest;
         let listeners = settings.listeners.clone();
-        let (secret, passwords) = (settings.client_hmac.clone(), settings.store_passwords.clone());
-        *state = State { effective, listeners, secret, passwords, watch: settings.watch, digest };
+        let (secrets, passwords) = (secrets(settings), settings.store_passwords.clone());
+        *state = State { effective, listeners, secrets, passwords, watch: settings.watch, digest };
     }
 
     /// Lists, penalties and caps of the listeners that the process has, by their names.
@@ -329,6 +330,11 @@ impl Reloader {
             tracing::warn!(path, "reload: this needs `tidegate upgrade`");
         }
     }
+}
+
+/// The key of pseudonyms, and the one before it.
+fn secrets(settings: &Settings) -> [Option<Secret>; 2] {
+    [settings.client_hmac.clone(), settings.previous_client_hmac.clone()]
 }
 
 /// The passwords of stores by the names of these.

@@ -113,6 +113,7 @@ fn settings() -> Settings {
         access_log: None,
         log: Log { level: LogLevel::Error, format: LogFormat::Text },
         client_hmac: None,
+        previous_client_hmac: None,
         store_passwords: Vec::new(),
         watch: None,
     }
