@@ -106,8 +106,8 @@ section! {
         /// `cost: response:HEADER`, a rate of bytes or `delay`. Needs `secrets.client_hmac`. Default: every gate counts for itself.
         optional store: Name,
         /// How gates share it. `lease` (default): each takes a little of the budget in advance and spends it by itself, so that few
-        /// requests wait for the store. `exact`: the store is asked about every request. `estimate`: no request waits; each gate
-        /// grants the whole limit, and four to ten times a second charges what the others admitted, so that a flood over all gates is
+        /// requests wait for the store. `exact`: the store is asked about every request that it has not just refused. `estimate`: no
+        /// request waits; each gate grants the whole limit, and four to ten times a second charges what the others admitted, so that a flood over all gates is
         /// found and shed early, but the limit is not exact. With `store`.
         optional sharing: Sharing,
         /// What happens to a request that the store says nothing about in time. `local` (default): this gate decides alone, by

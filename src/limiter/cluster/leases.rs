@@ -22,8 +22,8 @@
 //! a sixteenth of a lease at most. Unused tokens die with the lease. They are not given back.
 //!
 //! **Memory.** 2 MiB are 65,536 entries in pairs. An entry serves another key when its lease has ended, no question is on its
-//! way and nobody runs into a refusal. When both are needed, the third key is asked about request by request: with 2,000 keys
-//! in use at once that befalls 2 in 1,000 of them.
+//! way and nobody runs into a refusal. When both are needed, the third key is asked about request by request; when one of them
+//! is empty for a moment, it takes that. With 2,000 keys in use at once that befalls 2 in 1,000 of them.
 //!
 //! Not here: who carries questions, how long a request waits, when a store is given up. Source: ALGORITHMS 2.8.
 

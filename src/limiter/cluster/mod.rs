@@ -23,7 +23,7 @@ pub use rotation::Rotation;
 pub enum Sharing {
     /// Each gate takes budget in advance and spends it by itself; of what it took, nothing comes back.
     Lease,
-    /// The store is asked about every request.
+    /// The store is asked about every request that it has not just refused.
     Exact,
     /// Each gate decides by itself, by the whole limit, and charges what the others tell it: late, and without asking anybody.
     Estimate,
