@@ -135,7 +135,7 @@ fn run(promise: Promise, steps: &[Step], lines: usize) {
                 if flight.answer.is_none() {
                     let answer = store.answer(flight.key, &flight.asking, now);
                     // a window ends when the store says, whose clock this is; the gate may only think that it ends sooner
-                    flight.ends = now.saturating_add(answer.ends_nanos).min(flight.sent + 1000 * MS);
+                    flight.ends = now.saturating_add(answer.ends_nanos).min(flight.sent + flight.asking.life_nanos());
                     flight.answer = Some(answer);
                 }
             }

@@ -4,22 +4,24 @@
 //! one request of the key asks the store; when a quarter is left, somebody asks in the background. A refusal is remembered until
 //! its time, so that a flood on a spent key asks nothing.
 //!
-//! **Promise**, for N gates, a limit of burst B and rate r, leases of at most q tokens that live δ ≤ 1 s: all gates together
+//! **Promise**, for N gates, a limit of burst B and rate r, leases of at most q tokens, and δ of 1 s: all gates together
 //! spend at most `B + r·τ + min(N·q, r·δ)` in every interval of length τ. Of a quota, whose leases end with its window: at most
 //! its `max` per window.
 //!
-//! *Why.* A token that is spent in (s, t] was charged in the store in (s − δ, t], as its life is counted from before its question
-//! was *sent*: charges there obey B + r·(τ + δ). Or: it was charged in (s, t], or held or on its way at s, of
-//! which there are at most q per gate. Counted from the arrival of the answer, a life would be longer by what the answer
-//! took, and the promise broken: `tests/leases` finds the schedule.
+//! *Why.* A token that is spent in (s, t] was charged in (s, t], or held or on its way at s, of which there are at most q
+//! per gate. Or, where leases live δ: it was charged in the store in (s − δ, t], as its life is counted from before its question
+//! was *sent*, and charges there obey B + r·(τ + δ). Counted from the arrival of the answer, a life would be longer by what the answer
+//! took, and the promise broken: `tests/leases` finds the schedule. Where N·q ≤ r·δ/2 the first argument is the one that counts,
+//! and a lease may live for four seconds: so a key that comes once a second hardly ever finds that what was taken for it has died.
 //!
-//! **Size.** q is what the key needs in 0.2 s, at least the cost of the request and at most a quarter of the gate's part,
-//! B / 4N. A question asks for what is missing to q, so that what is held and on its way never exceeds it; only a request whose cost is
-//! above half of q may raise that to twice its cost.
+//! **Size.** q is what the key needs in 0.2 s, at least the cost of the request, or four tokens where that loses little, and at
+//! most a quarter of the gate's part, B / 4N. A question asks for what is missing to q, so that what is held and on its way never
+//! exceeds it; only a request whose cost is above half of q may raise that to twice its cost. (Where leases live longer, r·δ then is
+//! r·1.5 s: what is on its way is a second old at most, and the rest comes back in half a one.)
 //!
 //! **Ends.** What is left when a refill arrives keeps its end, and gives it to the sum: then what was granted must be spent
 //! before that. Where it would not be, the rest is given up for the new end; the background asks late towards an end, so that this is
-//! a sixteenth of a lease at most. Unused tokens die with the lease. They are not given back.
+//! a sixteenth of a lease at most, or a token. Unused tokens die with the lease. They are not given back.
 //!
 //! **Memory.** 2 MiB are 65,536 entries in pairs. An entry serves another key when its lease has ended, no question is on its
 //! way and nobody runs into a refusal. When both are needed, the third key is asked about request by request; when one of them
@@ -41,8 +43,8 @@ use super::{Answer, Promise};
 use crate::sketch::{KeyHash, Word};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use entry::{Claim, Entry, Line};
-use size::Demand;
-use steps::{ATTEMPTS, Start, is_low, keep, known, start};
+use size::{Demand, Terms};
+use steps::{ATTEMPTS, Fresh, Start, is_low, keep, known, start};
 use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, TICK, tick, tick_from, until};
 
 /// The leases of one gate, of any number of limits.
@@ -101,6 +103,10 @@ pub struct Asking {
     size: u32,
     /// How much of that is little.
     mark: u32,
+    /// How long what it brings lives at most, in nanoseconds.
+    life: u64,
+    /// Whether there is a stock to give a token up from.
+    stocked: bool,
     promise: Promise,
     kept: Option<Kept>,
 }
@@ -117,6 +123,27 @@ struct Kept {
 }
 
 impl Asking {
+    /// For what the request needs by itself.
+    fn first(least: u32, own: u32, promise: &Promise, kept: Option<Kept>) -> Asking {
+        Asking { wanted: least, least, own, size: least, mark: 0, life: LIFE, stocked: false, promise: *promise, kept }
+    }
+
+    /// For the next request of the key too, where there is a stock.
+    fn with_one_more(self, terms: &Terms) -> Asking {
+        let size = self.least.saturating_add(1);
+        if terms.stock < 2 || size > terms.part {
+            return self;
+        }
+        Asking { wanted: size, size, mark: 1, life: terms.life, stocked: true, ..self }
+    }
+
+    /// For what is missing to a lease by the demand.
+    fn again(self, demand: u32, left: u32, terms: &Terms) -> Asking {
+        let size = terms.lease(demand, self.least);
+        let (mark, wanted) = (terms.mark(size, demand), size.saturating_sub(left).max(self.least));
+        Asking { wanted, size, mark, life: terms.life, stocked: terms.stock > 1, ..self }
+    }
+
     /// How much to ask for: at least [`Asking::least`].
     pub fn wanted(&self) -> u32 {
         self.wanted
@@ -125,6 +152,11 @@ impl Asking {
     /// How much is needed for any to be of use: at least 1.
     pub fn least(&self) -> u32 {
         self.least
+    }
+
+    /// How many nanoseconds what it brings may be spent for at most, from before it was sent.
+    pub fn life_nanos(&self) -> u64 {
+        self.life
     }
 
     /// Whether there is room to keep anything. If not, exactly the request's own cost is asked for, others may be asking about the
@@ -215,15 +247,15 @@ impl<C: Word> Leases<C> {
         if granted < asking.least {
             return self.refused(&asking, answer, now);
         }
-        let ends = sent.nanos().saturating_add(answer.ends_nanos.min(LIFE));
-        if now.nanos() >= ends {
+        if now.nanos() >= sent.nanos().saturating_add(answer.ends_nanos.min(LIFE)) {
             self.silent(asking);
             return Look::Unknown;
         }
         let Some((entry, kept)) = self.kept(&asking) else { return Look::Holds { left: 0, low: false } };
-        let fresh = Held { ends: tick(Timestamp::from_nanos(ends)), tokens: (granted - asking.own).min(MOST_TOKENS) };
-        let within_window = answer.ends_nanos < LIFE;
-        let held = keep(entry, kept.asking, fresh, within_window, now);
+        let ends = tick(Timestamp::from_nanos(sent.nanos().saturating_add(answer.ends_nanos.min(asking.life))));
+        let held = Held { ends, tokens: (granted - asking.own).min(MOST_TOKENS) };
+        let fresh = Fresh { held, life: asking.life, stocked: asking.stocked };
+        let held = keep(entry, kept.asking, &fresh, now);
         let spent = granted < asking.wanted && answer.left == 0;
         let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, answer.ends_nanos)).flatten();
         let state = known_spent
@@ -291,6 +323,7 @@ impl<C: Word> Leases<C> {
     /// [`Leases::begin`] of a request that needs `least` and takes `own` of it.
     fn ask(&self, key: KeyHash, least: u32, own: u32, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
         let (line, tag) = self.place(key);
+        let terms = Terms::new(promise, nodes);
         let nonce = self.nonces.fetch_add(1, Ordering::Relaxed) as u32;
         for attempt in 1..=ATTEMPTS {
             if let Some((number, entry, held)) = self.line(line).find(tag) {
@@ -305,13 +338,15 @@ impl<C: Word> Leases<C> {
                     Start::Moved => C::pause(attempt),
                     Start::Ours { asking, low } => {
                         let demand = Demand::of(entry.demand.load()).per_second(now);
-                        let size = size::lease(demand, least, promise, nodes);
-                        let mark = size::mark(size, demand, promise, nodes);
                         // read again: from here on nobody else adds to it
                         let left = Held::of(entry.held.load()).left(now);
-                        let wanted = size.saturating_sub(left).max(least);
                         let kept = Some(Kept { line, number, asking, low });
-                        return Begin::Ask(Asking { wanted, least, own, size, mark, promise: *promise, kept });
+                        // who takes from what is held asks again, and so does who came twice in a second
+                        let again = own == 0 || demand > own;
+                        let asking = Asking::first(least, own, promise, kept);
+                        let asking =
+                            if again { asking.again(demand, left, &terms) } else { asking.with_one_more(&terms) };
+                        return Begin::Ask(asking);
                     }
                 }
                 continue;
@@ -324,15 +359,19 @@ impl<C: Word> Leases<C> {
             }
             match self.claim(line, tag, least, State::Asking { since: tick(now), nonce, refused: false }, now) {
                 Some((number, Claim::Ours(asking))) => {
-                    let kept = Some(Kept { line, number, asking, low: 0 });
-                    let (wanted, size, mark) = (least, least, 0);
-                    return Begin::Ask(Asking { wanted, least, own, size, mark, promise: *promise, kept });
+                    let asking = Asking::first(least, own, promise, Some(Kept { line, number, asking, low: 0 }));
+                    // of two entries one is left to keys that come again, whatever new keys there are
+                    let roomy = self.line(line).0.get(1 - number).is_some_and(|other| other.is_free_at(now));
+                    return Begin::Ask(match roomy {
+                        true => Asking { life: LIFE, ..asking.with_one_more(&terms) },
+                        false => asking,
+                    });
                 }
                 Some(_) => C::pause(attempt),
                 None => break,
             }
         }
-        Begin::Ask(Asking { wanted: least, least, own, size: least, mark: 0, promise: *promise, kept: None })
+        Begin::Ask(Asking::first(least, own, promise, None))
     }
 
     /// Tries to get an entry of the line; `None` when both are needed. That of the key with the lower demand is tried first: one in use

@@ -75,6 +75,12 @@ impl<C: Word> Entry<C> {
         !needed && !held.lives(now) && held.ends < LAST_TICK
     }
 
+    /// [`Entry::is_free`], as it is read now: a hint.
+    pub fn is_free_at(&self, now: Timestamp) -> bool {
+        let (held, state) = (self.held.load(), State::of(self.state.load()));
+        self.is_free(held, state, now)
+    }
+
     /// Makes the entry that of another key, whose first question is `asking`.
     pub fn claim(&self, tag: u64, cost: u32, asking: State, now: Timestamp) -> Claim {
         let (held, state) = (self.held.load(), self.state.load());

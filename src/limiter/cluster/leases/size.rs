@@ -3,13 +3,16 @@
 //! The counts are hints. They may be lost in races and wrap after 18 hours; no promise rests on them.
 
 use super::super::Promise;
-use super::words::{LEAD_NANOS, MOST_TOKENS};
+use super::words::{LEAD_NANOS, LIFE, LONG_LIFE, MOST_TOKENS};
 use crate::units::Timestamp;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// Questions about a spent key come at most so often, where its tokens come back faster: 20 per second and gate.
 const PAUSE: u64 = 50_000_000;
+
+/// The most tokens in stock.
+const MOST_STOCK: u64 = 4;
 
 /// A count: 24 bits.
 const MOST: u32 = (1 << 24) - 1;
@@ -73,28 +76,55 @@ fn second(now: Timestamp) -> u16 {
     (now.nanos() / SECOND) as u16
 }
 
-/// How much a gate wants to hold of a key: what it needs in 0.2 s, at most a quarter of its part of what can be had at once,
-/// and at least `cost`.
-pub(super) fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u32 {
-    let part = promise.most() / nodes.max(1).saturating_mul(4);
-    (demand / 5).min(part).min(MOST_TOKENS).max(cost)
+/// What a gate may hold of any key of a limit, whatever is asked for: it follows from the promise and the number of gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// A quarter of the gate's part of what can be had at once: the most that it holds, unless one request costs more.
+    pub part: u32,
+    /// How long a lease lives at most, in nanoseconds: [`LIFE`] or [`LONG_LIFE`].
+    pub life: u64,
+    /// So many tokens are held of a key that is asked for seldom. If all of them die with each lease, at every gate, that is at most
+    /// a twentieth of what comes back meanwhile.
+    pub stock: u32,
 }
 
-/// From how few tokens on somebody asks in the background: a quarter of the lease, or the last of a small one. For a key that is
-/// asked for less than five times a second, tokens in stock would die too often; from three on they are taken nevertheless where they are
-/// [`plenty`].
-pub(super) fn mark(size: u32, demand: u32, promise: &Promise, nodes: u32) -> u32 {
-    let busy = demand >= 5 || demand >= 3 && plenty(promise, nodes);
-    if busy { (size / 4).max(1) } else { 0 }
-}
+impl Terms {
+    pub fn new(promise: &Promise, nodes: u32) -> Terms {
+        let nodes = nodes.max(1);
+        let part = promise.most() / nodes.saturating_mul(4);
+        let life = match promise {
+            // all that gates can hold comes back in half a LIFE: so the promise is no greater for tokens that live longer
+            Promise::Rate { rate, .. } => {
+                let most = u64::from(nodes).saturating_mul(u64::from(part.max(1)));
+                if rate.interval_nanos().saturating_mul(most) <= LIFE / 2 { LONG_LIFE } else { LIFE }
+            }
+            Promise::Quota { .. } => LONG_LIFE,
+        };
+        let back = match promise {
+            Promise::Rate { rate, .. } => life / rate.interval_nanos().max(1),
+            Promise::Quota { max, window } => {
+                let back = u128::from(*max) * u128::from(life) / window.as_nanos().max(1);
+                u64::try_from(back).unwrap_or(u64::MAX)
+            }
+        };
+        let stock = (back / u64::from(nodes) / 20).min(MOST_STOCK) as u32;
+        Terms { part, life, stock: stock.min(part) }
+    }
 
-/// Whether a token that dies each second at each gate is at most a twentieth of what comes back.
-fn plenty(promise: &Promise, nodes: u32) -> bool {
-    let least = u64::from(nodes.max(1)) * 20;
-    match promise {
-        Promise::Rate { rate, .. } => rate.interval_nanos().saturating_mul(least) <= SECOND,
-        Promise::Quota { max, window } => {
-            u128::from(*max) * u128::from(SECOND) >= u128::from(least) * window.as_nanos()
+    /// How much a gate wants to hold of a key: what it needs in 0.2 s, or the stock if that is more, at most its part, and at least
+    /// `cost`.
+    pub fn lease(&self, demand: u32, cost: u32) -> u32 {
+        (demand / 5).max(self.stock).min(self.part).min(MOST_TOKENS).max(cost)
+    }
+
+    /// From how few tokens on somebody asks in the background: a quarter of the lease; of a small one the last two, so that one is
+    /// left while a question is on its way. Without a stock it is the last, and none of a key that is asked for less than five times in
+    /// a life, or twice in a second of a long one: tokens would die too often.
+    pub fn mark(&self, size: u32, demand: u32) -> u32 {
+        match self.stock {
+            0 if demand < if self.life > LIFE { 2 } else { 5 } => 0,
+            0 | 1 => (size / 4).max(1),
+            _ => (size / 4).max(2),
         }
     }
 }
@@ -160,20 +190,44 @@ mod tests {
         assert_eq!(demand.plus(1, at(4999)).per_second(at(5500)), 8);
     }
 
+    fn lease(demand: u32, cost: u32, promise: &Promise, nodes: u32) -> u32 {
+        Terms::new(promise, nodes).lease(demand, cost)
+    }
+
     #[test]
     fn a_lease_is_a_fifth_of_a_second_within_a_quarter_of_the_part() {
         assert_eq!(lease(500, 1, &rate(1000, 1000), 1), 100);
         assert_eq!(lease(5000, 1, &rate(1000, 1000), 4), 62);
-        assert_eq!(lease(0, 3, &rate(1000, 1000), 4), 3);
+        assert_eq!(lease(0, 30, &rate(1000, 1000), 4), 30);
         assert_eq!(lease(u32::MAX, 1, &rate(1000, u32::MAX), 0), MOST_TOKENS);
     }
 
     #[test]
+    fn the_stock_of_all_gates_is_a_twentieth_of_what_comes_back_while_it_lives() {
+        // at 4 s each
+        let stock = |events, nodes| Terms::new(&rate(events, events), nodes).stock;
+        assert_eq!([9, 10, 14, 15, 20, 1_000_000].map(|events| stock(events, 2)), [0, 1, 1, 1, 2, 4]);
+        assert_eq!([4, 5, 10].map(|events| stock(events, 1)), [0, 1, 2]);
+        let quota = |max, nodes| Terms::new(&Promise::Quota { max, window: Duration::from_secs(60) }, nodes).stock;
+        assert_eq!([599, 600, 1_200, 9_999].map(|max| quota(max, 2)), [0, 1, 2, 4].map(|stock| stock.min(75)));
+        // and never more than the part
+        assert_eq!(Terms::new(&rate(1_000, 7), 1).stock, 1);
+        assert_eq!(Terms::new(&rate(1_000, 3), 1).stock, 0);
+    }
+
+    #[test]
+    fn a_lease_lives_longer_only_where_all_that_gates_hold_comes_back_within_half_a_second() {
+        let life = |events, burst, nodes| Terms::new(&rate(events, burst), nodes).life / SECOND;
+        assert_eq!([200, 203, 204].map(|burst| life(100, burst, 1)), [4, 4, 1]);
+        assert_eq!([life(10, 10, 5), life(10, 10, 6)], [4, 1]);
+    }
+
+    #[test]
     fn the_next_lease_is_fetched_ahead_where_one_that_dies_is_little() {
-        assert_eq!([0, 1, 2, 3, 5].map(|demand| mark(1, demand, &rate(100, 100), 5)), [0, 0, 0, 1, 1]);
-        assert_eq!([0, 1, 2, 3, 5].map(|demand| mark(1, demand, &rate(99, 100), 5)), [0, 0, 0, 0, 1]);
-        let quota = |max| Promise::Quota { max, window: Duration::from_secs(60) };
-        assert_eq!([1_199, 1_200].map(|max| mark(40, 3, &quota(max), 1)), [0, 10]);
+        let mark = |size, demand, promise: &Promise| Terms::new(promise, 5).mark(size, demand);
+        assert_eq!([0, 1, 3, 5].map(|demand| mark(1, demand, &rate(24, 100))), [0, 0, 0, 1]);
+        assert_eq!([0, 1, 3, 5].map(|demand| mark(1, demand, &rate(25, 25))), [1; 4]);
+        assert_eq!([4, 7, 12, 40].map(|size| mark(size, 1, &rate(1_000, 1_000))), [2, 2, 3, 10]);
     }
 
     #[test]

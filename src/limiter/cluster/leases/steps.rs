@@ -4,16 +4,18 @@ use super::super::Promise;
 use super::Look;
 use super::entry::Entry;
 use super::size::{self, Demand};
-use super::words::{Held, LIFE, MOST_TOKENS, State, tick, until};
+use super::words::{Held, MOST_TOKENS, State, tick, until};
 use crate::sketch::Word;
 use crate::units::Timestamp;
 
 /// How often a request tries again that meets others at an entry.
 pub(super) const ATTEMPTS: u32 = 16;
 
-/// A lease whose end is nearer than this many ticks (0.27 s) is refilled late, so that little is given up for a new end: a small one when
-/// nothing is left of it.
+/// A lease whose end is nearer than this many ticks (0.27 s) is refilled late, so that little is given up for a new end.
 const NEAR: u64 = 128;
+
+/// With so many requests expected before a lease ends, it hardly ever ends before one comes.
+const EXPECTED: u64 = 8;
 
 /// What is known from an entry, and what was held in it when it was read.
 #[inline]
@@ -50,7 +52,7 @@ pub(super) fn known<C: Word>(
 pub(super) fn is_low(held: Held, state: State, now: Timestamp) -> bool {
     let State::Idle { low } = state else { return false };
     let near = held.ends.saturating_sub(tick(now)) < NEAR;
-    held.left(now) < if near { low.min((low / 4).max(1)) } else { low }
+    held.left(now) < if near { low.min((low / 4).max(2)) } else { low }
 }
 
 /// What came of trying to ask about a key that has an entry.
@@ -85,8 +87,18 @@ pub(super) fn start<C: Word>(entry: &Entry<C>, tag: u64, nonce: u32, now: Timest
     Start::Moved
 }
 
+/// What an answer brings to be kept.
+pub(super) struct Fresh {
+    /// What was granted, without what the request that asked takes.
+    pub held: Held,
+    /// How long it could have lived at most.
+    pub life: u64,
+    /// Whether a token may be given up so that a lease does not end between two requests of a key that is asked for seldom.
+    pub stocked: bool,
+}
+
 /// Adds what was granted to what is held, and says what that is now.
-pub(super) fn keep<C: Word>(entry: &Entry<C>, asking: u64, fresh: Held, within_window: bool, now: Timestamp) -> Held {
+pub(super) fn keep<C: Word>(entry: &Entry<C>, asking: u64, fresh: &Fresh, now: Timestamp) -> Held {
     for attempt in 1..=ATTEMPTS {
         let word = entry.held.load();
         // read after what is held: see the second rule of `entry`
@@ -95,7 +107,7 @@ pub(super) fn keep<C: Word>(entry: &Entry<C>, asking: u64, fresh: Held, within_w
         }
         let held = Held::of(word);
         let demand = Demand::of(entry.demand.load()).per_second(now);
-        let Some(sum) = sum(held, fresh, within_window, demand, now) else { return held };
+        let Some(sum) = sum(held, fresh, demand, now) else { return held };
         if entry.held.exchange(word, sum.word()) {
             return sum;
         }
@@ -106,19 +118,23 @@ pub(super) fn keep<C: Word>(entry: &Entry<C>, asking: u64, fresh: Held, within_w
 
 /// Both leases in one, with the end of the older or of the fresh one, whichever wastes less; `None` when nothing can be added. The
 /// end never falls: see the first rule of `entry`.
-fn sum(held: Held, fresh: Held, within_window: bool, demand: u32, now: Timestamp) -> Option<Held> {
-    if fresh.tokens == 0 || !fresh.lives(now) {
+fn sum(held: Held, fresh: &Fresh, demand: u32, now: Timestamp) -> Option<Held> {
+    let lease = fresh.held;
+    if lease.tokens == 0 || !lease.lives(now) {
         return None;
     }
     let left = held.left(now);
-    let both = Held { ends: held.ends, tokens: left.saturating_add(fresh.tokens).min(MOST_TOKENS) };
-    if fresh.ends == held.ends {
+    let both = Held { ends: held.ends, tokens: left.saturating_add(lease.tokens).min(MOST_TOKENS) };
+    if lease.ends == held.ends {
         return Some(both);
     }
-    if fresh.ends < held.ends {
-        // both end with the window, whose end is known less exactly from the second; an end near now may be no lease's
-        return (within_window && held.ends > tick(now) + 1).then_some(both);
+    if lease.ends < held.ends {
+        // both end with the window, whose end is known less exactly from the second, or there are more gates now, and leases live
+        // shorter; an end near now may be no lease's
+        return (held.ends > tick(now) + 1).then_some(both);
     }
-    let spendable = u64::from(demand).saturating_mul(until(held.ends, now)) / LIFE;
-    if left > 0 && u64::from(fresh.tokens) <= spendable { Some(both) } else { Some(fresh) }
+    let rest = until(held.ends, now);
+    let spendable = u64::from(demand).saturating_mul(rest) / 1_000_000_000;
+    let seldom = fresh.stocked && left == 1 && rest < fresh.life / 2 && spendable < EXPECTED;
+    if left > 0 && u64::from(lease.tokens) <= spendable && !seldom { Some(both) } else { Some(lease) }
 }

@@ -26,6 +26,16 @@ fn rate() -> Promise {
     Promise::Rate { rate: Rate::new(1000, Duration::from_secs(1)).unwrap(), burst: 1000 }
 }
 
+/// Of which gates can hold more than comes back in half a second, so that leases live for one.
+fn steep() -> Promise {
+    Promise::Rate { rate: Rate::new(1000, Duration::from_secs(1)).unwrap(), burst: 3000 }
+}
+
+/// Of which there is no stock: less than a token in twenty seconds' worth of leases.
+fn slow() -> Promise {
+    Promise::Rate { rate: Rate::new(4, Duration::from_secs(1)).unwrap(), burst: 100 }
+}
+
 fn quota() -> Promise {
     Promise::Quota { max: 1000, window: Duration::from_secs(60) }
 }
@@ -60,16 +70,52 @@ fn holding(granted: u32, promise: &Promise, now: Timestamp) -> Leases {
 }
 
 #[test]
-fn a_lone_request_asks_for_itself_and_nothing_more() {
+fn a_lone_request_asks_for_itself_and_nothing_more_where_tokens_are_few() {
     let leases = Leases::with_lines(1);
     for second in 0..10 {
         let now = at(1000 * second);
-        assert_eq!(leases.look(key(1), Cost::ONE, &rate(), now), Look::Unknown);
-        let asking = ask(&leases, 1, Cost::ONE, &rate(), now);
+        assert_eq!(leases.look(key(1), Cost::ONE, &slow(), now), Look::Unknown);
+        let asking = ask(&leases, 1, Cost::ONE, &slow(), now);
         assert_eq!((asking.wanted(), asking.least(), asking.is_kept()), (1, 1, true));
         assert_eq!(leases.answered(asking, &grant(1), now, now), Look::Holds { left: 0, low: false });
         assert_eq!(leases.outstanding(now), 0);
     }
+}
+
+#[test]
+fn a_key_that_comes_once_a_second_waits_once_where_tokens_are_many() {
+    let leases = Leases::with_lines(1);
+    let mut asked = 0;
+    for second in 0..100 {
+        let now = at(990 * second);
+        let settle = |asking: Asking| {
+            let granted = asking.wanted();
+            leases.answered(asking, &grant(granted), now, now)
+        };
+        if leases.look(key(1), Cost::ONE, &rate(), now) == Look::Unknown {
+            asked += 1;
+            let _ = settle(ask(&leases, 1, Cost::ONE, &rate(), now));
+        } else if let Look::Holds { low: true, .. } = leases.take(key(1), Cost::ONE, &rate(), now)
+            && let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, now)
+        {
+            let _ = settle(asking);
+        }
+    }
+    assert_eq!(asked, 1);
+    assert!(leases.outstanding(at(99 * 990)) <= 4, "its stock");
+}
+
+#[test]
+fn of_a_line_one_entry_at_most_is_held_for_a_key_that_came_once() {
+    let leases = Leases::with_lines(1);
+    for (number, wanted) in [(1, 2), (2, 1)] {
+        let asking = ask(&leases, number, Cost::ONE, &rate(), at(0));
+        assert_eq!(asking.wanted(), wanted);
+        let _ = leases.answered(asking, &grant(wanted), at(0), at(0));
+    }
+    assert!(ask(&leases, 3, Cost::ONE, &rate(), at(5)).is_kept());
+    assert_eq!(leases.outstanding(at(990)), 1);
+    assert_eq!(leases.outstanding(at(1000)), 0, "for a second");
 }
 
 #[test]
@@ -112,11 +158,47 @@ fn what_is_held_is_spent_to_the_last_token_and_no_further() {
 
 #[test]
 fn a_lease_dies_a_second_after_its_question_was_sent() {
-    let leases = holding(10, &rate(), at(0));
-    assert!(matches!(leases.look(key(1), Cost::ONE, &rate(), at(990)), Look::Holds { left: 9, .. }));
+    let leases = holding(10, &steep(), at(0));
+    assert!(matches!(leases.look(key(1), Cost::ONE, &steep(), at(990)), Look::Holds { left: 9, .. }));
     assert_eq!(leases.outstanding(at(990)), 9);
-    assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(1000)), Look::Unknown);
+    assert_eq!(leases.take(key(1), Cost::ONE, &steep(), at(1000)), Look::Unknown);
     assert_eq!(leases.outstanding(at(1000)), 0);
+}
+
+#[test]
+fn a_lease_lives_four_seconds_where_all_that_gates_hold_soon_comes_back() {
+    let leases = holding(10, &rate(), at(0));
+    assert!(matches!(leases.look(key(1), Cost::ONE, &rate(), at(3990)), Look::Holds { left: 9, .. }));
+    assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(4000)), Look::Unknown);
+}
+
+#[test]
+fn with_more_gates_a_lease_lives_shorter_and_nothing_is_lost() {
+    // of two gates it may live for four seconds, of three for one
+    let promise = Promise::Rate { rate: Rate::new(5, Duration::from_secs(1)).unwrap(), burst: 8 };
+    let leases: Leases = Leases::with_lines(1);
+    let begin = |nodes, now| match leases.begin(key(1), Cost::ONE, &promise, nodes, at(now)) {
+        Begin::Ask(asking) => asking,
+        other => panic!("{other:?}"),
+    };
+    let refill = |nodes, now| match leases.refill(key(1), &promise, nodes, at(now)) {
+        Begin::Ask(asking) => asking,
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..2 {
+        let _ = leases.look(key(1), Cost::ONE, &promise, at(0));
+        let asking = begin(2, 0);
+        assert!(asking.wanted() == 1);
+        let _ = leases.answered(asking, &grant(1), at(0), at(0));
+    }
+    let asking = refill(2, 1);
+    assert_eq!(asking.life_nanos(), 4_000 * MS);
+    let _ = leases.answered(asking, &grant(1), at(1), at(1));
+    let _ = leases.look(key(1), Cost::ONE, &promise, at(2));
+    assert!(matches!(leases.take(key(1), Cost::ONE, &promise, at(2)), Look::Holds { left: 0, low: true }));
+    let asking = refill(3, 3);
+    assert_eq!(asking.life_nanos(), 1_000 * MS);
+    assert!(matches!(leases.answered(asking, &grant(1), at(3), at(4)), Look::Holds { left: 1, .. }));
 }
 
 #[test]
@@ -130,9 +212,9 @@ fn a_lease_dies_with_its_window() {
 #[test]
 fn a_quarter_left_is_low_and_a_sixteenth_near_the_end() {
     for (now, low_from) in [(1, 9), (800, 1)] {
-        let leases = holding(40, &rate(), at(0));
+        let leases = holding(40, &steep(), at(0));
         let mut first_low = None;
-        while let Look::Holds { left, low } = leases.take(key(1), Cost::ONE, &rate(), at(now)) {
+        while let Look::Holds { left, low } = leases.take(key(1), Cost::ONE, &steep(), at(now)) {
             first_low = first_low.or(low.then_some(left));
         }
         assert_eq!(first_low, Some(low_from), "at {now} ms");
@@ -141,24 +223,24 @@ fn a_quarter_left_is_low_and_a_sixteenth_near_the_end() {
 
 #[test]
 fn a_refill_asks_for_what_is_missing_and_adds_to_what_is_left() {
-    let leases = holding(40, &rate(), at(0));
-    assert!(matches!(leases.refill(key(1), &rate(), 1, at(1)), Begin::Known(Look::Holds { low: false, .. })));
-    while !matches!(leases.take(key(1), Cost::ONE, &rate(), at(1)), Look::Holds { low: true, .. }) {}
-    let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, at(1)) else { panic!("nobody asks") };
+    let leases = holding(40, &steep(), at(0));
+    assert!(matches!(leases.refill(key(1), &steep(), 1, at(1)), Begin::Known(Look::Holds { low: false, .. })));
+    while !matches!(leases.take(key(1), Cost::ONE, &steep(), at(1)), Look::Holds { low: true, .. }) {}
+    let Begin::Ask(asking) = leases.refill(key(1), &steep(), 1, at(1)) else { panic!("nobody asks") };
     assert_eq!((asking.wanted(), asking.least()), (40 - 9, 1));
-    assert!(matches!(leases.refill(key(1), &rate(), 1, at(1)), Begin::Known(_)), "it is low, but being asked about");
+    assert!(matches!(leases.refill(key(1), &steep(), 1, at(1)), Begin::Known(_)), "it is low, but being asked about");
     assert_eq!(leases.answered(asking, &grant(31), at(1), at(2)), Look::Holds { left: 40, low: false });
     // the sum has the end of the older
-    assert_eq!(leases.look(key(1), Cost::ONE, &rate(), at(1000)), Look::Unknown);
+    assert_eq!(leases.look(key(1), Cost::ONE, &steep(), at(1000)), Look::Unknown);
 }
 
 #[test]
 fn a_refill_that_could_not_be_spent_in_time_takes_the_new_end() {
-    let leases = holding(40, &rate(), at(0));
-    while !matches!(leases.take(key(1), Cost::ONE, &rate(), at(900)), Look::Holds { low: true, .. }) {}
-    let Begin::Ask(asking) = leases.refill(key(1), &rate(), 1, at(900)) else { panic!("nobody asks") };
+    let leases = holding(40, &steep(), at(0));
+    while !matches!(leases.take(key(1), Cost::ONE, &steep(), at(900)), Look::Holds { low: true, .. }) {}
+    let Begin::Ask(asking) = leases.refill(key(1), &steep(), 1, at(900)) else { panic!("nobody asks") };
     assert_eq!(leases.answered(asking, &grant(30), at(900), at(901)), Look::Holds { left: 30, low: false });
-    assert!(matches!(leases.look(key(1), Cost::ONE, &rate(), at(1890)), Look::Holds { left: 30, .. }));
+    assert!(matches!(leases.look(key(1), Cost::ONE, &steep(), at(1890)), Look::Holds { left: 30, .. }));
 }
 
 #[test]
@@ -177,7 +259,7 @@ fn an_answer_that_was_given_up_serves_its_own_request_alone() {
     let leases = Leases::with_lines(1);
     let late = ask(&leases, 1, Cost::ONE, &rate(), at(0));
     let asking = ask(&leases, 1, Cost::ONE, &rate(), at(1010));
-    assert_eq!(leases.answered(late, &grant(1), at(11), at(1010)), Look::Holds { left: 0, low: false });
+    assert!(matches!(leases.answered(late, &grant(1), at(11), at(1010)), Look::Holds { left: 0, .. }));
     assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1011)), Begin::Busy), "its state is another's");
     leases.silent(asking);
 }
@@ -269,12 +351,12 @@ fn a_refusal_nobody_runs_into_makes_room() {
 
 #[test]
 fn an_entry_that_changed_hands_gives_the_old_key_nothing() {
-    let leases = holding(40, &rate(), at(0));
-    let _lost = ask(&leases, 2, Cost::ONE, &rate(), at(500));
-    let asking = ask(&leases, 3, Cost::ONE, &rate(), at(1000));
+    let leases = holding(40, &steep(), at(0));
+    let _lost = ask(&leases, 2, Cost::ONE, &steep(), at(500));
+    let asking = ask(&leases, 3, Cost::ONE, &steep(), at(1000));
     assert!(asking.is_kept());
-    assert_eq!(leases.take(key(1), Cost::ONE, &rate(), at(10)), Look::Unknown, "even on an old stamp");
-    assert_eq!(leases.take(key(3), Cost::ONE, &rate(), at(10)), Look::Unknown);
+    assert_eq!(leases.take(key(1), Cost::ONE, &steep(), at(10)), Look::Unknown, "even on an old stamp");
+    assert_eq!(leases.take(key(3), Cost::ONE, &steep(), at(10)), Look::Unknown);
     leases.silent(asking);
 }
 

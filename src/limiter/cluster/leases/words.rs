@@ -2,8 +2,11 @@
 
 use crate::units::Timestamp;
 
-/// The longest that a lease lives, counted from before its question was sent.
+/// How long a lease lives, counted from before its question was sent; and the longest that an answer may take.
 pub(super) const LIFE: u64 = 1_000_000_000;
+
+/// The same, where all that gates can hold of a key comes back in half a [`LIFE`]: then the promise is no greater for it.
+pub(super) const LONG_LIFE: u64 = 4 * LIFE;
 
 /// Time is kept in ticks of 2²¹ ns (2.1 ms), so that 36 bits reach 4.5 years. Ends are rounded down, retry times up.
 pub(super) const TICK: u64 = 1 << 21;
@@ -113,8 +116,8 @@ impl State {
         }
     }
 
-    /// Whether a question is on its way that still counts: one that has been for longer than a lease lives brings nothing
-    /// any more, and was lost.
+    /// Whether a question is on its way that still counts: one that has been for longer than [`LIFE`] brings nothing any more,
+    /// and was lost.
     pub fn is_asking(self, now: Timestamp) -> bool {
         matches!(self, State::Asking { since, .. } if tick(now) <= since + LIFE / TICK)
     }
