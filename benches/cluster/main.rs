@@ -1,4 +1,4 @@
-//! What it costs to share a limit: `cargo bench --bench cluster`, some three minutes. The gate with a limit of its own, with one
+//! What it costs to share a limit: `cargo bench --bench cluster`, some four minutes. The gate with a limit of its own, with one
 //! that it shares by leases or by asking about every request, and a pingora server that asks Redis by a script as others do.
 //!
 //! CPU time is each process's own, from the scheduler's accounting of its threads: the server's, and Redis'. Servers take turns

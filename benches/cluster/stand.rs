@@ -13,8 +13,10 @@ use crate::clients::Load;
 use crate::process::{Layout, Running};
 use crate::rows::{Kind, ROWS, Scene};
 
-/// Asked for before anything is measured: leases of a server that has had no requests since its last turn have ended.
+/// Load before anything is measured, and as much more for each client: leases of a server that has had no requests since its last turn
+/// have ended, and what is held of a client follows from how often it comes.
 const LEAD: Duration = Duration::from_millis(300);
+const LEAD_PER_CLIENT: Duration = Duration::from_micros(500);
 
 /// Long enough for what a server does after its last answer.
 const SETTLE: Duration = Duration::from_millis(4);
@@ -50,6 +52,7 @@ pub struct Served {
     running: Running,
     metrics: Option<SocketAddr>,
     status: u16,
+    lead: Duration,
 }
 
 impl Stand {
@@ -119,12 +122,13 @@ impl Stand {
             running.until(connected).ok_or_else(fault)?;
         }
         let load = Load::start(self.layout.command(&ours), address.ok_or_else(fault)?, scene.clients)?;
-        Ok(Served { row, load, running, metrics, status: scene.status })
+        let lead = LEAD + LEAD_PER_CLIENT * scene.clients as u32;
+        Ok(Served { row, load, running, metrics, status: scene.status, lead })
     }
 
     /// Loads the server for so long and reads what it used for it.
     pub fn measure(&self, served: &mut Served, slice: Duration) -> io::Result<Sample> {
-        served.load.ask(LEAD)?;
+        served.load.ask(served.lead)?;
         let (counted, redis, before) = (served.counts()?, self.redis.used()?, served.running.used()?);
         let seen = served.load.ask(slice)?;
         thread::sleep(SETTLE);

@@ -36,6 +36,7 @@ mod flood;
 mod guessing;
 mod h2;
 mod hostile_origins;
+mod hot_keys;
 mod identity;
 mod leaving_clients;
 mod malformed;
