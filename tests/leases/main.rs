@@ -1,6 +1,7 @@
 //! Leases of a shared limit: what all gates together may spend, held against every schedule of a small world, every
 //! interleaving of a few threads, random schedules with losses, and three gates that hammer one key.
 
+mod costs;
 mod hammered;
 mod interleavings;
 mod model;
