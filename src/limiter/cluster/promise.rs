@@ -6,7 +6,9 @@
 //! **Rate.** A key owes a debt that drains at the rate: a unit granted adds [`RateTerms::cost`] to it, and each tick takes
 //! [`RateTerms::drain`] away, the two without a common divisor. Granted is what leaves no more than `burst` units of debt, so in
 //! every interval of length τ at most `burst + rate·τ`. Debt is kept in the numbers it was made with, and counted in the same
-//! units under others, rounded up. A clock that steps back drains nothing by that, and goes on from there; one that steps
+//! units under others, rounded up. Under a smaller burst what is owed is at most that burst, so nobody is kept out for longer than a
+//! burst takes to come back; but the whole debt stays, as other gates may still have the numbers it was made with: so gates of
+//! different numbers spend no more together than the loosest of them allow. A clock that steps back drains nothing by that, and goes on from there; one that steps
 //! forward drains as much as it skips.
 //!
 //! **Quota.** A key counts what was granted in a window. A clock that steps back stays in the window that it had reached, so
@@ -110,11 +112,11 @@ impl RateTerms {
         debt.div_ceil(self.drain).saturating_mul(self.tick_micros).min(EXACT)
     }
 
-    /// The same units of debt, rounded up, when it was counted at `cost` per unit.
+    /// The same units of debt, rounded up, when it was counted at `cost` per unit. It may be more than these numbers allow.
     fn converted(&self, debt: u64, cost: u64) -> u64 {
         let (units, rest) = (debt / cost, debt % cost);
-        if units >= u64::from(self.burst) {
-            return self.full();
+        if units >= MOST_DEBT / self.cost {
+            return MOST_DEBT;
         }
         let part = u128::from(rest) * u128::from(self.cost);
         let part = match u64::try_from(part) {
@@ -195,22 +197,20 @@ pub fn grant(state: Option<State>, terms: &Terms, wanted: u32, least: u32, now: 
 }
 
 fn grant_of_rate(state: Option<State>, terms: &RateTerms, wanted: u32, least: u32, now: u64) -> Outcome {
-    let (mut debt, mut stamp, mut back) = (0, now, false);
+    let (mut debt, mut owed, mut stamp, mut back) = (0, 0, now, false);
     if let Some(State::Rate { cost, debt: kept, stamp: written }) = state {
         debt = if cost == terms.cost { kept } else { terms.converted(kept, cost) };
+        owed = debt.min(terms.full());
         if now < written {
             back = true;
         } else {
             let ticks = (now - written) / terms.tick_micros;
-            if ticks >= debt.div_ceil(terms.drain) {
-                debt = 0;
-            } else {
-                debt -= ticks * terms.drain;
-                stamp = written + ticks * terms.tick_micros;
-            }
+            let left = |debt: u64| if ticks >= debt.div_ceil(terms.drain) { 0 } else { debt - ticks * terms.drain };
+            (debt, owed) = (left(debt), left(owed));
+            stamp = if debt == 0 { now } else { written + ticks * terms.tick_micros };
         }
     }
-    let fit = terms.full().saturating_sub(debt) / terms.cost;
+    let fit = terms.full().saturating_sub(owed) / terms.cost;
     let granted = u64::from(wanted).min(fit);
     let granted = if granted < u64::from(least) { 0 } else { granted };
     let retry = if granted > 0 {
@@ -218,7 +218,7 @@ fn grant_of_rate(state: Option<State>, terms: &RateTerms, wanted: u32, least: u3
         Some(0)
     } else {
         let room = terms.burst.checked_sub(least).map(|room| u64::from(room) * terms.cost);
-        room.map(|room| terms.drained_micros(debt.saturating_sub(room)) - (now - stamp))
+        room.map(|room| terms.drained_micros(owed.saturating_sub(room)) - (now - stamp))
     };
     let written = (granted > 0 || back).then(|| {
         let millis = (terms.drained_micros(debt) - (now - stamp)).div_ceil(1_000);

@@ -8,6 +8,7 @@
 local cost, drain, tick = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local burst, wanted, least = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local EXACT = 2 ^ 53
+local MOST = 2 ^ 52 -- of debt
 local LONGEST = 34560000000 -- 400 days in milliseconds
 
 local function ceil(a, b)
@@ -19,7 +20,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local full = burst * cost
-local debt, stamp, back = 0, now, false
+local debt, owed, stamp, back = 0, 0, now, false
 
 local state = redis.call('GET', KEYS[1])
 if state then
@@ -30,8 +31,8 @@ if state then
     -- the policy's numbers have changed: the same units of debt, rounded up
     local units = math.floor(debt / c)
     local rest = debt - units * c
-    if units >= burst then
-      debt = full
+    if units >= math.floor(MOST / cost) then
+      debt = MOST
     else
       local part = rest * cost
       if part < EXACT then
@@ -42,11 +43,14 @@ if state then
       debt = units * cost + part
     end
   end
+  -- no more is owed than these numbers know; the rest stays, as other gates may still have those that it was made with
+  owed = math.min(debt, full)
   if now < stamp then
     -- the clock has stepped back: no time has passed, and it goes on from here
     stamp, back = now, true
   else
     local ticks = math.floor((now - stamp) / tick)
+    if ticks >= ceil(owed, drain) then owed = 0 else owed = owed - ticks * drain end
     if ticks >= ceil(debt, drain) then
       debt, stamp = 0, now
     else
@@ -56,7 +60,7 @@ if state then
 end
 
 local fit = 0
-if debt < full then fit = math.floor((full - debt) / cost) end
+if owed < full then fit = math.floor((full - owed) / cost) end
 local granted = math.min(wanted, fit)
 if granted < least then granted = 0 end
 
@@ -66,7 +70,7 @@ if granted > 0 then
 elseif least > burst then
   retry = -1
 else
-  retry = math.min(ceil(debt - (burst - least) * cost, drain) * tick, EXACT) - (now - stamp)
+  retry = math.min(ceil(owed - (burst - least) * cost, drain) * tick, EXACT) - (now - stamp)
 end
 
 if granted > 0 or back then

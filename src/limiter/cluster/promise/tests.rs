@@ -157,6 +157,48 @@ fn changed_numbers_keep_what_was_spent() {
 }
 
 #[test]
+fn gates_of_different_numbers_spend_no_more_together_than_the_loosest_allow() {
+    for (numbers, loosest) in [
+        ([(20, 40), (50, 100)], (50, 100)),
+        ([(80, 160), (100, 200)], (100, 200)),
+        ([(100, 50), (100, 200)], (100, 200)),
+        ([(200, 50), (100, 200)], (200, 200)),
+        ([(1, 1), (1_000, 1_000)], (1_000, 1_000)),
+    ] {
+        let terms = numbers.map(|(events, burst)| rate(events, SECOND, burst).terms().unwrap());
+        let (mut dice, mut now, mut state) = (Dice(5), NOW, None);
+        let (mut total, mut lowest, mut worst) = (0.0, f64::INFINITY, 0.0_f64);
+        for nth in 0..100_000 {
+            // by turns crowds and pauses
+            now += dice.roll() % if nth / 1_000 % 2 == 0 { 2_000 } else { 40_000 };
+            let outcome = grant(state, &terms[dice.roll() as usize % 2], 1 + dice.roll() as u32 % 3, 1, now);
+            state = kept(&outcome, state);
+            let drained = f64::from(loosest.0) * (now - NOW) as f64 / 1e6;
+            lowest = f64::min(lowest, total - drained);
+            total += f64::from(outcome.answer.granted);
+            worst = worst.max(total - drained - lowest);
+        }
+        // a part of a unit is rounded up at every change of numbers
+        assert!(worst <= f64::from(loosest.1) + 1e-3, "{numbers:?}: {worst}");
+    }
+}
+
+#[test]
+fn under_a_smaller_burst_nobody_waits_longer_than_it_takes_to_come_back() {
+    let before = rate(1_000, SECOND, 100_000).terms().unwrap();
+    let state = kept(&grant(None, &before, 100_000, 1, NOW), None);
+    let small = rate(1, SECOND, 3).terms().unwrap();
+    let refused = grant(state, &small, 1, 1, NOW);
+    assert_eq!(refused.answer.retry_nanos, Some(1_000_000_000));
+    let again = grant(kept(&refused, state), &small, 3, 1, NOW + 1_000_000);
+    assert_eq!((again.answer.granted, again.answer.left), (1, 0));
+    let state = kept(&again, state);
+    assert_eq!(grant(state, &small, 3, 1, NOW + 4_000_000).answer.granted, 3, "after a pause the whole burst");
+    // what was spent is remembered for those that know of it: it was drained by the rate of the gate that asked last
+    assert_eq!(grant(state, &before, 100_000, 1, NOW + 1_000_000).answer.granted, 0);
+}
+
+#[test]
 fn a_window_has_its_budget_once_whatever_the_clock_does() {
     let terms = Promise::Quota { max: 5, window: SECOND }.terms().unwrap();
     let (mut dice, mut now, mut state) = (Dice(3), NOW, None);
