@@ -1,6 +1,6 @@
 //! Puts one limit's question: who is exempt, which numbers apply, by what key, and what the limit says to that.
 
-use super::cluster::By;
+use super::by::By;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill, fill_in};
 use super::keys::{Hashed, key_under};

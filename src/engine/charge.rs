@@ -83,6 +83,7 @@ impl Snapshot {
         if judged.shared_slots != 0 {
             self.admit_shared(judged, now, &mut contended);
             if judged.decision.verdict != Verdict::Admitted {
+                self.give_back(judged, now);
                 return contended;
             }
         }
@@ -97,6 +98,9 @@ impl Snapshot {
                 self.refuse_late(judged, slot, &lost, now);
                 if judged.decision.verdict != Verdict::Admitted {
                     holds.clear();
+                    if judged.shared_slots != 0 {
+                        self.give_back(judged, now);
+                    }
                     break;
                 }
             }

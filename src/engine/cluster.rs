@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use super::ask::Ask;
+use super::by::By;
 use super::decision::{Outcome, Verdict};
 use super::judge::Judged;
 use super::keys::key_into;
@@ -18,7 +19,7 @@ use super::snapshot::Snapshot;
 use super::succession::shared_as;
 use crate::client::Client;
 use crate::limiter::cluster::{
-    Answer, Asking, Begin, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence, StoreNames,
+    Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence, StoreNames,
 };
 use crate::limiter::{Judgement, Kind, Lost, Place};
 use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
@@ -36,43 +37,6 @@ pub struct Cluster {
     previous: Option<StoreNames>,
     /// The promise of tier 0, then those of the tiers.
     promises: Box<[Promise]>,
-}
-
-/// Whose word a reading is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum By {
-    /// This gate's alone, as of every limit without a store.
-    #[default]
-    Gate,
-    /// Of a shared limit: what this gate holds or remembers of it, and whatever can be told without asking the store.
-    Lease,
-    /// Of a shared limit: the store's, about this very request.
-    Store,
-    /// Of a shared limit: the store was silent, and `on_store_error` decided.
-    Fallback,
-    /// Of a shared limit: this gate's, with what other gates told it.
-    Estimate,
-}
-
-impl By {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [By; 5] = [By::Gate, By::Lease, By::Store, By::Fallback, By::Estimate];
-
-    /// Whether it rests on what this gate itself counts of the key.
-    pub fn counts_here(self) -> bool {
-        matches!(self, By::Gate | By::Estimate)
-    }
-
-    /// The word in explanations.
-    pub fn word(self) -> &'static str {
-        match self {
-            By::Gate => "gate",
-            By::Lease => "lease",
-            By::Store => "store",
-            By::Fallback => "fallback",
-            By::Estimate => "estimate",
-        }
-    }
 }
 
 /// What became of one shared limit of a request: at which position, and what.
@@ -123,6 +87,8 @@ pub struct Brought {
     end: End,
     /// Whether so little came with it that the key's next request would have to wait, too.
     low: bool,
+    /// When what was taken of a lease ends, should another limit refuse the request; and among how many gates.
+    back: Option<(Ends, u32)>,
 }
 
 impl Errand {
@@ -138,7 +104,7 @@ impl Errand {
     /// Takes in what the store said to questions of which the first was sent at `sent`, and says what it means for the request that
     /// asked; `nodes` is how many gates there are.
     pub fn done(self, said: Result<Answer, Silence>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
-        let mut more = false;
+        let (mut more, mut back) = (false, None);
         let end = match (said, self.asking) {
             (Err(silence), asking) => {
                 if let Some(asking) = asking {
@@ -146,14 +112,14 @@ impl Errand {
                 }
                 End::Silent { silence, nodes }
             }
-            (Ok(answer), Some(asking)) => match self.cluster.leases.answered(asking, &answer, sent, now) {
-                Look::Holds { left, low } => {
-                    more = low;
+            (Ok(answer), Some(asking)) => match self.cluster.leases.answered_until(asking, &answer, sent, now) {
+                (Look::Holds { left, low }, ends) => {
+                    (more, back) = (low, Some((ends, nodes)));
                     End::Paid { left }
                 }
-                Look::Refused { retry_nanos, .. } => End::Refused { retry_nanos },
+                (Look::Refused { retry_nanos, .. }, _) => End::Refused { retry_nanos },
                 // it came too late to be used
-                Look::Unknown => End::Silent { silence: Silence::TimedOut, nodes },
+                (Look::Unknown, _) => End::Silent { silence: Silence::TimedOut, nodes },
             },
             (Ok(answer), None) if answer.granted > 0 => End::Paid { left: answer.left },
             (Ok(answer), None) => {
@@ -165,7 +131,7 @@ impl Errand {
             }
         };
         let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };
-        Brought { by, end, low: more }
+        Brought { by, end, low: more, back }
     }
 }
 
@@ -267,15 +233,35 @@ impl Snapshot {
         self.clusters().get(rule)?.as_ref()
     }
 
-    /// The positions of the readings whose limits are shared, if the request is to be admitted at all.
+    /// The positions of the readings whose limits are shared, if the request is to be admitted at all; in the order in which they
+    /// are to be settled. Those first of which this gate can take back what it took if another refuses; then, since what the store
+    /// was asked for exactly stays charged, the one that allows least, which is the likeliest to refuse.
     pub fn to_settle(&self, judged: &Judged) -> ArrayVec<usize, { Route::MAX_RULES }> {
         if judged.shared_slots == 0 || judged.decision.verdict != Verdict::Admitted {
             return ArrayVec::new();
         }
-        (0..Route::MAX_RULES)
+        let mut slots: ArrayVec<usize, { Route::MAX_RULES }> = (0..Route::MAX_RULES)
             .filter(|slot| judged.shared_slots >> slot & 1 == 1)
             .filter(|slot| judged.decision.readings.get(*slot).is_some_and(|read| read.outcome == Outcome::Admitted))
-            .collect()
+            .collect();
+        slots.sort_unstable_by_key(|slot| {
+            let exact =
+                self.shared_at(judged, *slot).filter(|(_, cluster, _)| cluster.shared.sharing == Sharing::Exact);
+            (exact.map(|(_, cluster, ask)| cluster.promise(ask.place.tier).most()), *slot)
+        });
+        slots
+    }
+
+    /// Gives back what was taken of leases for a request that another limit has refused.
+    pub(super) fn give_back(&self, judged: &Judged, now: Timestamp) {
+        for (slot, Brought { end, back, .. }) in &judged.settled {
+            if let (End::Paid { .. }, Some((ends, nodes)), Some((_, cluster, ask))) =
+                (end, *back, self.shared_at(judged, *slot))
+            {
+                let (key, promise) = (ask.place.key.of_tier(ask.place.tier), cluster.promise(ask.place.tier));
+                cluster.leases.give_back(key, ask.cost, ends, &promise, nodes, now);
+            }
+        }
     }
 
     /// One step towards an answer about the shared limit of the reading at this position, for a request of this client;
@@ -299,10 +285,16 @@ impl Snapshot {
         if cluster.shared.sharing == Sharing::Exact {
             return errand(None, cost.get(), cost.get()).map_or(Step::Settled, Step::Ask);
         }
-        let settled = |end| (slot, Brought { by: By::Lease, end, low: false });
-        match cluster.leases.take(key, cost, &promise, now) {
+        if judged.noted >> slot & 1 == 0 {
+            judged.noted |= 1 << slot;
+            cluster.leases.note(key, cost, now);
+        }
+        let settled = |end| (slot, Brought { by: By::Lease, end, low: false, back: None });
+        let (look, ends) = cluster.leases.take_until(key, cost, &promise, now);
+        match look {
             Look::Holds { left, low } => {
-                judged.settled.push(settled(End::Paid { left }));
+                let back = Some((ends, nodes));
+                judged.settled.push((slot, Brought { by: By::Lease, end: End::Paid { left }, low: false, back }));
                 if low && let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) {
                     let (wanted, least) = (asking.wanted(), asking.least());
                     return errand(Some(asking), wanted, least).map_or(Step::Settled, Step::Refill);
@@ -389,7 +381,9 @@ impl Snapshot {
 
     /// Tells that the request has waited long enough for a limit of which nobody brought anything.
     pub fn silent(&self, judged: &mut Judged, slot: usize, silence: Silence, nodes: u32) {
-        judged.settled.push((slot, Brought { by: By::Fallback, end: End::Silent { silence, nodes }, low: false }));
+        judged
+            .settled
+            .push((slot, Brought { by: By::Fallback, end: End::Silent { silence, nodes }, low: false, back: None }));
     }
 
     fn shared_at(&self, judged: &Judged, slot: usize) -> Option<(usize, &Arc<Cluster>, Ask)> {
@@ -406,7 +400,7 @@ impl Snapshot {
         let most = cluster.promise(ask.place.tier).most();
         // one that nobody settled is as good as one of which nothing was heard
         let end = End::Silent { silence: Silence::TimedOut, nodes: 1 };
-        let silent = Brought { by: By::Fallback, end, low: false };
+        let silent = Brought { by: By::Fallback, end, low: false, back: None };
         let Brought { by, end, .. } = settled(judged, slot).unwrap_or(silent);
         let said = match end {
             End::Paid { left } => Ok(admitted(left, most)),

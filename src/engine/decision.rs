@@ -6,7 +6,7 @@ use std::fmt;
 
 use arrayvec::ArrayVec;
 
-use super::cluster::By;
+use super::by::By;
 use crate::client::Client;
 use crate::policy::{Mode, Route};
 use crate::sketch::NextUnit;

@@ -41,6 +41,8 @@ pub struct Judged {
     pub(super) shared_slots: u8,
     /// Those of which the store should be asked in the background, although they refused.
     pub(super) refills: u8,
+    /// Which shared limits' keys have been told that the request came.
+    pub(super) noted: u8,
     /// What became of those; nothing is allocated for a request without any.
     pub(super) settled: Vec<Settled>,
     /// Bytes of bodies that have passed so far, for limits that count them.
@@ -68,6 +70,7 @@ impl Judged {
             charged: 0,
             shared_slots: 0,
             refills: 0,
+            noted: 0,
             settled: Vec::new(),
             carried: 0,
         }
@@ -75,14 +78,14 @@ impl Judged {
 
     /// The same in the place of another request, without moving what is large.
     fn begin(&mut self, arrival: Arrival) {
-        let Judged { decision, asks, shared, charged, shared_slots, refills, settled, carried } = self;
+        let Judged { decision, asks, shared, charged, shared_slots, refills, noted, settled, carried } = self;
         (decision.id, decision.at, decision.dice) = (arrival.id, arrival.at, arrival.dice);
         (decision.client, decision.route, decision.delay_nanos) = (None, None, 0);
         decision.verdict = Verdict::Refused(Refusal::NoRoute);
         decision.readings.clear();
         asks.clear();
         settled.clear();
-        (*shared, *charged, *shared_slots, *refills, *carried) = (None, 0, 0, 0, 0);
+        (*shared, *charged, *shared_slots, *refills, *noted, *carried) = (None, 0, 0, 0, 0, 0);
     }
 
     /// The hash of the key that the limit of the reading at this position was asked by; `None` if it was not asked by one.

@@ -6,6 +6,7 @@
 //! ([`cluster`], [`estimate`]). Whoever judges many requests in a row may find part of it ahead ([`Foresight`]).
 
 mod ask;
+mod by;
 mod charge;
 pub mod cluster;
 pub mod decision;
@@ -21,7 +22,8 @@ mod short;
 mod snapshot;
 mod succession;
 
-pub use cluster::{Brought, By, Cluster, Errand, Step};
+pub use by::By;
+pub use cluster::{Brought, Cluster, Errand, Step};
 pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use estimate::Told;
 pub use foresight::{Foreseen, Foresight};

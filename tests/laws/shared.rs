@@ -1,6 +1,7 @@
 //! Limits that several gates share, on a virtual clock: real snapshots, the store's own arithmetic, and a network that takes
 //! its time, loses answers, and fails.
 
+mod beside;
 mod rotation;
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Requests of different costs on one key, at several gates, over a network whose answers may take up to a second or never come,
+//! Requests of different costs on one key, some of which another limit refuses in the end, at several gates, over a network whose answers may take up to a second or never come,
 //! with pauses that outlast a lease: what is spent stays within the promise over every interval.
 
 use std::cmp::Reverse;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
+use tidegate::limiter::cluster::{Answer, Asking, Begin, Ends, Leases, Look, Promise};
 use tidegate::units::{Cost, Rate};
 
 use crate::store::Store;
@@ -25,18 +25,26 @@ struct Arrival {
     /// Milliseconds to the store, and back; `None` when the answer is lost.
     there: u64,
     back: Option<u64>,
+    /// After how many milliseconds another limit refuses it; `None` when none does.
+    refused: Option<u64>,
 }
 
 /// Crowds that come one after the other, with pauses between them in which what is left of a lease may end or not.
 fn arrivals(gates: usize, costs: Vec<u32>) -> impl Strategy<Value = Vec<Arrival>> {
     let delay = prop_oneof![20 => 0..3_u64, 1 => 0..600_u64];
-    let arrival = (0..gates, prop::sample::select(costs), delay.clone(), prop::option::weighted(0.97, delay));
+    let arrival = (
+        0..gates,
+        prop::sample::select(costs),
+        delay.clone(),
+        prop::option::weighted(0.97, delay),
+        prop::option::weighted(0.2, 0..300_u64),
+    );
     let wait = prop_oneof![0..40_u64, 0..4_000_u64, 0..16_000_u64, Just(3_900_u64), Just(15_000_u64)];
     let crowd = (wait, 0..3_u64, prop_oneof![vec(arrival.clone(), 1..20), vec(arrival, 200..1_200)]).prop_map(
         |(wait, pace, crowd)| {
-            crowd.into_iter().enumerate().map(move |(number, (gate, cost, there, back))| {
+            crowd.into_iter().enumerate().map(move |(number, (gate, cost, there, back, refused))| {
                 let pause = if number == 0 { wait } else { pace };
-                Arrival { gate, pause, cost, there, back }
+                Arrival { gate, pause, cost, there, back, refused }
             })
         },
     );
@@ -45,8 +53,9 @@ fn arrivals(gates: usize, costs: Vec<u32>) -> impl Strategy<Value = Vec<Arrival>
 
 enum Event {
     Arrives(usize),
-    Charges(usize, Asking, u64, u32, Arrival),
-    Answers(usize, Asking, Answer, u64, u32),
+    Charges(Asking, u64, u32, Arrival),
+    Answers(Asking, Answer, u64, u32, Arrival),
+    GivesBack(Arrival, Ends),
 }
 
 struct World {
@@ -73,7 +82,7 @@ impl World {
     /// Sends the question, if there is one to be sent.
     fn ask(&mut self, begin: Begin, own: u32, arrival: Arrival, now: u64) {
         if let Begin::Ask(asking) = begin {
-            self.at(now + arrival.there * MS, Event::Charges(arrival.gate, asking, now, own, arrival));
+            self.at(now + arrival.there * MS, Event::Charges(asking, now, own, arrival));
         }
     }
 
@@ -90,9 +99,13 @@ impl World {
                     let (cost, promise) = (Cost::new(arrival.cost).unwrap(), self.promise);
                     let leases = &self.gates[arrival.gate];
                     let mut look = leases.look(key(1), cost, &promise, at(now));
+                    if !matches!(look, Look::Refused { .. }) {
+                        leases.note(key(1), cost, at(now));
+                    }
+                    let mut ends = None;
                     if let Look::Holds { .. } = look {
-                        look = leases.take(key(1), cost, &promise, at(now));
-                        self.spent.push((now, arrival.cost));
+                        let (taken, until) = leases.take_until(key(1), cost, &promise, at(now));
+                        (look, ends) = (taken, Some(until));
                     }
                     match look {
                         Look::Holds { low: true, .. } | Look::Refused { due: true, .. } => {
@@ -105,21 +118,37 @@ impl World {
                         }
                         _ => {}
                     }
-                }
-                Event::Charges(gate, asking, sent, own, arrival) => {
-                    let answer = self.store.answer(1, &asking, now);
-                    match arrival.back {
-                        Some(back) => self.at(now + back * MS, Event::Answers(gate, asking, answer, sent, own)),
-                        None => self.gates[gate].silent(asking),
+                    if let Some(ends) = ends {
+                        self.took(arrival, ends, now);
                     }
                 }
-                Event::Answers(gate, asking, answer, sent, own) => {
-                    let look = self.gates[gate].answered(asking, &answer, at(sent), at(now));
+                Event::GivesBack(arrival, ends) => {
+                    let cost = Cost::new(arrival.cost).unwrap();
+                    self.gates[arrival.gate].give_back(key(1), cost, ends, &self.promise, nodes, at(now));
+                }
+                Event::Charges(asking, sent, own, arrival) => {
+                    let answer = self.store.answer(1, &asking, now);
+                    match arrival.back {
+                        Some(back) => self.at(now + back * MS, Event::Answers(asking, answer, sent, own, arrival)),
+                        None => self.gates[arrival.gate].silent(asking),
+                    }
+                }
+                Event::Answers(asking, answer, sent, own, arrival) => {
+                    let leases = &self.gates[arrival.gate];
+                    let (look, ends) = leases.answered_until(asking, &answer, at(sent), at(now));
                     if own > 0 && matches!(look, Look::Holds { .. }) {
-                        self.spent.push((now, own));
+                        self.took(arrival, ends, now);
                     }
                 }
             }
+        }
+    }
+
+    /// A request has what it costs: it spends it, or another limit refuses it after a while.
+    fn took(&mut self, arrival: Arrival, ends: Ends, now: u64) {
+        match arrival.refused {
+            None => self.spent.push((now, arrival.cost)),
+            Some(millis) => self.at(now + millis * MS, Event::GivesBack(arrival, ends)),
         }
     }
 
@@ -149,7 +178,7 @@ fn extra(events: u32, burst: u32, gates: usize, dearest: u32) -> f64 {
 /// Every gate is asked for so much at one moment that its lease becomes as large as any; then nobody comes for a while, and the store
 /// fills up; then all spend what there is.
 fn stocked_and_silent(gates: usize, wait_millis: u64) -> Vec<Arrival> {
-    let arrival = |gate, pause| Arrival { gate, pause, cost: 1, there: 0, back: Some(0) };
+    let arrival = |gate, pause| Arrival { gate, pause, cost: 1, there: 0, back: Some(0), refused: None };
     let all = |pause: u64| (0..gates).map(move |gate| arrival(gate, if gate == 0 { pause } else { 0 }));
     let crowd = (0..5_000).flat_map(|_| all(0));
     let crowd = crowd.chain((0..4).flat_map(|_| all(4)));

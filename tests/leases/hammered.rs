@@ -99,6 +99,9 @@ impl Load {
                     queue.push(Reverse((now + dice.gap(self.per_second * share), 0, gate)));
                     let gate = &mut gates[gate];
                     let look = gate.leases.look(key(1), Cost::ONE, &self.promise, at(now));
+                    if !matches!(look, Look::Refused { .. }) {
+                        gate.leases.note(key(1), Cost::ONE, at(now));
+                    }
                     gate.request(self.promise, now, now, look, &mut due, &mut outcome);
                 }
                 Some(Event::Charge(asking, sent)) => {

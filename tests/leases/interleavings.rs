@@ -79,7 +79,7 @@ fn holding(tokens: u32, number: usize) -> Table {
     let asking = ask(&leases, name, at(0));
     let _ = leases.answered(asking, &grant(1), at(0), at(0));
     for _ in 0..5 * (tokens + 1) {
-        let _ = leases.look(name, Cost::ONE, &PROMISE, at(0));
+        leases.note(name, Cost::ONE, at(0));
     }
     let asking = ask(&leases, name, at(0));
     let _ = leases.answered(asking, &grant(tokens + 1), at(0), at(0));
@@ -93,7 +93,7 @@ fn takers_and_a_refill_share_every_token_once() {
         let leases = Arc::new(holding(1, 0));
         let name = first_choice(0);
         for _ in 0..20 {
-            let _ = leases.look(name, Cost::ONE, &PROMISE, at(1));
+            leases.note(name, Cost::ONE, at(1));
         }
         let Begin::Ask(asking) = leases.begin(name, Cost::new(2).unwrap(), &PROMISE, 1, at(1)) else { panic!() };
         let takers = [0, 1].map(|_| {
@@ -160,12 +160,12 @@ fn a_late_answer_gives_nothing_to_the_next_key() {
         let leases = Arc::new(Table::with_lines(1));
         let (old, new) = (first_choice(0), first_choice(1));
         for _ in 0..50 {
-            let _ = leases.look(old, Cost::ONE, &PROMISE, at(0));
+            leases.note(old, Cost::ONE, at(0));
         }
         let first = ask(&leases, old, at(0));
         let _ = leases.answered(first, &grant(1), at(0), at(0));
         for _ in 0..50 {
-            let _ = leases.look(old, Cost::ONE, &PROMISE, at(0));
+            leases.note(old, Cost::ONE, at(0));
         }
         let late = ask(&leases, old, at(0));
         let _lost = ask(&leases, key(99), at(SECOND));

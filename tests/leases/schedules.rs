@@ -104,6 +104,9 @@ fn run(promise: Promise, steps: &[Step], lines: usize) {
                 let account = accounts.entry(number).or_default();
                 let price = Cost::new(cost).unwrap();
                 let look = leases.look(key(number), price, &promise, at(now));
+                if !matches!(look, Look::Refused { .. }) {
+                    leases.note(key(number), price, at(now));
+                }
                 match look {
                     Look::Holds { left, .. } => {
                         assert!(left >= cost);
@@ -224,6 +227,7 @@ fn comes_back(promise: Promise, gaps: &[u64]) {
         now += gap;
         for attempt in 0..2 {
             let mut look = leases.look(key(1), Cost::ONE, &promise, at(now));
+            leases.note(key(1), Cost::ONE, at(now));
             if let Look::Holds { .. } = look {
                 look = leases.take(key(1), Cost::ONE, &promise, at(now));
             }

@@ -79,6 +79,15 @@ pub enum Look {
     Unknown,
 }
 
+/// When something that was held ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends(u64);
+
+impl Ends {
+    /// Of what cannot be held.
+    pub const NEVER_LIVED: Ends = Ends(0);
+}
+
 /// Whether to ask the store.
 #[must_use]
 #[derive(Debug)]
@@ -199,35 +208,82 @@ impl<C: Word> Leases<C> {
         Bytes(size_of_val(&*self.lines) as u64)
     }
 
-    /// What is known about a request of this cost. Takes nothing, but counts the request for the size of the next lease: to be
-    /// called once per request. `key` is a hash of the limit's own, and of the tier's where those count apart in the store.
+    /// What is known about a request of this cost. Takes nothing; one that is refused is counted as by [`Leases::note`], since a
+    /// refusal is remembered for as long as somebody runs into it. `key` is a hash of the limit's own, and of the tier's where
+    /// those count apart in the store.
     #[inline]
     pub fn look(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> Look {
         let (line, tag) = self.place(key);
         let found = self.line(line).find(tag);
-        if let Some((_, entry, _)) = found {
+        let look = known(found.map(|(_, entry, held)| (entry, held)), tag, cost.get(), promise, now);
+        if let (Some((_, entry, _)), Look::Refused { .. }) = (found, look) {
             entry.note(cost.get(), now);
         }
-        known(found.map(|(_, entry, held)| (entry, held)), tag, cost.get(), promise, now)
+        look
+    }
+
+    /// Counts a request for the size of the next lease: once for each that no other limit is known to refuse. Leases that grew by
+    /// what another limit refuses would take budget that nobody spends.
+    #[inline]
+    pub fn note(&self, key: KeyHash, cost: Cost, now: Timestamp) {
+        let (line, tag) = self.place(key);
+        if let Some((_, entry, _)) = self.line(line).find(tag) {
+            entry.note(cost.get(), now);
+        }
     }
 
     /// Takes the cost out of what is held; anything but [`Look::Holds`] took nothing.
     #[inline]
     pub fn take(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> Look {
+        self.take_until(key, cost, promise, now).0
+    }
+
+    /// The same, and when what was taken ends, should it be [given back](Leases::give_back).
+    #[inline]
+    pub fn take_until(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> (Look, Ends) {
         let (line, tag) = self.place(key);
         for attempt in 1..=ATTEMPTS {
             let found = self.line(line).find(tag).map(|(_, entry, held)| (entry, held));
             let look = known(found, tag, cost.get(), promise, now);
-            let (Look::Holds { left, .. }, Some((entry, word))) = (look, found) else { return look };
+            let (Look::Holds { left, .. }, Some((entry, word))) = (look, found) else {
+                return (look, Ends::NEVER_LIVED);
+            };
             let held = Held { tokens: left.saturating_sub(cost.get()), ..Held::of(word) };
             if entry.held.exchange(word, held.word()) {
                 let low = is_low(held, State::of(entry.state.load()), now);
-                return Look::Holds { left: held.tokens, low };
+                return (Look::Holds { left: held.tokens, low }, Ends(held.ends));
             }
             C::pause(attempt);
         }
         // somebody else has taken some every time
-        Look::Unknown
+        (Look::Unknown, Ends::NEVER_LIVED)
+    }
+
+    /// Gives back what a request took that was then refused by another limit, if it can be held again without living longer, and
+    /// without more being held than may be. Otherwise it is lost, as what dies with a lease is.
+    pub fn give_back(&self, key: KeyHash, cost: Cost, ends: Ends, promise: &Promise, nodes: u32, now: Timestamp) {
+        let (line, tag) = self.place(key);
+        let nonce = self.nonces.fetch_add(1, Ordering::Relaxed) as u32;
+        for attempt in 1..=ATTEMPTS {
+            let Some((_, entry, _)) = self.line(line).find(tag) else { return };
+            match start(entry, tag, nonce, now) {
+                Start::Ours { asking, low } => {
+                    // read again: from here on nobody else adds to it
+                    let held = Held::of(entry.held.load());
+                    let room =
+                        held.left(now).saturating_add(cost.get()) <= Terms::new(promise, nodes).part.max(cost.get());
+                    if room && held.ends <= ends.0 {
+                        let lease = Held { ends: ends.0, tokens: cost.get().min(MOST_TOKENS) };
+                        let _ = keep(entry, asking, &Fresh { held: lease, life: LIFE, stocked: false }, now);
+                    }
+                    let _ = entry.state.exchange(asking, State::Idle { low }.word());
+                    return;
+                }
+                // what it brings may be as much as can be held
+                Start::Busy => return,
+                Start::Moved => C::pause(attempt),
+            }
+        }
     }
 
     /// Makes a request the one that asks about its key, if nobody does. `nodes` is how many gates share the limit.
@@ -243,15 +299,22 @@ impl<C: Word> Leases<C> {
     /// Uses an answer. The request that asked takes its cost out of it before anybody else can: [`Look::Holds`] says that it
     /// has. `sent` is an instant before the question was sent, `now` one after the answer came.
     pub fn answered(&self, asking: Asking, answer: &Answer, sent: Timestamp, now: Timestamp) -> Look {
+        self.answered_until(asking, answer, sent, now).0
+    }
+
+    /// The same, and when what the request took ends, should it be [given back](Leases::give_back).
+    pub fn answered_until(&self, asking: Asking, answer: &Answer, sent: Timestamp, now: Timestamp) -> (Look, Ends) {
         let granted = answer.granted.min(asking.wanted);
         if granted < asking.least {
-            return self.refused(&asking, answer, now);
+            return (self.refused(&asking, answer, now), Ends::NEVER_LIVED);
         }
         if now.nanos() >= sent.nanos().saturating_add(answer.ends_nanos.min(LIFE)) {
             self.silent(asking);
-            return Look::Unknown;
+            return (Look::Unknown, Ends::NEVER_LIVED);
         }
-        let Some((entry, kept)) = self.kept(&asking) else { return Look::Holds { left: 0, low: false } };
+        let Some((entry, kept)) = self.kept(&asking) else {
+            return (Look::Holds { left: 0, low: false }, Ends::NEVER_LIVED);
+        };
         let ends = tick(Timestamp::from_nanos(sent.nanos().saturating_add(answer.ends_nanos.min(asking.life))));
         let held = Held { ends, tokens: (granted - asking.own).min(MOST_TOKENS) };
         let fresh = Fresh { held, life: asking.life, stocked: asking.stocked };
@@ -263,7 +326,7 @@ impl<C: Word> Leases<C> {
             .unwrap_or(State::Idle { low: asking.mark });
         // if the word is another's by now, it is none of ours
         let _ = entry.state.exchange(kept.asking, state.word());
-        Look::Holds { left: held.left(now), low: is_low(held, state, now) }
+        (Look::Holds { left: held.left(now), low: is_low(held, state, now) }, Ends(ends))
     }
 
     /// Remembers of a limit whose gates hold nothing in advance that the store refused this cost for so long, by an answer to a

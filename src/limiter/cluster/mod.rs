@@ -14,7 +14,7 @@ mod rotation;
 use std::time::Duration;
 
 use crate::units::Rate;
-pub use leases::{Asking, Begin, Leases, Look};
+pub use leases::{Asking, Begin, Ends, Leases, Look};
 pub use names::{StoreName, StoreNames};
 pub use rotation::Rotation;
 

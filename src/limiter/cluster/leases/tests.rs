@@ -61,7 +61,7 @@ fn holding(granted: u32, promise: &Promise, now: Timestamp) -> Leases {
     let first = ask(&leases, 1, Cost::ONE, promise, now);
     let _ = leases.answered(first, &grant(1), now, now);
     for _ in 0..5 * granted {
-        let _ = leases.look(key(1), Cost::ONE, promise, now);
+        leases.note(key(1), Cost::ONE, now);
     }
     let asking = ask(&leases, 1, Cost::ONE, promise, now);
     assert!(asking.wanted() >= granted, "{asking:?}");
@@ -125,7 +125,7 @@ fn two_keys_of_one_line_leave_each_other_alone() {
     for millis in 0..3_000 {
         let now = at(millis);
         for (which, number) in [1, 2].into_iter().enumerate() {
-            let _ = leases.look(key(number), Cost::ONE, &rate(), now);
+            leases.note(key(number), Cost::ONE, now);
             match leases.take(key(number), Cost::ONE, &rate(), now) {
                 Look::Holds { low: true, .. } => {
                     let Begin::Ask(asking) = leases.refill(key(number), &rate(), 1, now) else { continue };
@@ -186,7 +186,7 @@ fn with_more_gates_a_lease_lives_shorter_and_nothing_is_lost() {
         other => panic!("{other:?}"),
     };
     for _ in 0..2 {
-        let _ = leases.look(key(1), Cost::ONE, &promise, at(0));
+        leases.note(key(1), Cost::ONE, at(0));
         let asking = begin(2, 0);
         assert!(asking.wanted() == 1);
         let _ = leases.answered(asking, &grant(1), at(0), at(0));
@@ -194,11 +194,56 @@ fn with_more_gates_a_lease_lives_shorter_and_nothing_is_lost() {
     let asking = refill(2, 1);
     assert_eq!(asking.life_nanos(), 4_000 * MS);
     let _ = leases.answered(asking, &grant(1), at(1), at(1));
-    let _ = leases.look(key(1), Cost::ONE, &promise, at(2));
+    leases.note(key(1), Cost::ONE, at(2));
     assert!(matches!(leases.take(key(1), Cost::ONE, &promise, at(2)), Look::Holds { left: 0, low: true }));
     let asking = refill(3, 3);
     assert_eq!(asking.life_nanos(), 1_000 * MS);
     assert!(matches!(leases.answered(asking, &grant(1), at(3), at(4)), Look::Holds { left: 1, .. }));
+}
+
+#[test]
+fn what_a_refused_request_took_is_there_again_until_it_would_have_ended() {
+    let (leases, promise) = (holding(10, &steep(), at(0)), steep());
+    let (taken, ends) = leases.take_until(key(1), cost(4), &promise, at(1));
+    assert_eq!(taken, Look::Holds { left: 5, low: false });
+    leases.give_back(key(1), cost(4), ends, &promise, 1, at(2));
+    assert!(matches!(leases.look(key(1), Cost::ONE, &promise, at(2)), Look::Holds { left: 9, .. }));
+    assert_eq!(leases.outstanding(at(1000)), 0);
+    // of a lease that was replaced meanwhile
+    let (_, ends) = leases.take_until(key(1), cost(9), &promise, at(900));
+    let asking = ask(&leases, 1, Cost::ONE, &promise, at(950));
+    let _ = leases.answered(asking, &grant(3), at(950), at(951));
+    leases.give_back(key(1), cost(9), ends, &promise, 1, at(952));
+    assert_eq!(leases.outstanding(at(952)), 2);
+}
+
+#[test]
+fn no_more_is_given_back_than_may_be_held_and_nothing_while_a_question_is_on_its_way() {
+    let (leases, promise) = (holding(100, &steep(), at(0)), steep());
+    let (_, ends) = leases.take_until(key(1), cost(50), &promise, at(1));
+    // of thirty gates, each may hold 25
+    leases.give_back(key(1), cost(50), ends, &promise, 30, at(2));
+    assert_eq!(leases.outstanding(at(2)), 49);
+    while !matches!(leases.take(key(1), Cost::ONE, &promise, at(3)), Look::Holds { low: true, .. }) {}
+    let Begin::Ask(asking) = leases.refill(key(1), &promise, 1, at(3)) else { panic!("nobody asks") };
+    let before = leases.outstanding(at(3));
+    leases.give_back(key(1), Cost::ONE, ends, &promise, 1, at(3));
+    assert_eq!(leases.outstanding(at(3)), before);
+    leases.silent(asking);
+    leases.give_back(key(1), Cost::ONE, ends, &promise, 1, at(3));
+    assert_eq!(leases.outstanding(at(3)), before + 1);
+}
+
+#[test]
+fn what_was_asked_for_one_request_is_held_for_the_next_if_another_limit_refuses_it() {
+    let leases = Leases::with_lines(1);
+    let asking = ask(&leases, 1, Cost::ONE, &slow(), at(0));
+    let (taken, ends) = leases.answered_until(asking, &grant(1), at(0), at(1));
+    assert_eq!((taken, leases.outstanding(at(1))), (Look::Holds { left: 0, low: false }, 0));
+    leases.give_back(key(1), Cost::ONE, ends, &slow(), 1, at(2));
+    assert_eq!(leases.take(key(1), Cost::ONE, &slow(), at(990)), Look::Holds { left: 0, low: false });
+    leases.give_back(key(1), Cost::ONE, ends, &slow(), 1, at(1100));
+    assert_eq!(leases.outstanding(at(1100)), 0, "it has ended");
 }
 
 #[test]

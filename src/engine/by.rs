@@ -1,0 +1,38 @@
+//! Who has the last word on a limit: this gate, what it holds of a shared one, or the store.
+
+/// Whose word a reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum By {
+    /// This gate's alone, as of every limit without a store.
+    #[default]
+    Gate,
+    /// Of a shared limit: what this gate holds or remembers of it, and whatever can be told without asking the store.
+    Lease,
+    /// Of a shared limit: the store's, about this very request.
+    Store,
+    /// Of a shared limit: the store was silent, and `on_store_error` decided.
+    Fallback,
+    /// Of a shared limit: this gate's, with what other gates told it.
+    Estimate,
+}
+
+impl By {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [By; 5] = [By::Gate, By::Lease, By::Store, By::Fallback, By::Estimate];
+
+    /// Whether it rests on what this gate itself counts of the key.
+    pub fn counts_here(self) -> bool {
+        matches!(self, By::Gate | By::Estimate)
+    }
+
+    /// The word in explanations.
+    pub fn word(self) -> &'static str {
+        match self {
+            By::Gate => "gate",
+            By::Lease => "lease",
+            By::Store => "store",
+            By::Fallback => "fallback",
+            By::Estimate => "estimate",
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Shared limits beside others on one route: what one of them refuses, the others do not pay for.
+
+use super::*;
+
+/// One client of one gate whose store answers at once.
+struct Lone {
+    gate: Snapshot,
+    store: Store,
+    admitted: usize,
+    /// By limit.
+    granted: Vec<u32>,
+}
+
+impl Lone {
+    fn new(rules: Vec<Rule>) -> Lone {
+        let granted = vec![0; rules.len()];
+        Lone { gate: gate(rules), store: Store::default(), admitted: 0, granted }
+    }
+
+    fn run(&mut self, mut errand: Errand, now: u64) -> tidegate::engine::Brought {
+        let stamp = Timestamp::from_nanos(now);
+        loop {
+            let answer = self.store.ask(&errand.question, now);
+            self.granted[errand.question.rule] += answer.granted;
+            if let Some(answer) = errand.heard(answer) {
+                return errand.done(Ok(answer), 1, stamp, stamp);
+            }
+        }
+    }
+
+    fn arrive(&mut self, now: u64) {
+        let (headers, stamp) = (head("203.0.113.7"), Timestamp::from_nanos(now));
+        let mut judged = self.gate.judge(&request(&headers), arrival(now));
+        let client: Client = judged.decision.client.unwrap();
+        for slot in self.gate.to_settle(&judged) {
+            loop {
+                match self.gate.step(&mut judged, slot, (&request(&headers), &client), 1, stamp) {
+                    Step::Settled => break,
+                    Step::Refill(errand) => {
+                        let _ = self.run(errand, now);
+                        break;
+                    }
+                    Step::Ask(errand) => {
+                        let brought = self.run(errand, now);
+                        self.gate.brought(&mut judged, slot, brought);
+                        break;
+                    }
+                    Step::Again => {}
+                    Step::Wait(_) => unreachable!("nobody else asks"),
+                }
+            }
+            if self.gate.is_against(&judged, slot) {
+                break;
+            }
+        }
+        for slot in 0..self.granted.len() {
+            if let Some(errand) = self.gate.refill(&judged, slot, (&request(&headers), &client), 1, stamp) {
+                let _ = self.run(errand, now);
+            }
+        }
+        let _ = self.gate.admit(&mut judged, stamp);
+        self.admitted += usize::from(judged.decision.verdict == Verdict::Admitted);
+    }
+
+    /// So many requests a second, for so many seconds.
+    fn flood(mut self, per_second: u64, seconds: u64) -> Lone {
+        for nth in 0..per_second * seconds {
+            self.arrive(SECOND + nth * SECOND / per_second);
+        }
+        self
+    }
+}
+
+#[test]
+fn what_a_narrow_limit_refuses_a_wide_one_beside_it_does_not_pay_for() {
+    let wide = rate_per(60, "wide", 1, 300);
+    let month = Rule { name: "month".into(), ..crate::book::by_client("month", month()) };
+    let narrow = rate("narrow", 10, 5, Mode::Enforce);
+    for (of_wide, of_narrow) in
+        [(Sharing::Lease, Sharing::Lease), (Sharing::Exact, Sharing::Exact), (Sharing::Exact, Sharing::Lease)]
+    {
+        for long in [&wide, &month] {
+            for narrow_first in [false, true] {
+                let mut rules = vec![
+                    shared(long.clone(), of_wide, OnStoreError::Closed),
+                    shared(narrow.clone(), of_narrow, OnStoreError::Closed),
+                ];
+                if narrow_first {
+                    rules.reverse();
+                }
+                let lone = Lone::new(rules).flood(600, 4);
+                let charged = lone.granted[usize::from(narrow_first)] as usize;
+                println!(
+                    "{} {of_wide:?}, narrow {of_narrow:?}, narrow first {narrow_first}: {charged} charged for {}",
+                    long.name, lone.admitted
+                );
+                assert!((43..=45).contains(&lone.admitted), "{}", lone.admitted);
+                // beside what is held in advance of a key that comes ten times a second
+                let held = if of_wide == Sharing::Lease { 4 } else { 0 };
+                assert!(charged <= lone.admitted + held, "{charged} for {}", lone.admitted);
+            }
+        }
+    }
+}
+
+fn rate_per(seconds: u64, name: &str, events: u32, burst: u32) -> Rule {
+    let rate = tidegate::units::Rate::new(events, Duration::from_secs(seconds)).unwrap();
+    let kind = tidegate::limiter::Kind::Rate { rate, burst, memory: tidegate::units::Bytes(1 << 20) };
+    crate::book::by_client(name, kind)
+}
+
+fn month() -> tidegate::limiter::Kind {
+    let window = Duration::from_secs(31 * 86_400);
+    tidegate::limiter::Kind::Quota { max: 2_000, window, sliding: false, memory: tidegate::units::Bytes(1 << 20) }
+}
