@@ -115,7 +115,7 @@ impl Errand {
             (Ok(answer), Some(asking)) => match self.cluster.leases.answered_until(asking, &answer, sent, now) {
                 (Look::Holds { left, low }, ends) => {
                     (more, back) = (low, Some((ends, nodes)));
-                    End::Paid { left }
+                    End::Paid { left: left.saturating_add(answer.left) }
                 }
                 (Look::Refused { retry_nanos, .. }, _) => End::Refused { retry_nanos },
                 // it came too late to be used
@@ -165,6 +165,12 @@ impl Cluster {
         &self.leases
     }
 
+    /// What there is of a key of which this gate holds so much, as far as is known.
+    fn left(&self, place: &Place, held: u32) -> u32 {
+        held.saturating_add(self.leases.left_in_store(place.key.of_tier(place.tier)))
+            .min(self.promise(place.tier).most())
+    }
+
     fn promise(&self, tier: u8) -> Promise {
         let own = Promise::Quota { max: 0, window: std::time::Duration::from_secs(1) };
         self.promises.get(usize::from(tier)).or(self.promises.first()).copied().unwrap_or(own)
@@ -189,7 +195,7 @@ impl Cluster {
         }
         match known {
             // the low are filled up when they are taken from
-            Look::Holds { left, .. } => (admitted(left, most), false),
+            Look::Holds { left, .. } => (admitted(self.left(place, left), most), false),
             Look::Refused { retry_nanos, due } => (refused(most, retry_nanos), due),
             Look::Unknown => (admitted(0, most), false),
         }
@@ -293,7 +299,7 @@ impl Snapshot {
         let (look, ends) = cluster.leases.take_until(key, cost, &promise, now);
         match look {
             Look::Holds { left, low } => {
-                let back = Some((ends, nodes));
+                let (left, back) = (cluster.left(&ask.place, left), Some((ends, nodes)));
                 judged.settled.push((slot, Brought { by: By::Lease, end: End::Paid { left }, low: false, back }));
                 if low && let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) {
                     let (wanted, least) = (asking.wanted(), asking.least());

@@ -127,4 +127,10 @@ impl<C: Word> Entry<C> {
         let word = self.demand.load();
         let _ = self.demand.exchange(word, Demand::of(word).plus(cost, now).word());
     }
+
+    /// Remembers what the store has left. May be forgotten as a count may.
+    pub fn note_left(&self, left: u32) {
+        let word = self.demand.load();
+        let _ = self.demand.exchange(word, Demand::of(word).with_left(left).word());
+    }
 }

@@ -1,6 +1,6 @@
 //! How much to ask for, and how long not to: the demand of a key, counted in one word, and what follows from it.
 //!
-//! The counts are hints. They may be lost in races and wrap after 18 hours; no promise rests on them.
+//! The counts are hints. They may be lost in races and wrap after 17 minutes; no promise rests on them.
 
 use super::super::Promise;
 use super::words::{LEAD_NANOS, LIFE, LONG_LIFE, MOST_TOKENS};
@@ -14,30 +14,65 @@ const PAUSE: u64 = 50_000_000;
 /// The most tokens in stock.
 const MOST_STOCK: u64 = 4;
 
-/// A count: 24 bits.
-const MOST: u32 = (1 << 24) - 1;
+/// A count: 20 bits.
+const MOST: u32 = (1 << 20) - 1;
 
-/// What was asked of a key, in this second and the one before.
+/// The number of a second: 10 bits.
+const SECONDS: u16 = (1 << 10) - 1;
+
+/// What was asked of a key, in this second and the one before; and what the store had left of it when it last granted some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Demand {
     second: u16,
     before: u32,
     current: u32,
+    /// See [`Few`].
+    left: Few,
+}
+
+/// A number in 14 bits, rounded down to nine of its own: at most a 256th too low.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Few(u16);
+
+impl Few {
+    fn new(number: u32) -> Few {
+        let beyond = (32 - number.leading_zeros()).saturating_sub(9);
+        Few((beyond << 9 | number >> beyond) as u16)
+    }
+
+    fn number(self) -> u32 {
+        u32::from(self.0 & 511) << (self.0 >> 9)
+    }
 }
 
 impl Demand {
     pub fn of(word: u64) -> Demand {
         let count = |shift: u32| (word >> shift) as u32 & MOST;
-        Demand { second: (word >> 48) as u16, before: count(24), current: count(0) }
+        let (second, left) = ((word >> 54) as u16, Few((word & 0x3fff) as u16));
+        Demand { second, before: count(34), current: count(14), left }
     }
 
     pub fn word(self) -> u64 {
-        u64::from(self.second) << 48 | u64::from(self.before.min(MOST)) << 24 | u64::from(self.current.min(MOST))
+        let count = |count: u32, shift: u32| u64::from(count.min(MOST)) << shift;
+        u64::from(self.second & SECONDS) << 54
+            | count(self.before, 34)
+            | count(self.current, 14)
+            | u64::from(self.left.0)
+    }
+
+    /// What the store had left, about.
+    pub fn left(self) -> u32 {
+        self.left.number()
+    }
+
+    /// With so much left in the store.
+    pub fn with_left(self, left: u32) -> Demand {
+        Demand { left: Few::new(left), ..self }
     }
 
     /// Only this cost, now.
     pub fn first(cost: u32, now: Timestamp) -> Demand {
-        Demand { second: second(now), before: 0, current: cost }
+        Demand { second: second(now), before: 0, current: cost, left: Few::default() }
     }
 
     /// With one request more.
@@ -51,7 +86,7 @@ impl Demand {
     pub fn per_second(self, now: Timestamp) -> u32 {
         let moved = self.moved(now);
         let rest = SECOND - now.nanos() % SECOND;
-        // below 2²⁴ times 2³⁰
+        // below 2²⁰ times 2³⁰
         moved.current + (u64::from(moved.before) * rest / SECOND) as u32
     }
 
@@ -63,17 +98,17 @@ impl Demand {
 
     fn moved(self, now: Timestamp) -> Demand {
         let second = second(now);
-        match second.wrapping_sub(self.second) {
+        match second.wrapping_sub(self.second) & SECONDS {
             // a stamp from before the change of the second counts for the new one
-            0 | u16::MAX => self,
-            1 => Demand { second, before: self.current, current: 0 },
-            _ => Demand { second, before: 0, current: 0 },
+            0 | SECONDS => self,
+            1 => Demand { second, before: self.current, current: 0, ..self },
+            _ => Demand { second, before: 0, current: 0, ..self },
         }
     }
 }
 
 fn second(now: Timestamp) -> u16 {
-    (now.nanos() / SECOND) as u16
+    (now.nanos() / SECOND) as u16 & SECONDS
 }
 
 /// What a gate may hold of any key of a limit, whatever is asked for: it follows from the promise and the number of gates.
@@ -182,6 +217,15 @@ mod tests {
         assert_eq!(demand.per_second(at(6250)), 150);
         assert_eq!(demand.per_second(at(7000)), 0);
         assert!(!demand.is_over(at(6999)) && demand.is_over(at(7000)));
+    }
+
+    #[test]
+    fn what_is_left_in_the_store_is_kept_to_nine_bits() {
+        let numbers = (0..2_000).chain((0..32).map(|bits| u32::MAX >> bits)).chain([95, 1_000_000]);
+        for number in numbers {
+            let said = Demand::of(Demand::first(3, at(1000)).with_left(number).plus(4, at(2000)).word()).left();
+            assert!(said <= number && number - said <= number / 256, "{number}: {said}");
+        }
     }
 
     #[test]
