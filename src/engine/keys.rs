@@ -121,11 +121,18 @@ impl SharedKeys {
         }
     }
 
+    /// The hash of the rule's key, if it has been taken.
+    #[inline]
+    pub fn known_key(&self, index: usize, hashed: &Hashed) -> Option<KeyHash> {
+        let number = self.numbers.get(index)?.key;
+        Some(hashed.0.iter().find(|(known, _)| *known == number)?.1)
+    }
+
     /// The hash of a rule's key.
     ///
     /// # Errors
     /// The request lacks a part of it; what the rule says to that.
-    fn key(
+    pub fn key(
         &self,
         index: usize,
         rule: &Rule,
@@ -141,7 +148,7 @@ impl SharedKeys {
     ///
     /// # Errors
     /// The request lacks a part of it; what `of` says to that.
-    fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
+    pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
         let number = self.numbers.get(index).map(|numbers| numbers.value);
         let hash = || of.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| of.missing());
         once(hashed, number, hash)

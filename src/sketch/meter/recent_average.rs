@@ -210,18 +210,12 @@ impl RecentAverage {
 impl Meter for RecentAverage {
     #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
-        self.charge_leaving(level, now, cost).0
-    }
-
-    /// What remains follows from the sum that the level is made of.
-    #[inline]
-    fn charge_leaving(&self, level: u64, now: Timestamp, cost: Cost) -> (u64, Option<u32>) {
         if level.saturating_sub(now.nanos()) >= FAR * self.half_life {
             // 2³² requests add h·log2(1 + 2⁻³²) to a sum of 2⁶⁴; doubled, so that the order is kept where both ways meet
-            return (level.saturating_add((self.half_life >> 31) + 4 * self.margin), None);
+            return level.saturating_add((self.half_life >> 31) + 4 * self.margin);
         }
         let sum = self.sum(level, now) + f64::from(cost.get());
-        (now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1)), self.left(sum))
+        now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1))
     }
 
     #[inline]
@@ -250,7 +244,7 @@ impl Meter for RecentAverage {
 
     /// One sum for both.
     #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<(u32, Charged)> {
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
         if now.nanos() > self.last() {
             return None;
         }
@@ -259,8 +253,8 @@ impl Meter for RecentAverage {
             return None;
         }
         let to = now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1));
-        let left = self.left(sum);
-        Some((left.unwrap_or_else(|| self.remaining(to, now)), Charged { level, now, to, left }))
+        let remaining = self.left(sum).unwrap_or_else(|| self.remaining(to, now));
+        Some(Charged { to, remaining, by_the_way: 0 })
     }
 
     /// By the lead alone: the sum keeps its order.
@@ -312,12 +306,12 @@ impl Meter for RecentAverage {
     #[inline]
     fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let remaining = self.remaining(level, now);
-        (remaining, self.next_unit_later(level, now, remaining))
+        (remaining, NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining)))
     }
 
     #[inline]
-    fn next_unit_later(&self, level: u64, now: Timestamp, remaining: u32) -> NextUnit {
-        NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining))
+    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
+        NextUnit::Decayed(NextDecayed::new(self.decay(), charged.to, now, charged.remaining))
     }
 
     /// When less than 1/1,024 of a request is left of the highest level that can be admitted or counted.
