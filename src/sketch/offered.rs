@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::hash::{KeyHash, Seed};
 use super::lattice::NodeLevels;
-use super::meter::powers::{logarithm, power_of_two};
+use super::meter::powers::{ahead, lesser, logarithm, power_of_two};
 use super::rekeyed::Reading;
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, OutOfRange, Timestamp};
@@ -82,8 +82,11 @@ impl OfferedRates {
     #[inline]
     pub fn one_more(&self, seen: &KeyRate<'_>, now: Timestamp) -> OneMore {
         let count = self.count(seen.cells.level(), now) + 1.0;
-        // rounded up, so that no event is too small to leave a trace
-        let level = now.nanos().saturating_add((self.half_life_nanos * logarithm(count)).ceil() as u64);
+        // An hour's half-life and a count of 2³¹ are below 2⁵⁷ nanoseconds, so that they are the same with a sign, as processors
+        // convert them. Rounded up, so that no event is too small to leave a trace.
+        let nanos = self.half_life_nanos * logarithm(count);
+        let whole = nanos as i64;
+        let level = now.nanos().saturating_add((whole + i64::from((whole as f64) < nanos)) as u64);
         OneMore { level, rate: count * self.per_second }
     }
 
@@ -128,14 +131,10 @@ impl OfferedRates {
         if level == 0 {
             return 0.0;
         }
-        let ahead = match level.checked_sub(now.nanos()) {
-            Some(ahead) => ahead as f64,
-            None => -((now.nanos() - level) as f64),
-        };
-        let half_lives = ahead / self.half_life_nanos;
+        let half_lives = ahead(level, now.nanos()) / self.half_life_nanos;
         // Below a trillionth of an event it is as good as none. Above a billion the stamp has stepped back by far: the
         // estimate stays finite, and the raise made of it stays below the cell.
-        if half_lives < -40.0 { 0.0 } else { power_of_two(half_lives.min(MOST_HALF_LIVES)) }
+        if half_lives < -40.0 { 0.0 } else { power_of_two(lesser(half_lives, MOST_HALF_LIVES)) }
     }
 }
 
