@@ -25,14 +25,16 @@ pub struct Brief {
     /// Whether what a request takes comes back at its end; see [`Limiter::gives_back`].
     pub gives_back: bool,
     mode: Mode,
+    /// The number of its key, the same for rules of equal ones.
+    key: u32,
     /// Whether it counts values.
     of_values: bool,
 }
 
 impl Brief {
-    /// Of a rule; whether it is `shared` with other gates.
-    pub fn new(rule: &Rule, limiter: &Limiter, shared: bool) -> Brief {
-        let alone = !shared && rule.enforced.get() >= 1.0 && !is_share(rule);
+    /// Of a rule whose key has this number, and that this gate counts by itself.
+    pub fn new(rule: &Rule, limiter: &Limiter, key: u32) -> Brief {
+        let alone = rule.enforced.get() >= 1.0 && !is_share(rule);
         let same_for_all = match rule.cost {
             CostRule::Fixed(cost) if alone && limiter.is_keyed() => Some(cost),
             _ => None,
@@ -42,8 +44,14 @@ impl Brief {
             same_for_all: same_for_all.filter(|_| rule.exempt.is_empty() && rule.tiers.is_empty()),
             gives_back: limiter.gives_back(),
             mode: rule.mode,
+            key,
             of_values: rule.of.is_some(),
         }
+    }
+
+    /// Of the same rule, which others are asked about, too.
+    pub fn shared(self) -> Brief {
+        Brief { alone: false, same_for_all: None, ..self }
     }
 }
 
@@ -60,7 +68,7 @@ impl Snapshot {
     ) -> bool {
         let (Some(brief), Some(limiter)) = (self.brief(rule), self.limiter(rule)) else { return false };
         let Some(cost) = brief.same_for_all else { return false };
-        let Some(key) = self.keys().known_key(rule, hashed).or_else(|| self.hash_key(rule, about, hashed)) else {
+        let Some(key) = hashed.find(brief.key).or_else(|| self.hash_key(rule, about, hashed)) else {
             return false;
         };
         let mut value = KeyHash::default();

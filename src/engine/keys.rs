@@ -42,6 +42,12 @@ impl Hashed {
         }
     }
 
+    /// The hash of the key with this number, if it has been taken.
+    #[inline]
+    pub fn find(&self, number: u32) -> Option<KeyHash> {
+        Some(self.0.iter().find(|(known, _)| *known == number as usize)?.1)
+    }
+
     /// All hashes that are not of one limiter alone, by the numbers of what they are of.
     pub fn known(&self) -> &[(usize, KeyHash)] {
         &self.0
@@ -121,11 +127,10 @@ impl SharedKeys {
         }
     }
 
-    /// The hash of the rule's key, if it has been taken.
-    #[inline]
-    pub fn known_key(&self, index: usize, hashed: &Hashed) -> Option<KeyHash> {
-        let number = self.numbers.get(index)?.key;
-        Some(hashed.0.iter().find(|(known, _)| *known == number)?.1)
+    /// The number of a rule's key, the same for rules of equal ones.
+    pub fn number(&self, index: usize) -> u32 {
+        // there are not as many rules as do not fit, and one that is not there hashes as none
+        self.numbers.get(index).and_then(|numbers| u32::try_from(numbers.key).ok()).unwrap_or(u32::MAX)
     }
 
     /// The hash of a rule's key.

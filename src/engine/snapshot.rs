@@ -60,8 +60,8 @@ impl Snapshot {
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
         let keys = SharedKeys::new(&policy, seed);
-        let briefs =
-            policy.rules.iter().zip(&limiters).map(|(rule, limiter)| Brief::new(rule, limiter, false)).collect();
+        let rules = policy.rules.iter().zip(&limiters).enumerate();
+        let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, keys.number(index))).collect();
         let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
         Snapshot { policy, limiters, rollouts, keys, briefs, clusters, told, seed, unix_nanos_at_origin, generation }
     }
@@ -89,10 +89,12 @@ impl Snapshot {
     ) -> Result<Snapshot, (String, OutOfRange)> {
         let clusters = clusters(&self.policy, (secret, previous), before)?;
         let told = all_told(&self, secret, before)?;
-        let any = |shared: Option<bool>| shared.unwrap_or(false);
-        let shared = |index| any(clusters.get(index).map(Option::is_some)) || any(told.get(index).map(Option::is_some));
-        let rules = self.policy.rules.iter().zip(&self.limiters).enumerate();
-        let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, shared(index))).collect();
+        let mut briefs = self.briefs;
+        for (brief, (cluster, told)) in briefs.iter_mut().zip(clusters.iter().zip(&told)) {
+            if cluster.is_some() || told.is_some() {
+                *brief = brief.shared();
+            }
+        }
         Ok(Snapshot { briefs, clusters, told, ..self })
     }
 

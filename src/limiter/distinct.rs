@@ -178,7 +178,7 @@ impl Distinct {
         near.repeat = self.seen.contains(place.value, moment.effective);
         if near.repeat {
             let (remaining, unit) = self.passing(counter, level, moment);
-            (near.charged, near.at) = (Charged { to: level, remaining, by_the_way: 0 }, moment.effective);
+            (near.charged, near.at) = (Charged { to: level, remaining, ..Charged::default() }, moment.effective);
             *next = unit;
             return Said::Fits(remaining.into());
         }
@@ -241,7 +241,7 @@ impl Distinct {
         let counter = self.counter(place.tier);
         let counted = to > 0
             && near.at == moment.place
-            && self.levels.raise_kept(&near.spot, counter, place.key, moment.place, to);
+            && self.levels.raise_kept(&near.spot, counter, place.key, moment.place, &near.charged);
         if counted {
             self.remember(place.value, moment);
         }

@@ -123,11 +123,11 @@ impl<M: Meter> Leveled<M> {
     #[inline(never)]
     pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp, next: &mut NextUnit) -> bool {
         let meter = self.meter(place.tier);
-        let (at, to) = (self.course.at(now), near.charged.to);
-        if to == 0 || near.at != at || !self.levels.raise_kept(&near.spot, meter, place.key, at, to) {
+        let (at, charged) = (self.course.at(now), &near.charged);
+        if charged.to == 0 || near.at != at || !self.levels.raise_kept(&near.spot, meter, place.key, at, charged) {
             return false;
         }
-        *next = meter.next_unit_later(&near.charged, at);
+        *next = meter.next_unit_later(charged, at);
         if !self.course.axis().is_time() {
             *next = converted_next(next, self.course.axis(), now);
         }

@@ -39,7 +39,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
-use super::meter::Meter;
+use super::meter::{Charged, Meter};
 use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
 use super::rekeyed::{Reading, Rekeyed, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -94,7 +94,8 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     }
 
     /// [`Levels::estimate`] of the key whose spot it is, which keeps what was seen, for [`Levels::raise_kept`].
-    #[inline]
+    // always, as it is asked in one place for each kind
+    #[inline(always)]
     pub fn look(&self, spot: &mut Spot<ROWS>, key: KeyHash) -> u64 {
         if let Some(reading) = self.sketch.read_at(spot) {
             // in this order, as it may be charged by: cells first, then the entry
@@ -156,17 +157,24 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         admission(self.settle(|| self.sketch.read_alone(key), meter, key, now, admitted))
     }
 
-    /// Admits a request that was judged by what [`Levels::look`] kept: raises the key's level from there to `to`, which the meter
-    /// admits. Says whether it did; if not, nothing may be concluded, and [`Levels::admit`] starts again.
+    /// Admits a request that was judged by what [`Levels::look`] kept: raises the key's level from there to what the meter said at `now`
+    /// that it is charged. Says whether it did; if not, nothing may be concluded, and [`Levels::admit`] starts again.
     ///
     /// Steps 4 to 6 of the protocol, after the look was steps 1 to 3: however long ago it was, the exchanges succeed only where no
     /// cell has moved since.
     #[inline]
-    pub fn raise_kept<M: Meter>(&self, spot: &Spot<ROWS>, meter: &M, key: KeyHash, now: Timestamp, to: u64) -> bool {
-        if is_heavy(meter, to, now) {
-            return self.promote_kept(spot, meter, key, now, to);
+    pub fn raise_kept<M: Meter>(
+        &self,
+        spot: &Spot<ROWS>,
+        meter: &M,
+        key: KeyHash,
+        now: Timestamp,
+        charged: &Charged,
+    ) -> bool {
+        if charged.half_spent && charged.to <= HIGHEST_LEVEL {
+            return self.promote_kept(spot, meter, key, now, charged.to);
         }
-        self.sketch.raise_kept(spot, to)
+        self.sketch.raise_kept(spot, charged.to)
     }
 
     /// The same of a heavy key.

@@ -35,9 +35,9 @@ fn look_and_charge(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, time
     let one = |_| {
         let mut spot = levels.spot(key);
         let level = levels.look(&mut spot, key);
-        let to = bucket.leaves_charged(level, at(now), cost(1))?.to;
-        if levels.raise_kept(&spot, bucket, key, at(now), to) {
-            return Some(to);
+        let charged = bucket.leaves_charged(level, at(now), cost(1))?;
+        if levels.raise_kept(&spot, bucket, key, at(now), &charged) {
+            return Some(charged.to);
         }
         admitted(levels.admit(bucket, key, at(now), cost(1)))
     };

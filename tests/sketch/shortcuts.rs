@@ -26,6 +26,7 @@ fn hold_to_the_long_way(meter: &impl Meter, mut level: u64, now: u64, costs: &[u
         if let Some(told) = told {
             let next = meter.next_unit_later(&told, now).nanos();
             assert_eq!(next, meter.next_unit_nanos(charged, now), "{level} {now:?} {units}");
+            assert_eq!(told.half_spent, meter.is_half_spent(charged, now), "{level} {now:?} {units}");
         }
         let beyond_half = Cost::new(meter.quota() / 2 + 1).unwrap();
         assert_eq!(meter.is_half_spent(level, now), !meter.fits(level, now, beyond_half), "{level} {now:?}");

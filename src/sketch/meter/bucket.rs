@@ -132,7 +132,8 @@ impl Meter for Bucket {
         let room = (self.depth - (to - now.nanos())).min(u64::MAX - 1 - to);
         let (units, part) = self.interval.divide(room);
         let remaining = u32::try_from(units).map_or(self.burst, |units| units.min(self.burst));
-        Some(Charged { to, remaining, by_the_way: self.interval.get() - part })
+        let half_spent = self.is_half_spent(to, now);
+        Some(Charged { to, remaining, half_spent, by_the_way: self.interval.get() - part })
     }
 
     #[inline]

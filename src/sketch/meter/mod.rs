@@ -50,7 +50,12 @@ pub trait Meter {
     #[inline]
     fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
         let to = self.charge(level, now, cost);
-        self.admits(to, now).then(|| Charged { to, remaining: self.remaining(to, now), by_the_way: 0 })
+        self.admits(to, now).then(|| Charged {
+            to,
+            remaining: self.remaining(to, now),
+            half_spent: self.is_half_spent(to, now),
+            by_the_way: 0,
+        })
     }
 
     /// Whether half the quota or more is spent at this level: one more than the other half would not fit.
@@ -113,6 +118,8 @@ pub struct Charged {
     pub to: u64,
     /// [`Meter::remaining`] at that level.
     pub remaining: u32,
+    /// [`Meter::is_half_spent`] at that level.
+    pub half_spent: bool,
     /// What the meter found by the way of when the next unit comes back, in its own terms.
     pub by_the_way: u64,
 }

@@ -264,7 +264,7 @@ impl Meter for RecentAverage {
         }
         let to = now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1));
         let remaining = self.left(sum).unwrap_or_else(|| self.remaining(to, now));
-        Some(Charged { to, remaining, by_the_way: 0 })
+        Some(Charged { to, remaining, half_spent: self.is_half_spent(to, now), by_the_way: 0 })
     }
 
     /// By the lead alone: the sum keeps its order.

@@ -186,7 +186,9 @@ impl Meter for Window {
         // an epoch ahead of now's has nothing to give; see `admits`
         let spent = spent.checked_add(cost.get()).filter(|_| epoch <= current)?;
         let remaining = self.limit.checked_sub(spent)?;
-        Some(Charged { to: join(current, spent), remaining, by_the_way: self.length.get() - elapsed })
+        // one more than the other half fits no more
+        let half_spent = remaining < self.limit / 2 + 1;
+        Some(Charged { to: join(current, spent), remaining, half_spent, by_the_way: self.length.get() - elapsed })
     }
 
     /// The end of the window, as something is spent of it.
