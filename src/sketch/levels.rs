@@ -99,7 +99,7 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     pub fn look(&self, spot: &mut Spot<ROWS>, key: KeyHash) -> u64 {
         if let Some(reading) = self.sketch.read_at(spot) {
             // in this order, as it may be charged by: cells first, then the entry
-            if matches!(self.exact.line(key).find(key), Found::Absent) {
+            if !self.exact.is_touched(key) || matches!(self.exact.line(key).find(key), Found::Absent) {
                 spot.keep(&reading);
                 return reading.level();
             }
@@ -143,7 +143,9 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// [`Levels::prefetch`] of the key whose spot it is.
     #[inline]
     pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
-        super::bring_near(self.exact.line(key));
+        if self.exact.is_touched(key) {
+            super::bring_near(self.exact.line(key));
+        }
         self.sketch.prefetch_at(spot, key);
     }
 
