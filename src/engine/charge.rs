@@ -150,17 +150,19 @@ impl Snapshot {
     fn charge_one(&self, judged: &mut Judged, slot: usize, now: Timestamp, holds: &mut Holds) -> Result<(), Lost> {
         let Judged { decision, asks, .. } = judged;
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
-        if self.is_alone(reading.rule)
-            && let Some(Some(Ask { place, cost, near })) = asks.get(slot)
+        if let Some(Some(Ask { place, cost, near })) = asks.get(slot)
             && let Some(limiter) = self.limiter(reading.rule)
         {
-            match limiter.charge_asked(place, near, now, *cost, &mut reading.next_unit, Holding { slot, holds }) {
-                Some(Left::AsAsked) => return Ok(()),
-                Some(Left::Now(remaining)) => {
-                    reading.remaining = remaining;
-                    return Ok(());
+            let keeper = Holding { slot, holds };
+            let left = limiter.charge_asked(place, near, now, *cost, &mut reading.next_unit, keeper);
+            if let Some(Left::Now(remaining)) = left {
+                reading.remaining = remaining;
+            }
+            if left.is_some() {
+                if let Some(told) = self.told(reading.rule) {
+                    told.count(place, *cost);
                 }
-                None => {}
+                return Ok(());
             }
         }
         self.charge_at_length(judged, slot, now, holds)
