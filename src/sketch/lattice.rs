@@ -41,8 +41,8 @@ impl NodeLevels {
         self.levels.read(turned(key, node))
     }
 
-    /// Where the cells of `key` under node number `node` are and what they hold, as [`NodeLevels::read`] in few words while one table
-    /// serves; and the level.
+    /// Where the cells of `key` under node number `node` are and what they hold, as [`NodeLevels::read`] in few words;
+    /// and the level.
     #[inline]
     pub fn look(&self, key: KeyHash, node: usize) -> (Spot, u64) {
         let key = turned(key, node);
@@ -56,7 +56,7 @@ impl NodeLevels {
         }
     }
 
-    /// Raises what was [looked at](NodeLevels::look) to `level`; false if anything has moved since, or two tables serve.
+    /// Raises what was [looked at](NodeLevels::look) to `level`; false if anything has moved since.
     #[inline]
     pub fn raise_kept(&self, spot: &Spot, level: u64) -> bool {
         self.levels.raise_kept(spot, level)

@@ -89,15 +89,16 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
-    /// Where the key's cells are, while one table serves.
+    /// Where the key's cells are, in all tables that serve.
     #[inline]
     pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
         let seen = self.phase.load();
+        let (serving, other) = self.pair(seen);
+        let mut spot = Spot { phase: seen, columns: columns_in(serving, key), ..Spot::default() };
         if seen & OVERLAPPING != 0 {
-            return Spot::default();
+            spot.joining.columns = columns_in(other, key);
         }
-        // columns fit in 24 bits
-        Spot { phase: seen, columns: self.pair(seen).0.columns_of(key).map(|column| column as u32), held: [0; ROWS] }
+        spot
     }
 
     /// [`Rekeyed::read`] while one table serves; `None` while two do.
@@ -119,8 +120,9 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         if seen != spot.phase {
             return None;
         }
-        let serving = Snapshot::take(self.pair(seen).0.cells_in(spot.columns));
-        Some(Reading { phase: &self.phase, seen, serving, joining: None })
+        let (serving, other) = self.pair(seen);
+        let joining = (seen & OVERLAPPING != 0).then(|| Snapshot::take(other.cells_in(spot.joining.columns)));
+        Some(Reading { phase: &self.phase, seen, serving: Snapshot::take(serving.cells_in(spot.columns)), joining })
     }
 
     /// [`Reading::raise`] from what the key's cells held when they were [looked at](Spot::keep); false also if the spot is none any more.
@@ -137,8 +139,11 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         if seen != spot.phase {
             return None;
         }
-        let serving = Snapshot::taken(self.pair(seen).0.cells_in(spot.columns), spot.held);
-        Some(Reading { phase: &self.phase, seen, serving, joining: None })
+        let (serving, other) = self.pair(seen);
+        let joining =
+            (seen & OVERLAPPING != 0).then(|| Snapshot::taken(other.cells_in(spot.joining.columns), spot.joining.held));
+        let serving = Snapshot::taken(serving.cells_in(spot.columns), spot.held);
+        Some(Reading { phase: &self.phase, seen, serving, joining })
     }
 
     /// At least the level of the key; what the first look of [`Rekeyed::read`] would say.
@@ -153,7 +158,11 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         if spot.phase == NOWHERE {
             return self.prefetch(key);
         }
-        self.pair(spot.phase).0.cells_in(spot.columns).into_iter().for_each(super::bring_near);
+        let (serving, other) = self.pair(spot.phase);
+        serving.cells_in(spot.columns).into_iter().for_each(super::bring_near);
+        if spot.phase & OVERLAPPING != 0 {
+            other.cells_in(spot.joining.columns).into_iter().for_each(super::bring_near);
+        }
     }
 
     /// [`MonotoneTable::prefetch`], in all tables that serve.
@@ -291,6 +300,20 @@ pub struct Spot<const ROWS: usize = 4> {
     phase: u64,
     columns: [u32; ROWS],
     held: [u64; ROWS],
+    /// The same in the table that joins, while one does.
+    joining: Joining<ROWS>,
+}
+
+#[derive(Clone, Copy)]
+struct Joining<const ROWS: usize> {
+    columns: [u32; ROWS],
+    held: [u64; ROWS],
+}
+
+#[inline]
+fn columns_in<C: Word, const ROWS: usize>(table: &MonotoneTable<C, ROWS>, key: KeyHash) -> [u32; ROWS] {
+    // they fit in 24 bits
+    table.columns_of(key).map(|column| column as u32)
 }
 
 impl<const ROWS: usize> Spot<ROWS> {
@@ -298,6 +321,9 @@ impl<const ROWS: usize> Spot<ROWS> {
     #[inline]
     pub(super) fn keep<C: Word>(&mut self, reading: &Reading<'_, C, ROWS>) {
         self.held = reading.serving.seen();
+        if let Some(joining) = &reading.joining {
+            self.joining.held = joining.seen();
+        }
     }
 
     /// From now on it is none.
@@ -310,7 +336,8 @@ impl<const ROWS: usize> Spot<ROWS> {
 impl<const ROWS: usize> Default for Spot<ROWS> {
     /// Of no key.
     fn default() -> Spot<ROWS> {
-        Spot { phase: NOWHERE, columns: [0; ROWS], held: [0; ROWS] }
+        let joining = Joining { columns: [0; ROWS], held: [0; ROWS] };
+        Spot { phase: NOWHERE, columns: [0; ROWS], held: [0; ROWS], joining }
     }
 }
 
