@@ -155,15 +155,7 @@ impl KeySpec {
                     add_client(hasher, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
                 }
                 KeyPart::Header(name) => add_header(hasher, request.headers, name),
-                KeyPart::Cookie(name) => add(hasher, kind::COOKIE, cookie(request.headers, name)),
-                KeyPart::Query(name) => add(hasher, kind::QUERY, parameter(request.query.unwrap_or_default(), name)),
-                KeyPart::Host => add(hasher, kind::HOST, Some(request.host.as_bytes())),
-                KeyPart::Path => add(hasher, kind::PATH, Some(request.path.as_bytes())),
-                KeyPart::Method => add(hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
-                KeyPart::MethodClass => add(hasher, kind::METHOD_CLASS, Some(method_class(request.method))),
-                KeyPart::Route => add(hasher, kind::ROUTE, Some(route.as_bytes())),
-                KeyPart::TlsSni => add(hasher, kind::TLS_SNI, request.tls_sni.map(str::as_bytes)),
-                KeyPart::Global => add(hasher, kind::GLOBAL, Some(&[])),
+                part => add_part(hasher, part, request, route),
             };
             present.ok_or(KeyMissing { part, then: self.missing })?;
         }
@@ -194,6 +186,24 @@ mod kind {
     pub const ROUTE: u8 = 10;
     pub const GLOBAL: u8 = 11;
     pub const TLS_SNI: u8 = 12;
+}
+
+/// Adds any part but a client's address or a header, of which most keys are made.
+#[inline(never)]
+fn add_part(hasher: &mut impl KeyInput, part: &KeyPart, request: &Request<'_>, route: &str) -> Option<()> {
+    match part {
+        // those two are not added here
+        KeyPart::ClientIp { .. } | KeyPart::Header(_) => None,
+        KeyPart::Cookie(name) => add(hasher, kind::COOKIE, cookie(request.headers, name)),
+        KeyPart::Query(name) => add(hasher, kind::QUERY, parameter(request.query.unwrap_or_default(), name)),
+        KeyPart::Host => add(hasher, kind::HOST, Some(request.host.as_bytes())),
+        KeyPart::Path => add(hasher, kind::PATH, Some(request.path.as_bytes())),
+        KeyPart::Method => add(hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
+        KeyPart::MethodClass => add(hasher, kind::METHOD_CLASS, Some(method_class(request.method))),
+        KeyPart::Route => add(hasher, kind::ROUTE, Some(route.as_bytes())),
+        KeyPart::TlsSni => add(hasher, kind::TLS_SNI, request.tls_sni.map(str::as_bytes)),
+        KeyPart::Global => add(hasher, kind::GLOBAL, Some(&[])),
+    }
 }
 
 /// Adds a part that may be missing.

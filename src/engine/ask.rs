@@ -2,13 +2,13 @@
 
 use super::by::By;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judge::{Judged, fill, fill_in};
+use super::judge::{Judged, fill};
 use super::keys::{Hashed, key_under};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Missing;
-use crate::limiter::{Judgement, Limiter, Near, Place, Refuses};
+use crate::limiter::{Judgement, Limiter, Near, Place, Refuses, Said};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
 use crate::sketch::{KeyHash, NextUnit, Seed};
@@ -74,25 +74,65 @@ impl Snapshot {
         None
     }
 
-    /// Asks the rule of one reading, and says why it forbids the request if it does. No limit is asked twice.
-    pub(super) fn ask(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+    /// Asks the rule of one reading, if it has a question; what it says but that the request fits is yet to be
+    /// [taken in](Snapshot::take_in). No limit is asked twice.
+    #[inline]
+    pub(super) fn ask(&self, reading: &mut Reading, asked: &mut Option<Ask>, at: Timestamp) -> Option<Said> {
+        let Ask { place, cost, near } = asked.as_mut()?;
+        if !self.is_alone(reading.rule) {
+            return Some(Said::Nothing);
+        }
+        match self.limiter(reading.rule)?.ask(place, near, at, *cost, &mut reading.next_unit) {
+            Said::Fits(remaining) => {
+                fit(reading, remaining);
+                None
+            }
+            said => Some(said),
+        }
+    }
+
+    /// Puts what a limit said into its reading, and says why it forbids the request if it does.
+    #[inline(never)]
+    pub(super) fn take_in(&self, slot: usize, said: Said, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+        let Judged { decision, asks, .. } = judged;
+        let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
+        if !self.is_alone(reading.rule) {
+            return self.ask_at_length(slot, about, judged);
+        }
+        let Ask { place, cost, .. } = asked.as_mut()?;
+        match self.limiter(reading.rule)?.in_full(said, place, about.at, *cost) {
+            Some(judgement) => fill(reading, &judgement),
+            None => {
+                *asked = None;
+                return None;
+            }
+        }
+        if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, judged) }
+    }
+
+    /// Asks any rule.
+    #[inline(never)]
+    fn ask_at_length(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
         let Judged { decision, asks, shared_slots, refills, .. } = judged;
         let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
         let Ask { place, cost, near } = asked.as_mut()?;
         let (rule, limiter) = self.rule(reading.rule)?;
         match self.cluster(reading.rule) {
-            None => match limiter.ask(place, near, about.at, *cost) {
-                Some(said) => {
-                    fill_in(reading, &said);
-                    if self.told(reading.rule).is_some() {
-                        reading.by = By::Estimate;
-                    }
+            None => {
+                match limiter.ask(place, near, about.at, *cost, &mut reading.next_unit) {
+                    Said::Fits(remaining) => fit(reading, remaining),
+                    said => match limiter.in_full(said, place, about.at, *cost) {
+                        Some(judgement) => fill(reading, &judgement),
+                        None => {
+                            *asked = None;
+                            return None;
+                        }
+                    },
                 }
-                None => {
-                    *asked = None;
-                    return None;
+                if self.told(reading.rule).is_some() {
+                    reading.by = By::Estimate;
                 }
-            },
+            }
             Some(_) if limiter.is_exempt(place.key, about.at) => {
                 *asked = None;
                 return None;
@@ -211,6 +251,13 @@ impl Snapshot {
     }
 }
 
+/// Puts what a limit said in a word into its reading; the rest is as in one that was not asked about yet.
+#[inline]
+fn fit(reading: &mut Reading, remaining: u64) {
+    (reading.outcome, reading.remaining) = (Outcome::Admitted, u32::try_from(remaining).unwrap_or(u32::MAX));
+    reading.retry_nanos = Some(0);
+}
+
 /// The tier that the request belongs to, 0 for none; `None` when it is exempt.
 #[inline]
 fn tier_of(rule: &Rule, about: &Read<'_>) -> Option<u8> {
@@ -228,7 +275,8 @@ fn tier_among(rule: &Rule, about: &Read<'_>) -> Option<u8> {
     }
 }
 
-fn blank(rule: usize, mode: Mode) -> Reading {
+#[inline]
+pub(super) fn blank(rule: usize, mode: Mode) -> Reading {
     Reading {
         rule,
         mode,

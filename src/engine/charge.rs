@@ -10,10 +10,11 @@
 //! anybody else meanwhile, neither a place nor a budget.
 
 use super::ask::Ask;
+use super::brief::Brief;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judge::{Held, Holds, Judged, fill, fill_in};
+use super::judge::{Held, Holds, Judged, fill};
 use super::snapshot::Snapshot;
-use crate::limiter::{Judgement, Limiter, Lost};
+use crate::limiter::{Hold, Judgement, Keeper, Left, Lost};
 use crate::policy::{Mode, OnLimit, Route, Rule};
 use crate::sketch::NextUnit;
 use crate::units::Timestamp;
@@ -87,8 +88,9 @@ impl Snapshot {
                 return contended;
             }
         }
-        for word in charging_order(self, &judged.decision.readings).iter().take(judged.decision.readings.len()) {
-            let slot = usize::from(*word as u8);
+        let order = charging_order(self, &judged.decision.readings);
+        for position in 0..judged.decision.readings.len() {
+            let Some(slot) = order.get(position).map(|word| usize::from(*word as u8)) else { break };
             let Some(reading) = judged.decision.readings.get(slot) else { continue };
             if reading.outcome != Outcome::Admitted || (judged.charged | judged.shared_slots) >> slot & 1 == 1 {
                 continue;
@@ -150,6 +152,35 @@ impl Snapshot {
     /// Charges the limit of one reading, if it was asked, and adds what the request holds then.
     #[inline]
     fn charge_one(&self, judged: &mut Judged, slot: usize, now: Timestamp, holds: &mut Holds) -> Result<(), Lost> {
+        let Judged { decision, asks, .. } = judged;
+        let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
+        if let Some(Some(Ask { place, cost, near })) = asks.get(slot)
+            && let Some(limiter) = self.limiter(reading.rule)
+        {
+            let keeper = Holding { slot, holds };
+            let left = limiter.charge_asked(place, near, now, *cost, &mut reading.next_unit, keeper);
+            if let Some(Left::Now(remaining)) = left {
+                reading.remaining = remaining;
+            }
+            if left.is_some() {
+                if let Some(told) = self.told(reading.rule) {
+                    told.count(place, *cost);
+                }
+                return Ok(());
+            }
+        }
+        self.charge_at_length(judged, slot, now, holds)
+    }
+
+    /// The same by the long way.
+    #[inline(never)]
+    fn charge_at_length(
+        &self,
+        judged: &mut Judged,
+        slot: usize,
+        now: Timestamp,
+        holds: &mut Holds,
+    ) -> Result<(), Lost> {
         let Judged { decision, asks, shared, .. } = judged;
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
         let Some(limiter) = self.limiters().get(reading.rule) else { return Ok(()) };
@@ -157,18 +188,16 @@ impl Snapshot {
             fill(reading, &taken?);
             return Ok(());
         }
-        let Some(Some(Ask { place, cost, near })) = asks.get(slot) else { return Ok(()) };
+        let Some(Some(Ask { place, cost, .. })) = asks.get(slot) else { return Ok(()) };
         let mut hold = None;
-        match limiter.charge_asked(place, near, now, *cost, &mut hold) {
-            Ok(said) => fill_in(reading, &said),
-            Err(lost) => return Err(lost),
-        }
-        if let Some(told) = self.told(reading.rule) {
-            told.count(place, *cost);
-        }
+        let judgement = limiter.admit(place, now, *cost, &mut hold)?;
+        fill(reading, &judgement);
         if let Some(hold) = hold {
             // there are as many places for holds as readings, so none is ever dropped here
             let _ = holds.try_push(Held { slot, hold });
+        }
+        if let Some(told) = self.told(reading.rule) {
+            told.count(place, *cost);
         }
         Ok(())
     }
@@ -197,6 +226,22 @@ impl Snapshot {
             let refusal = if in_the_dark { Refusal::StoreSilent } else { limiter.refusal().into() };
             judged.decision.verdict = Verdict::Refused(refusal);
             judged.decision.delay_nanos = 0;
+        }
+    }
+}
+
+/// Takes what a request holds of the limit of one reading.
+struct Holding<'a> {
+    slot: usize,
+    holds: &'a mut Holds,
+}
+
+impl Keeper for Holding<'_> {
+    #[inline(always)]
+    fn keep(self, hold: Hold) {
+        // there are as many places for holds as readings, so none is ever dropped here
+        if !self.holds.is_full() {
+            let _ = self.holds.try_push(Held { slot: self.slot, hold });
         }
     }
 }
@@ -234,9 +279,9 @@ fn charging_order(snapshot: &Snapshot, readings: &Readings) -> [u64; Route::MAX_
     let mut order = [u64::MAX; Route::MAX_RULES];
     for (slot, reading) in readings.iter().enumerate() {
         // whether it cannot be given back, what is left, and, where all else is equal, the position
-        let rank = |limiter: &Limiter| u64::from(!limiter.gives_back()) << 48 | u64::from(reading.remaining) << 8;
+        let rank = |brief: &Brief| u64::from(!brief.gives_back) << 48 | u64::from(reading.remaining) << 8;
         // one that is not there comes first, and is passed over
-        let mut word = snapshot.limiter(reading.rule).map_or(0, rank) | slot as u64;
+        let mut word = snapshot.brief(reading.rule).map_or(0, rank) | slot as u64;
         for placed in order.iter_mut().take(slot) {
             if word < *placed {
                 std::mem::swap(&mut word, placed);

@@ -10,10 +10,10 @@ use super::keys::Hashed;
 use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
-use crate::limiter::{Hold, Judgement, Said};
+use crate::limiter::{Hold, Judgement};
 use crate::policy::Route;
 use crate::request::Request;
-use crate::sketch::{KeyHash, NextUnit};
+use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
 /// What the face adds to a request: when it came, and one roll of the dice.
@@ -195,12 +195,27 @@ impl Snapshot {
         // all are found before the first is asked: otherwise each would wait for main memory by itself, as nothing is loaded
         // ahead of the atomic exchanges of the one before it
         for &rule_index in &route.rules {
+            if self.find_in_brief(rule_index, &about, ahead, judged, hashed) {
+                continue;
+            }
             if let Some(refusal) = self.find(rule_index, &about, ahead, judged, hashed) {
                 worst = strictest(worst, refusal);
             }
         }
-        for slot in 0..judged.asks.len() {
-            if let Some(refusal) = self.ask(slot, &about, judged) {
+        let mut slot = 0;
+        loop {
+            let Judged { decision, asks, .. } = judged;
+            let mut said = None;
+            // on to the next that does not just say that the request fits
+            for (reading, asked) in decision.readings.iter_mut().zip(asks).skip(slot) {
+                slot += 1;
+                said = self.ask(reading, asked, about.at);
+                if said.is_some() {
+                    break;
+                }
+            }
+            let Some(said) = said else { break };
+            if let Some(refusal) = self.take_in(slot - 1, said, &about, judged) {
                 worst = strictest(worst, refusal);
             }
         }
@@ -224,24 +239,6 @@ fn strictest(a: Option<Refusal>, b: Refusal) -> Option<Refusal> {
         _ => 4,
     };
     Some(a.map_or(b, |a| if rank(b) < rank(a) { b } else { a }))
-}
-
-/// The same of what was said in few words; the rest is as in a reading of a request that fits, or was not asked about yet.
-#[inline]
-pub(super) fn fill_in(reading: &mut Reading, said: &Said) {
-    match said {
-        Said::Fits { remaining, next_unit } => {
-            reading.outcome = Outcome::Admitted;
-            reading.remaining = *remaining;
-            reading.retry_nanos = Some(0);
-            // only what there is of it
-            match next_unit {
-                NextUnit::Known(nanos) => reading.next_unit = NextUnit::Known(*nanos),
-                NextUnit::Decayed(later) => reading.next_unit = NextUnit::Decayed(*later),
-            }
-        }
-        Said::All(judgement) => fill(reading, judgement),
-    }
 }
 
 /// Copies what a limit said into its reading.

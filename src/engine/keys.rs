@@ -42,6 +42,12 @@ impl Hashed {
         }
     }
 
+    /// The hash of the key with this number, if it has been taken.
+    #[inline]
+    pub fn find(&self, number: u32) -> Option<KeyHash> {
+        Some(self.0.iter().find(|(known, _)| *known == number as usize)?.1)
+    }
+
     /// All hashes that are not of one limiter alone, by the numbers of what they are of.
     pub fn known(&self) -> &[(usize, KeyHash)] {
         &self.0
@@ -121,11 +127,17 @@ impl SharedKeys {
         }
     }
 
+    /// The number of a rule's key, the same for rules of equal ones.
+    pub fn number(&self, index: usize) -> u32 {
+        // there are not as many rules as do not fit, and one that is not there hashes as none
+        self.numbers.get(index).and_then(|numbers| u32::try_from(numbers.key).ok()).unwrap_or(u32::MAX)
+    }
+
     /// The hash of a rule's key.
     ///
     /// # Errors
     /// The request lacks a part of it; what the rule says to that.
-    fn key(
+    pub fn key(
         &self,
         index: usize,
         rule: &Rule,
@@ -141,7 +153,7 @@ impl SharedKeys {
     ///
     /// # Errors
     /// The request lacks a part of it; what `of` says to that.
-    fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
+    pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
         let number = self.numbers.get(index).map(|numbers| numbers.value);
         let hash = || of.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| of.missing());
         once(hashed, number, hash)

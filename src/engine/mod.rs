@@ -6,6 +6,7 @@
 //! ([`cluster`], [`estimate`]). Whoever judges many requests in a row may find part of it ahead ([`Foresight`]).
 
 mod ask;
+mod brief;
 mod by;
 mod charge;
 pub mod cluster;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::brief::Brief;
 use super::cluster::{Cluster, clusters};
 use super::estimate::{Told, all_told};
 use super::keys::SharedKeys;
@@ -19,6 +20,8 @@ pub struct Snapshot {
     /// Of limits that are enforced for a part of their keys only: what picks them.
     rollouts: Vec<Option<Seed>>,
     keys: SharedKeys,
+    /// What there is to know of each rule.
+    briefs: Vec<Brief>,
     /// Of limits that a store is asked about, in a face that has stores; empty in any other.
     clusters: Vec<Option<Arc<Cluster>>>,
     /// The same of those that gates tell each other of.
@@ -57,8 +60,10 @@ impl Snapshot {
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
         let keys = SharedKeys::new(&policy, seed);
+        let rules = policy.rules.iter().zip(&limiters).enumerate();
+        let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, keys.number(index))).collect();
         let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
-        Snapshot { policy, limiters, rollouts, keys, clusters, told, seed, unix_nanos_at_origin, generation }
+        Snapshot { policy, limiters, rollouts, keys, briefs, clusters, told, seed, unix_nanos_at_origin, generation }
     }
 
     /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
@@ -84,7 +89,13 @@ impl Snapshot {
     ) -> Result<Snapshot, (String, OutOfRange)> {
         let clusters = clusters(&self.policy, (secret, previous), before)?;
         let told = all_told(&self, secret, before)?;
-        Ok(Snapshot { clusters, told, ..self })
+        let mut briefs = self.briefs;
+        for (brief, (cluster, told)) in briefs.iter_mut().zip(clusters.iter().zip(&told)) {
+            if cluster.is_some() || told.is_some() {
+                *brief = brief.shared();
+            }
+        }
+        Ok(Snapshot { briefs, clusters, told, ..self })
     }
 
     /// The limits that a store is asked about among all, in the policy's order; empty in a face without stores.
@@ -125,6 +136,18 @@ impl Snapshot {
     /// A rule and its state.
     pub(super) fn rule(&self, index: usize) -> Option<(&Rule, &Limiter)> {
         Some((self.policy.rules.get(index)?, self.limiter(index)?))
+    }
+
+    /// What there is to know of a rule before there is a request.
+    #[inline]
+    pub(super) fn brief(&self, index: usize) -> Option<&Brief> {
+        self.briefs.get(index)
+    }
+
+    /// Whether a rule's limiter alone says what is read of it.
+    #[inline]
+    pub(super) fn is_alone(&self, index: usize) -> bool {
+        self.brief(index).is_some_and(|brief| brief.alone)
     }
 
     /// What the rules' keys are hashed by.

@@ -3,9 +3,8 @@
 //!
 //! No other answers than those of [`Limiter::probe`] and [`Limiter::admit`], which say the same in full.
 
-use std::sync::Arc;
-
-use super::{Hold, Judgement, Limiter, Lost, Near, Place, Said, State, most_of};
+use super::{Hold, Judgement, Keeper, Left, Limiter, Near, Place, Said, State, most_of};
+use crate::sketch::NextUnit;
 use crate::units::{Cost, Timestamp};
 
 impl Limiter {
@@ -41,50 +40,73 @@ impl Limiter {
         }
     }
 
-    /// The question of a key that has no pardon.
-    #[inline]
-    pub(super) fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
-        if self.pending.is_none() {
-            match &self.state {
-                State::Rate(limiter) => return limiter.said(place, near, now, cost),
-                State::Quota(limiter) => return limiter.said(place, near, now, cost),
-                State::RecentAverage(limiter) => return limiter.leveled().said(place, near, now, cost),
-                State::Distinct(limiter) => return limiter.said(place, near, now),
-                State::InflightByKey { places, max, .. } => {
-                    return places.said(near.places, cost, most_of(max, place.tier));
-                }
-                State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
-            }
+    /// [`Limiter::probe`] of the key that `near` was [found](Limiter::spot) for, in a word if that is enough. Of a request that fits, when
+    /// the next unit comes back is put into `next`; where nobody knows yet, that is left as it is.
+    #[inline(always)]
+    pub fn ask(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost, next: &mut NextUnit) -> Said {
+        if !self.is_plain() {
+            return Said::Nothing;
         }
-        Said::All(self.probe_beside(place, now, cost, self.held_back(place)))
+        match &self.state {
+            State::Rate(limiter) => limiter.said(place, near, now, cost),
+            State::Quota(limiter) => limiter.said(place, near, now, cost),
+            State::RecentAverage(limiter) => limiter.leveled().said(place, near, now, cost),
+            State::Distinct(limiter) => limiter.said(place, near, now, next),
+            State::InflightByKey { places, max, .. } => places.said(near.places, cost, most_of(max, place.tier)),
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => Said::Nothing,
+        }
     }
 
-    /// Charges a request of a key that has no pardon, as [`Limiter::admit_at`].
+    /// All that there is to say where [`Limiter::ask`] did not say that the request fits; `None` if the limit leaves the key alone at
+    /// the moment.
+    #[inline(never)]
+    pub fn in_full(&self, said: Said, place: &Place, now: Timestamp, cost: Cost) -> Option<Judgement> {
+        if let Said::Over(level) = said {
+            match &self.state {
+                State::Rate(limiter) => return Some(limiter.told(place, level, now, cost)),
+                State::Quota(limiter) => return Some(limiter.told(place, level, now, cost)),
+                State::RecentAverage(limiter) => return Some(limiter.leveled().told(place, level, now, cost)),
+                State::Distinct(limiter) => return Some(limiter.told_at(place.tier, level, now)),
+                _ => {}
+            }
+        }
+        (!self.is_exempt(place.key, now)).then(|| self.probe(place, now, cost))
+    }
+
+    /// Charges the request as it was [asked](Limiter::ask) about, if that still stands: says how many more would fit, once it has. What
+    /// it holds then is given to `keeper`, and when the next unit comes back is put into `next`. `None` proves nothing, and has
+    /// [`Limiter::admit`] start again.
     #[inline]
-    pub(super) fn admit_saying(
-        self: &Arc<Self>,
+    pub fn charge_asked(
+        &self,
         place: &Place,
         near: &Near,
         now: Timestamp,
         cost: Cost,
-        hold: &mut Option<Hold>,
-    ) -> Result<Said, Lost> {
-        if self.pending.is_none() {
-            match &self.state {
-                State::Rate(limiter) => return limiter.admit_saying(place, near, now, cost),
-                State::Quota(limiter) => return limiter.admit_saying(place, near, now, cost),
-                State::RecentAverage(limiter) => return limiter.leveled().admit_saying(place, near, now, cost),
-                State::Distinct(limiter) => return limiter.admit_saying(place, near, now),
-                State::InflightByKey { places, max, most_upgraded, .. } => {
-                    let max = most_of(max, place.tier);
-                    let (judgement, permit) = places.admit_at(place.key, near.places, cost, max)?;
-                    *hold = Some(Hold::Key { permit, most_upgraded: most_of(most_upgraded, place.tier) });
-                    let Judgement { remaining, next_unit, .. } = judgement;
-                    return Ok(Said::Fits { remaining, next_unit });
-                }
-                State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
-            }
+        next: &mut NextUnit,
+        keeper: impl Keeper,
+    ) -> Option<Left> {
+        if !self.is_plain() {
+            return None;
         }
-        self.admit_at(place, place, now, cost, hold).map(Said::All)
+        let as_asked = match &self.state {
+            State::Rate(limiter) => limiter.charge_asked(place, near, now, next),
+            State::Quota(limiter) => limiter.charge_asked(place, near, now, next),
+            State::RecentAverage(limiter) => limiter.leveled().charge_asked(place, near, now, next),
+            State::Distinct(limiter) => limiter.charge_asked(place, near, now),
+            State::InflightByKey { places, max, most_upgraded, .. } => {
+                let (remaining, permit) = places.take(place.key, near.places, cost, most_of(max, place.tier))?;
+                keeper.keep(Hold::Key { permit, most_upgraded: most_of(most_upgraded, place.tier) });
+                return Some(Left::Now(remaining));
+            }
+            State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => false,
+        };
+        as_asked.then_some(Left::AsAsked)
+    }
+
+    /// Whether what a key is charged is all that there is to it: no key has a pardon, and no charge waits for an answer.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.pending.is_none() && !self.pardons.are_any()
     }
 }

@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use super::needs::{self, Owed};
 use super::{Judgement, Kind, Lost, Near, Place, Said};
-use crate::sketch::{Admission, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
+use crate::sketch::{
+    Admission, Charged, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot,
+};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use counter::Counter;
 
@@ -156,11 +158,11 @@ impl Distinct {
         let (counter, moment) = (self.counter(tier), self.moment(now));
         let level = self.levels.estimate(key);
         if self.seen.contains(pair, moment.effective) {
-            return self.passing(counter, level, moment).of(counter.quota());
+            return self.passing_in_full(counter, level, moment);
         }
         let charged = counter.charge(level, moment.place, Cost::ONE.saturating_add(held));
         if counter.admits(charged, moment.place) {
-            self.passing(counter, charged, moment).of(counter.quota())
+            self.passing_in_full(counter, charged, moment)
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.place, held));
@@ -168,21 +170,27 @@ impl Distinct {
         }
     }
 
-    /// What [`Distinct::probe_beside`] says of a tier where nothing is held back, in fewer words.
-    #[inline]
-    pub fn said(&self, place: &Place, near: &Near, now: Timestamp) -> Said {
+    /// What [`Distinct::probe_beside`] says of a tier where nothing is held back, in a word.
+    #[inline(never)]
+    pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, next: &mut NextUnit) -> Said {
         let (counter, moment) = (self.counter(place.tier), self.moment(now));
-        let level = self.levels.estimate_at(&near.spot, place.key);
-        let charged = if self.seen.contains(place.value, moment.effective) {
-            level
-        } else {
-            let charged = counter.charge(level, moment.place, Cost::ONE);
-            if !counter.admits(charged, moment.place) {
-                return Said::All(self.refused(counter, level, moment));
-            }
-            charged
-        };
-        self.passing(counter, charged, moment)
+        let level = self.levels.look(&mut near.spot, place.key);
+        near.repeat = self.seen.contains(place.value, moment.effective);
+        if near.repeat {
+            let (remaining, unit) = self.passing(counter, level, moment);
+            (near.charged, near.at) = (Charged { to: level, remaining, ..Charged::default() }, moment.effective);
+            *next = unit;
+            return Said::Fits(remaining.into());
+        }
+        let Some(charged) = counter.leaves_charged(level, moment.place, Cost::ONE) else { return Said::Over(level) };
+        (near.charged, near.at) = (charged, moment.place);
+        *next = NextUnit::Known(self.told(counter.next_unit_later(&charged, moment.place).nanos(), moment));
+        Said::Fits(charged.remaining.into())
+    }
+
+    /// What is told of a new value at this level of its key's counter.
+    pub(super) fn told_at(&self, tier: u8, level: u64, now: Timestamp) -> Judgement {
+        self.refused(self.counter(tier), level, self.moment(now))
     }
 
     /// Where the counter of the key is, for a request that comes back to it.
@@ -219,18 +227,25 @@ impl Distinct {
     /// # Errors
     /// As [`Distinct::admit`].
     pub fn admit_in(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
-        let near = Near { spot: self.levels.spot(key), ..Near::default() };
-        let place = Place { key, value: pair, tier, ..Place::default() };
-        Ok(self.admit_saying(&place, &near, now)?.of(self.counter(tier).quota()))
+        self.count(self.counter(tier), key, pair, self.moment(now))
     }
 
-    /// The same in fewer words.
-    ///
-    /// # Errors
-    /// As [`Distinct::admit`].
-    #[inline]
-    pub fn admit_saying(&self, place: &Place, near: &Near, now: Timestamp) -> Result<Said, Lost> {
-        self.count(self.counter(place.tier), place, near, self.moment(now))
+    /// Lets a request pass of which was said that it fits, and counts its value if that is new, if nothing has moved since; says whether it did.
+    /// All else that there is to say of it was said when it was asked about.
+    #[inline(never)]
+    pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp) -> bool {
+        let (moment, to) = (self.moment(now), near.charged.to);
+        if near.repeat {
+            return to > 0 && near.at == moment.effective;
+        }
+        let counter = self.counter(place.tier);
+        let counted = to > 0
+            && near.at == moment.place
+            && self.levels.raise_kept(&near.spot, counter, place.key, moment.place, &near.charged);
+        if counted {
+            self.remember(place.value, moment);
+        }
+        counted
     }
 
     /// What a refusal of a new value is short of.
@@ -343,22 +358,25 @@ impl Distinct {
 
     /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
     /// is found in the set has been paid for in the period in which it is found.
-    fn count(&self, counter: &Counter, place: &Place, near: &Near, moment: Moment) -> Result<Said, Lost> {
-        let Place { key, value: pair, .. } = *place;
+    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Judgement, Lost> {
         if self.seen.contains(pair, moment.effective) {
-            return Ok(self.passing(counter, self.levels.estimate_at(&near.spot, key), moment));
+            return Ok(self.passing_in_full(counter, self.levels.estimate(key), moment));
         }
-        let Near { spot, charged, .. } = near;
-        let (level, contended) = match self.levels.admit_at(spot, charged, counter, key, moment.place, Cost::ONE).0 {
+        let (level, contended) = match self.levels.admit(counter, key, moment.place, Cost::ONE) {
             Admission::Admitted { level } => {
-                // not remembered is harmless: the value will be counted again
-                let _ = self.seen.insert(pair, moment.effective);
-                return Ok(self.passing(counter, level, moment));
+                self.remember(pair, moment);
+                return Ok(self.passing_in_full(counter, level, moment));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
         Err(Lost { judgement: self.refused(counter, level, moment), contended })
+    }
+
+    #[inline]
+    fn remember(&self, pair: KeyHash, moment: Moment) {
+        // not remembered is harmless: the value will be counted again
+        let _ = self.seen.insert(pair, moment.effective);
     }
 
     /// Everything inside goes by stamps that are this much later; what is told are spans, which stay the same.
@@ -373,9 +391,14 @@ impl Distinct {
     }
 
     #[inline]
-    fn passing(&self, counter: &Counter, level: u64, moment: Moment) -> Said {
+    fn passing(&self, counter: &Counter, level: u64, moment: Moment) -> (u32, NextUnit) {
         let (remaining, next) = counter.outlook(level, moment.place);
-        Said::Fits { remaining, next_unit: NextUnit::Known(self.told(next, moment)) }
+        (remaining, NextUnit::Known(self.told(next, moment)))
+    }
+
+    fn passing_in_full(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
+        let (remaining, next_unit) = self.passing(counter, level, moment);
+        Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
     }
 
     fn refused(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {

@@ -199,7 +199,11 @@ impl FairShare {
             let more = self.rates.one_more(&seen, now);
             Some((seen, more))
         };
-        let seen: ArrayVec<_, MAX_NODES> = keys.iter().take(self.nodes.len()).enumerate().map(read).collect();
+        let mut seen: ArrayVec<_, MAX_NODES> = ArrayVec::new();
+        for key in keys.iter().take(self.nodes.len()).enumerate() {
+            // there are at most as many nodes
+            let _ = seen.try_push(read(key));
+        }
         let mut peak = 0.0_f64;
         let mut heaviest: Option<Heaviest> = None;
         let mut known = false;
@@ -328,7 +332,7 @@ impl FairShare {
     }
 
     #[inline]
-    fn weigh(&self, seen: &KeyRate<'_>, more: &OneMore, place: usize, multiplier: f64) -> Heaviest {
+    fn weigh(&self, seen: &KeyRate, more: &OneMore, place: usize, multiplier: f64) -> Heaviest {
         self.rates.raise(seen, more);
         Heaviest { place, key: seen.key(), rate: more.rate, weight: more.rate / multiplier }
     }

@@ -18,6 +18,12 @@ pub enum Hold {
     Attempt(Attempt),
 }
 
+/// Whoever keeps what a request holds.
+pub trait Keeper {
+    /// Takes it, to be dropped when the request is over.
+    fn keep(self, hold: Hold);
+}
+
 impl Hold {
     /// Moves a place to the class of connections that were switched to another protocol; says whether that had room. What
     /// is no place stays as it is.

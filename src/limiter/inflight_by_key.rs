@@ -65,12 +65,12 @@ impl InflightByKey {
         judgement(others, cost, max, others.checked_add(cost.get()).is_some_and(|sum| sum <= max))
     }
 
-    /// The same of the key whose spot it is, in fewer words.
-    #[inline]
+    /// The same of the key whose spot it is, in a word.
+    #[inline(never)]
     pub fn said(&self, spot: [u32; 8], cost: Cost, max: u32) -> Said {
         match self.probe_at(spot, cost, max) {
-            Judgement { admitted: true, remaining, .. } => Said::Fits { remaining, next_unit: NextUnit::Known(None) },
-            refused => Said::All(refused),
+            Judgement { admitted: true, remaining, .. } => Said::Fits(remaining.into()),
+            _ => Said::Nothing,
         }
     }
 
@@ -83,12 +83,7 @@ impl InflightByKey {
         self.admit_at(key, self.table.spot(key), cost, max)
     }
 
-    /// The same for the key whose spot it is.
-    ///
-    /// # Errors
-    /// As [`InflightByKey::admit`].
-    #[inline]
-    pub fn admit_at(
+    fn admit_at(
         self: &Arc<Self>,
         key: KeyHash,
         spot: [u32; 8],
@@ -102,6 +97,14 @@ impl InflightByKey {
             }
             Err(others) => Err(Lost { judgement: judgement(others, cost, max, false), contended: false }),
         }
+    }
+
+    /// [`InflightByKey::admit`] for the key whose spot it is, in a word: how many more would fit, and the places.
+    #[inline]
+    pub fn take(self: &Arc<Self>, key: KeyHash, spot: [u32; 8], cost: Cost, max: u32) -> Option<(u32, KeyPermit)> {
+        let others = self.table.reserve_at(spot, cost.get(), max).ok()?;
+        let permit = KeyPermit { limiter: Arc::clone(self), key, spot, cost };
+        Some((judgement(others, cost, max, true).remaining, permit))
     }
 
     /// Has all that the key would be judged by brought near.

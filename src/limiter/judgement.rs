@@ -1,6 +1,7 @@
 //! What a limit is asked, and what it says.
 
 use crate::sketch::{Charged, KeyHash, NextUnit, Spot};
+use crate::units::Timestamp;
 
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,10 +23,14 @@ pub struct Place {
 /// limit and the key that it is of only; anything else, and whatever is out of date, is found out anew.
 #[derive(Clone, Copy, Default)]
 pub struct Near {
-    /// Where the levels of the key are.
+    /// Where the levels of the key are, and what they were.
     pub(super) spot: Spot,
-    /// What they are charged to.
+    /// What the key is charged; to level zero if nothing is known.
     pub(super) charged: Charged,
+    /// As of when: the moment among the levels; of a value that was counted already, that at which it was found.
+    pub(super) at: Timestamp,
+    /// Of `distinct`: whether the value was found among those that were counted, so that nothing is charged.
+    pub(super) repeat: bool,
     /// Where the places of the key are counted.
     pub(super) places: [u32; 8],
 }
@@ -60,30 +65,25 @@ impl Judgement {
     }
 }
 
-/// A [`Judgement`] in as few words as it takes: most requests fit, and most of a judgement then says the same.
+/// What a limit says of a request in a word: most fit, and then most of a [`Judgement`] says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// It fits, or has been charged.
-    Fits {
-        /// As [`Judgement::remaining`].
-        remaining: u32,
-        /// As [`Judgement::next_unit`].
-        next_unit: NextUnit,
-    },
-    /// All that there is to say.
-    All(Judgement),
+    /// It fits, and so many more of the same cost would, after this one: at most 2³² − 1, as wide as a level so that either is
+    /// handed over in registers.
+    Fits(u64),
+    /// It does not, and the key's level is this.
+    Over(u64),
+    /// That takes more than a word.
+    Nothing,
 }
 
-impl Said {
-    /// The whole judgement of a limit with so many in all.
-    pub fn of(self, quota: u32) -> Judgement {
-        match self {
-            Said::Fits { remaining, next_unit } => {
-                Judgement { admitted: true, remaining, quota, retry_nanos: Some(0), next_unit, standing: 0 }
-            }
-            Said::All(judgement) => judgement,
-        }
-    }
+/// How many more of the same cost would fit at once, after a request that was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// As many as were said when it was asked about.
+    AsAsked,
+    /// So many.
+    Now(u32),
 }
 
 /// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.

@@ -104,18 +104,34 @@ impl<M: Meter> Leveled<M> {
         }
     }
 
-    /// What [`Leveled::probe`] says where nothing is held back, in fewer words.
-    #[inline]
+    /// What [`Leveled::probe`] says where nothing is held back, in a word.
+    #[inline(never)]
     pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
         let meter = self.meter(place.tier);
-        let (level, at) = (self.levels.estimate_at(&near.spot, place.key), self.course.at(now));
+        let (level, at) = (self.levels.look(&mut near.spot, place.key), self.course.at(now));
         match meter.leaves_charged(level, at, cost) {
-            Some((remaining, charged)) => {
-                near.charged = charged;
-                Said::Fits { remaining: requests(remaining, cost), next_unit: NextUnit::Known(None) }
+            Some(charged) => {
+                (near.charged, near.at) = (charged, at);
+                Said::Fits(requests(charged.remaining, cost).into())
             }
-            None => Said::All(self.told(place, level, now, cost)),
+            None => Said::Over(level),
         }
+    }
+
+    /// Charges a request of which was said that it fits, if nothing has moved since. Says whether it did, and puts into `next` when the
+    /// next unit comes back.
+    #[inline(never)]
+    pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp, next: &mut NextUnit) -> bool {
+        let meter = self.meter(place.tier);
+        let (at, charged) = (self.course.at(now), &near.charged);
+        if charged.to == 0 || near.at != at || !self.levels.raise_kept(&near.spot, meter, place.key, at, charged) {
+            return false;
+        }
+        *next = meter.next_unit_later(charged, at);
+        if !self.course.axis().is_time() {
+            *next = converted_next(next, self.course.axis(), now);
+        }
+        true
     }
 
     /// Charges `cost`.
@@ -123,28 +139,12 @@ impl<M: Meter> Leveled<M> {
     /// # Errors
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
-        let near = Near { spot: self.levels.spot(place.key), ..Near::default() };
-        let said = self.admit_saying(place, &near, now, cost)?;
-        Ok(said.of(requests(self.meter(place.tier).quota(), cost)))
-    }
-
-    /// The same in fewer words.
-    ///
-    /// # Errors
-    /// As [`Leveled::admit`].
-    #[inline]
-    pub fn admit_saying(&self, place: &Place, near: &Near, now: Timestamp, cost: Cost) -> Result<Said, Lost> {
         let meter = self.meter(place.tier);
         let at = self.course.at(now);
-        let (admission, left) = self.levels.admit_at(&near.spot, &near.charged, meter, place.key, at, cost);
-        let (level, contended) = match admission {
+        let (level, contended) = match self.levels.admit(meter, place.key, at, cost) {
             Admission::Admitted { level } => {
-                let (remaining, next_unit) = match left {
-                    Some(remaining) => (remaining, meter.next_unit_later(level, at, remaining)),
-                    None => meter.outlook_later(level, at),
-                };
-                let said = Said::Fits { remaining: requests(remaining, cost), next_unit };
-                return Ok(if self.course.axis().is_time() { said } else { converted_said(said, &self.course, now) });
+                let (remaining, next_unit) = meter.outlook_later(level, at);
+                return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
@@ -223,13 +223,8 @@ impl<M: Meter> Leveled<M> {
 }
 
 #[cold]
-fn converted_said(said: Said, course: &Course, now: Timestamp) -> Said {
-    match said {
-        Said::Fits { remaining, next_unit } => {
-            Said::Fits { remaining, next_unit: NextUnit::Known(in_time(course.axis(), now, next_unit.nanos())) }
-        }
-        Said::All(judgement) => Said::All(converted(judgement, course.axis(), now)),
-    }
+fn converted_next(next: &NextUnit, axis: &Axis, now: Timestamp) -> NextUnit {
+    NextUnit::Known(in_time(axis, now, next.nanos()))
 }
 
 fn in_time(axis: &Axis, now: Timestamp, nanos: Option<u64>) -> Option<u64> {
@@ -240,7 +235,7 @@ fn in_time(axis: &Axis, now: Timestamp, nanos: Option<u64>) -> Option<u64> {
 fn converted(judgement: Judgement, axis: &Axis, now: Timestamp) -> Judgement {
     Judgement {
         retry_nanos: in_time(axis, now, judgement.retry_nanos),
-        next_unit: NextUnit::Known(in_time(axis, now, judgement.next_unit.nanos())),
+        next_unit: converted_next(&judgement.next_unit, axis, now),
         ..judgement
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::{Hold, Judgement, Limiter, Lost, Near, Place, Said};
+use super::{Hold, Judgement, Limiter, Lost, Place};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, Timestamp};
@@ -76,8 +76,14 @@ enum Standing {
 impl Pardons {
     #[inline]
     fn find(&self, key: KeyHash) -> Option<Pardoned> {
+        if self.are_any() { self.search(key) } else { None }
+    }
+
+    /// Whether any key has one.
+    #[inline]
+    pub(super) fn are_any(&self) -> bool {
         // acquire: whoever sees that there are some sees the list; a request that is a moment too early came before the pardon
-        if self.any.load(Ordering::Acquire) { self.search(key) } else { None }
+        self.any.load(Ordering::Acquire)
     }
 
     #[cold]
@@ -184,15 +190,6 @@ impl Limiter {
         self.pardons.find(key).is_some_and(|pardoned| now.nanos() < pardoned.exempt_until)
     }
 
-    /// [`Limiter::probe`] of the key that `near` was [found](Limiter::spot) for, in as few words as it takes; `None` if the limit leaves the key alone at the moment.
-    #[inline]
-    pub fn ask(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Option<Said> {
-        if !self.pardons.any.load(Ordering::Acquire) {
-            return Some(self.said(place, near, now, cost));
-        }
-        (!self.is_exempt(place.key, now)).then(|| Said::All(self.probe(place, now, cost)))
-    }
-
     /// Whether the request would fit. Changes nothing. `fair_share` has its own question, [`Limiter::offer`].
     #[inline]
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
@@ -245,25 +242,6 @@ impl Limiter {
                 Ok(stricter(first, second))
             }
         }
-    }
-
-    /// [`Limiter::admit`] of the key that `near` was [found](Limiter::spot) for, in as few words as it takes.
-    ///
-    /// # Errors
-    /// As [`Limiter::admit`].
-    #[inline]
-    pub fn charge_asked(
-        self: &Arc<Self>,
-        place: &Place,
-        near: &Near,
-        now: Timestamp,
-        cost: Cost,
-        hold: &mut Option<Hold>,
-    ) -> Result<Said, Lost> {
-        if self.pardons.any.load(Ordering::Acquire) {
-            return self.admit(place, now, cost, hold).map(Said::All);
-        }
-        self.admit_saying(place, near, now, cost, hold)
     }
 
     /// Counts a request that this limit has refused, if it counts those, and says what it says after that; the second value

@@ -47,6 +47,9 @@ fn level(word: u64) -> u64 {
 /// The slots of all keys: `lines` cache lines of two.
 pub(super) struct ExactTable<C> {
     lines: Box<[Line<C>]>,
+    /// A bit for each line in which a slot has ever been claimed, set before the claim: of most keys it is known by these few words
+    /// that they have no entry, and their lines are not waited for.
+    touched: Box<[C]>,
     /// Stands in for a line out of range, which masking makes impossible. Keys are compared whole, so it would do no harm.
     spare: Line<C>,
     open: AtomicU64,
@@ -72,18 +75,43 @@ struct Slot<C> {
 impl<C: Word> ExactTable<C> {
     /// `lines` is a power of two; every one is written, so that no request meets a page fault.
     pub fn new(lines: usize) -> ExactTable<C> {
-        let lines = (0..lines.next_power_of_two()).map(|_| std::hint::black_box(Line::default())).collect();
-        ExactTable { lines, spare: Line::default(), open: AtomicU64::new(0) }
+        let lines: Box<[Line<C>]> =
+            (0..lines.next_power_of_two()).map(|_| std::hint::black_box(Line::default())).collect();
+        let touched = (0..lines.len().div_ceil(64)).map(|_| C::default()).collect();
+        ExactTable { lines, touched, spare: Line::default(), open: AtomicU64::new(0) }
     }
 
     /// The line in which the key has its entry, if it has one.
     #[inline]
     pub fn line(&self, key: KeyHash) -> &Line<C> {
-        let [low, _] = key.halves();
-        let number = low as usize & self.lines.len().wrapping_sub(1);
-        self.lines.get(number).unwrap_or(&self.spare)
+        self.lines.get(self.number(key)).unwrap_or(&self.spare)
     }
 
+    /// Whether the key's line has ever been claimed in. If not, it has no entry and no claim: whoever sees what a request did after its
+    /// claim sees this bit, too, as it was set before.
+    #[inline]
+    pub fn is_touched(&self, key: KeyHash) -> bool {
+        let number = self.number(key);
+        self.touched.get(number / 64).is_none_or(|bits| bits.load() >> (number % 64) & 1 == 1)
+    }
+
+    fn touch(&self, key: KeyHash) {
+        let number = self.number(key);
+        let Some(word) = self.touched.get(number / 64) else { return };
+        let mut bits = word.load();
+        // every failure is another's bit, of which there are 63
+        while bits >> (number % 64) & 1 == 0 && !word.exchange(bits, bits | 1 << (number % 64)) {
+            bits = word.load();
+        }
+    }
+
+    #[inline]
+    fn number(&self, key: KeyHash) -> usize {
+        let [low, _] = key.halves();
+        low as usize & self.lines.len().wrapping_sub(1)
+    }
+
+    /// Of the entries; the bits of the lines are 1/512 of it.
     pub fn memory(&self) -> Bytes {
         Bytes(size_of_val(&*self.lines) as u64)
     }
@@ -114,6 +142,7 @@ impl<C: Word> ExactTable<C> {
             // a state above `OPEN` is somebody's claim; a free slot sorts before any open one
             .filter(|(_, word)| state(*word) <= OPEN && level(*word) < to)
             .min_by_key(|(_, word)| *word)?;
+        self.touch(key);
         let evicting = state(word) == OPEN;
         if evicting {
             if !may_be_evicted(level(word)) {

@@ -10,7 +10,7 @@
 use super::hash::{KeyHash, Seed};
 use super::meter::Meter;
 use super::monotone::Admission;
-use super::rekeyed::{Reading, Rekeyed};
+use super::rekeyed::{Reading, Rekeyed, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The levels of every key of every node, all zero at first. Fixed memory, whatever the number of keys and nodes.
@@ -39,6 +39,27 @@ impl NodeLevels {
     #[inline]
     pub fn read(&self, key: KeyHash, node: usize) -> Reading<'_, std::sync::atomic::AtomicU64, 4> {
         self.levels.read(turned(key, node))
+    }
+
+    /// Where the cells of `key` under node number `node` are and what they hold, as [`NodeLevels::read`] in few words;
+    /// and the level.
+    #[inline]
+    pub fn look(&self, key: KeyHash, node: usize) -> (Spot, u64) {
+        let key = turned(key, node);
+        let mut spot = self.levels.spot(key);
+        match self.levels.read_at(&spot) {
+            Some(reading) => {
+                spot.keep(&reading);
+                (spot, reading.level())
+            }
+            None => (Spot::default(), self.levels.estimate(key)),
+        }
+    }
+
+    /// Raises what was [looked at](NodeLevels::look) to `level`; false if anything has moved since.
+    #[inline]
+    pub fn raise_kept(&self, spot: &Spot, level: u64) -> bool {
+        self.levels.raise_kept(spot, level)
     }
 
     /// Has the cells of `key` under node number `node` brought near; see [`Rekeyed::prefetch`].

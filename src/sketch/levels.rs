@@ -34,7 +34,6 @@
 //! is looked for before the cells are read, if the slot is claimed after they are raised, if whoever kills a claim frees its
 //! slot, and if an entry is closed before its level is written back.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
@@ -94,13 +93,25 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.sketch.spot(key)
     }
 
-    /// [`Levels::estimate`] of the key whose spot it is.
-    #[inline]
-    pub fn estimate_at(&self, spot: &Spot<ROWS>, key: KeyHash) -> u64 {
-        match self.exact.line(key).open(key) {
-            None => self.sketch.estimate_at(spot, key),
-            Some(_) => self.estimate_exact(key),
+    /// [`Levels::estimate`] of the key whose spot it is, which keeps what was seen, for [`Levels::raise_kept`].
+    // always, as it is asked in one place for each kind
+    #[inline(always)]
+    pub fn look(&self, spot: &mut Spot<ROWS>, key: KeyHash) -> u64 {
+        if let Some(reading) = self.sketch.read_at(spot) {
+            // in this order, as it may be charged by: cells first, then the entry
+            if !self.exact.is_touched(key) || matches!(self.exact.line(key).find(key), Found::Absent) {
+                spot.keep(&reading);
+                return reading.level();
+            }
         }
+        spot.forget();
+        self.estimate_anew(key)
+    }
+
+    /// The same where what is known of the key is of no use.
+    #[inline(never)]
+    fn estimate_anew(&self, key: KeyHash) -> u64 {
+        self.estimate(key)
     }
 
     /// The same for a key that was seen to have an entry.
@@ -132,7 +143,9 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// [`Levels::prefetch`] of the key whose spot it is.
     #[inline]
     pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
-        super::bring_near(self.exact.line(key));
+        if self.exact.is_touched(key) {
+            super::bring_near(self.exact.line(key));
+        }
         self.sketch.prefetch_at(spot, key);
     }
 
@@ -146,33 +159,31 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         admission(self.settle(|| self.sketch.read_alone(key), meter, key, now, admitted))
     }
 
-    /// The same of the key whose spot it is, and of a request that is admitted what remains after it if the meter could tell; see
-    /// [`Meter::charge_leaving`]. What that said of the same request before, if it did, is `charged`.
+    /// Admits a request that was judged by what [`Levels::look`] kept: raises the key's level from there to what the meter said at `now`
+    /// that it is charged. Says whether it did; if not, nothing may be concluded, and [`Levels::admit`] starts again.
+    ///
+    /// Steps 4 to 6 of the protocol, after the look was steps 1 to 3: however long ago it was, the exchanges succeed only where no
+    /// cell has moved since.
     #[inline]
-    pub fn admit_at<M: Meter>(
+    pub fn raise_kept<M: Meter>(
         &self,
         spot: &Spot<ROWS>,
-        charged: &Charged,
         meter: &M,
         key: KeyHash,
         now: Timestamp,
-        cost: Cost,
-    ) -> (Admission, Option<u32>) {
-        let leaving = Cell::new(None);
-        let admitted = |level| {
-            let (to, left) = match charged {
-                // of level zero nothing is known where nothing was asked
-                Charged { level: asked, now: then, to, left } if level > 0 && (*asked, *then) == (level, now) => {
-                    (*to, *left)
-                }
-                _ => meter.charge_leaving(level, now, cost),
-            };
-            leaving.set(left);
-            meter.admits(to, now).then_some(to)
-        };
-        let settled = self.settle(|| self.sketch.read_at(spot), meter, key, now, admitted);
-        let left = if let Settled::Raised { .. } = settled { leaving.get() } else { None };
-        (admission(settled), left)
+        charged: &Charged,
+    ) -> bool {
+        if charged.half_spent && charged.to <= HIGHEST_LEVEL {
+            return self.promote_kept(spot, meter, key, now, charged.to);
+        }
+        self.sketch.raise_kept(spot, charged.to)
+    }
+
+    /// The same of a heavy key.
+    #[cold]
+    fn promote_kept<M: Meter>(&self, spot: &Spot<ROWS>, meter: &M, key: KeyHash, now: Timestamp, to: u64) -> bool {
+        let reading = self.sketch.reading_kept(spot);
+        reading.is_some_and(|reading| self.promote(meter, key, now, &reading, to))
     }
 
     /// Charges one request whether it fits or not, up to `ceiling`, and says what level the key has now: at least what it

@@ -139,6 +139,18 @@ impl<'a, C: Cell, const CELLS: usize> Snapshot<'a, C, CELLS> {
         Snapshot { cells, seen: cells.map(C::load) }
     }
 
+    /// The cells as they were read by whoever kept what he saw, in the same order.
+    #[inline]
+    pub(super) fn taken(cells: [&'a C; CELLS], seen: [u64; CELLS]) -> Self {
+        Snapshot { cells, seen }
+    }
+
+    /// What was seen.
+    #[inline]
+    pub(super) fn seen(&self) -> [u64; CELLS] {
+        self.seen
+    }
+
     /// The least level seen: the estimate.
     #[inline]
     pub fn level(&self) -> u64 {

@@ -19,13 +19,12 @@
 //!
 //! [`rekeyed`]: super::rekeyed
 
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::hash::{KeyHash, Seed};
 use super::lattice::NodeLevels;
-use super::meter::powers::{logarithm, power_of_two};
-use super::rekeyed::Reading;
+use super::meter::powers::{ahead, lesser, logarithm, power_of_two};
+use super::rekeyed::Spot;
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, OutOfRange, Timestamp};
 
@@ -56,8 +55,9 @@ impl OfferedRates {
     /// Reads what is known of `key` under node number `node`: the first half of [`OfferedRates::add`]. Whoever looks at
     /// several keys reads them all before he adds to the first, so that their cache misses overlap.
     #[inline]
-    pub fn read(&self, key: KeyHash, node: usize) -> KeyRate<'_> {
-        KeyRate { key, node, cells: self.levels.read(key, node) }
+    pub fn read(&self, key: KeyHash, node: usize) -> KeyRate {
+        let (spot, level) = self.levels.look(key, node);
+        KeyRate { key, node, spot, level }
     }
 
     /// Has what is known of `key` under node number `node` brought near, for who will read it.
@@ -71,7 +71,7 @@ impl OfferedRates {
     ///
     /// A stamp older than the key's last event counts as if no time had passed since: the estimate may be too high.
     #[inline]
-    pub fn add(&self, seen: &KeyRate<'_>, now: Timestamp) -> f64 {
+    pub fn add(&self, seen: &KeyRate, now: Timestamp) -> f64 {
         let more = self.one_more(seen, now);
         self.raise(seen, &more);
         more.rate
@@ -80,19 +80,22 @@ impl OfferedRates {
     /// What one event more makes of it: the second half of [`OfferedRates::add`] but for the raise. Whoever adds to several keys
     /// asks this of all of them first, so that their logarithms overlap: none begins before an atomic exchange ahead of it is over.
     #[inline]
-    pub fn one_more(&self, seen: &KeyRate<'_>, now: Timestamp) -> OneMore {
-        let count = self.count(seen.cells.level(), now) + 1.0;
-        // rounded up, so that no event is too small to leave a trace
-        let level = now.nanos().saturating_add((self.half_life_nanos * logarithm(count)).ceil() as u64);
+    pub fn one_more(&self, seen: &KeyRate, now: Timestamp) -> OneMore {
+        let count = self.count(seen.level, now) + 1.0;
+        // An hour's half-life and a count of 2³¹ are below 2⁵⁷ nanoseconds, so that they are the same with a sign, as processors
+        // convert them. Rounded up, so that no event is too small to leave a trace.
+        let nanos = self.half_life_nanos * logarithm(count);
+        let whole = nanos as i64;
+        let level = now.nanos().saturating_add((whole + i64::from((whole as f64) < nanos)) as u64);
         OneMore { level, rate: count * self.per_second }
     }
 
     /// The last third.
     #[inline]
-    pub fn raise(&self, seen: &KeyRate<'_>, more: &OneMore) {
+    pub fn raise(&self, seen: &KeyRate, more: &OneMore) {
         // A cell above it belongs to a busier key, and stays. If another raised one meanwhile, or the tables changed, this
         // level is still one that the key has reached.
-        if !seen.cells.raise(more.level) {
+        if !self.levels.raise_kept(&seen.spot, more.level) {
             self.levels.lift(seen.key, seen.node, more.level);
         }
     }
@@ -128,14 +131,10 @@ impl OfferedRates {
         if level == 0 {
             return 0.0;
         }
-        let ahead = match level.checked_sub(now.nanos()) {
-            Some(ahead) => ahead as f64,
-            None => -((now.nanos() - level) as f64),
-        };
-        let half_lives = ahead / self.half_life_nanos;
+        let half_lives = ahead(level, now.nanos()) / self.half_life_nanos;
         // Below a trillionth of an event it is as good as none. Above a billion the stamp has stepped back by far: the
         // estimate stays finite, and the raise made of it stays below the cell.
-        if half_lives < -40.0 { 0.0 } else { power_of_two(half_lives.min(MOST_HALF_LIVES)) }
+        if half_lives < -40.0 { 0.0 } else { power_of_two(lesser(half_lives, MOST_HALF_LIVES)) }
     }
 }
 
@@ -154,14 +153,15 @@ pub struct OneMore {
 }
 
 /// One key under one node, as its cells were read.
-#[derive(Debug)]
-pub struct KeyRate<'a> {
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRate {
     key: KeyHash,
     node: usize,
-    cells: Reading<'a, AtomicU64, 4>,
+    spot: Spot,
+    level: u64,
 }
 
-impl KeyRate<'_> {
+impl KeyRate {
     /// Whose rate it is.
     #[inline]
     pub fn key(&self) -> KeyHash {

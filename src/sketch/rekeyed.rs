@@ -89,15 +89,16 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
-    /// Where the key's cells are, while one table serves.
+    /// Where the key's cells are, in all tables that serve.
     #[inline]
     pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
         let seen = self.phase.load();
+        let (serving, other) = self.pair(seen);
+        let mut spot = Spot { phase: seen, columns: columns_in(serving, key), ..Spot::default() };
         if seen & OVERLAPPING != 0 {
-            return Spot::default();
+            spot.joining.columns = columns_in(other, key);
         }
-        // columns fit in 24 bits
-        Spot { phase: seen, columns: self.pair(seen).0.columns_of(key).map(|column| column as u32) }
+        spot
     }
 
     /// [`Rekeyed::read`] while one table serves; `None` while two do.
@@ -119,20 +120,33 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         if seen != spot.phase {
             return None;
         }
-        let serving = Snapshot::take(self.pair(seen).0.cells_in(spot.columns));
-        Some(Reading { phase: &self.phase, seen, serving, joining: None })
+        let (serving, other) = self.pair(seen);
+        let joining = (seen & OVERLAPPING != 0).then(|| Snapshot::take(other.cells_in(spot.joining.columns)));
+        Some(Reading { phase: &self.phase, seen, serving: Snapshot::take(serving.cells_in(spot.columns)), joining })
     }
 
-    /// At least the level of the key whose spot it is; what the first look of [`Rekeyed::read`] would say.
+    /// [`Reading::raise`] from what the key's cells held when they were [looked at](Spot::keep); false also if the spot is none any more.
     #[inline]
-    pub fn estimate_at(&self, spot: &Spot<ROWS>, key: KeyHash) -> u64 {
-        match self.read_at(spot) {
-            Some(reading) => reading.level(),
-            None => self.estimate(key),
-        }
+    pub fn raise_kept(&self, spot: &Spot<ROWS>, level: u64) -> bool {
+        self.reading_kept(spot).is_some_and(|reading| reading.raise(level))
     }
 
-    /// The same without a spot.
+    /// What the key's cells held when they were looked at, as a reading: its raises fail wherever a cell has moved since. `None` if the
+    /// spot is none any more.
+    #[inline(always)]
+    pub fn reading_kept(&self, spot: &Spot<ROWS>) -> Option<Reading<'_, C, ROWS>> {
+        let seen = self.phase.load();
+        if seen != spot.phase {
+            return None;
+        }
+        let (serving, other) = self.pair(seen);
+        let joining =
+            (seen & OVERLAPPING != 0).then(|| Snapshot::taken(other.cells_in(spot.joining.columns), spot.joining.held));
+        let serving = Snapshot::taken(serving.cells_in(spot.columns), spot.held);
+        Some(Reading { phase: &self.phase, seen, serving, joining })
+    }
+
+    /// At least the level of the key; what the first look of [`Rekeyed::read`] would say.
     #[inline(never)]
     pub fn estimate(&self, key: KeyHash) -> u64 {
         self.read(key).level()
@@ -144,7 +158,11 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         if spot.phase == NOWHERE {
             return self.prefetch(key);
         }
-        self.pair(spot.phase).0.cells_in(spot.columns).into_iter().for_each(super::bring_near);
+        let (serving, other) = self.pair(spot.phase);
+        serving.cells_in(spot.columns).into_iter().for_each(super::bring_near);
+        if spot.phase & OVERLAPPING != 0 {
+            other.cells_in(spot.joining.columns).into_iter().for_each(super::bring_near);
+        }
     }
 
     /// [`MonotoneTable::prefetch`], in all tables that serve.
@@ -275,18 +293,51 @@ const OVERLAPPING: u64 = 1;
 /// The phase of spots that are none: the last that could be.
 const NOWHERE: u64 = u64::MAX;
 
-/// Where one key has its cells in one phase, in the tables that it was asked of. As a phase never comes back, one that is out of date is
-/// known for that.
+/// Where one key has its cells in one phase, in the tables that it was asked of, and what they held when they were looked at. As
+/// a phase never comes back, one that is out of date is known for that.
 #[derive(Clone, Copy)]
 pub struct Spot<const ROWS: usize = 4> {
     phase: u64,
     columns: [u32; ROWS],
+    held: [u64; ROWS],
+    /// The same in the table that joins, while one does.
+    joining: Joining<ROWS>,
+}
+
+#[derive(Clone, Copy)]
+struct Joining<const ROWS: usize> {
+    columns: [u32; ROWS],
+    held: [u64; ROWS],
+}
+
+#[inline]
+fn columns_in<C: Word, const ROWS: usize>(table: &MonotoneTable<C, ROWS>, key: KeyHash) -> [u32; ROWS] {
+    // they fit in 24 bits
+    table.columns_of(key).map(|column| column as u32)
+}
+
+impl<const ROWS: usize> Spot<ROWS> {
+    /// Keeps what the cells held.
+    #[inline]
+    pub(super) fn keep<C: Word>(&mut self, reading: &Reading<'_, C, ROWS>) {
+        self.held = reading.serving.seen();
+        if let Some(joining) = &reading.joining {
+            self.joining.held = joining.seen();
+        }
+    }
+
+    /// From now on it is none.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        self.phase = NOWHERE;
+    }
 }
 
 impl<const ROWS: usize> Default for Spot<ROWS> {
     /// Of no key.
     fn default() -> Spot<ROWS> {
-        Spot { phase: NOWHERE, columns: [0; ROWS] }
+        let joining = Joining { columns: [0; ROWS], held: [0; ROWS] };
+        Spot { phase: NOWHERE, columns: [0; ROWS], held: [0; ROWS], joining }
     }
 }
 

@@ -258,9 +258,15 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         if generation.saturating_sub(W::mark(swept)) > TRUSTED {
             return false;
         }
-        let live = self.lifetime.live_tags(generation);
+        let Some(Line(entries)) = self.lines.get(home) else { return false };
         let fingerprint = fingerprint(pair);
-        self.line(home).iter().any(|entry| {
+        if self.lifetime.generations == 1 {
+            // one word is what it looks for, and to compare it with all sixteen is sooner done than to guess where the search ends
+            let alive = fingerprint << TAG_BITS | tag(generation);
+            return entries.iter().fold(false, |found, entry| found | (W::entry(entry) == alive));
+        }
+        let live = self.lifetime.live_tags(generation);
+        entries.iter().any(|entry| {
             let word = W::entry(entry);
             word >> TAG_BITS == fingerprint && is_live(word, live)
         })

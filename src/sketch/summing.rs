@@ -195,19 +195,23 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
 
     #[inline]
     fn add_to(&self, cells: [&C; ROWS], cost: u32) -> Option<u32> {
-        let mut own = None;
+        let mut own = 0;
         // the last row last, for all requests alike: its order is the order of the proof
-        for (row, cell) in cells.into_iter().enumerate() {
-            own = cell.add(cost);
-            if own.is_none() {
-                self.subtract(cells.into_iter().take(row), cost);
-                return None;
-            }
+        for (row, cell) in cells.iter().enumerate() {
+            let Some(sum) = cell.add(cost) else { return self.add_no_more(cells, row, cost) };
+            own = sum;
         }
         // The last row's own sum, but the others as they are now: what adding to them returned may be from before another
         // request's addition that this row's sum already includes.
-        let others = cells.into_iter().take(ROWS - 1).map(C::load);
-        others.chain(own).min()
+        let (_, others) = cells.split_last()?;
+        Some(others.iter().fold(own, |least, cell| least.min(cell.load())))
+    }
+
+    /// Takes the cost out of the rows that it was added to already.
+    #[cold]
+    fn add_no_more(&self, cells: [&C; ROWS], added: usize, cost: u32) -> Option<u32> {
+        self.subtract(cells.into_iter().take(added), cost);
+        None
     }
 
     /// Takes `cost` out again. To be called once for each [`SummingTable::add`] and successful [`SummingTable::reserve`].

@@ -27,10 +27,31 @@ fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 
 /// The levels of the requests of `key` that were admitted at `now`.
 fn ask(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, times: usize) -> Vec<u64> {
-    let admissions = (0..times).map(|_| levels.admit(bucket, key, at(now), cost(1)));
-    let level = |admission| if let Admission::Admitted { level } = admission { Some(level) } else { None };
-    admissions.filter_map(level).collect()
+    (0..times).filter_map(|_| admitted(levels.admit(bucket, key, at(now), cost(1)))).collect()
 }
+
+/// The same, as a request with several limits asks: all of them first, and then each is charged by what was seen.
+fn look_and_charge(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, times: usize) -> Vec<u64> {
+    let one = |_| {
+        let mut spot = levels.spot(key);
+        let level = levels.look(&mut spot, key);
+        let charged = bucket.leaves_charged(level, at(now), cost(1))?;
+        if levels.raise_kept(&spot, bucket, key, at(now), &charged) {
+            return Some(charged.to);
+        }
+        admitted(levels.admit(bucket, key, at(now), cost(1)))
+    };
+    (0..times).filter_map(one).collect()
+}
+
+fn admitted(admission: Admission) -> Option<u64> {
+    if let Admission::Admitted { level } = admission { Some(level) } else { None }
+}
+
+type Way = fn(&Small, &Bucket, KeyHash, u64, usize) -> Vec<u64>;
+
+/// How those ask who race with the first.
+const WAYS: [(Way, Way); 3] = [(ask, ask), (look_and_charge, look_and_charge), (look_and_charge, ask)];
 
 /// Any two of the levels are a full charge apart.
 fn are_apart(levels: &[u64]) -> bool {
@@ -41,16 +62,20 @@ fn are_apart(levels: &[u64]) -> bool {
 
 /// Each thread asks so many times for one key, at one stamp.
 fn race_for_one_key(burst: u32, preemptions: usize, asks: &'static [usize]) {
+    WAYS.into_iter().for_each(|ways| race_in_ways(burst, preemptions, asks, ways));
+}
+
+fn race_in_ways(burst: u32, preemptions: usize, asks: &'static [usize], (first, beside): (Way, Way)) {
     explore(preemptions, move || {
         let bucket = bucket(INTERVAL, burst);
         let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
         let (own, others) = asks.split_first().unwrap();
         let spawn = |times: &usize| {
             let (levels, times) = (levels.clone(), *times);
-            loom::thread::spawn(move || ask(&levels, &bucket, key(0), 0, times))
+            loom::thread::spawn(move || beside(&levels, &bucket, key(0), 0, times))
         };
         let others: Vec<_> = others.iter().map(spawn).collect();
-        let mut admitted = ask(&levels, &bucket, key(0), 0, *own);
+        let mut admitted = first(&levels, &bucket, key(0), 0, *own);
         admitted.extend(others.into_iter().flat_map(|thread| thread.join().unwrap()));
         let asked: usize = asks.iter().sum();
         assert_eq!(admitted.len(), asked.min(burst as usize), "{admitted:?}");
@@ -92,6 +117,10 @@ fn strangers<const N: usize>(columns: usize) -> [KeyHash; N] {
 #[test]
 fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
     let [heavy, victim, other] = strangers::<3>(4);
+    WAYS.into_iter().for_each(|(promoted, evicted)| evict_in_ways([heavy, victim, other], promoted, evicted));
+}
+
+fn evict_in_ways([heavy, victim, other]: [KeyHash; 3], promoted: Way, evicted: Way) {
     explore(3, move || {
         let bucket = bucket(INTERVAL, 4);
         let levels = Arc::new(Small::with_shape(4, 1, &SEED).unwrap());
@@ -100,8 +129,8 @@ fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
         assert_eq!((admitted.len(), ask(&levels, &bucket, other, 0, 4).len()), (2, 4));
         assert_eq!(ask(&levels, &bucket, heavy, INTERVAL, 1).len(), 1);
         let racing = levels.clone();
-        let promoting = loom::thread::spawn(move || ask(&racing, &bucket, heavy, INTERVAL, 1).len());
-        admitted.extend(ask(&levels, &bucket, victim, INTERVAL, 2).iter().map(|_| (INTERVAL, 1)));
+        let promoting = loom::thread::spawn(move || promoted(&racing, &bucket, heavy, INTERVAL, 1).len());
+        admitted.extend(evicted(&levels, &bucket, victim, INTERVAL, 2).iter().map(|_| (INTERVAL, 1)));
         assert_eq!(promoting.join().unwrap(), 1);
         admitted.extend(ask(&levels, &bucket, victim, INTERVAL, 4).iter().map(|_| (INTERVAL, 1)));
         assert_eq!(broken_interval(&bucket, &admitted), None, "{admitted:?}");
@@ -111,13 +140,14 @@ fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
 
 #[test]
 fn a_charge_and_an_admission_that_race_are_both_counted() {
-    for (burst, ceiling) in [(1, 3 * INTERVAL), (2, 4 * INTERVAL), (2, u64::MAX)] {
+    let cases = [(1, 3 * INTERVAL), (2, 4 * INTERVAL), (2, u64::MAX)];
+    for ((burst, ceiling), way) in cases.into_iter().flat_map(|case| [(case, ask as Way), (case, look_and_charge)]) {
         explore(2, move || {
             let bucket = bucket(INTERVAL, burst);
             let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
             let racing = levels.clone();
             let charging = loom::thread::spawn(move || racing.charge(&bucket, key(0), at(0), cost(1), ceiling));
-            let mut charged = ask(&levels, &bucket, key(0), 0, 2);
+            let mut charged = way(&levels, &bucket, key(0), 0, 2);
             charged.push(charging.join().unwrap());
             assert!(are_apart(&charged), "{charged:?}");
             assert!(levels.estimate(key(0)) >= charged.len() as u64 * INTERVAL, "a charge was lost");
@@ -130,16 +160,20 @@ const SECOND: u64 = 1_000_000_000;
 
 #[test]
 fn requests_that_race_with_the_opening_of_an_overlap_share_the_last_unit() {
-    explore(2, || {
+    WAYS.into_iter().for_each(|(first, beside)| overlap_in_ways(first, beside));
+}
+
+fn overlap_in_ways(first: Way, beside: Way) {
+    explore(2, move || {
         let bucket = bucket(INTERVAL, 1);
         let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
         levels.maintain(at(0), bucket.fade_nanos());
         let racing = levels.clone();
         let rekeying = loom::thread::spawn(move || {
             racing.maintain(at(PERIOD), bucket.fade_nanos());
-            ask(&racing, &bucket, key(0), PERIOD, 1)
+            beside(&racing, &bucket, key(0), PERIOD, 1)
         });
-        let mut admitted = ask(&levels, &bucket, key(0), PERIOD, 1);
+        let mut admitted = first(&levels, &bucket, key(0), PERIOD, 1);
         admitted.extend(rekeying.join().unwrap());
         // none, if the phase moved in the midst of the only one that could: what it had raised counts against it
         assert!(admitted.len() <= 1, "{admitted:?}");

@@ -17,6 +17,17 @@ fn hold_to_the_long_way(meter: &impl Meter, mut level: u64, now: u64, costs: &[u
         assert_eq!(meter.fits(level, now, cost(*units)), fits, "{level} {now:?} {units}");
         let leaves = fits.then(|| meter.remaining(charged, now));
         assert_eq!(meter.leaves(level, now, cost(*units)), leaves, "{level} {now:?} {units}");
+        let told = meter.leaves_charged(level, now, cost(*units));
+        assert_eq!(
+            told.map(|told| (told.to, Some(told.remaining))),
+            fits.then_some((charged, leaves)),
+            "{level} {now:?}"
+        );
+        if let Some(told) = told {
+            let next = meter.next_unit_later(&told, now).nanos();
+            assert_eq!(next, meter.next_unit_nanos(charged, now), "{level} {now:?} {units}");
+            assert_eq!(told.half_spent, meter.is_half_spent(charged, now), "{level} {now:?} {units}");
+        }
         let beyond_half = Cost::new(meter.quota() / 2 + 1).unwrap();
         assert_eq!(meter.is_half_spent(level, now), !meter.fits(level, now, beyond_half), "{level} {now:?}");
         let next = match meter.remaining(level, now) {

@@ -21,7 +21,7 @@
 //!
 //! **Ends.** What is left when a refill arrives keeps its end, and gives it to the sum: then what was granted must be spent
 //! before that. Where it would not be, the rest is given up for the new end; the background asks late towards an end, so that this is
-//! a sixteenth of a lease at most, or a token. Unused tokens die with the lease. They are not given back.
+//! a sixteenth of a lease at most, or a token. Unused tokens die with the lease.
 //!
 //! **Memory.** 2 MiB are 65,536 entries in pairs. An entry serves another key when its lease has ended, no question is on its
 //! way and nobody runs into a refusal. When both are needed, the third key is asked about request by request; when one of them
@@ -232,8 +232,7 @@ impl<C: Word> Leases<C> {
         }
     }
 
-    /// What the store had left of a key, beside what is held, when it last granted some: a 256th too low at most. A hint for whoever
-    /// asks; other gates may have taken of it since.
+    /// What the store had left of a key when it last granted some: a 256th too low at most. Others may have taken of it since.
     pub fn left_in_store(&self, key: KeyHash) -> u32 {
         let (line, tag) = self.place(key);
         self.line(line).find(tag).map_or(0, |(_, entry, _)| Demand::of(entry.demand.load()).left())
@@ -286,7 +285,6 @@ impl<C: Word> Leases<C> {
                     let _ = entry.state.exchange(asking, State::Idle { low }.word());
                     return;
                 }
-                // what it brings may be as much as can be held
                 Start::Busy => return,
                 Start::Moved => C::pause(attempt),
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sketch::{Bucket, Meter, Pace, Window};
+use crate::sketch::{Bucket, Charged, Meter, NextUnit, Pace, Window};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
 /// What counts the new values of a key.
@@ -43,6 +43,30 @@ impl Meter for Counter {
         match self {
             Counter::Aligned(window) => window.leaves(level, now, cost),
             Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
+        }
+    }
+
+    #[inline]
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        match self {
+            Counter::Aligned(window) => window.leaves_charged(level, now, cost),
+            Counter::Sliding(bucket) => bucket.leaves_charged(level, now, cost),
+        }
+    }
+
+    #[inline]
+    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
+        match self {
+            Counter::Aligned(window) => window.next_unit_later(charged, now),
+            Counter::Sliding(bucket) => bucket.next_unit_later(charged, now),
+        }
+    }
+
+    #[inline]
+    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
+        match self {
+            Counter::Aligned(window) => window.is_half_spent(level, now),
+            Counter::Sliding(bucket) => bucket.is_half_spent(level, now),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Source: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
 
-use super::{Meter, Pace};
+use super::{Charged, Meter, NextUnit, Pace};
 use crate::units::{Cost, Divisor, OutOfRange, Rate, Timestamp};
 
 /// A token bucket, kept as one instant: at most `burst + rate·τ` in **every** interval of length τ.
@@ -17,6 +17,8 @@ pub struct Bucket {
     interval: Divisor,
     burst: u32,
     depth: u64,
+    /// How far half a burst and one request more move a level on.
+    beyond_half: u64,
 }
 
 impl Bucket {
@@ -30,9 +32,7 @@ impl Bucket {
         const ALLOWED: OutOfRange = OutOfRange { allowed: "1 or more, refilled at this rate within 3650d" };
         let interval = rate.interval_nanos();
         match interval.checked_mul(u64::from(burst)) {
-            Some(depth) if burst > 0 && depth <= Self::MAX_DEPTH => {
-                Ok(Bucket { interval: Divisor::new(interval), burst, depth })
-            }
+            Some(depth) if burst > 0 && depth <= Self::MAX_DEPTH => Ok(Bucket::of(interval, burst, depth)),
             _ => Err(ALLOWED),
         }
     }
@@ -47,7 +47,12 @@ impl Bucket {
         // rounded up, so that the promise is never exceeded
         let interval = pace.places_in_at_least(own.interval.get()).max(1);
         let depth = interval.checked_mul(u64::from(burst)).ok_or(ALLOWED)?;
-        Ok(Bucket { interval: Divisor::new(interval), burst, depth })
+        Ok(Bucket::of(interval, burst, depth))
+    }
+
+    fn of(interval: u64, burst: u32, depth: u64) -> Bucket {
+        let beyond_half = interval.saturating_mul(u64::from(burst / 2) + 1);
+        Bucket { interval: Divisor::new(interval), burst, depth, beyond_half }
     }
 
     /// The pace at which one request of the new rate, counted in units `units.1` for every `units.0` of this one's, moves
@@ -109,6 +114,35 @@ impl Meter for Bucket {
         let room = self.depth.saturating_sub(ahead).min((u64::MAX - 1).saturating_sub(start));
         let (units, _) = self.interval.divide(room);
         u32::try_from(units).map_or(self.burst, |units| units.min(self.burst))
+    }
+
+    #[inline]
+    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
+        !self.admits(level.max(now.nanos()).saturating_add(self.beyond_half), now)
+    }
+
+    /// One division for what remains and for what is left of it, which is how far the next unit has come.
+    #[inline]
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        let to = self.charge(level, now, cost);
+        if !self.admits(to, now) {
+            return None;
+        }
+        // what was charged lies ahead of now
+        let room = (self.depth - (to - now.nanos())).min(u64::MAX - 1 - to);
+        let (units, part) = self.interval.divide(room);
+        let remaining = u32::try_from(units).map_or(self.burst, |units| units.min(self.burst));
+        let half_spent = self.is_half_spent(to, now);
+        Some(Charged { to, remaining, half_spent, by_the_way: self.interval.get() - part })
+    }
+
+    #[inline]
+    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
+        // near the end of time the room is less than the depth says
+        if charged.to > u64::MAX - 1 - self.depth {
+            return NextUnit::Known(self.next_unit_nanos(charged.to, now));
+        }
+        NextUnit::Known(Some(charged.by_the_way))
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {

@@ -46,18 +46,16 @@ pub trait Meter {
         self.admits(charged, now).then(|| self.remaining(charged, now))
     }
 
-    /// [`Meter::charge`], and what [`Meter::remaining`] is after it if the meter can tell by the way.
+    /// [`Meter::leaves`] and [`Meter::charge`] of a request that fits, for meters that find both at once more cheaply.
     #[inline]
-    fn charge_leaving(&self, level: u64, now: Timestamp, cost: Cost) -> (u64, Option<u32>) {
-        (self.charge(level, now, cost), None)
-    }
-
-    /// [`Meter::leaves`] and [`Meter::charge_leaving`] of a request that fits, for meters that find both at once more cheaply.
-    #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<(u32, Charged)> {
-        let remaining = self.leaves(level, now, cost)?;
-        let (to, left) = self.charge_leaving(level, now, cost);
-        Some((remaining, Charged { level, now, to, left }))
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        let to = self.charge(level, now, cost);
+        self.admits(to, now).then(|| Charged {
+            to,
+            remaining: self.remaining(to, now),
+            half_spent: self.is_half_spent(to, now),
+            by_the_way: 0,
+        })
     }
 
     /// Whether half the quota or more is spent at this level: one more than the other half would not fit.
@@ -93,10 +91,10 @@ pub trait Meter {
         (remaining, NextUnit::Known(next))
     }
 
-    /// The same where what remains is known.
+    /// [`Meter::next_unit_nanos`] at the level after a charge that was told at `now`.
     #[inline]
-    fn next_unit_later(&self, level: u64, now: Timestamp, _remaining: u32) -> NextUnit {
-        NextUnit::Known(self.next_unit_nanos(level, now))
+    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
+        NextUnit::Known(self.next_unit_nanos(charged.to, now))
     }
 
     /// What of a level counts at `now`, in the meter's own terms, so that it means the same at any other time: the lead of an
@@ -113,17 +111,17 @@ pub trait Meter {
     fn fade_nanos(&self) -> u64;
 }
 
-/// What [`Meter::charge_leaving`] said of one request at one moment: for when it is asked again.
-#[derive(Debug, Clone, Copy, Default)]
+/// What a request that fits is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Charged {
-    /// The level that it was asked of.
-    pub level: u64,
-    /// The moment.
-    pub now: Timestamp,
     /// The level after it.
     pub to: u64,
-    /// What remains then, if the meter could tell.
-    pub left: Option<u32>,
+    /// [`Meter::remaining`] at that level.
+    pub remaining: u32,
+    /// [`Meter::is_half_spent`] at that level.
+    pub half_spent: bool,
+    /// What the meter found by the way of when the next unit comes back, in its own terms.
+    pub by_the_way: u64,
 }
 
 /// When the next unit comes back; what [`Meter::next_unit_nanos`] would have said then.

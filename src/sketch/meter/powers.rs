@@ -17,11 +17,13 @@ pub fn power_of_two(exponent: f64) -> f64 {
     }
     let whole = floor(exponent);
     let eighths = (exponent - whole as f64) * 8.0;
-    let step = eighths as usize;
-    let rest = (eighths - step as f64) / 8.0; // exact, as were all before it: 0 up to 1/8
+    // 0 to 7; through the signed number, as processors have no unsigned one
+    let step = eighths as i32;
+    let rest = (eighths - f64::from(step)) / 8.0; // exact, as were all before it: 0 up to 1/8
+    let step = step as usize;
     let (low, high) = (EIGHTHS.get(step).copied().unwrap_or(1.0), EIGHTHS.get(step + 1).copied().unwrap_or(2.0));
     // the bound keeps the order where two steps meet
-    let mantissa = (low * exponential(rest)).min(high);
+    let mantissa = lesser(low * exponential(rest), high);
     mantissa * f64::from_bits(((whole + 1_023) as u64) << 52)
 }
 
@@ -46,7 +48,7 @@ fn exponential(x: f64) -> f64 {
 /// The logarithm to base 2 of a finite `number` of at least 1, off by less than 2⁻⁵¹ of itself and 2⁻⁵¹.
 #[inline]
 pub fn logarithm(number: f64) -> f64 {
-    let bits = number.max(1.0).to_bits();
+    let bits = greater(number, 1.0).to_bits();
     let exponent = (bits >> 52) as i64 - 1_023;
     let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1_023 << 52);
     let step = (bits >> 48 & 15) as usize;
@@ -55,7 +57,30 @@ pub fn logarithm(number: f64) -> f64 {
     // down from the upper end of the step: log(m) = log(c) − (t + t²/2 + t³/3 + …) with t = (c − m)/c, at most 1/17
     let upper = 1.0 + (step + 1) as f64 / 16.0;
     let below = (upper - mantissa) / upper;
-    (high - series(below)).max(low) + exponent as f64
+    greater(high - series(below), low) + exponent as f64
+}
+
+/// By how much an instant is ahead of another, or behind it: the number nearest to the difference.
+#[inline]
+pub fn ahead(of: u64, behind: u64) -> f64 {
+    match (i64::try_from(of), i64::try_from(behind)) {
+        // by the conversion that processors have
+        (Ok(of), Ok(behind)) => (of - behind) as f64,
+        _ if of >= behind => (of - behind) as f64,
+        _ => -((behind - of) as f64),
+    }
+}
+
+/// The greater of the two; `b` if `a` is no number, so that it is one instruction.
+#[inline]
+fn greater(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// The lesser of the two, likewise.
+#[inline]
+pub fn lesser(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
 }
 
 /// −log2(1 − `x`) for x up to 1/17: xⁿ/(n·ln 2) from n = 1 to 13, the first term left out being below 2⁻⁵⁹.
@@ -144,6 +169,16 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_difference_of_two_instants_is_the_nearest_number(
+            of: u64, behind: u64, less in 0_u32..64, near in 0_u64..1 << 60, past: bool,
+        ) {
+            for (of, behind) in [(of, behind), (of >> less, behind), (of, of.saturating_sub(near)), (near, near | 1)] {
+                let (of, behind) = if past { (behind, of) } else { (of, behind) };
+                prop_assert_eq!(ahead(of, behind), (i128::from(of) - i128::from(behind)) as f64);
+            }
+        }
 
         #[test]
         fn both_are_near_those_of_the_system_and_keep_order(exponent in -60.0..64.0_f64, steps in 1_u64..1_000) {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::decay::{Decay, FAR, NextDecayed};
-use super::powers::{logarithm, power_of_two};
+use super::powers::{ahead, logarithm, power_of_two};
 use super::{Charged, Meter, NextUnit, Pace};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
@@ -29,6 +29,8 @@ use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecentAverage {
     half_life: u64,
+    /// The same.
+    half_life_number: f64,
     budget: f64,
     /// The greatest sum that is admitted: the greatest number whose instant, as rounded here, is at most `depth` ahead.
     most: f64,
@@ -42,6 +44,10 @@ pub struct RecentAverage {
     /// By how much less, in units of cost, a sum may be than the one that its level stands for after a charge.
     slack: f64,
 }
+
+/// Numbers from zero to here are the same with a sign, and leave room for a margin; the margin of the longest half-life on the
+/// fastest axis is 2¹³.
+const WITHIN_SIGNED: f64 = (1_u64 << 62) as f64;
 
 /// 2⁻¹⁰ of a request is left of a sum of one after so many half-lives.
 const FADED: u64 = 10;
@@ -99,6 +105,7 @@ impl RecentAverage {
         let at_ceiling = budget * power_of_two(penalty as f64 / nanos);
         let mut meter = RecentAverage {
             half_life,
+            half_life_number: nanos,
             budget,
             most: 0.0,
             depth: (nanos * logarithm(budget)).floor() as u64,
@@ -153,9 +160,7 @@ impl RecentAverage {
         if level == 0 {
             return 0.0;
         }
-        let now = now.nanos();
-        let ahead = if level >= now { (level - now) as f64 } else { -((now - level) as f64) };
-        power_of_two(ahead / self.half_life as f64)
+        power_of_two(ahead(level, now.nanos()) / self.half_life_number)
     }
 
     /// The level above which counting a refused request writes nothing: `max_penalty` beyond a full budget.
@@ -179,7 +184,12 @@ impl RecentAverage {
     /// Nanoseconds from a stamp to the instant at which `sum` of that stamp has decayed to one: never too few.
     #[inline]
     fn instant(&self, sum: f64) -> u64 {
-        let nanos = self.half_life as f64 * logarithm(sum);
+        let nanos = self.half_life_number * logarithm(sum);
+        if nanos < WITHIN_SIGNED {
+            // the same numbers by the conversions that processors have
+            let whole = nanos as i64;
+            return (whole + i64::from((whole as f64) < nanos)) as u64 + self.margin;
+        }
         let whole = nanos as u64;
         whole.saturating_add(u64::from((whole as f64) < nanos)).saturating_add(self.margin)
     }
@@ -210,18 +220,12 @@ impl RecentAverage {
 impl Meter for RecentAverage {
     #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
-        self.charge_leaving(level, now, cost).0
-    }
-
-    /// What remains follows from the sum that the level is made of.
-    #[inline]
-    fn charge_leaving(&self, level: u64, now: Timestamp, cost: Cost) -> (u64, Option<u32>) {
         if level.saturating_sub(now.nanos()) >= FAR * self.half_life {
             // 2³² requests add h·log2(1 + 2⁻³²) to a sum of 2⁶⁴; doubled, so that the order is kept where both ways meet
-            return (level.saturating_add((self.half_life >> 31) + 4 * self.margin), None);
+            return level.saturating_add((self.half_life >> 31) + 4 * self.margin);
         }
         let sum = self.sum(level, now) + f64::from(cost.get());
-        (now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1)), self.left(sum))
+        now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1))
     }
 
     #[inline]
@@ -250,7 +254,7 @@ impl Meter for RecentAverage {
 
     /// One sum for both.
     #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<(u32, Charged)> {
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
         if now.nanos() > self.last() {
             return None;
         }
@@ -259,8 +263,8 @@ impl Meter for RecentAverage {
             return None;
         }
         let to = now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1));
-        let left = self.left(sum);
-        Some((left.unwrap_or_else(|| self.remaining(to, now)), Charged { level, now, to, left }))
+        let remaining = self.left(sum).unwrap_or_else(|| self.remaining(to, now));
+        Some(Charged { to, remaining, half_spent: self.is_half_spent(to, now), by_the_way: 0 })
     }
 
     /// By the lead alone: the sum keeps its order.
@@ -312,12 +316,12 @@ impl Meter for RecentAverage {
     #[inline]
     fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let remaining = self.remaining(level, now);
-        (remaining, self.next_unit_later(level, now, remaining))
+        (remaining, NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining)))
     }
 
     #[inline]
-    fn next_unit_later(&self, level: u64, now: Timestamp, remaining: u32) -> NextUnit {
-        NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining))
+    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
+        NextUnit::Decayed(NextDecayed::new(self.decay(), charged.to, now, charged.remaining))
     }
 
     /// When less than 1/1,024 of a request is left of the highest level that can be admitted or counted.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Meter;
+use super::{Charged, Meter, NextUnit};
 use crate::units::{Cost, Divisor, OutOfRange, Timestamp};
 
 /// At most `limit` in every **aligned** window of `length`.
@@ -79,19 +79,25 @@ impl Window {
     /// The window that `now` lies in; `None` past the last that 32 bits can name.
     #[inline]
     pub(in crate::sketch) fn epoch(&self, now: Timestamp) -> Option<u32> {
-        // in two parts, as `now + offset` may lie past the end of time
-        let (whole, part) = self.length.divide(now.nanos());
-        // both parts of the sum are below a length
-        let carried = u64::from(part + self.offset >= self.length.get());
-        u32::try_from(whole + carried + 1).ok()
+        self.epoch_elapsed(now).0
     }
 
     /// Nanoseconds since the window of `now` began.
     #[inline]
     pub(in crate::sketch) fn elapsed(&self, now: Timestamp) -> u64 {
-        let (_, part) = self.length.divide(now.nanos());
-        let (_, elapsed) = self.length.divide(part + self.offset);
-        elapsed
+        self.epoch_elapsed(now).1
+    }
+
+    /// [`Window::epoch`] and [`Window::elapsed`].
+    #[inline]
+    fn epoch_elapsed(&self, now: Timestamp) -> (Option<u32>, u64) {
+        // in two parts, as `now + offset` may lie past the end of time
+        let (whole, part) = self.length.divide(now.nanos());
+        // both parts of the sum are below a length
+        let beyond = part + self.offset;
+        let carried = beyond >= self.length.get();
+        let elapsed = if carried { beyond - self.length.get() } else { beyond };
+        (u32::try_from(whole + u64::from(carried) + 1).ok(), elapsed)
     }
 
     /// Nanoseconds from `now` to the first of `epoch`, zero if it has begun; `None` if time ends first.
@@ -168,24 +174,41 @@ impl Meter for Window {
 
     #[inline]
     fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
-        let current = self.epoch(now)?;
+        self.leaves_charged(level, now, cost).map(|charged| charged.remaining)
+    }
+
+    #[inline]
+    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        let (current, elapsed) = self.epoch_elapsed(now);
+        let current = current?;
         let (epoch, count) = split(level);
         let spent = if epoch < current { 0 } else { count };
         // an epoch ahead of now's has nothing to give; see `admits`
         let spent = spent.checked_add(cost.get()).filter(|_| epoch <= current)?;
-        self.limit.checked_sub(spent)
+        let remaining = self.limit.checked_sub(spent)?;
+        // one more than the other half fits no more
+        let half_spent = remaining < self.limit / 2 + 1;
+        Some(Charged { to: join(current, spent), remaining, half_spent, by_the_way: self.length.get() - elapsed })
+    }
+
+    /// The end of the window, as something is spent of it.
+    #[inline]
+    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
+        let (epoch, _) = split(charged.to);
+        let names_it = epoch < u32::MAX && now.nanos().checked_add(charged.by_the_way).is_some();
+        NextUnit::Known(names_it.then_some(charged.by_the_way))
     }
 
     #[inline]
     fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
         let (epoch, count) = split(level);
-        let Some(current) = self.epoch(now) else { return (0, None) };
+        let (Some(current), elapsed) = self.epoch_elapsed(now) else { return (0, None) };
         if epoch < current {
             return (self.limit, None);
         }
         if epoch == current && count > 0 {
             // of the common case the end of this window, without finding it once more
-            let end = self.length.get() - self.elapsed(now);
+            let end = self.length.get() - elapsed;
             let names_it = current.checked_add(1).is_some() && now.nanos().checked_add(end).is_some();
             return (self.limit.saturating_sub(count), names_it.then_some(end));
         }
