@@ -356,19 +356,24 @@ impl Snapshot {
         asking: Option<Asking>,
         (wanted, least): (u32, u32),
     ) -> Option<Errand> {
-        let tier = ask.place.tier;
         let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
         let name = |names: &StoreNames| {
-            let mut name = names.begin(tier);
+            let mut name = names.begin();
             key_into(&mut name, limit, self.policy(), (request, client, route)).ok()?;
             Some(name.finish())
         };
-        let promise = cluster.promise(tier);
-        let mut question = Question { rule, tier, key: name(&cluster.names)?, promise, wanted, least };
+        let promise = cluster.promise(ask.place.tier);
+        let mut question = Question { rule, key: name(&cluster.names)?, promise, wanted, least };
         let previous = cluster.previous.as_ref().and_then(name);
         let rotation = previous.map(|previous| Rotation::begin(&mut question, previous));
-        Some(Errand { question, key: ask.place.key.of_tier(tier), cluster: Arc::clone(cluster), asking, rotation })
+        Some(Errand {
+            question,
+            key: ask.place.key.of_tier(ask.place.tier),
+            cluster: Arc::clone(cluster),
+            asking,
+            rotation,
+        })
     }
 
     /// Tells what an errand brought to the request that waited for it. Then [`Snapshot::refill`] may have another to run.

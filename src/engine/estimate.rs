@@ -104,14 +104,14 @@ impl Told {
         policy: &Policy,
         about: (&Request<'_>, &Client, &Route),
     ) -> Result<StoreKey, Missing> {
-        let mut name = self.names.begin(0);
+        let mut name = self.names.begin();
         key_into(&mut name, rule, policy, about)?;
         Ok(name.finish())
     }
 
     /// The name of a key that no route and no origin is part of.
     pub(super) fn name_of_client(&self, rule: &Rule, request: &Request<'_>, client: &Client) -> Option<StoreKey> {
-        let mut name = self.names.begin(0);
+        let mut name = self.names.begin();
         rule.key.add_to(&mut name, request, client, "").ok()?;
         Some(name.finish())
     }

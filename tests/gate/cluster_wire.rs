@@ -113,7 +113,7 @@ fn the_cable_to_a_store_says_what_is_limited_and_never_who_asks() {
     println!("{} bytes to the store and {} from it were read", to_store.len(), from_store.len());
     // what is there, so that what is not there is missed for a reason
     for what in ["client", "header", "cookie", "both"] {
-        for name in [format!("}}:lease_by_{what}:0:rate"), format!("}}:exact_by_{what}:0:rate")] {
+        for name in [format!("}}:lease_by_{what}:rate"), format!("}}:exact_by_{what}:rate")] {
             assert!(holds(&to_store, name.as_bytes()), "the relay hears the names of keys, `{name}` among them");
         }
     }

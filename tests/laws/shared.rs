@@ -26,7 +26,7 @@ const STORE_AT_ZERO: u64 = 1_790_000_000_000_000;
 /// A store that answers as the scripts do.
 #[derive(Default)]
 struct Store {
-    keys: HashMap<(StoreKey, u8), State>,
+    keys: HashMap<StoreKey, State>,
     questions: usize,
 }
 
@@ -34,7 +34,7 @@ impl Store {
     fn ask(&mut self, question: &Question, nanos: u64) -> Answer {
         self.questions += 1;
         let terms = question.promise.terms().unwrap();
-        let key = (question.key, question.tier);
+        let key = question.key;
         let now = STORE_AT_ZERO + nanos / 1_000;
         let known = self.keys.get(&key).copied();
         let outcome = promise::grant(known, &terms, question.wanted, question.least, now);

@@ -116,11 +116,9 @@ impl Promise {
 pub struct Question {
     /// Position of the limit in the policy.
     pub rule: usize,
-    /// Which of the limit's numbers are asked for: 0 its own, `n` those of its n-th tier. Each counts apart in the store.
-    pub tier: u8,
     /// The key.
     pub key: StoreKey,
-    /// What is promised.
+    /// What is promised: by the limit's own numbers or those of a tier, which all count as one in the store.
     pub promise: Promise,
     /// How much would be welcome; at least `least`.
     pub wanted: u32,

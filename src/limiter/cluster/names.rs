@@ -1,7 +1,7 @@
 //! What the keys of a shared limit are called in a store.
 //!
 //! The first 16 bytes of HMAC-SHA-256, under a sub-key of the operator's secret that serves nothing else, over
-//! `version ‖ purpose ‖ limit ‖ tier ‖ parts of the key`, each but the version behind its length. The parts are those that the
+//! `version ‖ purpose ‖ limit ‖ what ‖ parts of the key`, purpose, limit and parts behind their lengths. The parts are those that the
 //! limit's table is hashed by: binary, canonical, and the same in every gate that has the secret. So nobody who reads the
 //! store reads a client in it, and no name can be joined with a pseudonym in a log.
 //!
@@ -22,6 +22,10 @@ use crate::sketch::hash::KeyInput;
 const VERSION: u8 = 1;
 const PURPOSE: &[u8] = b"store";
 
+/// What a name is of: a key, or the limit itself.
+const KEY: u8 = 0;
+const LIMIT: u8 = u8::MAX;
+
 /// Names the keys of one limit.
 #[derive(Clone)]
 pub struct StoreNames(Hmac<Sha256>);
@@ -38,14 +42,17 @@ impl StoreNames {
 
     /// What all gates with this secret know the limit itself by.
     pub fn limit(&self) -> u64 {
-        // no limit has so many tiers
-        self.begin(u8::MAX).finish().halves()[0]
+        self.of(LIMIT).finish().halves()[0]
     }
 
-    /// A name in the making, for requests of this tier.
-    pub fn begin(&self, tier: u8) -> StoreName {
+    /// The name of a key in the making. Tiers do not tell keys apart: who changes tier takes along what was spent.
+    pub fn begin(&self) -> StoreName {
+        self.of(KEY)
+    }
+
+    fn of(&self, what: u8) -> StoreName {
         let mut name = self.0.clone();
-        name.update(&[tier]);
+        name.update(&[what]);
         StoreName(name)
     }
 }
@@ -80,8 +87,8 @@ impl KeyInput for StoreName {
 mod tests {
     use super::*;
 
-    fn name(names: &StoreNames, tier: u8, parts: &[(u8, &[u8])]) -> StoreKey {
-        let mut name = names.begin(tier);
+    fn name(names: &StoreNames, parts: &[(u8, &[u8])]) -> StoreKey {
+        let mut name = names.begin();
         parts.iter().for_each(|(kind, bytes)| name.part(*kind, bytes));
         name.finish()
     }
@@ -90,17 +97,16 @@ mod tests {
     fn a_name_is_the_same_in_every_gate_that_has_the_secret_and_in_no_other() {
         let [here, there] = [(); 2].map(|()| StoreNames::new(b"the secret of all gates", "per_client"));
         let parts: [(u8, &[u8]); 2] = [(1, b"alice"), (2, b"")];
-        assert_eq!(name(&here, 0, &parts), name(&there, 0, &parts));
+        assert_eq!(name(&here, &parts), name(&there, &parts));
         let stranger = StoreNames::new(b"another", "per_client");
         let neighbour = StoreNames::new(b"the secret of all gates", "login");
         let others: [(u8, &[u8]); 2] = [(1, b"alic"), (2, b"e")];
         let all = [
-            name(&here, 0, &parts),
-            name(&here, 1, &parts),
-            name(&stranger, 0, &parts),
-            name(&neighbour, 0, &parts),
-            name(&here, 0, &others),
-            name(&here, 0, &[(2, b"alice"), (2, b"")]),
+            name(&here, &parts),
+            name(&stranger, &parts),
+            name(&neighbour, &parts),
+            name(&here, &others),
+            name(&here, &[(2, b"alice"), (2, b"")]),
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one), "{index}");

@@ -84,7 +84,7 @@ mod tests {
 
     fn begun(wanted: u32, least: u32) -> (Rotation, Question) {
         let promise = Promise::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst: 20 };
-        let mut question = Question { rule: 0, tier: 0, key: PRESENT, promise, wanted, least };
+        let mut question = Question { rule: 0, key: PRESENT, promise, wanted, least };
         let rotation = Rotation::begin(&mut question, PREVIOUS);
         assert_eq!((question.key, question.wanted, question.least), (PREVIOUS, wanted, least));
         (rotation, question)

@@ -15,7 +15,7 @@
 //!
 //! Redis 6.2 or newer, or Valkey; others that speak their protocol and run Lua may do.
 //!
-//! **Keys** are named `{prefix}{tag}:{limit}:{tier}:{kind}`. The tag, in braces, is the client's key, so the keys of one limit are
+//! **Keys** are named `{prefix}{tag}:{limit}:{kind}`. The tag, in braces, is the client's key, so the keys of one limit are
 //! spread over all slots of a cluster. A prefix with a tag of its own, such as `tg:{prod}:`, comes first and so decides: then
 //! all keys are in one slot, on one server.
 //!

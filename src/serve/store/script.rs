@@ -43,7 +43,7 @@ impl Script {
     }
 }
 
-/// The key of a question: `{prefix}{tag}:{limit}:{tier}:{kind}`, where the tag in its braces is the client's key, so that a key
+/// The key of a question: `{prefix}{tag}:{limit}:{kind}`, where the tag in its braces is the client's key, so that a key
 /// is in one slot of a cluster and the keys of a limit are in all of them. A prefix with a tag of its own decides instead: of two
 /// tags the first counts. The kind is in it so that a limit that becomes another kind begins anew.
 pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
@@ -52,7 +52,7 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
         Promise::Rate { .. } => "rate",
         Promise::Quota { .. } => "quota",
     };
-    format!("{prefix}{{{key}}}:{limit}:{}:{kind}", question.tier)
+    format!("{prefix}{{{key}}}:{limit}:{kind}")
 }
 
 /// The key of the set of gates.
@@ -146,7 +146,6 @@ mod tests {
     fn question() -> Question {
         Question {
             rule: 0,
-            tier: 2,
             key: StoreKey([255; 16]),
             promise: Promise::Quota { max: 5, window: Duration::from_secs(60) },
             wanted: 3,
@@ -160,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_key_is_in_one_slot_by_the_client_and_says_what_it_counts() {
-        assert_eq!(key("tg:", &question(), "login"), "tg:{_____________________w}:login:2:quota");
+        assert_eq!(key("tg:", &question(), "login"), "tg:{_____________________w}:login:quota");
     }
 
     #[test]

@@ -21,7 +21,7 @@ async fn a_rate_is_charged_and_its_retry_time_told() {
     assert_eq!(asking.ask(&question(2, slow(10), 10, 10), "login").await.unwrap().granted, 10, "another key");
     let never = asking.ask(&question(1, slow(10), 11, 11), "login").await.unwrap();
     assert_eq!(never.retry_nanos, None);
-    let key = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:login:0:rate";
+    let key = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:login:rate";
     let lives: u64 = server.cli(&["PTTL", key]).parse().unwrap();
     assert!(lives > 7 * 3_600_000 && lives <= 8 * 3_600_000, "until its debt has drained: {lives}");
     assert_eq!(asking.client.counters().answered.load(std::sync::atomic::Ordering::Relaxed), 4);
@@ -38,7 +38,7 @@ async fn a_quota_is_charged_until_its_window_ends() {
     let (refused, now) = asking.ask_stamped(&question(1, quota, 3, 3), "export").await.unwrap();
     let rest = (86_400_000_000 - now % 86_400_000_000) * 1_000;
     assert_eq!(refused, Answer { granted: 0, left: 2, retry_nanos: Some(rest), ends_nanos: rest });
-    assert_eq!(server.cli(&["EXISTS", "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:export:0:quota"]), "1");
+    assert_eq!(server.cli(&["EXISTS", "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:export:quota"]), "1");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_user_with_a_password_is_let_in_and_one_without_rights_is_a_fault() {
 async fn what_is_no_answer_is_a_fault() {
     let server = Server::start(&[]);
     let asking = connected(&single(&server)).await;
-    let key = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:limit:0:rate";
+    let key = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:limit:rate";
     for value in [["SET", key, "2 1 1 1"], ["SET", key, "spent"]] {
         server.cli(&value);
         assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Faulty));

@@ -12,7 +12,7 @@ use crate::harness::redis::Cluster;
 use crate::harness::wait_for;
 
 /// The key of `one(1)`.
-const KEY: &str = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:limit:0:rate";
+const KEY: &str = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:limit:rate";
 
 async fn asking(cluster: &Cluster) -> Asking {
     // one server named is enough to find the others

@@ -100,7 +100,7 @@ fn store(mode: StoreMode, ports: Vec<u16>) -> Store {
 }
 
 fn question(key: u8, promise: Promise, wanted: u32, least: u32) -> Question {
-    Question { rule: 0, tier: 0, key: StoreKey([key; 16]), promise, wanted, least }
+    Question { rule: 0, key: StoreKey([key; 16]), promise, wanted, least }
 }
 
 fn rate(events: u32, period: Duration, burst: u32) -> Promise {

@@ -1,6 +1,8 @@
 //! Shared limits beside others on one route: what one of them refuses, the others do not pay for.
 
 use super::*;
+use http::HeaderValue;
+use tidegate::policy::{Condition, Tier};
 
 /// One client of one gate whose store answers at once.
 struct Lone {
@@ -29,12 +31,16 @@ impl Lone {
     }
 
     fn arrive(&mut self, now: u64) {
-        let (headers, stamp) = (head("203.0.113.7"), Timestamp::from_nanos(now));
-        let mut judged = self.gate.judge(&request(&headers), arrival(now));
+        self.arrive_with(&head("203.0.113.7"), now);
+    }
+
+    fn arrive_with(&mut self, headers: &http::HeaderMap, now: u64) {
+        let stamp = Timestamp::from_nanos(now);
+        let mut judged = self.gate.judge(&request(headers), arrival(now));
         let client: Client = judged.decision.client.unwrap();
         for slot in self.gate.to_settle(&judged) {
             loop {
-                match self.gate.step(&mut judged, slot, (&request(&headers), &client), 1, stamp) {
+                match self.gate.step(&mut judged, slot, (&request(headers), &client), 1, stamp) {
                     Step::Settled => break,
                     Step::Refill(errand) => {
                         let _ = self.run(errand, now);
@@ -54,7 +60,7 @@ impl Lone {
             }
         }
         for slot in 0..self.granted.len() {
-            if let Some(errand) = self.gate.refill(&judged, slot, (&request(&headers), &client), 1, stamp) {
+            if let Some(errand) = self.gate.refill(&judged, slot, (&request(headers), &client), 1, stamp) {
                 let _ = self.run(errand, now);
             }
         }
@@ -98,6 +104,29 @@ fn what_a_narrow_limit_refuses_a_wide_one_beside_it_does_not_pay_for() {
                 // beside what is held in advance of a key that comes ten times a second
                 let held = if of_wide == Sharing::Lease { 4 } else { 0 };
                 assert!(charged <= lone.admitted + held, "{charged} for {}", lone.admitted);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_changes_tier_takes_along_what_was_spent() {
+    let mut limit = rate_per(60, "per_client", 1, 20);
+    let gold = rate_per(60, "per_client", 2, 40).kind;
+    let headers = vec![("x-tier".parse().unwrap(), "gold".to_owned())];
+    limit.tiers = vec![Tier { when: Condition { networks: Vec::new(), headers }, kind: Some(gold) }];
+    let (plain, mut golden) = (head("203.0.113.7"), head("203.0.113.7"));
+    golden.insert("x-tier", HeaderValue::from_static("gold"));
+    for sharing in [Sharing::Lease, Sharing::Exact] {
+        for (order, expected) in [([&plain, &golden], [20, 40]), ([&golden, &plain], [40, 40])] {
+            let mut lone = Lone::new(vec![shared(limit.clone(), sharing, OnStoreError::Closed)]);
+            for (headers, expected) in order.into_iter().zip(expected) {
+                for nth in 0..100 {
+                    lone.arrive_with(headers, SECOND + nth * MILLISECOND);
+                }
+                // what a lease holds dies with it, and a part of a unit has come back
+                let least = if sharing == Sharing::Exact { expected } else { expected - 2 };
+                assert!((least..=expected).contains(&lone.admitted), "{sharing:?}: {} of {expected}", lone.admitted);
             }
         }
     }
