@@ -103,6 +103,24 @@ fn a_request_that_waits_is_counted_once_however_long_it_waits() {
     store.resume();
 }
 
+#[test]
+fn a_store_that_refuses_the_gate_opens_nothing_whatever_the_limit_says() {
+    let mut store = Server::start(&[]);
+    store.lock("a password that the gate does not have");
+    for words in ["on_store_error: open", "on_store_error: local", "sharing: exact, on_store_error: open"] {
+        let gate = shared::gate(&policy(&store, LONG, &format!("rate: 10/s, burst: 30, {words}")));
+        // how it stands before it has tried for the first time is nobody's mistake
+        wait_for("the first refusal", || (gate.fetch("/", "").status == 503).then_some(()));
+        for _ in 0..50 {
+            assert_eq!(gate.fetch("/", "").status, 503, "{words}");
+        }
+        let metrics = gate.metrics();
+        let without = |policy| metrics.sum("tidegate_store_fallback_decisions_total", &[("policy", policy)]);
+        assert!(without("closed") >= 51.0, "{words}");
+        assert!(metrics.sum("tidegate_store_errors_total", &[("reason", "faulty")]) >= 51.0, "{words}");
+    }
+}
+
 /// Hours since 1970, which is where windows of an hour begin.
 fn hour_of(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3_600

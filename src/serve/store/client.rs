@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use redis::{RedisError, Value};
 use tokio::sync::Notify;
@@ -34,6 +34,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long all servers together may take to make a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
+
+/// The servers of a cluster of which one is missed are asked no more often whether they refuse us.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(800);
 
 /// After so many stamps in a row that were not answered the connection is made anew.
 const MOST_UNHEARD_STAMPS: u32 = 3;
@@ -73,12 +76,13 @@ impl std::error::Error for StoreFault {}
 
 /// One store: asks it, leaves it alone when it is silent, and knows how many gates share it.
 ///
-/// [`StoreClient::tend`] has to run all the time; without it every answer is [`Silence::Unreachable`].
+/// [`StoreClient::tend`] has to run all the time; without it every answer is [`Silence::Unreachable`]. So it is while there is no
+/// connection, unless the store refused the user, the password or the rights when it was tried last: then it is [`Silence::Faulty`].
 pub struct StoreClient {
     store: Store,
     dialer: Dialer,
-    live: ArcSwapOption<Live>,
-    /// Told when the connection in `live` is given up.
+    line: ArcSwap<Line>,
+    /// Told when the connection in `line` is given up, or one of its servers is missed.
     given_up: Notify,
     /// Held for some nanoseconds, by questions that go over the network anyway.
     breaker: Mutex<Breaker>,
@@ -92,10 +96,39 @@ pub struct StoreClient {
     last_fault: ArcSwapOption<(String, Instant)>,
 }
 
+/// What questions go out by.
+enum Line {
+    Up(Live),
+    /// There is no connection, and this is what is said instead: [`Silence::Faulty`] where the store refused us when it was tried last.
+    Down(Silence),
+}
+
 /// A connection and which one it is.
+#[derive(Clone)]
 struct Live {
     link: Link,
     number: u64,
+    /// Of a cluster.
+    servers: Arc<Servers>,
+}
+
+/// How it stands with the servers of a cluster that its connection does not reach.
+#[derive(Default)]
+struct Servers {
+    /// A question found one missing.
+    missed: AtomicBool,
+    /// One refuses us, so one that is missing may be no outage.
+    refuse: AtomicBool,
+}
+
+impl Servers {
+    /// What a silence means for a question.
+    fn excuse(&self, silence: Silence) -> Silence {
+        match silence {
+            Silence::Unreachable | Silence::Breaker if self.refuse.load(Ordering::Relaxed) => Silence::Faulty,
+            other => other,
+        }
+    }
 }
 
 impl StoreClient {
@@ -106,7 +139,7 @@ impl StoreClient {
     pub fn new(store: &Store, access: &Access) -> Result<StoreClient, StoreFault> {
         Ok(StoreClient {
             dialer: Dialer::new(store, access).map_err(StoreFault)?,
-            live: ArcSwapOption::empty(),
+            line: ArcSwap::from_pointee(Line::Down(Silence::Unreachable)),
             given_up: Notify::new(),
             breaker: Mutex::new(Breaker::new(store.breaker)),
             on_their_way: AtomicU32::new(0),
@@ -128,13 +161,21 @@ impl StoreClient {
         let mut company = Company::new();
         loop {
             match timeout(CONNECTING, self.dialer.connect()).await {
-                Ok(Ok(link)) => {
-                    pause = FIRST_PAUSE;
-                    self.serve(link, &mut company).await;
+                Ok(Ok((link, refusal))) => {
+                    // a store that wants a password of one who has none lets itself be connected to, again and again
+                    if self.serve((link, refusal), &mut company).await {
+                        pause = FIRST_PAUSE;
+                    }
                     company.unheard();
                 }
-                Ok(Err(error)) => self.note(&format!("cannot connect: {error}")),
-                Err(_) => self.note("cannot connect: no word from any server"),
+                Ok(Err(error)) => {
+                    self.line.store(Arc::new(Line::Down(meaning(&error).silence)));
+                    self.note(&format!("cannot connect: {error}"));
+                }
+                Err(_) => {
+                    self.line.store(Arc::new(Line::Down(Silence::Unreachable)));
+                    self.note("cannot connect: no word from any server");
+                }
             }
             sleep(jittered(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -205,11 +246,13 @@ impl StoreClient {
         patience: Duration,
         sent: &mut Option<Instant>,
     ) -> Result<Value, Silence> {
-        let Some(live) = self.live.load_full() else { return Err(Silence::Unreachable) };
-        let mut way = OnTheWay::begin(self)?;
-        let mut link = live.link.clone();
+        let mut live = match &**self.line.load() {
+            Line::Up(live) => live.clone(),
+            Line::Down(silence) => return Err(*silence),
+        };
+        let mut way = OnTheWay::begin(self).map_err(|silence| live.servers.excuse(silence))?;
         *sent = Some(Instant::now());
-        let Ok(heard) = timeout(patience, link.run(script, key, arguments, rest)).await else {
+        let Ok(heard) = timeout(patience, live.link.run(script, key, arguments, rest)).await else {
             way.failed(&live);
             return Err(Silence::TimedOut);
         };
@@ -226,15 +269,21 @@ impl StoreClient {
         };
         let Meaning { silence, ends_link, text } = meaning(&error);
         self.note(&format!("{text}: {error}"));
-        match silence {
+        let to_one = live.link.is_to_one();
+        if !to_one && silence == Silence::Unreachable && !live.servers.missed.swap(true, Ordering::Relaxed) {
+            self.given_up.notify_one();
+        }
+        let meant = live.servers.excuse(silence);
+        match (silence, meant) {
             // it answered, if only that something is wrong
-            Silence::Faulty => way.succeeded(),
+            (Silence::Faulty, _) => way.succeeded(),
+            (_, Silence::Faulty) => {}
             _ => way.failed(&live),
         }
-        if ends_link && (silence == Silence::Faulty || live.link.is_to_one()) {
-            self.give_up(live.number);
+        if ends_link && (silence == Silence::Faulty || to_one) {
+            self.give_up(live.number, silence);
         }
-        Err(silence)
+        Err(meant)
     }
 
     /// How many gates share the store, as last heard; this one among them, so at least 1.
@@ -257,7 +306,7 @@ impl StoreClient {
         let last_fault = self.last_fault.load_full();
         StoreStatus {
             name: self.store.name.clone(),
-            connected: self.live.load().is_some(),
+            connected: matches!(**self.line.load(), Line::Up(_)),
             breaker: self.breaker.lock().state(self.now()),
             nodes: self.nodes(),
             on_their_way: self.on_their_way.load(Ordering::Relaxed),
@@ -267,16 +316,15 @@ impl StoreClient {
         }
     }
 
-    /// Offers the connection to questions until it is given up.
-    async fn serve(&self, link: Link, company: &mut Company) {
+    /// Offers the connection to questions, once the store has said something over it, until it is given up. Says whether it was
+    /// offered.
+    async fn serve(&self, (mut link, refusal): (Link, Option<RedisError>), company: &mut Company) -> bool {
         let number = self.counters.connected.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is_due(&self.last_welcome) {
-            tracing::info!(store = self.store.name, "connected to the store");
-        }
-        self.live.store(Some(Arc::new(Live { link: link.clone(), number })));
-        let mut link = link;
-        let mut unheard = 0;
-        while unheard < MOST_UNHEARD_STAMPS && self.is_live(number) {
+        let live = Live { link: link.clone(), number, servers: Arc::default() };
+        self.note_refusal(&live.servers, refusal);
+        let mut looked = Instant::now();
+        let (mut offered, mut unheard) = (false, 0);
+        while unheard < MOST_UNHEARD_STAMPS && (!offered || self.is_live(number)) {
             let stamp = members::stamp(&mut link, &self.store.prefix, &self.name);
             let sent = Instant::now();
             match timeout(members::PATIENCE, stamp).await {
@@ -296,12 +344,18 @@ impl StoreClient {
                 }
                 Ok(Err(error)) => {
                     company.unheard();
-                    let Meaning { ends_link, text, .. } = meaning(&error);
+                    let Meaning { silence, ends_link, text } = meaning(&error);
                     self.note(&format!("{text}: {error}"));
-                    unheard = if ends_link { MOST_UNHEARD_STAMPS } else { 0 };
-                    if unheard > 0 {
-                        continue;
+                    // of a cluster it may be one server that is gone, and the questions be for the others
+                    if ends_link && (offered || link.is_to_one() || silence == Silence::Faulty) {
+                        match offered {
+                            true => self.give_up(number, silence),
+                            false => self.line.store(Arc::new(Line::Down(silence))),
+                        }
+                        return offered;
                     }
+                    unheard = 0;
+                    live.servers.missed.fetch_or(!link.is_to_one(), Ordering::Relaxed);
                 }
                 // of a cluster it may be one server that is silent, and not the one of the questions
                 Err(_) => {
@@ -309,22 +363,47 @@ impl StoreClient {
                     unheard += u32::from(link.is_to_one());
                 }
             }
+            let missed =
+                [&live.servers.missed, &live.servers.refuse].into_iter().any(|one| one.load(Ordering::Relaxed));
+            if missed && looked.elapsed() >= BETWEEN_LOOKS {
+                live.servers.missed.store(false, Ordering::Relaxed);
+                self.note_refusal(&live.servers, self.dialer.refusal().await);
+                looked = Instant::now();
+            }
+            if !std::mem::replace(&mut offered, true) {
+                self.line.store(Arc::new(Line::Up(live.clone())));
+                if self.is_due(&self.last_welcome) {
+                    tracing::info!(store = self.store.name, "connected to the store");
+                }
+            }
             tokio::select! {
                 () = self.given_up.notified() => {}
                 () = sleep(members::next()) => {}
             }
         }
-        self.live.store(None);
+        self.give_up(number, Silence::Unreachable);
+        offered
+    }
+
+    /// Keeps whether a server of a cluster refuses us.
+    fn note_refusal(&self, servers: &Servers, refusal: Option<RedisError>) {
+        servers.refuse.store(refusal.is_some(), Ordering::Relaxed);
+        if let Some(error) = refusal {
+            self.note(&format!("{}: {error}", meaning(&error).text));
+        }
     }
 
     fn is_live(&self, number: u64) -> bool {
-        self.live.load().as_ref().is_some_and(|live| live.number == number)
+        matches!(&**self.line.load(), Line::Up(live) if live.number == number)
     }
 
-    /// Offers this connection to nobody any more.
-    fn give_up(&self, number: u64) {
-        let given_up = self.live.rcu(|live| live.clone().filter(|live| live.number != number));
-        if given_up.is_some_and(|live| live.number == number) {
+    /// Offers this connection to nobody any more, and says that instead.
+    fn give_up(&self, number: u64, silence: Silence) {
+        let before = self.line.rcu(|line| match &**line {
+            Line::Up(live) if live.number == number => Arc::new(Line::Down(live.servers.excuse(silence))),
+            _ => Arc::clone(line),
+        });
+        if matches!(&*before, Line::Up(live) if live.number == number) {
             self.given_up.notify_one();
         }
     }
@@ -389,7 +468,7 @@ impl<'a> OnTheWay<'a> {
         let opened = self.client.breaker.lock().failed(pass, self.client.now(), clock::roll());
         if opened {
             self.client.counters.breaker_opened.fetch_add(1, Ordering::Relaxed);
-            self.client.give_up(live.number);
+            self.client.give_up(live.number, Silence::Unreachable);
             self.client.note("silent, and left alone for a while");
         }
     }

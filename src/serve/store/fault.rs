@@ -9,7 +9,8 @@ use crate::limiter::cluster::Silence;
 pub struct Meaning {
     /// For the question.
     pub silence: Silence,
-    /// Whether the connection is of no more use: it has ended, or leads to a server that does not take writes.
+    /// Whether the connection is of no more use: it has ended, leads to a server that does not take writes, or to one that does
+    /// not let us in.
     pub ends_link: bool,
     /// For the log.
     pub text: &'static str,
@@ -28,7 +29,7 @@ pub fn meaning(error: &RedisError) -> Meaning {
         ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::NoValidReplicasFoundBySentinel
         | ErrorKind::EmptySentinelList => means(Unreachable, true, "no sentinel names a primary"),
-        ErrorKind::AuthenticationFailed => means(Unreachable, true, "wrong user or password"),
+        ErrorKind::AuthenticationFailed => means(Faulty, true, "wrong user or password"),
         ErrorKind::Parse => means(Faulty, true, "not understood"),
         ErrorKind::Server(kind) => server(kind, error),
         ErrorKind::Extension => by_code(error.code().unwrap_or_default()),
@@ -47,11 +48,17 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
             means(Unreachable, false, "key is moving between servers")
         }
         ServerErrorKind::NoPerm => means(Faulty, false, "user is not allowed what the gate needs"),
+        ServerErrorKind::ResponseError if error.detail().is_some_and(|detail| detail.starts_with(CROWDED)) => {
+            means(Unreachable, true, "takes no more clients")
+        }
         // before Redis 7 what a script met was told as ERR, with its own code inside the text
         ServerErrorKind::ResponseError => by_code(inner_code(error.detail().unwrap_or_default())),
         _ => means(Faulty, false, "error"),
     }
 }
+
+/// What a server says, instead of an answer to the first command, to a client that is one too many for it.
+const CROWDED: &str = "max number of clients";
 
 /// The code in `Error running script (…): @user_script:10: -OOM command not allowed`.
 fn inner_code(detail: &str) -> &str {
@@ -69,6 +76,7 @@ fn by_code(code: &str) -> Meaning {
         "LOADING" => means(Unreachable, false, "still loading its data"),
         "NOPERM" => means(Faulty, false, "user is not allowed what the gate needs"),
         "NOAUTH" | "WRONGPASS" => means(Faulty, true, "wrong user or password"),
+        "DENIED" => means(Faulty, true, "lets in nobody from elsewhere (protected mode)"),
         "WRONGTYPE" => means(Faulty, false, "key holds something else"),
         _ => means(Faulty, false, "error"),
     }
@@ -96,9 +104,17 @@ mod tests {
             "-MISCONF Errors writing to the AOF file\r\n",
             "-BUSY Redis is busy running a script.\r\n",
             "-MOVED 1 127.0.0.1:7000\r\n",
+            "-ERR max number of clients reached\r\n",
         ] {
             assert_eq!(silence_of(line), Silence::Unreachable, "{line}");
         }
+    }
+
+    #[test]
+    fn a_password_that_is_refused_is_a_mistake_and_no_outage() {
+        let refused = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
+        assert_eq!(meaning(&refused).silence, Silence::Faulty);
+        assert!(meaning(&refused).ends_link);
     }
 
     #[test]
@@ -110,6 +126,8 @@ mod tests {
             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
             "-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
             "-NOAUTH Authentication required.\r\n",
+            "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+            "-DENIED Redis is running in protected mode\r\n",
             "-NOSCRIPT No matching script.\r\n",
             "-SOMETHING else\r\n",
         ] {
