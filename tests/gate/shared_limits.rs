@@ -104,6 +104,30 @@ fn a_request_that_waits_is_counted_once_however_long_it_waits() {
 }
 
 #[test]
+fn a_request_whose_question_cannot_be_sent_waits_for_nothing_and_is_not_counted() {
+    for sharing in ["exact", "lease"] {
+        let mut store = Server::start(&[]);
+        let words = format!("rate: 10/s, burst: 30, sharing: {sharing}, on_store_error: open");
+        let calm = ", breaker: { open_after: 1, half_open_every: 10s }";
+        let gate = shared::gate(&policy(&store, SHORT, &words).replace("ms }", &format!("ms{calm} }}")));
+        let sum = |metric: &str| gate.metrics().sum(metric, &[]);
+        wait_for("a connection", || (sum("tidegate_store_connected") == 1.0).then_some(()));
+        let ask = |client: usize| gate.fetch("/", &format!("X-Forwarded-For: 203.0.113.{client}\r\n")).status;
+        store.pause();
+        assert_eq!(ask(1), 200);
+        assert_eq!(sum("tidegate_store_waits_total"), 1.0, "{sharing}: until the time was over");
+        // the breaker is open now
+        (2..22).for_each(|client| assert_eq!(ask(client), 200));
+        assert_eq!(sum("tidegate_store_waits_total"), 1.0, "{sharing}: of a store that is left alone");
+        store.kill();
+        wait_for("the end of the connection", || (sum("tidegate_store_connected") == 0.0).then_some(()));
+        (22..42).for_each(|client| assert_eq!(ask(client), 200));
+        assert_eq!(sum("tidegate_store_waits_total"), 1.0, "{sharing}: of a store that is not there");
+        assert_eq!(sum("tidegate_store_fallback_decisions_total"), 41.0, "{sharing}");
+    }
+}
+
+#[test]
 fn a_store_that_refuses_the_gate_opens_nothing_whatever_the_limit_says() {
     let mut store = Server::start(&[]);
     store.lock("a password that the gate does not have");

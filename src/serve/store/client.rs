@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::breaker::{Breaker, BreakerState, Pass};
 use super::counters::{Counters, StoreStatus};
-use super::fault::{Meaning, meaning};
+use super::fault::{Meaning, meaning, was_sent};
 use super::link::{Dialer, Link};
 use super::members::Company;
 use super::script::Script;
@@ -189,7 +189,7 @@ impl StoreClient {
     /// There is no answer. After [`Silence::TimedOut`], and [`Silence::Unreachable`] of a connection that broke, the
     /// question may have been charged.
     pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, Silence> {
-        self.ask_stamped(question, limit).await.map(|(answer, _)| answer)
+        self.ask_and_say(question, limit).await.0.map(|(answer, _)| answer)
     }
 
     /// As [`StoreClient::ask`], with the store's time of the answer in microseconds since 1970.
@@ -197,10 +197,15 @@ impl StoreClient {
     /// # Errors
     /// As [`StoreClient::ask`].
     pub async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), Silence> {
+        self.ask_and_say(question, limit).await.0
+    }
+
+    /// As [`StoreClient::ask_stamped`], and whether the question was sent: one that is not is answered at once.
+    pub async fn ask_and_say(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), Silence>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
         self.counters.heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
-        outcome
+        (outcome, sent.is_some())
     }
 
     async fn try_ask(
@@ -267,6 +272,7 @@ impl StoreClient {
             }
             Err(error) => error,
         };
+        sent.take_if(|_| !was_sent(&error));
         let Meaning { silence, ends_link, text } = meaning(&error);
         self.note(&format!("{text}: {error}"));
         let to_one = live.link.is_to_one();

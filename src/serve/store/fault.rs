@@ -37,6 +37,11 @@ pub fn meaning(error: &RedisError) -> Meaning {
     }
 }
 
+/// Whether what ended in `error` had been sent: to a server of a cluster that there is no connection to nothing is.
+pub fn was_sent(error: &RedisError) -> bool {
+    error.kind() != ErrorKind::ClusterConnectionNotFound
+}
+
 fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
     use Silence::{Faulty, Unreachable};
     match kind {
