@@ -145,6 +145,44 @@ fn a_store_that_refuses_the_gate_opens_nothing_whatever_the_limit_says() {
     }
 }
 
+/// How many lines of a gate's log have this text in them.
+fn lines(gate: &Gate, text: &str) -> usize {
+    gate.talk().lines().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn each_kind_of_fault_has_a_line_of_the_log_and_that_the_store_is_back_one_after_it() {
+    let mut store = Server::start(&[]);
+    let gate = shared::gate(&policy(&store, LONG, "rate: 10/s, burst: 30"));
+    let said = |text: &'static str, times: usize| wait_for(text, || (lines(&gate, text) >= times).then_some(()));
+    said("connected to the store", 1);
+    store.kill();
+    said("\"WARN\"", 1);
+    store.restart();
+    said("connected to the store", 2);
+    assert_eq!(lines(&gate, "\"WARN\""), 1, "{}", gate.talk());
+    // the same again within the minute, and then something else
+    store.lock("a password that the gate does not have");
+    store.restart();
+    said("wrong user or password", 1);
+    assert_eq!(store.cli(&["CONFIG", "SET", "requirepass", ""]), "OK");
+    said("connected to the store", 3);
+    assert_eq!(lines(&gate, "\"WARN\""), 2, "{}", gate.talk());
+}
+
+#[test]
+fn of_a_cluster_that_is_not_there_only_the_gate_itself_writes_into_its_log() {
+    let mut gone = Server::start(&[]);
+    gone.kill();
+    let single = policy(&gone, LONG, "rate: 10/s, burst: 30");
+    let gate = shared::gate(&single.replace("timeout:", "mode: cluster, timeout:"));
+    wait_for("the line", || (lines(&gate, "cannot connect") > 0).then_some(()));
+    // it tries again meanwhile
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(lines(&gate, "\"WARN\""), 1, "{}", gate.talk());
+    assert_eq!(lines(&gate, "redis::"), 0, "{}", gate.talk());
+}
+
 /// Hours since 1970, which is where windows of an hour begin.
 fn hour_of(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3_600

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -14,8 +14,10 @@ use tokio::time::{sleep, timeout};
 use super::breaker::{Breaker, BreakerState, Pass};
 use super::counters::{Counters, StoreStatus};
 use super::fault::{Meaning, meaning, was_sent};
+use super::lines::{Kind, Lines, Met};
 use super::link::{Dialer, Link};
 use super::members::Company;
+use super::reach::{Line, Live, Servers};
 use super::script::Script;
 use super::{members, script};
 use crate::limiter::cluster::{Answer, Question, Silence};
@@ -49,9 +51,6 @@ const MOST_MESSAGES: i64 = 128;
 
 /// How long at least the store is waited for when gates tell each other what they admitted: no request waits for that.
 const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
-
-/// At most one line of the log per this time and store about what failed, and one about connections.
-const QUIET_NANOS: u64 = 60_000_000_000;
 
 /// What is needed to be let in, beside the policy's part.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -91,44 +90,8 @@ pub struct StoreClient {
     name: String,
     counters: Counters,
     started: Instant,
-    last_welcome: AtomicU64,
-    last_fault_line: AtomicU64,
+    lines: Lines,
     last_fault: ArcSwapOption<(String, Instant)>,
-}
-
-/// What questions go out by.
-enum Line {
-    Up(Live),
-    /// There is no connection, and this is what is said instead: [`Silence::Faulty`] where the store refused us when it was tried last.
-    Down(Silence),
-}
-
-/// A connection and which one it is.
-#[derive(Clone)]
-struct Live {
-    link: Link,
-    number: u64,
-    /// Of a cluster.
-    servers: Arc<Servers>,
-}
-
-/// How it stands with the servers of a cluster that its connection does not reach.
-#[derive(Default)]
-struct Servers {
-    /// A question found one missing.
-    missed: AtomicBool,
-    /// One refuses us, so one that is missing may be no outage.
-    refuse: AtomicBool,
-}
-
-impl Servers {
-    /// What a silence means for a question.
-    fn excuse(&self, silence: Silence) -> Silence {
-        match silence {
-            Silence::Unreachable | Silence::Breaker if self.refuse.load(Ordering::Relaxed) => Silence::Faulty,
-            other => other,
-        }
-    }
 }
 
 impl StoreClient {
@@ -147,8 +110,7 @@ impl StoreClient {
             name: members::name(),
             counters: Counters::default(),
             started: Instant::now(),
-            last_welcome: AtomicU64::new(0),
-            last_fault_line: AtomicU64::new(0),
+            lines: Lines::new(),
             last_fault: ArcSwapOption::empty(),
             store: store.clone(),
         })
@@ -169,12 +131,14 @@ impl StoreClient {
                     company.unheard();
                 }
                 Ok(Err(error)) => {
-                    self.line.store(Arc::new(Line::Down(meaning(&error).silence)));
-                    self.note(&format!("cannot connect: {error}"));
+                    let meaning = meaning(&error);
+                    self.line.store(Arc::new(Line::Down(meaning.silence)));
+                    self.note(meaning, Met::Tending, &format!("cannot connect: {error}"));
                 }
                 Err(_) => {
                     self.line.store(Arc::new(Line::Down(Silence::Unreachable)));
-                    self.note("cannot connect: no word from any server");
+                    let text = "cannot connect: no word from any server";
+                    self.note(Kind::away(text), Met::Tending, text);
                 }
             }
             sleep(jittered(pause)).await;
@@ -215,7 +179,8 @@ impl StoreClient {
         sent: &mut Option<Instant>,
     ) -> Result<(Answer, u64), Silence> {
         let Ok(terms) = question.promise.terms() else {
-            self.note(&format!("limit `{limit}` has numbers that no store can count"));
+            let text = format!("limit `{limit}` has numbers that no store can count");
+            self.note(Kind::odd("numbers"), Met::Asking, &text);
             return Err(Silence::Faulty);
         };
         let key = script::key(&self.store.prefix, question, limit);
@@ -238,7 +203,8 @@ impl StoreClient {
     }
 
     fn no_answer(&self) -> Silence {
-        self.note("said something that is no answer");
+        let text = "said something that is no answer";
+        self.note(Kind::odd(text), Met::Asking, text);
         Silence::Faulty
     }
 
@@ -263,6 +229,7 @@ impl StoreClient {
         };
         let error = match heard {
             Ok(value) => {
+                self.lines.answered(self.now());
                 match sent.is_some_and(|sent| sent.elapsed() > self.store.timeout) {
                     // nobody waits for this one, but requests would have waited in vain: it must not end their row of failures
                     true => way.succeeded_late(),
@@ -273,8 +240,9 @@ impl StoreClient {
             Err(error) => error,
         };
         sent.take_if(|_| !was_sent(&error));
-        let Meaning { silence, ends_link, text } = meaning(&error);
-        self.note(&format!("{text}: {error}"));
+        let meaning = meaning(&error);
+        let Meaning { silence, ends_link, text, .. } = meaning;
+        self.note(meaning, Met::Asking, &format!("{text}: {error}"));
         let to_one = live.link.is_to_one();
         if !to_one && silence == Silence::Unreachable && !live.servers.missed.swap(true, Ordering::Relaxed) {
             self.given_up.notify_one();
@@ -333,7 +301,9 @@ impl StoreClient {
         while unheard < MOST_UNHEARD_STAMPS && (!offered || self.is_live(number)) {
             let stamp = members::stamp(&mut link, &self.store.prefix, &self.name);
             let sent = Instant::now();
-            match timeout(members::PATIENCE, stamp).await {
+            let stamped = timeout(members::PATIENCE, stamp).await;
+            let heard = matches!(stamped, Ok(Ok(_)));
+            match stamped {
                 Ok(Ok(count)) => {
                     unheard = 0;
                     // whoever finds questions unanswered is not alone in that: others may miss their stamps by it
@@ -350,8 +320,9 @@ impl StoreClient {
                 }
                 Ok(Err(error)) => {
                     company.unheard();
-                    let Meaning { silence, ends_link, text } = meaning(&error);
-                    self.note(&format!("{text}: {error}"));
+                    let meaning = meaning(&error);
+                    let Meaning { silence, ends_link, text, .. } = meaning;
+                    self.note(meaning, Met::Tending, &format!("{text}: {error}"));
                     // of a cluster it may be one server that is gone, and the questions be for the others
                     if ends_link && (offered || link.is_to_one() || silence == Silence::Faulty) {
                         match offered {
@@ -376,11 +347,14 @@ impl StoreClient {
                 self.note_refusal(&live.servers, self.dialer.refusal().await);
                 looked = Instant::now();
             }
-            if !std::mem::replace(&mut offered, true) {
+            let first = !std::mem::replace(&mut offered, true);
+            if first {
                 self.line.store(Arc::new(Line::Up(live.clone())));
-                if self.is_due(&self.last_welcome) {
-                    tracing::info!(store = self.store.name, "connected to the store");
-                }
+            }
+            if first && heard && self.lines.connected() {
+                tracing::info!(store = self.store.name, "connected to the store");
+            } else if heard && self.lines.well(self.now()) {
+                tracing::info!(store = self.store.name, "the store answers again");
             }
             tokio::select! {
                 () = self.given_up.notified() => {}
@@ -395,7 +369,8 @@ impl StoreClient {
     fn note_refusal(&self, servers: &Servers, refusal: Option<RedisError>) {
         servers.refuse.store(refusal.is_some(), Ordering::Relaxed);
         if let Some(error) = refusal {
-            self.note(&format!("{}: {error}", meaning(&error).text));
+            let meaning = meaning(&error);
+            self.note(meaning, Met::Tending, &format!("{}: {error}", meaning.text));
         }
     }
 
@@ -414,22 +389,15 @@ impl StoreClient {
         }
     }
 
-    /// Keeps what went wrong, and logs it unless the last line is young.
-    fn note(&self, text: &str) {
+    /// Keeps what went wrong, and logs it unless the last line of this kind is young.
+    fn note(&self, kind: impl Into<Kind>, met: Met, text: &str) {
         self.last_fault.store(Some(Arc::new((text.to_owned(), Instant::now()))));
-        if self.is_due(&self.last_fault_line) {
+        if self.lines.fault(kind.into(), met, self.now()) {
             tracing::warn!(store = self.store.name, "store: {text}");
         }
     }
 
-    /// Whether a line may be written again, and if so notes that it is; one of those that ask at once is told so.
-    fn is_due(&self, last_line: &AtomicU64) -> bool {
-        let (now, last) = (self.now().max(1), last_line.load(Ordering::Relaxed));
-        let due = last == 0 || now.saturating_sub(last) >= QUIET_NANOS;
-        due && last_line.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Nanoseconds of the breaker.
+    /// Nanoseconds of the breaker and the log.
     fn now(&self) -> u64 {
         saturating_nanos(self.started.elapsed())
     }
@@ -475,7 +443,8 @@ impl<'a> OnTheWay<'a> {
         if opened {
             self.client.counters.breaker_opened.fetch_add(1, Ordering::Relaxed);
             self.client.give_up(live.number, Silence::Unreachable);
-            self.client.note("silent, and left alone for a while");
+            let text = "silent, and left alone for a while";
+            self.client.note(Kind::away(text), Met::Asking, text);
         }
     }
 }

@@ -12,12 +12,18 @@ pub struct Meaning {
     /// Whether the connection is of no more use: it has ended, leads to a server that does not take writes, or to one that does
     /// not let us in.
     pub ends_link: bool,
-    /// For the log.
+    /// Whether the store is there and does not let us in, or not do what we need.
+    pub keeps_out: bool,
+    /// For the log, and there its kind.
     pub text: &'static str,
 }
 
 const fn means(silence: Silence, ends_link: bool, text: &'static str) -> Meaning {
-    Meaning { silence, ends_link, text }
+    Meaning { silence, ends_link, keeps_out: false, text }
+}
+
+const fn keeps_out(ends_link: bool, text: &'static str) -> Meaning {
+    Meaning { silence: Silence::Faulty, ends_link, keeps_out: true, text }
 }
 
 /// What `error` means. Everything that is not known to be an outage is [`Silence::Faulty`]: a mistake must open nothing.
@@ -29,7 +35,7 @@ pub fn meaning(error: &RedisError) -> Meaning {
         ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::NoValidReplicasFoundBySentinel
         | ErrorKind::EmptySentinelList => means(Unreachable, true, "no sentinel names a primary"),
-        ErrorKind::AuthenticationFailed => means(Faulty, true, "wrong user or password"),
+        ErrorKind::AuthenticationFailed => keeps_out(true, "wrong user or password"),
         ErrorKind::Parse => means(Faulty, true, "not understood"),
         ErrorKind::Server(kind) => server(kind, error),
         ErrorKind::Extension => by_code(error.code().unwrap_or_default()),
@@ -52,9 +58,12 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
         ServerErrorKind::TryAgain | ServerErrorKind::Moved | ServerErrorKind::Ask => {
             means(Unreachable, false, "key is moving between servers")
         }
-        ServerErrorKind::NoPerm => means(Faulty, false, "user is not allowed what the gate needs"),
+        ServerErrorKind::NoPerm => keeps_out(false, "user is not allowed what the gate needs"),
         ServerErrorKind::ResponseError if error.detail().is_some_and(|detail| detail.starts_with(CROWDED)) => {
             means(Unreachable, true, "takes no more clients")
+        }
+        ServerErrorKind::ResponseError if error.detail().is_some_and(|detail| detail.contains(NO_RIGHTS_INSIDE)) => {
+            keeps_out(false, "user is not allowed what the gate needs")
         }
         // before Redis 7 what a script met was told as ERR, with its own code inside the text
         ServerErrorKind::ResponseError => by_code(inner_code(error.detail().unwrap_or_default())),
@@ -64,6 +73,9 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
 
 /// What a server says, instead of an answer to the first command, to a client that is one too many for it.
 const CROWDED: &str = "max number of clients";
+
+/// What a script is told that does what its user may not.
+const NO_RIGHTS_INSIDE: &str = "user executing the script can't";
 
 /// The code in `Error running script (…): @user_script:10: -OOM command not allowed`.
 fn inner_code(detail: &str) -> &str {
@@ -79,9 +91,9 @@ fn by_code(code: &str) -> Meaning {
         "NOREPLICAS" => means(Unreachable, false, "takes no writes because it has too few replicas"),
         "BUSY" => means(Unreachable, false, "busy with a script"),
         "LOADING" => means(Unreachable, false, "still loading its data"),
-        "NOPERM" => means(Faulty, false, "user is not allowed what the gate needs"),
-        "NOAUTH" | "WRONGPASS" => means(Faulty, true, "wrong user or password"),
-        "DENIED" => means(Faulty, true, "lets in nobody from elsewhere (protected mode)"),
+        "NOPERM" => keeps_out(false, "user is not allowed what the gate needs"),
+        "NOAUTH" | "WRONGPASS" => keeps_out(true, "wrong user or password"),
+        "DENIED" => keeps_out(true, "lets in nobody from elsewhere (protected mode)"),
         "WRONGTYPE" => means(Faulty, false, "key holds something else"),
         _ => means(Faulty, false, "error"),
     }
@@ -120,6 +132,15 @@ mod tests {
         let refused = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
         assert_eq!(meaning(&refused).silence, Silence::Faulty);
         assert!(meaning(&refused).ends_link);
+    }
+
+    #[test]
+    fn who_lacks_a_right_inside_a_script_is_kept_out_as_who_may_not_run_it() {
+        let inside = "-ERR The user executing the script can't run this command or subcommand script: f_1, on @user_script:76.\r\n";
+        for line in [inside, "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"] {
+            let error = redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err();
+            assert!(meaning(&error).keeps_out, "{line}");
+        }
     }
 
     #[test]
