@@ -103,6 +103,86 @@ fn a_request_that_waits_is_counted_once_however_long_it_waits() {
     store.resume();
 }
 
+#[test]
+fn a_request_whose_question_cannot_be_sent_waits_for_nothing_and_is_not_counted() {
+    for sharing in ["exact", "lease"] {
+        let mut store = Server::start(&[]);
+        let words = format!("rate: 10/s, burst: 30, sharing: {sharing}, on_store_error: open");
+        let calm = ", breaker: { open_after: 1, half_open_every: 10s }";
+        let gate = shared::gate(&policy(&store, SHORT, &words).replace("ms }", &format!("ms{calm} }}")));
+        let sum = |metric: &str| gate.metrics().sum(metric, &[]);
+        wait_for("a connection", || (sum("tidegate_store_connected") == 1.0).then_some(()));
+        let ask = |client: usize| gate.fetch("/", &format!("X-Forwarded-For: 203.0.113.{client}\r\n")).status;
+        store.pause();
+        assert_eq!(ask(1), 200);
+        assert_eq!(sum("tidegate_store_waits_total"), 1.0, "{sharing}: until the time was over");
+        // the breaker is open now
+        (2..22).for_each(|client| assert_eq!(ask(client), 200));
+        assert_eq!(sum("tidegate_store_waits_total"), 1.0, "{sharing}: of a store that is left alone");
+        store.kill();
+        wait_for("the end of the connection", || (sum("tidegate_store_connected") == 0.0).then_some(()));
+        (22..42).for_each(|client| assert_eq!(ask(client), 200));
+        assert_eq!(sum("tidegate_store_waits_total"), 1.0, "{sharing}: of a store that is not there");
+        assert_eq!(sum("tidegate_store_fallback_decisions_total"), 41.0, "{sharing}");
+    }
+}
+
+#[test]
+fn a_store_that_refuses_the_gate_opens_nothing_whatever_the_limit_says() {
+    let mut store = Server::start(&[]);
+    store.lock("a password that the gate does not have");
+    for words in ["on_store_error: open", "on_store_error: local", "sharing: exact, on_store_error: open"] {
+        let gate = shared::gate(&policy(&store, LONG, &format!("rate: 10/s, burst: 30, {words}")));
+        // how it stands before it has tried for the first time is nobody's mistake
+        wait_for("the first refusal", || (gate.fetch("/", "").status == 503).then_some(()));
+        for _ in 0..50 {
+            assert_eq!(gate.fetch("/", "").status, 503, "{words}");
+        }
+        let metrics = gate.metrics();
+        let without = |policy| metrics.sum("tidegate_store_fallback_decisions_total", &[("policy", policy)]);
+        assert!(without("closed") >= 51.0, "{words}");
+        assert!(metrics.sum("tidegate_store_errors_total", &[("reason", "faulty")]) >= 51.0, "{words}");
+    }
+}
+
+/// How many lines of a gate's log have this text in them.
+fn lines(gate: &Gate, text: &str) -> usize {
+    gate.talk().lines().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn each_kind_of_fault_has_a_line_of_the_log_and_that_the_store_is_back_one_after_it() {
+    let mut store = Server::start(&[]);
+    let gate = shared::gate(&policy(&store, LONG, "rate: 10/s, burst: 30"));
+    let said = |text: &'static str, times: usize| wait_for(text, || (lines(&gate, text) >= times).then_some(()));
+    said("connected to the store", 1);
+    store.kill();
+    said("\"WARN\"", 1);
+    store.restart();
+    said("connected to the store", 2);
+    assert_eq!(lines(&gate, "\"WARN\""), 1, "{}", gate.talk());
+    // the same again within the minute, and then something else
+    store.lock("a password that the gate does not have");
+    store.restart();
+    said("wrong user or password", 1);
+    assert_eq!(store.cli(&["CONFIG", "SET", "requirepass", ""]), "OK");
+    said("connected to the store", 3);
+    assert_eq!(lines(&gate, "\"WARN\""), 2, "{}", gate.talk());
+}
+
+#[test]
+fn of_a_cluster_that_is_not_there_only_the_gate_itself_writes_into_its_log() {
+    let mut gone = Server::start(&[]);
+    gone.kill();
+    let single = policy(&gone, LONG, "rate: 10/s, burst: 30");
+    let gate = shared::gate(&single.replace("timeout:", "mode: cluster, timeout:"));
+    wait_for("the line", || (lines(&gate, "cannot connect") > 0).then_some(()));
+    // it tries again meanwhile
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(lines(&gate, "\"WARN\""), 1, "{}", gate.talk());
+    assert_eq!(lines(&gate, "redis::"), 0, "{}", gate.talk());
+}
+
 /// Hours since 1970, which is where windows of an hour begin.
 fn hour_of(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3_600

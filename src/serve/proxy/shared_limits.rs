@@ -100,24 +100,34 @@ async fn settle_one(
         return snapshot.silent(judged, slot, Silence::Faulty, 1);
     };
     let due = began + store.spec().timeout;
-    let mut waits = false;
+    let mut wait = Wait { store, counts: false };
+    // whether another request's errand was waited for, but not so long that it must have been sent
+    let mut heard_bell = false;
     loop {
         let step = {
             let facts = Facts::read(link_of(session), session.req_header());
             snapshot.step(judged, slot, (&facts.request(), &client), store.nodes(), shared.clock.now())
         };
-        if matches!(step, Step::Ask(_) | Step::Wait(_)) && !std::mem::replace(&mut waits, true) {
-            store.waited();
-        }
         match step {
-            Step::Settled => return,
+            // what it was waited for has come
+            Step::Settled => {
+                wait.counts |= heard_bell;
+                return;
+            }
             Step::Refill(errand) => {
+                wait.counts |= heard_bell;
                 drop(send(shared, store, rule, errand));
                 return;
             }
             Step::Ask(errand) => {
+                let waited = wait.counts;
+                // a limit before this one may have taken all the time there was
+                wait.counts |= Instant::now() < due;
                 return match timeout_at(due, send(shared, store, rule, errand)).await {
-                    Ok(Ok(brought)) => snapshot.brought(judged, slot, brought),
+                    Ok(Ok((brought, sent))) => {
+                        wait.counts = waited || sent;
+                        snapshot.brought(judged, slot, brought);
+                    }
                     Ok(Err(_)) => snapshot.silent(judged, slot, Silence::Faulty, store.nodes()),
                     Err(_) => snapshot.silent(judged, slot, Silence::TimedOut, store.nodes()),
                 };
@@ -127,11 +137,29 @@ async fn settle_one(
                 let Some(bell) = shared.bells.of(key) else { return };
                 // a bell that rang between the step and now is not heard, so nobody sleeps longer than this on it
                 let pause = due.min(Instant::now() + LONGEST_SLEEP);
-                let _ = timeout_at(pause, bell.notified()).await;
+                match timeout_at(pause, bell.notified()).await {
+                    Ok(()) => heard_bell = true,
+                    Err(_) => wait.counts = true,
+                }
             }
         }
         if Instant::now() >= due {
+            wait.counts |= heard_bell;
             return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
+        }
+    }
+}
+
+/// A request at one of its limits; counted at its end, however that comes, if it waited for the store.
+struct Wait<'a> {
+    store: &'a StoreInUse,
+    counts: bool,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.counts {
+            self.store.waited();
         }
     }
 }
@@ -140,27 +168,39 @@ async fn settle_one(
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Sends somebody to ask, who comes home whether or not anybody waits for it.
-fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Brought> {
+fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<(Brought, bool)> {
     tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, Arc::clone(&shared.bells)))
 }
 
-/// Asks, and takes in what was said.
-async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, mut errand: Errand, clock: Clock, bells: Arc<Bells>) -> Brought {
-    let (sent, key) = (clock.now(), errand.key);
-    let said = ask(&store, &rule, &mut errand).await;
-    let brought = errand.done(said, store.nodes(), sent, clock.now());
+/// Asks, and takes in what was said. The second value is whether anything was sent.
+async fn run(
+    store: Arc<StoreInUse>,
+    rule: Arc<Rule>,
+    mut errand: Errand,
+    clock: Clock,
+    bells: Arc<Bells>,
+) -> (Brought, bool) {
+    let (began, key) = (clock.now(), errand.key);
+    let (said, sent) = ask(&store, &rule, &mut errand).await;
+    let brought = errand.done(said, store.nodes(), began, clock.now());
     if let Some(bell) = bells.of(key) {
         bell.notify_waiters();
     }
-    brought
+    (brought, sent)
 }
 
 /// Asks one question after the other. A request waits for all of them together as long as for one.
-async fn ask(store: &StoreInUse, rule: &Rule, errand: &mut Errand) -> Result<Answer, Silence> {
+async fn ask(store: &StoreInUse, rule: &Rule, errand: &mut Errand) -> (Result<Answer, Silence>, bool) {
+    let mut sent = false;
     loop {
-        let answer = store.ask(&errand.question, &rule.name).await?;
+        let (said, out) = store.ask(&errand.question, &rule.name).await;
+        sent |= out;
+        let answer = match said {
+            Ok(answer) => answer,
+            Err(silence) => return (Err(silence), sent),
+        };
         if let Some(all) = errand.heard(answer) {
-            return Ok(all);
+            return (Ok(all), sent);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use redis::{RedisError, Value};
 use tokio::sync::Notify;
@@ -13,9 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use super::breaker::{Breaker, BreakerState, Pass};
 use super::counters::{Counters, StoreStatus};
-use super::fault::{Meaning, meaning};
+use super::fault::{Meaning, meaning, was_sent};
+use super::lines::{Kind, Lines, Met};
 use super::link::{Dialer, Link};
 use super::members::Company;
+use super::reach::{Line, Live, Servers};
 use super::script::Script;
 use super::{members, script};
 use crate::limiter::cluster::{Answer, Question, Silence};
@@ -35,6 +37,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long all servers together may take to make a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
 
+/// The servers of a cluster of which one is missed are asked no more often whether they refuse us.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(800);
+
 /// After so many stamps in a row that were not answered the connection is made anew.
 const MOST_UNHEARD_STAMPS: u32 = 3;
 
@@ -46,9 +51,6 @@ const MOST_MESSAGES: i64 = 128;
 
 /// How long at least the store is waited for when gates tell each other what they admitted: no request waits for that.
 const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
-
-/// At most one line of the log per this time and store about what failed, and one about connections.
-const QUIET_NANOS: u64 = 60_000_000_000;
 
 /// What is needed to be let in, beside the policy's part.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -73,12 +75,13 @@ impl std::error::Error for StoreFault {}
 
 /// One store: asks it, leaves it alone when it is silent, and knows how many gates share it.
 ///
-/// [`StoreClient::tend`] has to run all the time; without it every answer is [`Silence::Unreachable`].
+/// [`StoreClient::tend`] has to run all the time; without it every answer is [`Silence::Unreachable`]. So it is while there is no
+/// connection, unless the store refused the user, the password or the rights when it was tried last: then it is [`Silence::Faulty`].
 pub struct StoreClient {
     store: Store,
     dialer: Dialer,
-    live: ArcSwapOption<Live>,
-    /// Told when the connection in `live` is given up.
+    line: ArcSwap<Line>,
+    /// Told when the connection in `line` is given up, or one of its servers is missed.
     given_up: Notify,
     /// Held for some nanoseconds, by questions that go over the network anyway.
     breaker: Mutex<Breaker>,
@@ -87,15 +90,8 @@ pub struct StoreClient {
     name: String,
     counters: Counters,
     started: Instant,
-    last_welcome: AtomicU64,
-    last_fault_line: AtomicU64,
+    lines: Lines,
     last_fault: ArcSwapOption<(String, Instant)>,
-}
-
-/// A connection and which one it is.
-struct Live {
-    link: Link,
-    number: u64,
 }
 
 impl StoreClient {
@@ -106,7 +102,7 @@ impl StoreClient {
     pub fn new(store: &Store, access: &Access) -> Result<StoreClient, StoreFault> {
         Ok(StoreClient {
             dialer: Dialer::new(store, access).map_err(StoreFault)?,
-            live: ArcSwapOption::empty(),
+            line: ArcSwap::from_pointee(Line::Down(Silence::Unreachable)),
             given_up: Notify::new(),
             breaker: Mutex::new(Breaker::new(store.breaker)),
             on_their_way: AtomicU32::new(0),
@@ -114,8 +110,7 @@ impl StoreClient {
             name: members::name(),
             counters: Counters::default(),
             started: Instant::now(),
-            last_welcome: AtomicU64::new(0),
-            last_fault_line: AtomicU64::new(0),
+            lines: Lines::new(),
             last_fault: ArcSwapOption::empty(),
             store: store.clone(),
         })
@@ -128,13 +123,23 @@ impl StoreClient {
         let mut company = Company::new();
         loop {
             match timeout(CONNECTING, self.dialer.connect()).await {
-                Ok(Ok(link)) => {
-                    pause = FIRST_PAUSE;
-                    self.serve(link, &mut company).await;
+                Ok(Ok((link, refusal))) => {
+                    // a store that wants a password of one who has none lets itself be connected to, again and again
+                    if self.serve((link, refusal), &mut company).await {
+                        pause = FIRST_PAUSE;
+                    }
                     company.unheard();
                 }
-                Ok(Err(error)) => self.note(&format!("cannot connect: {error}")),
-                Err(_) => self.note("cannot connect: no word from any server"),
+                Ok(Err(error)) => {
+                    let meaning = meaning(&error);
+                    self.line.store(Arc::new(Line::Down(meaning.silence)));
+                    self.note(meaning, Met::Tending, &format!("cannot connect: {error}"));
+                }
+                Err(_) => {
+                    self.line.store(Arc::new(Line::Down(Silence::Unreachable)));
+                    let text = "cannot connect: no word from any server";
+                    self.note(Kind::away(text), Met::Tending, text);
+                }
             }
             sleep(jittered(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -148,7 +153,7 @@ impl StoreClient {
     /// There is no answer. After [`Silence::TimedOut`], and [`Silence::Unreachable`] of a connection that broke, the
     /// question may have been charged.
     pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, Silence> {
-        self.ask_stamped(question, limit).await.map(|(answer, _)| answer)
+        self.ask_and_say(question, limit).await.0.map(|(answer, _)| answer)
     }
 
     /// As [`StoreClient::ask`], with the store's time of the answer in microseconds since 1970.
@@ -156,10 +161,15 @@ impl StoreClient {
     /// # Errors
     /// As [`StoreClient::ask`].
     pub async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), Silence> {
+        self.ask_and_say(question, limit).await.0
+    }
+
+    /// As [`StoreClient::ask_stamped`], and whether the question was sent: one that is not is answered at once.
+    pub async fn ask_and_say(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), Silence>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
         self.counters.heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
-        outcome
+        (outcome, sent.is_some())
     }
 
     async fn try_ask(
@@ -169,7 +179,8 @@ impl StoreClient {
         sent: &mut Option<Instant>,
     ) -> Result<(Answer, u64), Silence> {
         let Ok(terms) = question.promise.terms() else {
-            self.note(&format!("limit `{limit}` has numbers that no store can count"));
+            let text = format!("limit `{limit}` has numbers that no store can count");
+            self.note(Kind::odd("numbers"), Met::Asking, &text);
             return Err(Silence::Faulty);
         };
         let key = script::key(&self.store.prefix, question, limit);
@@ -192,7 +203,8 @@ impl StoreClient {
     }
 
     fn no_answer(&self) -> Silence {
-        self.note("said something that is no answer");
+        let text = "said something that is no answer";
+        self.note(Kind::odd(text), Met::Asking, text);
         Silence::Faulty
     }
 
@@ -205,16 +217,19 @@ impl StoreClient {
         patience: Duration,
         sent: &mut Option<Instant>,
     ) -> Result<Value, Silence> {
-        let Some(live) = self.live.load_full() else { return Err(Silence::Unreachable) };
-        let mut way = OnTheWay::begin(self)?;
-        let mut link = live.link.clone();
+        let mut live = match &**self.line.load() {
+            Line::Up(live) => live.clone(),
+            Line::Down(silence) => return Err(*silence),
+        };
+        let mut way = OnTheWay::begin(self).map_err(|silence| live.servers.excuse(silence))?;
         *sent = Some(Instant::now());
-        let Ok(heard) = timeout(patience, link.run(script, key, arguments, rest)).await else {
+        let Ok(heard) = timeout(patience, live.link.run(script, key, arguments, rest)).await else {
             way.failed(&live);
             return Err(Silence::TimedOut);
         };
         let error = match heard {
             Ok(value) => {
+                self.lines.answered(self.now());
                 match sent.is_some_and(|sent| sent.elapsed() > self.store.timeout) {
                     // nobody waits for this one, but requests would have waited in vain: it must not end their row of failures
                     true => way.succeeded_late(),
@@ -224,17 +239,25 @@ impl StoreClient {
             }
             Err(error) => error,
         };
-        let Meaning { silence, ends_link, text } = meaning(&error);
-        self.note(&format!("{text}: {error}"));
-        match silence {
+        sent.take_if(|_| !was_sent(&error));
+        let meaning = meaning(&error);
+        let Meaning { silence, ends_link, text, .. } = meaning;
+        self.note(meaning, Met::Asking, &format!("{text}: {error}"));
+        let to_one = live.link.is_to_one();
+        if !to_one && silence == Silence::Unreachable && !live.servers.missed.swap(true, Ordering::Relaxed) {
+            self.given_up.notify_one();
+        }
+        let meant = live.servers.excuse(silence);
+        match (silence, meant) {
             // it answered, if only that something is wrong
-            Silence::Faulty => way.succeeded(),
+            (Silence::Faulty, _) => way.succeeded(),
+            (_, Silence::Faulty) => {}
             _ => way.failed(&live),
         }
-        if ends_link && (silence == Silence::Faulty || live.link.is_to_one()) {
-            self.give_up(live.number);
+        if ends_link && (silence == Silence::Faulty || to_one) {
+            self.give_up(live.number, silence);
         }
-        Err(silence)
+        Err(meant)
     }
 
     /// How many gates share the store, as last heard; this one among them, so at least 1.
@@ -257,7 +280,7 @@ impl StoreClient {
         let last_fault = self.last_fault.load_full();
         StoreStatus {
             name: self.store.name.clone(),
-            connected: self.live.load().is_some(),
+            connected: matches!(**self.line.load(), Line::Up(_)),
             breaker: self.breaker.lock().state(self.now()),
             nodes: self.nodes(),
             on_their_way: self.on_their_way.load(Ordering::Relaxed),
@@ -267,19 +290,20 @@ impl StoreClient {
         }
     }
 
-    /// Offers the connection to questions until it is given up.
-    async fn serve(&self, link: Link, company: &mut Company) {
+    /// Offers the connection to questions, once the store has said something over it, until it is given up. Says whether it was
+    /// offered.
+    async fn serve(&self, (mut link, refusal): (Link, Option<RedisError>), company: &mut Company) -> bool {
         let number = self.counters.connected.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.is_due(&self.last_welcome) {
-            tracing::info!(store = self.store.name, "connected to the store");
-        }
-        self.live.store(Some(Arc::new(Live { link: link.clone(), number })));
-        let mut link = link;
-        let mut unheard = 0;
-        while unheard < MOST_UNHEARD_STAMPS && self.is_live(number) {
+        let live = Live { link: link.clone(), number, servers: Arc::default() };
+        self.note_refusal(&live.servers, refusal);
+        let mut looked = Instant::now();
+        let (mut offered, mut unheard) = (false, 0);
+        while unheard < MOST_UNHEARD_STAMPS && (!offered || self.is_live(number)) {
             let stamp = members::stamp(&mut link, &self.store.prefix, &self.name);
             let sent = Instant::now();
-            match timeout(members::PATIENCE, stamp).await {
+            let stamped = timeout(members::PATIENCE, stamp).await;
+            let heard = matches!(stamped, Ok(Ok(_)));
+            match stamped {
                 Ok(Ok(count)) => {
                     unheard = 0;
                     // whoever finds questions unanswered is not alone in that: others may miss their stamps by it
@@ -296,12 +320,19 @@ impl StoreClient {
                 }
                 Ok(Err(error)) => {
                     company.unheard();
-                    let Meaning { ends_link, text, .. } = meaning(&error);
-                    self.note(&format!("{text}: {error}"));
-                    unheard = if ends_link { MOST_UNHEARD_STAMPS } else { 0 };
-                    if unheard > 0 {
-                        continue;
+                    let meaning = meaning(&error);
+                    let Meaning { silence, ends_link, text, .. } = meaning;
+                    self.note(meaning, Met::Tending, &format!("{text}: {error}"));
+                    // of a cluster it may be one server that is gone, and the questions be for the others
+                    if ends_link && (offered || link.is_to_one() || silence == Silence::Faulty) {
+                        match offered {
+                            true => self.give_up(number, silence),
+                            false => self.line.store(Arc::new(Line::Down(silence))),
+                        }
+                        return offered;
                     }
+                    unheard = 0;
+                    live.servers.missed.fetch_or(!link.is_to_one(), Ordering::Relaxed);
                 }
                 // of a cluster it may be one server that is silent, and not the one of the questions
                 Err(_) => {
@@ -309,42 +340,64 @@ impl StoreClient {
                     unheard += u32::from(link.is_to_one());
                 }
             }
+            let missed =
+                [&live.servers.missed, &live.servers.refuse].into_iter().any(|one| one.load(Ordering::Relaxed));
+            if missed && looked.elapsed() >= BETWEEN_LOOKS {
+                live.servers.missed.store(false, Ordering::Relaxed);
+                self.note_refusal(&live.servers, self.dialer.refusal().await);
+                looked = Instant::now();
+            }
+            let first = !std::mem::replace(&mut offered, true);
+            if first {
+                self.line.store(Arc::new(Line::Up(live.clone())));
+            }
+            if first && heard && self.lines.connected() {
+                tracing::info!(store = self.store.name, "connected to the store");
+            } else if heard && self.lines.well(self.now()) {
+                tracing::info!(store = self.store.name, "the store answers again");
+            }
             tokio::select! {
                 () = self.given_up.notified() => {}
                 () = sleep(members::next()) => {}
             }
         }
-        self.live.store(None);
+        self.give_up(number, Silence::Unreachable);
+        offered
+    }
+
+    /// Keeps whether a server of a cluster refuses us.
+    fn note_refusal(&self, servers: &Servers, refusal: Option<RedisError>) {
+        servers.refuse.store(refusal.is_some(), Ordering::Relaxed);
+        if let Some(error) = refusal {
+            let meaning = meaning(&error);
+            self.note(meaning, Met::Tending, &format!("{}: {error}", meaning.text));
+        }
     }
 
     fn is_live(&self, number: u64) -> bool {
-        self.live.load().as_ref().is_some_and(|live| live.number == number)
+        matches!(&**self.line.load(), Line::Up(live) if live.number == number)
     }
 
-    /// Offers this connection to nobody any more.
-    fn give_up(&self, number: u64) {
-        let given_up = self.live.rcu(|live| live.clone().filter(|live| live.number != number));
-        if given_up.is_some_and(|live| live.number == number) {
+    /// Offers this connection to nobody any more, and says that instead.
+    fn give_up(&self, number: u64, silence: Silence) {
+        let before = self.line.rcu(|line| match &**line {
+            Line::Up(live) if live.number == number => Arc::new(Line::Down(live.servers.excuse(silence))),
+            _ => Arc::clone(line),
+        });
+        if matches!(&*before, Line::Up(live) if live.number == number) {
             self.given_up.notify_one();
         }
     }
 
-    /// Keeps what went wrong, and logs it unless the last line is young.
-    fn note(&self, text: &str) {
+    /// Keeps what went wrong, and logs it unless the last line of this kind is young.
+    fn note(&self, kind: impl Into<Kind>, met: Met, text: &str) {
         self.last_fault.store(Some(Arc::new((text.to_owned(), Instant::now()))));
-        if self.is_due(&self.last_fault_line) {
+        if self.lines.fault(kind.into(), met, self.now()) {
             tracing::warn!(store = self.store.name, "store: {text}");
         }
     }
 
-    /// Whether a line may be written again, and if so notes that it is; one of those that ask at once is told so.
-    fn is_due(&self, last_line: &AtomicU64) -> bool {
-        let (now, last) = (self.now().max(1), last_line.load(Ordering::Relaxed));
-        let due = last == 0 || now.saturating_sub(last) >= QUIET_NANOS;
-        due && last_line.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Nanoseconds of the breaker.
+    /// Nanoseconds of the breaker and the log.
     fn now(&self) -> u64 {
         saturating_nanos(self.started.elapsed())
     }
@@ -389,8 +442,9 @@ impl<'a> OnTheWay<'a> {
         let opened = self.client.breaker.lock().failed(pass, self.client.now(), clock::roll());
         if opened {
             self.client.counters.breaker_opened.fetch_add(1, Ordering::Relaxed);
-            self.client.give_up(live.number);
-            self.client.note("silent, and left alone for a while");
+            self.client.give_up(live.number, Silence::Unreachable);
+            let text = "silent, and left alone for a while";
+            self.client.note(Kind::away(text), Met::Asking, text);
         }
     }
 }

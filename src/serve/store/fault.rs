@@ -9,14 +9,21 @@ use crate::limiter::cluster::Silence;
 pub struct Meaning {
     /// For the question.
     pub silence: Silence,
-    /// Whether the connection is of no more use: it has ended, or leads to a server that does not take writes.
+    /// Whether the connection is of no more use: it has ended, leads to a server that does not take writes, or to one that does
+    /// not let us in.
     pub ends_link: bool,
-    /// For the log.
+    /// Whether the store is there and does not let us in, or not do what we need.
+    pub keeps_out: bool,
+    /// For the log, and there its kind.
     pub text: &'static str,
 }
 
 const fn means(silence: Silence, ends_link: bool, text: &'static str) -> Meaning {
-    Meaning { silence, ends_link, text }
+    Meaning { silence, ends_link, keeps_out: false, text }
+}
+
+const fn keeps_out(ends_link: bool, text: &'static str) -> Meaning {
+    Meaning { silence: Silence::Faulty, ends_link, keeps_out: true, text }
 }
 
 /// What `error` means. Everything that is not known to be an outage is [`Silence::Faulty`]: a mistake must open nothing.
@@ -28,12 +35,17 @@ pub fn meaning(error: &RedisError) -> Meaning {
         ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::NoValidReplicasFoundBySentinel
         | ErrorKind::EmptySentinelList => means(Unreachable, true, "no sentinel names a primary"),
-        ErrorKind::AuthenticationFailed => means(Unreachable, true, "wrong user or password"),
+        ErrorKind::AuthenticationFailed => keeps_out(true, "wrong user or password"),
         ErrorKind::Parse => means(Faulty, true, "not understood"),
         ErrorKind::Server(kind) => server(kind, error),
         ErrorKind::Extension => by_code(error.code().unwrap_or_default()),
         _ => means(Faulty, false, "error"),
     }
+}
+
+/// Whether what ended in `error` had been sent: to a server of a cluster that there is no connection to nothing is.
+pub fn was_sent(error: &RedisError) -> bool {
+    error.kind() != ErrorKind::ClusterConnectionNotFound
 }
 
 fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
@@ -46,12 +58,24 @@ fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
         ServerErrorKind::TryAgain | ServerErrorKind::Moved | ServerErrorKind::Ask => {
             means(Unreachable, false, "key is moving between servers")
         }
-        ServerErrorKind::NoPerm => means(Faulty, false, "user is not allowed what the gate needs"),
+        ServerErrorKind::NoPerm => keeps_out(false, "user is not allowed what the gate needs"),
+        ServerErrorKind::ResponseError if error.detail().is_some_and(|detail| detail.starts_with(CROWDED)) => {
+            means(Unreachable, true, "takes no more clients")
+        }
+        ServerErrorKind::ResponseError if error.detail().is_some_and(|detail| detail.contains(NO_RIGHTS_INSIDE)) => {
+            keeps_out(false, "user is not allowed what the gate needs")
+        }
         // before Redis 7 what a script met was told as ERR, with its own code inside the text
         ServerErrorKind::ResponseError => by_code(inner_code(error.detail().unwrap_or_default())),
         _ => means(Faulty, false, "error"),
     }
 }
+
+/// What a server says, instead of an answer to the first command, to a client that is one too many for it.
+const CROWDED: &str = "max number of clients";
+
+/// What a script is told that does what its user may not.
+const NO_RIGHTS_INSIDE: &str = "user executing the script can't";
 
 /// The code in `Error running script (…): @user_script:10: -OOM command not allowed`.
 fn inner_code(detail: &str) -> &str {
@@ -67,8 +91,9 @@ fn by_code(code: &str) -> Meaning {
         "NOREPLICAS" => means(Unreachable, false, "takes no writes because it has too few replicas"),
         "BUSY" => means(Unreachable, false, "busy with a script"),
         "LOADING" => means(Unreachable, false, "still loading its data"),
-        "NOPERM" => means(Faulty, false, "user is not allowed what the gate needs"),
-        "NOAUTH" | "WRONGPASS" => means(Faulty, true, "wrong user or password"),
+        "NOPERM" => keeps_out(false, "user is not allowed what the gate needs"),
+        "NOAUTH" | "WRONGPASS" => keeps_out(true, "wrong user or password"),
+        "DENIED" => keeps_out(true, "lets in nobody from elsewhere (protected mode)"),
         "WRONGTYPE" => means(Faulty, false, "key holds something else"),
         _ => means(Faulty, false, "error"),
     }
@@ -96,8 +121,25 @@ mod tests {
             "-MISCONF Errors writing to the AOF file\r\n",
             "-BUSY Redis is busy running a script.\r\n",
             "-MOVED 1 127.0.0.1:7000\r\n",
+            "-ERR max number of clients reached\r\n",
         ] {
             assert_eq!(silence_of(line), Silence::Unreachable, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_password_that_is_refused_is_a_mistake_and_no_outage() {
+        let refused = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
+        assert_eq!(meaning(&refused).silence, Silence::Faulty);
+        assert!(meaning(&refused).ends_link);
+    }
+
+    #[test]
+    fn who_lacks_a_right_inside_a_script_is_kept_out_as_who_may_not_run_it() {
+        let inside = "-ERR The user executing the script can't run this command or subcommand script: f_1, on @user_script:76.\r\n";
+        for line in [inside, "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"] {
+            let error = redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err();
+            assert!(meaning(&error).keeps_out, "{line}");
         }
     }
 
@@ -110,6 +152,8 @@ mod tests {
             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
             "-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
             "-NOAUTH Authentication required.\r\n",
+            "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+            "-DENIED Redis is running in protected mode\r\n",
             "-NOSCRIPT No matching script.\r\n",
             "-SOMETHING else\r\n",
         ] {

@@ -103,15 +103,13 @@ impl StoreInUse {
         self.client.nodes()
     }
 
-    /// See [`StoreClient::ask`].
-    ///
-    /// # Errors
-    /// It says nothing.
-    pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, Silence> {
-        self.client.ask(question, limit).await
+    /// See [`StoreClient::ask`], and whether the question was sent.
+    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, Silence>, bool) {
+        let (said, sent) = self.client.ask_and_say(question, limit).await;
+        (said.map(|(answer, _)| answer), sent)
     }
 
-    /// Counts a request that waits for it.
+    /// Counts a request that waited for it.
     pub fn waited(&self) {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }

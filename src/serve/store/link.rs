@@ -1,5 +1,6 @@
 //! The only file that knows the `redis` crate's kinds of client and connection.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -9,11 +10,15 @@ use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, ProtocolVersion,
-    RedisConnectionInfo, RedisResult, ServerErrorKind, TlsCertificates, TlsMode, Value,
+    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, TlsMode, Value, cmd,
 };
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::client::{Access, MOST_ON_THEIR_WAY};
+use super::fault::meaning;
 use super::script::Script;
+use crate::limiter::cluster::Silence;
 use crate::policy::{Store, StoreMode};
 
 /// How long making a connection may take; no request waits for it.
@@ -58,8 +63,73 @@ impl Dialer {
         Ok(dialer)
     }
 
-    /// Makes a connection, within [`CONNECTING`] per server.
-    pub async fn connect(&self) -> RedisResult<Link> {
+    /// Makes a connection, within [`CONNECTING`] per server. Beside it stands what a server has against us, if it is to a cluster of
+    /// which one lets us in and another does not.
+    ///
+    /// # Errors
+    /// There is none. If a server refuses the user or the password, that is what is told, even where others are not there.
+    pub async fn connect(&self) -> RedisResult<(Link, Option<RedisError>)> {
+        if self.store.mode == StoreMode::Cluster {
+            return match tokio::join!(self.try_connect(), self.refusal()) {
+                (Ok(link), refusal) => Ok((link, refusal)),
+                (Err(error), refusal) => Err(refusal.unwrap_or(error)),
+            };
+        }
+        match self.try_connect().await {
+            // the crate calls so whatever a server says to a password, that it takes no more clients too
+            Err(error) if error.kind() == ErrorKind::AuthenticationFailed && self.store.mode == StoreMode::Single => {
+                Err(self.complaints().await.pop().unwrap_or(error))
+            }
+            other => Ok((other?, None)),
+        }
+    }
+
+    /// What a server has against the user, the password or the rights, if any has. A cluster's connection does not tell: to it a
+    /// server that refuses is one that is not there.
+    pub async fn refusal(&self) -> Option<RedisError> {
+        self.complaints().await.into_iter().find(|error| meaning(error).silence == Silence::Faulty)
+    }
+
+    /// What the servers say that do not let us in, or are not there: each that is named, and the primaries of a cluster that
+    /// these know of.
+    async fn complaints(&self) -> Vec<RedisError> {
+        let mut known: BTreeSet<(String, u16)> = self.store.servers.iter().cloned().collect();
+        let mut next: Vec<_> = known.iter().cloned().collect();
+        let mut complaints = Vec::new();
+        while !next.is_empty() {
+            let mut asked = JoinSet::new();
+            for (host, port) in next.drain(..) {
+                match self.client(self.address(host, port), RedisConnectionInfo::default()) {
+                    Ok(client) => {
+                        _ = asked.spawn(timeout(CONNECTING, enter(client, self.login(), self.store.mode.clone())))
+                    }
+                    Err(error) => complaints.push(error),
+                }
+            }
+            // who is silent complains of nothing
+            while let Some(said) = asked.join_next().await {
+                match said {
+                    Ok(Ok(Ok(others))) => next.extend(others.into_iter().filter(|other| known.insert(other.clone()))),
+                    Ok(Ok(Err(error))) => complaints.push(error),
+                    Ok(Err(_)) | Err(_) => {}
+                }
+            }
+        }
+        complaints
+    }
+
+    /// What is said to be let in; `None` without a password.
+    fn login(&self) -> Option<Cmd> {
+        let password = self.password.as_ref()?;
+        let mut login = cmd("AUTH");
+        if let Some(username) = &self.store.username {
+            login.arg(username);
+        }
+        login.arg(password);
+        Some(login)
+    }
+
+    async fn try_connect(&self) -> RedisResult<Link> {
         match &self.store.mode {
             StoreMode::Single => {
                 let connection = self.single()?.get_multiplexed_async_connection_with_config(&config()).await?;
@@ -83,6 +153,10 @@ impl Dialer {
         if let Some(password) = &self.password {
             settings = settings.set_password(password);
         }
+        self.client(address, settings)
+    }
+
+    fn client(&self, address: ConnectionAddr, settings: RedisConnectionInfo) -> RedisResult<Client> {
         let info = address.into_connection_info()?.set_redis_settings(settings.set_skip_set_lib_name());
         match self.certificates() {
             Some(certificates) => Client::build_with_tls(info, certificates),
@@ -131,16 +205,49 @@ impl Dialer {
     }
 
     fn addresses(&self) -> impl Iterator<Item = ConnectionAddr> {
-        self.store.servers.iter().map(|(host, port)| match self.store.tls {
-            true => ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(host.clone(), *port),
-        })
+        self.store.servers.iter().map(|(host, port)| self.address(host.clone(), *port))
+    }
+
+    fn address(&self, host: String, port: u16) -> ConnectionAddr {
+        match self.store.tls {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        }
     }
 
     /// `None` without TLS.
     fn certificates(&self) -> Option<TlsCertificates> {
         self.store.tls.then(|| TlsCertificates { client_tls: None, root_cert: self.authorities.clone() })
     }
+}
+
+/// Logs in to one server, and asks one of a cluster for its primaries.
+async fn enter(client: Client, login: Option<Cmd>, mode: StoreMode) -> RedisResult<Vec<(String, u16)>> {
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config()).await?;
+    if let Some(login) = login {
+        connection.req_packed_command(&login).await?.extract_error()?;
+    }
+    if mode != StoreMode::Cluster {
+        return Ok(Vec::new());
+    }
+    let mut slots = cmd("CLUSTER");
+    Ok(primaries(connection.req_packed_command(slots.arg("SLOTS")).await?.extract_error()?))
+}
+
+/// In what `CLUSTER SLOTS` says: ranges, each with its ends, its primary and its replicas; a server with its address first.
+fn primaries(slots: Value) -> Vec<(String, u16)> {
+    let items = |value| match value {
+        Value::Array(items) => items.into_iter(),
+        _ => Vec::new().into_iter(),
+    };
+    let primary = |range| {
+        let mut primary = items(items(range).nth(2)?);
+        let (host, port) = (primary.next()?, primary.next()?);
+        let host: String = redis::from_redis_value(host).ok()?;
+        // one that does not know its own address is the one that was asked
+        (!host.is_empty() && host != "?").then_some((host, redis::from_redis_value(port).ok()?))
+    };
+    items(slots).filter_map(primary).collect()
 }
 
 fn config() -> AsyncConnectionConfig {

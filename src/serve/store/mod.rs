@@ -4,10 +4,11 @@
 //!
 //! * [`client`] is one store as the gate sees it: asks, at most for the store's time; connects by itself in the background.
 //! * `link` is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
+//! * `reach` is the connection in use, or why there is none: a store that refuses us is no outage.
 //! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
 //! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `members` counts gates. What
 //!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
-//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted.
+//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `lines` what is written into the log.
 //!
 //! **What a store's user must be allowed** (ACL): `EVALSHA`, `EVAL`, `TIME`, `GET`, `SET`, `ZADD`, `ZREMRANGEBYSCORE`, `ZCARD`,
 //! `PEXPIRE`, `XADD` and `XRANGE`, on keys that begin with the store's prefix; `SELECT` where a database is named; `CLUSTER SLOTS`, `ASKING` and
@@ -32,8 +33,10 @@ pub mod counters;
 pub mod exchange;
 mod fault;
 pub mod in_use;
+mod lines;
 mod link;
 mod members;
+mod reach;
 mod script;
 
 pub use breaker::BreakerState;

@@ -42,6 +42,9 @@ pub const PERIOD: Duration = Duration::from_secs(60);
 /// takes it. Of ours, only these two; of others, everything.
 const SOURCES: [&str; 6] = [TRAFFIC, PANIC, "pingora_core::services::listening", "pingora_proxy", "pingora", ""];
 
+/// Whose warnings are of what clients or stores do, which is counted, and written, where it happens.
+const TOLD_HERE: [&str; 2] = ["h2::", "redis::"];
+
 /// Sends this process's log where `settings` say, from now on.
 ///
 /// # Errors
@@ -193,8 +196,9 @@ impl Quiet {
         let (ours, others) = self.levels();
         let most = match target {
             target if is_ours(target) => ours,
-            // what it warns of is a client's doing, which is counted where it happens
-            target if target.starts_with("h2::") && others == LevelFilter::WARN => LevelFilter::ERROR,
+            target if TOLD_HERE.iter().any(|told| target.starts_with(told)) && others == LevelFilter::WARN => {
+                LevelFilter::ERROR
+            }
             _ => others,
         };
         *level <= most
@@ -369,6 +373,7 @@ mod tests {
         assert_eq!(allowed(LogLevel::Info, "pingora_core"), [true, true, false, false]);
         assert_eq!(allowed(LogLevel::Debug, "pingora_core"), [true, true, true, false]);
         assert_eq!(allowed(LogLevel::Info, "h2::proto::streams::recv"), [true, false, false, false]);
+        assert_eq!(allowed(LogLevel::Info, "redis::cluster_handling::async_connection"), [true, false, false, false]);
         assert_eq!(allowed(LogLevel::Debug, "h2::proto::streams::recv"), [true, true, true, false]);
         assert_eq!(allowed(LogLevel::Info, "tidegate::serve"), [true, true, true, false]);
         assert_eq!(allowed(LogLevel::Debug, "tidegate::serve"), [true, true, true, true]);

@@ -64,6 +64,13 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// From now on it wants this password of everybody who comes; whoever is there already may stay.
+    pub fn lock(&mut self, password: &str) {
+        assert_eq!(self.cli(&["CONFIG", "SET", "requirepass", password]), "OK");
+        self.arguments.extend(["--requirepass", password].map(str::to_owned));
+        self.login = ["--no-auth-warning", "-a", password].map(str::to_owned).to_vec();
+    }
+
     /// It answers nothing from now on, and keeps its connections.
     pub fn pause(&self) {
         self.signal("-STOP");

@@ -87,7 +87,7 @@ async fn a_user_with_a_password_is_let_in_and_one_without_rights_is_a_fault() {
 
     let wrong = tended(&store, &Access { password: Some(b"guessed".to_vec()), ..Access::default() });
     until("the refusal", || wrong.status().last_fault.is_some()).await;
-    assert_eq!(wrong.ask(&one(1), "limit").await, Err(Silence::Unreachable));
+    assert_eq!(wrong.ask(&one(1), "limit").await, Err(Silence::Faulty));
 }
 
 #[tokio::test]

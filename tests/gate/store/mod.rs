@@ -4,6 +4,7 @@
 
 mod answers;
 mod cluster;
+mod credentials;
 mod exchange;
 mod mirror;
 mod outages;

@@ -160,7 +160,7 @@ catalogue! {
     STORE_ANSWERS = read("tidegate_store_answers_total", Counter, &["store"],
         "Questions that the store answered, refusals among them.");
     STORE_WAITS = read("tidegate_store_waits_total", Counter, &["store"],
-        "Requests that waited for the store, once for each limit that they waited for.");
+        "Requests that waited for the store, once for each limit that they waited for; not those whose question could not be sent.");
     STORE_DURATION = read("tidegate_store_operation_duration_seconds", Histogram, &["store"],
         "Time from sending a question to the store to its answer, or to giving up.");
     STORE_ERRORS = read("tidegate_store_errors_total", Counter, &["store", "reason"],
