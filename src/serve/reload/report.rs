@@ -226,11 +226,17 @@ impl Report {
     fn headline(&self) -> String {
         let (from, to) = (shown(&self.from), shown(&self.to));
         let took = format!("in {} ms", self.milliseconds);
+        // what a secret is has no part in the hash
+        let same = if self.is_empty() {
+            "nothing in it has changed"
+        } else {
+            "what it says is the same, not what it refers to"
+        };
         match (self.dry_run, from == to) {
             (false, false) => format!("reloaded {from} → {to} {took}\n"),
-            (false, true) => format!("reloaded {to} {took}, nothing in it has changed\n"),
+            (false, true) => format!("reloaded {to} {took}, {same}\n"),
             (true, false) => format!("would reload {from} → {to}\n"),
-            (true, true) => format!("would reload {to}, nothing in it has changed\n"),
+            (true, true) => format!("would reload {to}, {same}\n"),
         }
     }
 
@@ -358,8 +364,19 @@ mod tests {
         assert_eq!(json["schema"], "tidegate.reload/1");
         assert_eq!(json["limits"]["rerated"][0]["numbers"][0]["to"], "5/m");
         assert_eq!(json["limits"]["reset"][0]["because"], "key");
-        let nothing = Report { to: report.from.clone(), ..report.clone() };
+        let nothing = Report {
+            to: report.from.clone(),
+            routes: Changes::default(),
+            limits: Limits::default(),
+            changed: Vec::new(),
+            ..report
+        };
         assert!(nothing.headline().contains("nothing in it has changed"));
+        // which the hash does not show
+        let password = Report { changed: vec!["stores.s.password".into()], ..nothing };
+        let text = password.text();
+        assert!(text.contains("  changed    stores.s.password\n"), "{text}");
+        assert!(!text.contains("nothing") && text.contains("in 38 ms, what it says is the same, not what"), "{text}");
     }
 
     #[test]
