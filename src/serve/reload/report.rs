@@ -207,6 +207,9 @@ impl Report {
                     &format!("{} {begins} empty: every client has its whole budget again", empty.join(", ")),
                 );
             }
+            if let Some(told) = self.told_renaming() {
+                line("note", &told);
+            }
             if !self.changed.is_empty() {
                 line("changed", &self.changed.join(", "));
             }
@@ -238,6 +241,19 @@ impl Report {
             (true, false) => format!("would reload {from} → {to}\n"),
             (true, true) => format!("would reload {to}, {same}\n"),
         }
+    }
+
+    /// Where limits came and others went, one may be another by a new name, which nobody but the operator knows.
+    fn told_renaming(&self) -> Option<String> {
+        let Limits { added, removed, .. } = &self.limits;
+        if added.is_empty() || removed.is_empty() {
+            return None;
+        }
+        let begin = if added.len() == 1 { "begins" } else { "begin" };
+        Some(format!(
+            "{} {begin} empty, also if renamed: counts follow `renamed_from`, those of shared limits only their name",
+            added.join(", ")
+        ))
     }
 
     fn told_limits(&self) -> String {
@@ -356,6 +372,7 @@ mod tests {
              \x20 routes     +1 (graphql)  ~2 (a, b)  -0\n\
              \x20 limits     kept 2 (two (was one))   re-rated 1 (login 10/m → 5/m, counts kept)   reset 1 (api_tier: key changed)   new 1 (fresh)   gone 1 (old)\n\
              \x20 warning    api_tier begins empty: every client has its whole budget again\n\
+             \x20 note       fresh begins empty, also if renamed: counts follow `renamed_from`, those of shared limits only their name\n\
              \x20 changed    responses.expose\n\
              \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
              \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"
