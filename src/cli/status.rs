@@ -79,15 +79,18 @@ fn text(status: &Value) -> String {
     });
     table(
         &mut screen,
-        ["STORE", "breaker", "gates", "questions", "without it", "knows others"],
+        ["STORE", "state", "breaker", "gates", "questions", "without it", "knows others"],
         rows("/stores"),
         |row| {
-            let connected = if row("/connected") == "true" { "" } else { " (not connected)" };
             let known = row("/staleness_seconds").parse();
             let known = known.map_or(NOTHING.to_owned(), |seconds: f64| format!("as of {seconds:.1}s ago"));
-            [row("/name") + connected, row("/breaker"), row("/nodes"), row("/questions"), row("/fallbacks"), known]
+            let (state, breaker) = (StoreWord::of(row).text().to_owned(), row("/breaker"));
+            [row("/name"), state, breaker, row("/nodes"), row("/questions"), row("/fallbacks"), known]
         },
     );
+    for store in rows("/stores") {
+        screen.extend(store_line(store));
+    }
     if let Some(pardons) = at("/pardons").as_u64().filter(|pardons| *pardons > 0) {
         let _ = writeln!(screen, "\n{pardons} pardoned: see `tidegate pardon --list`");
     }
@@ -99,6 +102,60 @@ fn text(status: &Value) -> String {
         let _ = writeln!(screen, "! {}\n    {}", told("text"), told("hint"));
     }
     screen
+}
+
+/// How a store stands, at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StoreWord {
+    /// It answers, as far as is known.
+    Answers,
+    /// There is a connection, and what came over it a moment ago was a fault.
+    Fails,
+    /// It has failed so often that nobody asks it for a while.
+    LeftAlone,
+    /// There is no connection.
+    Gone,
+}
+
+impl StoreWord {
+    /// A fault that is younger than this, in seconds, may go on: a store that is left alone is tried again every ten seconds at least.
+    const LATELY: u64 = 15;
+
+    fn of(row: &dyn Fn(&str) -> String) -> StoreWord {
+        match (row("/connected").as_str(), row("/breaker").as_str(), row("/last_fault_seconds_ago").parse::<u64>()) {
+            ("true", "closed", Ok(ago)) if ago < StoreWord::LATELY => StoreWord::Fails,
+            ("true", "closed", _) => StoreWord::Answers,
+            ("true", _, _) => StoreWord::LeftAlone,
+            _ => StoreWord::Gone,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            StoreWord::Answers => "answers",
+            StoreWord::Fails => "FAILS",
+            StoreWord::LeftAlone => "LEFT ALONE",
+            StoreWord::Gone => "NOT CONNECTED",
+        }
+    }
+}
+
+/// What went wrong with a store last, and what becomes of requests while it does; nothing of one that never had a fault.
+fn store_line(store: &Value) -> Option<String> {
+    let row = |path: &str| store.pointer(path).map_or(NOTHING.to_owned(), word);
+    let fault = store.get("last_fault").and_then(Value::as_str);
+    let ago = store.get("last_fault_seconds_ago").and_then(Value::as_u64).map(span);
+    let told = fault.map(|fault| format!("last fault {} ago: {fault}", ago.as_deref().unwrap_or(NOTHING)));
+    let name = row("/name");
+    let state = match StoreWord::of(&row) {
+        StoreWord::Answers => return told.map(|told| format!("  {name}: {told}\n")),
+        StoreWord::Fails => "fails",
+        StoreWord::LeftAlone => "is left alone after failures",
+        StoreWord::Gone => "is not connected",
+    };
+    let told = told.map(|told| format!("\n    {told}")).unwrap_or_default();
+    let without = row("/fallbacks");
+    Some(format!("! store {name} {state}: its limits go by their on_store_error, {without} decisions so far{told}\n"))
 }
 
 /// Columns as wide as they need to be: names to the left, all else to the right. `cells` is given what finds a part of its row.
@@ -164,6 +221,35 @@ mod tests {
     #[test]
     fn spans_have_their_two_greatest_units() {
         assert_eq!([7, 67, 3_700, 273_600].map(span), ["7s", "1m 7s", "1h 1m", "3d 4h"]);
+    }
+
+    #[test]
+    fn a_store_that_is_silent_does_not_look_well() {
+        let store = |more: Value| {
+            let mut store = json!({
+                "name": "s", "connected": true, "breaker": "closed", "nodes": 3, "questions": 12, "fallbacks": 60
+            });
+            store.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            text(&json!({ "stores": [store] }))
+        };
+        let fault = |ago: u64| json!({ "last_fault": "cannot connect: refused", "last_fault_seconds_ago": ago });
+        let well = store(json!({}));
+        assert!(well.contains("\ns       answers    closed       3"), "{well}");
+        assert!(!well.contains("fault") && !well.contains('!'), "{well}");
+        let mended = store(fault(67));
+        assert!(mended.contains("  s: last fault 1m 7s ago: cannot connect: refused\n"), "{mended}");
+        assert!(mended.contains("answers") && !mended.contains('!'), "{mended}");
+        let failing = store(fault(2));
+        assert!(failing.contains("FAILS") && failing.contains("! store s fails: "), "{failing}");
+        let left = store(json!({ "breaker": "open" }));
+        assert!(left.contains("LEFT ALONE") && left.contains("on_store_error, 60 decisions so far\n"), "{left}");
+        let gone = store(json!({
+            "connected": false, "last_fault": "cannot connect: refused", "last_fault_seconds_ago": 1
+        }));
+        assert!(gone.contains("NOT CONNECTED"), "{gone}");
+        let line = "! store s is not connected: its limits go by their on_store_error, 60 decisions so far\n    last \
+                    fault 1s ago: cannot connect: refused\n";
+        assert!(gone.contains(line), "{gone}");
     }
 
     #[test]

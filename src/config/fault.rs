@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 pub use super::code::Code;
 use super::source::Span;
+use super::veil;
 
 /// Whether the configuration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -160,9 +161,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Operator's text as it may stand in a message: short, one line, in one piece.
+/// Operator's text as it may stand in a message: short, one line, in one piece, and without the passwords of URLs.
 pub fn quoted(text: &str) -> String {
     const MAX: usize = 60;
+    // before it is cut, as half a password is too much
+    let text = veil::shown(text);
     let mut shown = String::with_capacity(text.len().min(4 * MAX) + 2);
     shown.push('`');
     let mut characters = text.chars();
@@ -211,5 +214,7 @@ mod tests {
     fn quoted_text_is_one_short_line() {
         assert_eq!(quoted("a\nb\u{7}\"c\""), "`a\\nb\\u{7}\"c\"`");
         assert_eq!(quoted(&"é".repeat(61)).chars().count(), 63);
+        let long = format!("redis://gate:hunter2{}@valkey:6379", "x".repeat(80));
+        assert_eq!(quoted(&long), format!("`redis://gate:{}…`", "*".repeat(47)));
     }
 }

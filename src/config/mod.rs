@@ -10,7 +10,7 @@
 //!    `secret` read what the file refers to.
 //! 4. `effective`, `tree`: what is in force, as a policy file again.
 //!
-//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`. Nothing half-valid comes out: a [`Config`]
+//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil` says is secret. Nothing half-valid comes out: a [`Config`]
 //! exists only when there is no error.
 //!
 //! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
@@ -50,6 +50,7 @@ mod store_text;
 mod text;
 mod tree;
 mod variable;
+mod veil;
 mod word;
 
 use std::path::Path;

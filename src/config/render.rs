@@ -1,4 +1,7 @@
-//! Diagnostics for people, editors, machines and continuous integration.
+//! Diagnostics for people, editors, machines and continuous integration. None of them shows a secret: `veil` says what is one.
+
+use std::borrow::Cow;
+use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
@@ -7,6 +10,7 @@ use serde_json::{Value, json};
 use super::Loaded;
 use super::fault::{Diagnostic, Severity};
 use super::source::{Sources, Span};
+use super::veil::{self, Veiled};
 
 /// How diagnostics are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +36,8 @@ pub fn render(loaded: &Loaded, format: Format, color: bool) -> String {
     let mut out = match format {
         Format::Text => {
             let renderer = if color { Renderer::styled() } else { Renderer::plain() }.decor_style(DecorStyle::Ascii);
-            loaded.diagnostics.iter().map(|fault| text(fault, &loaded.sources, &renderer)).collect()
+            let secrets = Secrets::of(loaded);
+            loaded.diagnostics.iter().map(|fault| text(fault, &secrets, &renderer)).collect()
         }
         Format::Short => each(short),
         Format::Github => each(github),
@@ -44,24 +49,52 @@ pub fn render(loaded: &Loaded, format: Format, color: bool) -> String {
     out
 }
 
+/// The texts that excerpts are taken from, and what is secret in each.
+struct Secrets<'l> {
+    sources: &'l Sources,
+    ranges: Vec<Vec<Range<usize>>>,
+}
+
+impl<'l> Secrets<'l> {
+    /// Looks through the sources that diagnostics point into: once each, however many do.
+    fn of(loaded: &'l Loaded) -> Secrets<'l> {
+        let mut secrets = Secrets { sources: &loaded.sources, ranges: Vec::new() };
+        let places = |fault: &'l Diagnostic| std::iter::once(fault.at).chain(fault.related.iter().map(|(at, _)| *at));
+        let mut shown: Vec<usize> = loaded.diagnostics.iter().flat_map(places).map(Span::source).collect();
+        shown.sort_unstable();
+        shown.dedup();
+        for source in shown {
+            secrets.ranges.resize(source, Vec::new());
+            secrets.ranges.push(veil::in_source(loaded.sources.text(source)));
+        }
+        secrets
+    }
+
+    /// A part of a source, which begins at `start`.
+    fn veil<'t>(&'t self, source: usize, part: &'t str, start: usize) -> Veiled<'t> {
+        Veiled::new(part, self.ranges.get(source).map_or(&[], Vec::as_slice), start)
+    }
+}
+
 /// A diagnostic as a compiler draws it, followed by an empty line.
-fn text(fault: &Diagnostic, sources: &Sources, renderer: &Renderer) -> String {
+fn text(fault: &Diagnostic, secrets: &Secrets<'_>, renderer: &Renderer) -> String {
+    let sources = secrets.sources;
     let level = match fault.severity() {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(fault.message.as_str()).id(fault.code.text());
+    let title = level.primary_title(veil::shown(&fault.message)).id(fault.code.text());
     let mut group = Group::with_title(title);
     let name = sources.of(fault.at).map_or("", |source| source.name.as_str());
     if sources.text(fault.at.source()).is_empty() {
         // a file that could not be read has no lines to show
         group = group.element(annotate_snippets::Origin::path(name));
         if !fault.label.is_empty() {
-            group = group.element(Level::NOTE.message(fault.label.as_str()));
+            group = group.element(Level::NOTE.message(veil::shown(&fault.label)));
         }
     } else {
         let near = fault.related.iter().filter(|(at, _)| at.source() == fault.at.source());
-        group = group.element(excerpt(fault, near.map(|(at, what)| (*at, what.as_str())).collect(), sources));
+        group = group.element(excerpt(fault, near.map(|(at, what)| (*at, what.as_str())).collect(), secrets));
     }
     for (at, what) in fault.related.iter().filter(|(at, _)| at.source() != fault.at.source()) {
         let text = sources.text(at.source());
@@ -70,12 +103,15 @@ fn text(fault: &Diagnostic, sources: &Sources, renderer: &Renderer) -> String {
         }
         let (slice, line, offset) = lines_around(text, &[first_line(*at, text)]);
         let shown = first_line(*at, text);
-        let annotation = AnnotationKind::Context.span(shown.start - offset..shown.end - offset).label(what.as_str());
+        let veiled = secrets.veil(at.source(), slice, offset);
+        let span = veiled.at(shown.start - offset)..veiled.at(shown.end - offset);
+        let annotation = AnnotationKind::Context.span(span).label(veil::shown(what));
         let name = sources.of(*at).map_or("", |source| source.name.as_str());
-        group = group.element(Snippet::source(slice).path(name).line_start(line).annotation(annotation));
+        group = group
+            .element(Snippet::source(veiled.text().into_owned()).path(name).line_start(line).annotation(annotation));
     }
     for help in &fault.help {
-        group = group.element(Level::HELP.message(help.as_str()));
+        group = group.element(Level::HELP.message(veil::shown(help)));
     }
     format!("{}\n\n", renderer.render(&[group]))
 }
@@ -84,8 +120,9 @@ fn text(fault: &Diagnostic, sources: &Sources, renderer: &Renderer) -> String {
 fn excerpt<'a>(
     fault: &'a Diagnostic,
     related: Vec<(Span, &'a str)>,
-    sources: &'a Sources,
+    secrets: &'a Secrets<'_>,
 ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+    let sources = secrets.sources;
     let text = sources.text(fault.at.source());
     let own = first_line(fault.at, text);
     let others: Vec<_> = related.into_iter().map(|(at, what)| (first_line(at, text), what)).collect();
@@ -93,20 +130,21 @@ fn excerpt<'a>(
     all.extend(others.iter().map(|(range, _)| range.clone()));
     let (slice, line, offset) = lines_around(text, &all);
     let name = sources.of(fault.at).map_or("", |source| source.name.as_str());
-    let mut primary = AnnotationKind::Primary.span(own.start - offset..own.end - offset);
+    let veiled = secrets.veil(fault.at.source(), slice, offset);
+    let within = |range: &Range<usize>| veiled.at(range.start - offset)..veiled.at(range.end - offset);
+    let mut primary = AnnotationKind::Primary.span(within(&own));
     if !fault.label.is_empty() {
-        primary = primary.label(fault.label.as_str());
+        primary = primary.label(veil::shown(&fault.label));
     }
-    let mut snippet = Snippet::source(slice).path(name).line_start(line).annotation(primary);
+    let mut snippet = Snippet::source(veiled.text().into_owned()).path(name).line_start(line).annotation(primary);
     for (range, what) in others {
-        snippet =
-            snippet.annotation(AnnotationKind::Context.span(range.start - offset..range.end - offset).label(what));
+        snippet = snippet.annotation(AnnotationKind::Context.span(within(&range)).label(veil::shown(what)));
     }
     snippet
 }
 
 /// The part of a span that lies on its first line, on character boundaries: a caret under a whole block helps nobody.
-fn first_line(at: Span, text: &str) -> std::ops::Range<usize> {
+fn first_line(at: Span, text: &str) -> Range<usize> {
     let boundary = |mut offset: usize| {
         offset = offset.min(text.len());
         while !text.is_char_boundary(offset) {
@@ -122,7 +160,7 @@ fn first_line(at: Span, text: &str) -> std::ops::Range<usize> {
 
 /// The lines that these ranges touch, from the first to the last; the number of the first, and where it starts. Only what
 /// is shown goes to the renderer, whose time grows with its input.
-fn lines_around<'a>(text: &'a str, ranges: &[std::ops::Range<usize>]) -> (&'a str, usize, usize) {
+fn lines_around<'a>(text: &'a str, ranges: &[Range<usize>]) -> (&'a str, usize, usize) {
     let first = ranges.iter().map(|range| range.start).min().unwrap_or(0);
     let last = ranges.iter().map(|range| range.end).max().unwrap_or(0);
     let start = text.get(..first).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
@@ -135,10 +173,10 @@ fn lines_around<'a>(text: &'a str, ranges: &[std::ops::Range<usize>]) -> (&'a st
 
 /// Message, label and help in one line.
 fn in_one_line(fault: &Diagnostic) -> String {
-    let mut line = fault.message.clone();
+    let mut line = veil::shown(&fault.message).into_owned();
     for part in std::iter::once(&fault.label).chain(&fault.help).filter(|part| !part.is_empty()) {
         line.push_str("; ");
-        line.push_str(part);
+        line.push_str(&veil::shown(part));
     }
     line
 }
@@ -191,15 +229,16 @@ fn json(loaded: &Loaded) -> String {
         .iter()
         .map(|fault| {
             let related: Vec<Value> =
-                fault.related.iter().map(|(at, what)| json!({ "at": place(*at), "message": what })).collect();
+                fault.related.iter().map(|(at, what)| json!({ "at": place(*at), "message": veil::shown(what) })).collect();
             json!({
                 "code": fault.code.text(),
                 "severity": fault.severity().word(),
-                "message": fault.message,
+                "message": veil::shown(&fault.message),
                 "at": place(fault.at),
-                "label": fault.label,
-                "help": fault.help,
-                "replacement": fault.replacement,
+                "label": veil::shown(&fault.label),
+                "help": fault.help.iter().map(|help| veil::shown(help)).collect::<Vec<_>>(),
+                // one that may not be shown mends nothing
+                "replacement": fault.replacement.as_deref().filter(|text| matches!(veil::shown(text), Cow::Borrowed(_))),
                 "related": related,
             })
         })

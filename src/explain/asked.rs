@@ -33,6 +33,7 @@ impl Explanation {
             taken: policy.routes.taken(request),
             book: 0,
             retry_after: answered.retry_after.unwrap_or(0),
+            silence: None,
         };
         let trace = client::trace(&policy.clients, request.peer, request.headers);
         let known = Known {

@@ -8,8 +8,8 @@ use super::record::{Record, Said};
 use super::{PlacePart, state};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
-use crate::engine::{By, Outcome};
-use crate::limiter::cluster::Sharing;
+use crate::engine::{By, Outcome, Refusal, Verdict};
+use crate::limiter::cluster::{OnStoreError, Sharing, Silence};
 use crate::limiter::{Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
 use crate::sketch::RecentAverage;
@@ -79,17 +79,32 @@ pub struct ByPart {
     pub sharing: String,
     /// What the limit does when the store is silent: `local`, `open` or `closed`; empty for `estimate`, which asks nobody.
     pub on_store_error: String,
+    /// Of a `fallback`: `timeout`, `unreachable`, `breaker_open`, `busy` or `faulty`, what the store met the request with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence: Option<String>,
 }
 
 impl ByPart {
     /// In a few words.
     pub fn words(&self) -> String {
-        let ByPart { word, store, on_store_error, .. } = self;
+        let ByPart { word, store, on_store_error, silence, .. } = self;
         match word.as_str() {
             "lease" => format!("by what this gate knows of store `{store}` without asking it"),
             "store" => format!("by store `{store}`, asked for this request"),
             "estimate" => format!("by what this gate counts, with what others told it through store `{store}`"),
-            _ => format!("without store `{store}`, which said nothing: on_store_error {on_store_error}"),
+            _ => {
+                let silence = Silence::ALL.into_iter().find(|known| silence.as_deref() == Some(known.word()));
+                let (why, then) = match silence {
+                    None => ("said nothing", ""),
+                    Some(Silence::TimedOut) => ("did not answer in time", ""),
+                    Some(Silence::Unreachable) => ("could not be reached", ""),
+                    Some(Silence::Breaker) => ("is left alone after failures", ""),
+                    Some(Silence::Busy) => ("has too many questions before it", ""),
+                    Some(Silence::Faulty) => ("gave what is no answer", ", which a fault makes closed"),
+                };
+                let word = silence.map_or_else(String::new, |silence| format!(" ({})", silence.word()));
+                format!("without store `{store}`, which {why}{word}: on_store_error {on_store_error}{then}")
+            }
         }
     }
 }
@@ -130,6 +145,12 @@ pub struct EstimatePart {
 /// The level of a request that a limit could not count.
 const KEYLESS: &str = "without the key";
 
+/// The level of one that was refused because nobody knew the count.
+const IN_THE_DARK: &str = "not counted: its store was silent";
+
+/// The state of a limit that lets nobody pass while its store is silent.
+const CLOSED: &str = "CLOSED";
+
 /// So many keys are taken to be at their limits.
 pub const BUSY: u64 = 1_000;
 
@@ -145,7 +166,8 @@ impl LimitPart {
             rule.key.parts().iter().chain(rule.of.iter().flat_map(KeySpec::parts)).any(KeyPart::can_be_missing);
         // what a limit is short of is told where this gate counts
         let ours = said.by.counts_here();
-        let counted = asked && !(ours && short && can_lack && said.owed == Owed::default());
+        let in_the_dark = short && is_in_the_dark(said, record, rule);
+        let counted = asked && !in_the_dark && !(ours && short && can_lack && said.owed == Owed::default());
         let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted && ours);
         let view = View { said, record, rule, kind, needs: needs.unwrap_or_default() };
         let told = matches!(kind, Kind::FairShare { .. });
@@ -155,10 +177,14 @@ impl LimitPart {
             mode: said.mode.word().to_owned(),
             tier: (said.tier > 0).then_some(said.tier),
             outcome: said.outcome.word().to_owned(),
-            state: state(said.outcome, said.mode).to_owned(),
+            state: if in_the_dark && said.mode == Mode::Enforce { CLOSED } else { state(said.outcome, said.mode) }
+                .to_owned(),
             key: view.key(),
             key_pseudonym: None,
-            level: if counted { view.level() } else { asked.then(|| KEYLESS.to_owned()) },
+            level: match counted {
+                true => view.level(),
+                false => asked.then(|| if in_the_dark { IN_THE_DARK } else { KEYLESS }.to_owned()),
+            },
             remaining: (counted && !told).then_some(said.remaining),
             retry_ns: said.wait_nanos.filter(|_| short && counted),
             reset_ns: said.wait_nanos.filter(|_| !short && counted),
@@ -183,6 +209,13 @@ impl LimitPart {
     }
 }
 
+/// Whether the limit refused because its store was silent, and not for anything that it knows of the client.
+fn is_in_the_dark(said: &Said, record: &Record, rule: &Rule) -> bool {
+    let closed = rule.shared.is_some_and(|shared| shared.on_store_error == OnStoreError::Closed);
+    let faulty = record.silence == Some(Silence::Faulty);
+    said.by == By::Fallback && (closed || faulty || record.verdict == Verdict::Refused(Refusal::StoreSilent))
+}
+
 /// One limit of one decision, with everything that words about it are made from.
 struct View<'a> {
     said: &'a Said,
@@ -205,6 +238,11 @@ impl View<'_> {
             store: shared.and_then(|shared| book.stores.get(shared.store)).cloned().unwrap_or_default(),
             sharing: shared.map_or("", |shared| shared.sharing.word()).to_owned(),
             on_store_error: asked.map_or("", |shared| shared.on_store_error.word()).to_owned(),
+            silence: self
+                .record
+                .silence
+                .filter(|_| self.said.by == By::Fallback)
+                .map(|silence| silence.word().to_owned()),
         }
     }
 
@@ -373,7 +411,7 @@ impl EstimatePart {
 
 /// The wait that a limit tells, in a few words.
 pub fn wait_words(limit: &LimitPart) -> Option<String> {
-    if limit.level.as_deref() == Some(KEYLESS) {
+    if limit.level.as_deref().is_some_and(|level| level == KEYLESS || level == IN_THE_DARK) {
         return None;
     }
     match (limit.forbade() || limit.retry_ns.is_some(), limit.retry_ns, limit.reset_ns) {

@@ -208,6 +208,12 @@ impl Explanation {
         }
         if let Verdict::Refused(refusal) = record.verdict {
             notes.extend(advice(refusal, book).map(str::to_owned));
+            if refusal == Refusal::StoreSilent && record.retry_after > 0 {
+                notes.push(format!(
+                    "it was told to come again in {} s, by when the store may be back",
+                    record.retry_after
+                ));
+            }
         }
         let change = limits.iter().filter(|limit| limit.forbade()).filter_map(|limit| limit.change.clone());
         Explanation {
@@ -325,7 +331,7 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
             Some("no place was free at the origin, nor in its queue: its `inflight`, not a limit of the client")
         }
         Refusal::StoreSilent => Some(
-            "the limit's store did not answer, and `on_store_error` says `closed`: look at the store, not at the client",
+            "not the client's doing: the limit's store was silent, and the limit is closed then; `tidegate status` has the store's last fault",
         ),
         Refusal::Penalty => {
             Some("refused requests count here: the client is let in when it pauses for as long as it was told")

@@ -8,7 +8,7 @@
 //! | 1 | when, as the stamp that every limit was judged by |
 //! | 2 | the client's pseudonym |
 //! | 1 | route, alternative, runner-up, policy, method, number of readings |
-//! | 1 | verdict, how the client was found, `Retry-After`, wait |
+//! | 1 | verdict, how the client was found, `Retry-After`, wait, what a store met it with |
 //! | 2 or 3 a limit | rule, tier, mode, outcome, node, what remained; the wait; of a refusal, what it was short of |
 //!
 //! So a decision about two limits, one of which refused, is ten words, and none has more than [`Record::MAX_WORDS`].
@@ -19,6 +19,7 @@ use http::Method;
 use crate::client::{Client, Mark, Source};
 use crate::engine::{By, Decision, Judged, Outcome, Reading, Refusal, Snapshot, Verdict};
 use crate::limiter::Owed;
+use crate::limiter::cluster::Silence;
 use crate::policy::{Mode, Route, Taken};
 use crate::units::Timestamp;
 
@@ -47,6 +48,8 @@ pub struct Record {
     pub retry_after: u32,
     /// What the request was held back for, in milliseconds, up to 65,535.
     pub delay_millis: u16,
+    /// What the store of a shared limit met the request with, in the place of an answer; of several the last.
+    pub silence: Option<Silence>,
     /// What each limit said.
     pub limits: ArrayVec<Said, { Route::MAX_RULES }>,
 }
@@ -104,6 +107,8 @@ pub struct Beside<'a> {
     pub book: u16,
     /// What the client is told to wait, in seconds.
     pub retry_after: u64,
+    /// As in [`Record::silence`].
+    pub silence: Option<Silence>,
 }
 
 impl Record {
@@ -127,6 +132,7 @@ impl Record {
             verdict: decision.verdict,
             retry_after: u32::try_from(beside.retry_after).unwrap_or(u32::MAX).min(MAX_RETRY_AFTER),
             delay_millis: u16::try_from(decision.delay_nanos.div_ceil(1_000_000)).unwrap_or(u16::MAX),
+            silence: beside.silence,
             limits: (0..)
                 .zip(&decision.readings)
                 .filter_map(|(slot, reading)| Said::of(snapshot, judged, slot, reading))
@@ -168,6 +174,7 @@ impl Record {
         verdict.put(u64::from(found.ignored_header), 1);
         verdict.put(u64::from(self.retry_after), 28);
         verdict.put(u64::from(self.delay_millis), 16);
+        verdict.put(self.silence.map_or(0, |silence| place_in(&Silence::ALL, Some(&silence)) + 1), 3);
         words.extend([self.at.nanos(), half(high), half(low), route.word, verdict.word]);
         for said in &self.limits {
             // as many as there is room for, by the size of the type
@@ -197,6 +204,7 @@ impl Record {
             ignored_header: verdict.take(1) == 1,
         };
         let (retry_after, delay_millis) = (verdict.take(28), verdict.take(16));
+        let silence = verdict.take(3).checked_sub(1).and_then(|at| Silence::ALL.get(at as usize).copied());
         let mut limits = ArrayVec::new();
         for _ in 0..count {
             let (said, behind) = Said::unpack(rest)?;
@@ -217,6 +225,7 @@ impl Record {
             verdict: refusal.map_or(Verdict::Admitted, Verdict::Refused),
             retry_after: u32::try_from(retry_after).ok()?,
             delay_millis: u16::try_from(delay_millis).ok()?,
+            silence,
             limits,
         })
     }
@@ -393,104 +402,4 @@ impl Bits {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn said() -> impl Strategy<Value = Said> {
-        let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..By::ALL.len());
-        let more = (prop::option::of(0..=10_u8), any::<bool>(), any::<u32>(), any::<Option<u64>>(), any::<u64>());
-        (numbers, more).prop_map(|((rule, tier, shadow, outcome, by), (node, exact, remaining, wait_nanos, owed))| {
-            let outcome = Outcome::ALL[outcome];
-            let owed = if is_short(outcome) { Owed::from_word(owed) } else { Owed::default() };
-            let mode = if shadow { Mode::Shadow } else { Mode::Enforce };
-            // a limit with nodes is shared with no other gate
-            let by = if node.is_some() { By::Gate } else { By::ALL[by] };
-            Said { rule, tier, mode, outcome, node, by, exact, remaining, wait_nanos, owed }
-        })
-    }
-
-    fn found() -> impl Strategy<Value = Found> {
-        (any::<bool>(), 0..4_usize, 0..=32_u8, any::<bool>(), any::<bool>()).prop_map(
-            |(forwarded, mark, hops, peer_trusted, ignored_header)| Found {
-                source: if forwarded { Source::Forwarded } else { Source::Peer },
-                mark: MARKS[mark],
-                hops,
-                peer_trusted,
-                ignored_header,
-            },
-        )
-    }
-
-    fn record() -> impl Strategy<Value = Record> {
-        let places = (prop::option::of(0..NONE), prop::option::of(0..u8::MAX), prop::option::of(0..NONE), any::<u16>());
-        let who = (any::<u64>(), any::<[u8; 16]>(), prop::option::of(found()), prop::option::of(0..METHODS.len()));
-        let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>());
-        (places, who, end, prop::collection::vec(said(), 0..=Route::MAX_RULES)).prop_map(
-            |(
-                (route, alternative, runner_up, book),
-                (at, client, found, method),
-                (refusal, retry_after, delay_millis),
-                limits,
-            )| Record {
-                at: Timestamp::from_nanos(at),
-                client,
-                found,
-                method: method.map(|at| METHODS[at].clone()),
-                route,
-                alternative,
-                runner_up,
-                book,
-                verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
-                retry_after,
-                delay_millis,
-                limits: limits.into_iter().collect(),
-            },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_packed_is_unpacked(record in record()) {
-            prop_assert_eq!(Record::unpack(&record.pack()), Some(record));
-        }
-
-        #[test]
-        fn anything_at_all_is_read_without_a_panic(words in prop::collection::vec(any::<u64>(), 0..40)) {
-            let _ = Record::unpack(&words);
-        }
-    }
-
-    #[test]
-    fn two_limits_one_of_which_refused_are_ten_words() {
-        let said = |outcome| Said {
-            rule: 1,
-            tier: 0,
-            mode: Mode::Enforce,
-            outcome,
-            node: None,
-            by: By::Gate,
-            exact: true,
-            remaining: 0,
-            wait_nanos: Some(1),
-            owed: Owed::default(),
-        };
-        let limits = [said(Outcome::Refused), said(Outcome::Admitted)].into_iter().collect();
-        let record = Record {
-            at: Timestamp::ZERO,
-            client: [0; 16],
-            found: None,
-            method: None,
-            route: Some(1),
-            alternative: None,
-            runner_up: None,
-            book: 0,
-            verdict: Verdict::Refused(Refusal::Limit),
-            retry_after: 1,
-            delay_millis: 0,
-            limits,
-        };
-        assert_eq!(record.pack().len(), 10);
-    }
-}
+mod tests;

@@ -7,7 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use super::*;
 use crate::client::trace;
 use crate::config::load_text;
-use crate::engine::{Arrival, Holds, Snapshot};
+use crate::engine::{Arrival, By, Holds, Snapshot};
+use crate::limiter::Owed;
+use crate::limiter::cluster::Silence;
 use crate::request::{Peer, Request};
 use crate::sketch::Seed;
 use crate::units::Timestamp;
@@ -48,7 +50,7 @@ impl World {
         self.holds.push(holds);
         let policy = self.snapshot.policy();
         let taken = policy.routes.taken(&request);
-        let beside = Beside { client: [7; 16], method: &method, taken, book: 0, retry_after: 0 };
+        let beside = Beside { client: [7; 16], method: &method, taken, book: 0, retry_after: 0, silence: None };
         let record = Record::of(&self.snapshot, &judged, &beside);
         // what is remembered is what is told
         assert_eq!(Record::unpack(&record.pack()).as_ref(), Some(&record));
@@ -221,4 +223,61 @@ fn a_fair_share_tells_what_was_offered_and_the_share() {
         told.limits[0].node
     );
     assert!(told.change[0].starts_with("no number alone"), "{:?}", told.change);
+}
+
+#[test]
+fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
+    let policy = "listen: \":8080\"\nsecrets: { client_hmac: \"one secret of all gates\" }\nstores: { s: { url: \"redis://127.0.0.1:1\" } }\n\
+                  limits:\n  c: { key: client_ip, rate: 2/s, burst: 2, store: s, on_store_error: closed }\n  \
+                  l: { key: client_ip, rate: 2/s, burst: 2, store: s }\n\
+                  routes: [{ name: all, origin: \"127.0.0.1:3000\", limits: [c, l] }]\n";
+    let world = world(policy);
+    let told = |rule: u16, silence| {
+        let said = Said {
+            rule,
+            tier: 0,
+            mode: Mode::Enforce,
+            outcome: Outcome::Refused,
+            node: None,
+            by: By::Fallback,
+            exact: false,
+            remaining: 0,
+            wait_nanos: None,
+            owed: Owed::default(),
+        };
+        let record = Record {
+            at: Timestamp::ZERO,
+            client: [7; 16],
+            found: None,
+            method: Some(Method::GET),
+            route: Some(0),
+            alternative: None,
+            runner_up: None,
+            book: 0,
+            verdict: Verdict::Refused(Refusal::StoreSilent),
+            retry_after: 1,
+            delay_millis: 0,
+            silence,
+            limits: [said].into_iter().collect(),
+        };
+        assert_eq!(Record::unpack(&record.pack()).as_ref(), Some(&record));
+        let sent = vec!["Retry-After: 1".to_owned()];
+        Explanation::new(&record, &world.book, Known { status: Some(503), sent, ..Known::default() }).to_text()
+    };
+    let text = told(0, Some(Silence::Unreachable));
+    for expected in [
+        "→  503 refused: the store of `c` was silent\n",
+        " limits    c  CLOSED  not counted: its store was silent, by client_ip\n",
+        " store     c without store `s`, which could not be reached (unreachable): on_store_error closed\n",
+        " sent      Retry-After: 1\n",
+        " note      not the client's doing: ",
+        "it was told to come again in 1 s, ",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("no wait helps") && !text.contains("2 of 2") && !text.contains("LIMITED"), "{text}");
+    // a fault closes every limit
+    let text = told(1, Some(Silence::Faulty));
+    assert!(text.contains("what is no answer (faulty): on_store_error local, which a fault makes closed\n"), "{text}");
+    assert!(text.contains("CLOSED") && told(1, None).contains("which said nothing: on_store_error local\n"), "{text}");
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::engine::Refusal;
+
 use super::limit::{LimitPart, wait_words};
 use super::{ClientPart, Explanation, HopPart, PlacePart, doubt, is_forwarded};
 
@@ -67,6 +69,10 @@ impl Explanation {
                     true => format!("{status}admitted"),
                     false => format!("{status}admitted, over `{}`", shadow.join("`, `")),
                 }
+            }
+            // what it was refused for is nothing that the client did
+            (Some(reason), false) if reason == Refusal::StoreSilent.word() => {
+                format!("{status}refused: the store of {} was silent", by.join(" and "))
             }
             (Some(_), false) => format!("{status}limited by {}", by.join(" and ")),
             (Some(reason), true) => format!("{status}refused: {}", reason.replace('_', " ")),

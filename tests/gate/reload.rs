@@ -379,6 +379,10 @@ server: {{ threads: 2 }}\n",
     let all = clients(3);
     assert_eq!(all[2], before[0], "the first key again, and nothing of the request that was not sampled");
     assert_eq!(gate.talk().lines().count(), lines, "at `warn` a reload is no line: {}", gate.talk());
+    // the same text, which names another key
+    std::fs::write(&one, "c".repeat(32)).unwrap();
+    let told = reloaded(&gate, &policy(&one, "error", "100%"));
+    assert!(told.contains("changed    secrets.client_hmac") && !told.contains("nothing in it has changed"), "{told}");
     for path in [one, two] {
         std::fs::remove_file(path).unwrap();
     }

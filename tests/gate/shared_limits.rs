@@ -293,15 +293,48 @@ fn an_operator_sees_whose_word_a_refusal_is() {
     }
     let refused = refused.expect("three were allowed");
     assert!(refused.field("retry-after").is_some());
-    let run = |arguments: &[&str]| {
-        let ended = end(binary().args(arguments).arg("--admin").arg(gates[0].admin_socket()));
-        ended.stdout + &ended.stderr
-    };
-    wait_for("the admin socket", || UnixStream::connect(gates[0].admin_socket()).ok());
+    let run = |arguments: &[&str]| ask(&gates[0], arguments);
     let status = run(&["status"]);
     println!("{status}");
     assert!(status.contains("STORE") && status.contains("shared") && status.contains("closed"), "{status}");
     let explained = run(&["explain", "--client", "203.0.113.7"]);
     println!("{explained}");
     assert!(explained.contains("of store `shared`") || explained.contains("by store `shared`"), "{explained}");
+}
+
+/// What a verb says of a running gate.
+fn ask(gate: &Gate, arguments: &[&str]) -> String {
+    wait_for("the admin socket", || UnixStream::connect(gate.admin_socket()).ok());
+    let ended = end(binary().args(arguments).arg("--admin").arg(gate.admin_socket()));
+    ended.stdout + &ended.stderr
+}
+
+#[test]
+fn a_silent_store_is_told_by_status_and_by_each_refusal_that_it_causes() {
+    let mut store = Server::start(&[]);
+    let gate = shared::gate(&policy(&store, LONG, "rate: 2/s, burst: 2, on_store_error: closed"));
+    let connected = |number: f64| {
+        wait_for("the connection", || (gate.metrics().sum("tidegate_store_connected", &[]) == number).then_some(()));
+    };
+    connected(1.0);
+    store.kill();
+    connected(0.0);
+    let refused = gate.fetch("/", "X-Forwarded-For: 203.0.113.7\r\n");
+    assert_eq!(refused.status, 503);
+    let explained = ask(&gate, &["explain", "--decision", &refused.field("x-tidegate-decision").unwrap()]);
+    println!("{explained}");
+    for expected in [
+        "503 refused: the store of `per_client` was silent",
+        "per_client  CLOSED  not counted: its store was silent, by client_ip",
+        "without store `shared`, which could not be reached (unreachable): on_store_error closed",
+        &format!("Retry-After: {}", refused.field("retry-after").unwrap()),
+        "not the client's doing",
+    ] {
+        assert!(explained.contains(expected), "{expected}: {explained}");
+    }
+    assert!(!explained.contains("no wait helps"), "{explained}");
+    let status = wait_for("a fault", || Some(ask(&gate, &["status"])).filter(|status| status.contains("last fault")));
+    println!("{status}");
+    assert!(status.contains("NOT CONNECTED") && status.contains("ago: cannot connect: "), "{status}");
+    assert!(status.contains("! store shared is not connected: its limits go by their on_store_error, 1 "), "{status}");
 }

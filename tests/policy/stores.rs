@@ -94,10 +94,43 @@ fn a_password_is_nowhere_in_what_is_shown_or_told() {
     let shown = config.effective.to_yaml();
     assert!(shown.contains("password: \"‹secret›\"") && !shown.contains("correct"), "{shown}");
     assert!(!format!("{:?}{:?}", config.settings, config.policy).contains("correct"));
-    // in the log of a process, whose lines have no excerpts
-    let url = policy("  s: { url: \"redis://gate:correct@valkey:6379\" }\n", &[("a", "{ rate: 5/s, store: s }")]);
-    let told = render(&text(&url), Format::Short, false);
-    assert!(told.contains("E0222") && !told.contains("correct"), "{told}");
+}
+
+/// Whatever is wrong with them, and whatever is wrong beside them.
+#[test]
+fn no_format_shows_a_secret_that_stands_in_the_file() {
+    let limits = [("a", "{ rate: 5/s, store: s }")];
+    let files = [
+        policy("  s: { url: \"redis://gate:correct@valkey:6379\" }\n", &limits),
+        policy("  s: { url: \"redis://gate:cor/rect@valkey\" }\n", &limits),
+        policy("  s: { url: \"http://:correct@valkey:6379\" }\n", &limits),
+        policy("  s: { url: \"gate:correct@valkey:6379\" }\n", &limits),
+        policy(&format!("  s: {{ url: \"redis://gate:correct{}@valkey:x\" }}\n", "x".repeat(80)), &limits),
+        policy("  s: redis://gate:correct@valkey:6379\n", &limits),
+        policy("  s: { url: \"redis://valkey:6379\", password: correct-horse, timeout: never }\n", &limits),
+        policy("  s: { url: \"redis://valkey:6379\", pasword: \"correct horse\" }\n", &limits),
+        policy("  s: { url: \"redis://valkey:6379\", password: [correct] }\n", &limits),
+        policy(
+            "  s:\n    url: redis://valkey:6379\n    password: |\n      correct\n    x: 1\n    password: \"correct",
+            &limits,
+        ),
+        policy("  s:\n    url: redis://valkey:6379\n    password:\n      text: correct\n", &limits),
+        policy("  s: { url: \"redis://valkey:6379\" }\n", &limits).replace("{ env: KEY }", "correct, client: x"),
+        "admin: { address: \"127.0.0.1:9901\", token: correct, x: 1 }\n".to_owned(),
+    ];
+    for file in files {
+        let loaded = text(&file);
+        assert!(loaded.outcome.is_err(), "{file}");
+        for format in [Format::Text, Format::Short, Format::Json, Format::Github] {
+            let told = render(&loaded, format, false);
+            assert!(!told.contains("cor"), "{format:?} of {file}: {told}");
+        }
+    }
+    let told =
+        render(&text(&policy("  s: { url: \"redis://gate:correct@valkey:6379\" }\n", &limits)), Format::Text, false);
+    assert!(told.contains("url: \"redis://gate:*******@valkey:6379\" }"), "{told}");
+    // under the whole of it, to the last quotation mark
+    assert!(told.contains(&format!("  |             {} URLs are shown", "^".repeat(34))), "{told}");
 }
 
 #[test]

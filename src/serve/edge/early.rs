@@ -40,7 +40,7 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     exchange.installed.snapshot().judge_into(&request, judged);
     let verdict = judged.decision.verdict;
     if verdict != Verdict::Admitted {
-        observe::decided(shared, &exchange.installed, judged, &request);
+        observe::decided(shared, &exchange.installed, judged, &request, None);
     }
     match verdict {
         Verdict::Admitted => Early::Pass(Some(Box::new(exchange))),

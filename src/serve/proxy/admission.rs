@@ -20,6 +20,7 @@ use super::exchange::Exchange;
 use super::shared_limits;
 use super::waits::Waited;
 use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
+use crate::limiter::cluster::Silence;
 use crate::policy::{Action, Mode};
 use crate::serve::installed::Installed;
 use crate::serve::origins::origin::OriginPlace;
@@ -31,6 +32,8 @@ use crate::units::Timestamp;
 pub struct Admission {
     /// The place, in the route's order, of a limit that refused only because a race could not be settled.
     pub contended: Option<usize>,
+    /// What the store of a limit met it with, in the place of an answer.
+    pub silence: Option<Silence>,
     /// The client has gone while it waited.
     pub gone: Option<Box<Error>>,
 }
@@ -89,7 +92,7 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
     };
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
-    shared_limits::settle(shared, session, &installed, judged).await;
+    admission.silence = shared_limits::settle(shared, session, &installed, judged).await;
     holds.clear();
     let contended = snapshot.admit_into(judged, now, holds);
     admission.contended = admission.contended.or(contended);

@@ -83,10 +83,10 @@ impl Gate {
             let facts = Facts::read(link_of(session), session.req_header());
             exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
-        let Admission { contended, gone } = admission::admit(&self.shared, session, exchange).await;
+        let Admission { contended, silence, gone } = admission::admit(&self.shared, session, exchange).await;
         let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
         installed.metrics().decision_over(&judged.decision, contended, exchange.conveyed);
-        observe::decided_about(&self.shared, &installed, judged, session);
+        observe::decided_about(&self.shared, &installed, judged, session, silence);
         exchange.counts_bytes = snapshot.counts_bytes(judged);
         let verdict = judged.decision.verdict;
         if let Some(gone) = gone {
@@ -418,7 +418,7 @@ impl ProxyHttp for Gate {
         if exchange.switch_refused {
             exchange.note_refusal();
             if let Some(judged) = &exchange.judged {
-                observe::decided_about(&self.shared, &exchange.installed, judged, session);
+                observe::decided_about(&self.shared, &exchange.installed, judged, session, None);
             }
             exchange.release();
             session.set_keepalive(None);

@@ -14,6 +14,7 @@ use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
 use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
+use crate::limiter::cluster::Silence;
 use crate::policy::Route;
 use crate::request::{Peer, Request};
 use crate::serve::clock::wall_nanos;
@@ -77,19 +78,33 @@ impl<'a> Ended<'a> {
     }
 }
 
-/// The verdict is known: it is remembered for those who ask why, before the client can read it and ask.
-pub fn decided(shared: &Shared, installed: &Installed, judged: &Judged, request: &Request<'_>) {
-    shared.decisions.note(installed.snapshot(), judged, request, installed.book(), &shared.pseudonyms);
+/// The verdict is known: it is remembered for those who ask why, before the client can read it and ask. `silence` is what the
+/// store of a shared limit met it with.
+pub fn decided(
+    shared: &Shared,
+    installed: &Installed,
+    judged: &Judged,
+    request: &Request<'_>,
+    silence: Option<Silence>,
+) {
+    let how = (installed.book(), silence);
+    shared.decisions.note(installed.snapshot(), judged, request, how, &shared.pseudonyms);
     if Sample::takes(judged) {
         installed.sample().note(installed.snapshot(), judged, request);
     }
 }
 
 /// The same for a request that is Pingora's.
-pub fn decided_about(shared: &Shared, installed: &Installed, judged: &Judged, session: &Session) {
+pub fn decided_about(
+    shared: &Shared,
+    installed: &Installed,
+    judged: &Judged,
+    session: &Session,
+    silence: Option<Silence>,
+) {
     if Decisions::wants(judged) || Sample::takes(judged) {
         let facts = Facts::read(link_of(session), session.req_header());
-        decided(shared, installed, judged, &facts.request());
+        decided(shared, installed, judged, &facts.request(), silence);
     }
 }
 

@@ -61,16 +61,24 @@ pub fn refill(shared: &Shared, session: &Session, installed: &Installed, judged:
     }
 }
 
-/// Settles every shared limit of a request that is admitted so far, in the route's order, until one is against it.
-pub async fn settle(shared: &Shared, session: &mut Session, installed: &Installed, judged: &mut Judged) {
+/// Settles every shared limit of a request that is admitted so far, in the order of
+/// [`Snapshot::to_settle`](crate::engine::Snapshot::to_settle), until one is against it. Gives what the last
+/// store that did not answer met it with.
+pub async fn settle(
+    shared: &Shared,
+    session: &mut Session,
+    installed: &Installed,
+    judged: &mut Judged,
+) -> Option<Silence> {
     let snapshot = installed.snapshot();
     let slots = snapshot.to_settle(judged);
     if slots.is_empty() {
-        return;
+        return None;
     }
     let began = Instant::now();
+    let mut silence = None;
     for slot in slots {
-        settle_one(shared, session, installed, judged, slot, began).await;
+        silence = settle_one(shared, session, installed, judged, slot, began).await.or(silence);
         if snapshot.is_against(judged, slot) {
             break;
         }
@@ -81,8 +89,10 @@ pub async fn settle(shared: &Shared, session: &mut Session, installed: &Installe
             store.fell_back(direction);
         }
     }
+    silence
 }
 
+/// Settles one; gives what its store met it with, if that was no answer.
 async fn settle_one(
     shared: &Shared,
     session: &mut Session,
@@ -90,14 +100,13 @@ async fn settle_one(
     judged: &mut Judged,
     slot: usize,
     began: Instant,
-) {
+) -> Option<Silence> {
     let snapshot = installed.snapshot();
-    let Some(rule) = judged.decision.readings.get(slot).and_then(|read| snapshot.policy().rules.get(read.rule)) else {
-        return;
-    };
+    let rule = snapshot.policy().rules.get(judged.decision.readings.get(slot)?.rule)?;
     let store = rule.shared.and_then(|shared| installed.stores().get(shared.store));
     let (Some(store), Some(client)) = (store, judged.decision.client) else {
-        return snapshot.silent(judged, slot, Silence::Faulty, 1);
+        snapshot.silent(judged, slot, Silence::Faulty, 1);
+        return Some(Silence::Faulty);
     };
     let due = began + store.spec().timeout;
     let mut wait = Wait { store, counts: false };
@@ -112,29 +121,32 @@ async fn settle_one(
             // what it was waited for has come
             Step::Settled => {
                 wait.counts |= heard_bell;
-                return;
+                return None;
             }
             Step::Refill(errand) => {
                 wait.counts |= heard_bell;
                 drop(send(shared, store, rule, errand));
-                return;
+                return None;
             }
             Step::Ask(errand) => {
                 let waited = wait.counts;
                 // a limit before this one may have taken all the time there was
                 wait.counts |= Instant::now() < due;
-                return match timeout_at(due, send(shared, store, rule, errand)).await {
-                    Ok(Ok((brought, sent))) => {
+                let silence = match timeout_at(due, send(shared, store, rule, errand)).await {
+                    Ok(Ok(Home { brought, sent, silence })) => {
                         wait.counts = waited || sent;
                         snapshot.brought(judged, slot, brought);
+                        return silence;
                     }
-                    Ok(Err(_)) => snapshot.silent(judged, slot, Silence::Faulty, store.nodes()),
-                    Err(_) => snapshot.silent(judged, slot, Silence::TimedOut, store.nodes()),
+                    Ok(Err(_)) => Silence::Faulty,
+                    Err(_) => Silence::TimedOut,
                 };
+                snapshot.silent(judged, slot, silence, store.nodes());
+                return Some(silence);
             }
             Step::Again => {}
             Step::Wait(key) => {
-                let Some(bell) = shared.bells.of(key) else { return };
+                let bell = shared.bells.of(key)?;
                 // a bell that rang between the step and now is not heard, so nobody sleeps longer than this on it
                 let pause = due.min(Instant::now() + LONGEST_SLEEP);
                 match timeout_at(pause, bell.notified()).await {
@@ -145,7 +157,8 @@ async fn settle_one(
         }
         if Instant::now() >= due {
             wait.counts |= heard_bell;
-            return snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
+            snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
+            return Some(Silence::TimedOut);
         }
     }
 }
@@ -167,26 +180,30 @@ impl Drop for Wait<'_> {
 /// After so long a request that waits for another looks for itself.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
+/// An errand at its end.
+struct Home {
+    brought: Brought,
+    /// Whether any of its questions was sent.
+    sent: bool,
+    /// What the store met it with, if that was no answer.
+    silence: Option<Silence>,
+}
+
 /// Sends somebody to ask, who comes home whether or not anybody waits for it.
-fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<(Brought, bool)> {
+fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Home> {
     tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, Arc::clone(&shared.bells)))
 }
 
-/// Asks, and takes in what was said. The second value is whether anything was sent.
-async fn run(
-    store: Arc<StoreInUse>,
-    rule: Arc<Rule>,
-    mut errand: Errand,
-    clock: Clock,
-    bells: Arc<Bells>,
-) -> (Brought, bool) {
+/// Asks, and takes in what was said.
+async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, mut errand: Errand, clock: Clock, bells: Arc<Bells>) -> Home {
     let (began, key) = (clock.now(), errand.key);
     let (said, sent) = ask(&store, &rule, &mut errand).await;
+    let silence = said.as_ref().err().copied();
     let brought = errand.done(said, store.nodes(), began, clock.now());
     if let Some(bell) = bells.of(key) {
         bell.notify_waiters();
     }
-    (brought, sent)
+    Home { brought, sent, silence }
 }
 
 /// Asks one question after the other. A request waits for all of them together as long as for one.

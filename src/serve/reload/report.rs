@@ -207,6 +207,9 @@ impl Report {
                     &format!("{} {begins} empty: every client has its whole budget again", empty.join(", ")),
                 );
             }
+            if let Some(told) = self.told_renaming() {
+                line("note", &told);
+            }
             if !self.changed.is_empty() {
                 line("changed", &self.changed.join(", "));
             }
@@ -226,12 +229,31 @@ impl Report {
     fn headline(&self) -> String {
         let (from, to) = (shown(&self.from), shown(&self.to));
         let took = format!("in {} ms", self.milliseconds);
+        // what a secret is has no part in the hash
+        let same = if self.is_empty() {
+            "nothing in it has changed"
+        } else {
+            "what it says is the same, not what it refers to"
+        };
         match (self.dry_run, from == to) {
             (false, false) => format!("reloaded {from} → {to} {took}\n"),
-            (false, true) => format!("reloaded {to} {took}, nothing in it has changed\n"),
+            (false, true) => format!("reloaded {to} {took}, {same}\n"),
             (true, false) => format!("would reload {from} → {to}\n"),
-            (true, true) => format!("would reload {to}, nothing in it has changed\n"),
+            (true, true) => format!("would reload {to}, {same}\n"),
         }
+    }
+
+    /// Where limits came and others went, one may be another by a new name, which nobody but the operator knows.
+    fn told_renaming(&self) -> Option<String> {
+        let Limits { added, removed, .. } = &self.limits;
+        if added.is_empty() || removed.is_empty() {
+            return None;
+        }
+        let begin = if added.len() == 1 { "begins" } else { "begin" };
+        Some(format!(
+            "{} {begin} empty, also if renamed: counts follow `renamed_from`, those of shared limits only their name",
+            added.join(", ")
+        ))
     }
 
     fn told_limits(&self) -> String {
@@ -350,6 +372,7 @@ mod tests {
              \x20 routes     +1 (graphql)  ~2 (a, b)  -0\n\
              \x20 limits     kept 2 (two (was one))   re-rated 1 (login 10/m → 5/m, counts kept)   reset 1 (api_tier: key changed)   new 1 (fresh)   gone 1 (old)\n\
              \x20 warning    api_tier begins empty: every client has its whole budget again\n\
+             \x20 note       fresh begins empty, also if renamed: counts follow `renamed_from`, those of shared limits only their name\n\
              \x20 changed    responses.expose\n\
              \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
              \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"
@@ -358,8 +381,19 @@ mod tests {
         assert_eq!(json["schema"], "tidegate.reload/1");
         assert_eq!(json["limits"]["rerated"][0]["numbers"][0]["to"], "5/m");
         assert_eq!(json["limits"]["reset"][0]["because"], "key");
-        let nothing = Report { to: report.from.clone(), ..report.clone() };
+        let nothing = Report {
+            to: report.from.clone(),
+            routes: Changes::default(),
+            limits: Limits::default(),
+            changed: Vec::new(),
+            ..report
+        };
         assert!(nothing.headline().contains("nothing in it has changed"));
+        // which the hash does not show
+        let password = Report { changed: vec!["stores.s.password".into()], ..nothing };
+        let text = password.text();
+        assert!(text.contains("  changed    stores.s.password\n"), "{text}");
+        assert!(!text.contains("nothing") && text.contains("in 38 ms, what it says is the same, not what"), "{text}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::answer::{self, RouteFields};
 use crate::client::{Client, ClientRules, Mark, Trust, resolve};
 use crate::engine::{DecisionId, Judged, Outcome, Snapshot, Verdict};
 use crate::explain::{Beside, Book, Explanation, Known, Record};
+use crate::limiter::cluster::Silence;
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
 use crate::units::Timestamp;
@@ -105,14 +106,14 @@ impl Decisions {
             || decision.dice.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (SAMPLE - 1) == 0
     }
 
-    /// Remembers a decision about `request`, if it is one that is remembered; to be called before its answer is sent, as the
-    /// client may ask at once.
+    /// Remembers a decision about `request` by the policy of this number, and what the store of a shared limit met it with, if it is
+    /// one that is remembered; to be called before its answer is sent, as the client may ask at once.
     pub fn note(
         &self,
         snapshot: &Snapshot,
         judged: &Judged,
         request: &Request<'_>,
-        book: u16,
+        (book, silence): (u16, Option<Silence>),
         pseudonyms: &Pseudonyms,
     ) {
         if !Decisions::wants(judged) {
@@ -126,7 +127,7 @@ impl Decisions {
         };
         let client = decision.client.map_or([0; 16], |client| pseudonyms.of(&client).bytes());
         let taken = policy.routes.taken(request);
-        let beside = Beside { client, method: request.method, taken, book, retry_after };
+        let beside = Beside { client, method: request.method, taken, book, retry_after, silence };
         self.ring.write(decision.id, &Record::of(snapshot, judged, &beside));
     }
 

@@ -192,6 +192,7 @@ mod tests {
             verdict: Verdict::Admitted,
             retry_after: 0,
             delay_millis: 0,
+            silence: None,
             limits: std::iter::repeat_n(said, limits).collect(),
         }
     }

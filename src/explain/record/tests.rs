@@ -1,0 +1,104 @@
+//! Claims about what is packed and read again.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn said() -> impl Strategy<Value = Said> {
+    let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..By::ALL.len());
+    let more = (prop::option::of(0..=10_u8), any::<bool>(), any::<u32>(), any::<Option<u64>>(), any::<u64>());
+    (numbers, more).prop_map(|((rule, tier, shadow, outcome, by), (node, exact, remaining, wait_nanos, owed))| {
+        let outcome = Outcome::ALL[outcome];
+        let owed = if is_short(outcome) { Owed::from_word(owed) } else { Owed::default() };
+        let mode = if shadow { Mode::Shadow } else { Mode::Enforce };
+        // a limit with nodes is shared with no other gate
+        let by = if node.is_some() { By::Gate } else { By::ALL[by] };
+        Said { rule, tier, mode, outcome, node, by, exact, remaining, wait_nanos, owed }
+    })
+}
+
+fn found() -> impl Strategy<Value = Found> {
+    (any::<bool>(), 0..4_usize, 0..=32_u8, any::<bool>(), any::<bool>()).prop_map(
+        |(forwarded, mark, hops, peer_trusted, ignored_header)| Found {
+            source: if forwarded { Source::Forwarded } else { Source::Peer },
+            mark: MARKS[mark],
+            hops,
+            peer_trusted,
+            ignored_header,
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let places = (prop::option::of(0..NONE), prop::option::of(0..u8::MAX), prop::option::of(0..NONE), any::<u16>());
+    let who = (any::<u64>(), any::<[u8; 16]>(), prop::option::of(found()), prop::option::of(0..METHODS.len()));
+    let silence = prop::option::of(0..Silence::ALL.len());
+    let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>(), silence);
+    (places, who, end, prop::collection::vec(said(), 0..=Route::MAX_RULES)).prop_map(
+        |(
+            (route, alternative, runner_up, book),
+            (at, client, found, method),
+            (refusal, retry_after, delay_millis, silence),
+            limits,
+        )| Record {
+            at: Timestamp::from_nanos(at),
+            client,
+            found,
+            method: method.map(|at| METHODS[at].clone()),
+            route,
+            alternative,
+            runner_up,
+            book,
+            verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
+            retry_after,
+            delay_millis,
+            silence: silence.map(|at| Silence::ALL[at]),
+            limits: limits.into_iter().collect(),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_packed_is_unpacked(record in record()) {
+        prop_assert_eq!(Record::unpack(&record.pack()), Some(record));
+    }
+
+    #[test]
+    fn anything_at_all_is_read_without_a_panic(words in prop::collection::vec(any::<u64>(), 0..40)) {
+        let _ = Record::unpack(&words);
+    }
+}
+
+#[test]
+fn two_limits_one_of_which_refused_are_ten_words() {
+    let said = |outcome| Said {
+        rule: 1,
+        tier: 0,
+        mode: Mode::Enforce,
+        outcome,
+        node: None,
+        by: By::Gate,
+        exact: true,
+        remaining: 0,
+        wait_nanos: Some(1),
+        owed: Owed::default(),
+    };
+    let limits = [said(Outcome::Refused), said(Outcome::Admitted)].into_iter().collect();
+    let record = Record {
+        at: Timestamp::ZERO,
+        client: [0; 16],
+        found: None,
+        method: None,
+        route: Some(1),
+        alternative: None,
+        runner_up: None,
+        book: 0,
+        verdict: Verdict::Refused(Refusal::Limit),
+        retry_after: 1,
+        delay_millis: 0,
+        silence: None,
+        limits,
+    };
+    assert_eq!(record.pack().len(), 10);
+}
