@@ -125,7 +125,7 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         Some(Reading { phase: &self.phase, seen, serving: Snapshot::take(serving.cells_in(spot.columns)), joining })
     }
 
-    /// [`Reading::raise`] from what the key's cells held when they were [looked at](Spot::keep); false also if the spot is none any more.
+    /// [`Reading::raise`] from what the key's cells held when they were looked at; false also if the spot is none any more.
     #[inline]
     pub fn raise_kept(&self, spot: &Spot<ROWS>, level: u64) -> bool {
         self.reading_kept(spot).is_some_and(|reading| reading.raise(level))
