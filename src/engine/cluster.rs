@@ -115,7 +115,7 @@ impl Errand {
             (Ok(answer), Some(asking)) => match self.cluster.leases.answered_until(asking, &answer, sent, now) {
                 (Look::Holds { left, low }, ends) => {
                     (more, back) = (low, Some((ends, nodes)));
-                    End::Paid { left: left.saturating_add(answer.left) }
+                    End::Paid { left: left.saturating_add(answer.left).min(self.question.promise.most()) }
                 }
                 (Look::Refused { retry_nanos, .. }, _) => End::Refused { retry_nanos },
                 // it came too late to be used
@@ -171,6 +171,11 @@ impl Cluster {
             .min(self.promise(place.tier).most())
     }
 
+    /// By what leases of this key are found, and what they are of.
+    fn held_by(&self, place: &Place) -> (KeyHash, Promise) {
+        (place.key.of_tier(place.tier), self.promise(place.tier))
+    }
+
     fn promise(&self, tier: u8) -> Promise {
         let own = Promise::Quota { max: 0, window: std::time::Duration::from_secs(1) };
         self.promises.get(usize::from(tier)).or(self.promises.first()).copied().unwrap_or(own)
@@ -179,12 +184,12 @@ impl Cluster {
     /// What is known without asking, and whether the store should be asked in the background all the same. A request that
     /// nothing is known about fits so far.
     pub(super) fn look(&self, place: &Place, now: Timestamp, cost: Cost) -> (Judgement, bool) {
-        let promise = self.promise(place.tier);
+        let (key, promise) = self.held_by(place);
         let most = promise.most();
         if cost.get() > most {
             return (refused(most, None), false);
         }
-        let known = self.leases.look(place.key.of_tier(place.tier), cost, &promise, now);
+        let known = self.leases.look(key, cost, &promise, now);
         if self.shared.sharing == Sharing::Exact {
             return match known {
                 Look::Refused { retry_nanos, .. } => {
@@ -264,7 +269,7 @@ impl Snapshot {
             if let (End::Paid { .. }, Some((ends, nodes)), Some((_, cluster, ask))) =
                 (end, *back, self.shared_at(judged, *slot))
             {
-                let (key, promise) = (ask.place.key.of_tier(ask.place.tier), cluster.promise(ask.place.tier));
+                let (key, promise) = cluster.held_by(&ask.place);
                 cluster.leases.give_back(key, ask.cost, ends, &promise, nodes, now);
             }
         }
@@ -282,7 +287,7 @@ impl Snapshot {
     ) -> Step {
         let Some((rule, cluster, ask)) = self.shared_at(judged, slot) else { return Step::Settled };
         let (cluster, cost) = (Arc::clone(cluster), ask.cost);
-        let (key, promise) = (ask.place.key.of_tier(ask.place.tier), cluster.promise(ask.place.tier));
+        let (key, promise) = cluster.held_by(&ask.place);
         let route = judged.decision.route;
         let errand = |asking: Option<Asking>, wanted, least| {
             let numbers = (wanted, least);
@@ -343,7 +348,7 @@ impl Snapshot {
         now: Timestamp,
     ) -> Option<Errand> {
         let (rule, cluster, ask) = self.shared_at(judged, slot).filter(|_| judged.refills >> slot & 1 == 1)?;
-        let (key, promise) = (ask.place.key.of_tier(ask.place.tier), cluster.promise(ask.place.tier));
+        let (key, promise) = cluster.held_by(&ask.place);
         let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) else { return None };
         let numbers = (asking.wanted(), asking.least());
         self.errand((rule, cluster, &ask), (request, client, judged.decision.route), Some(asking), numbers)

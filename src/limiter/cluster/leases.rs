@@ -24,8 +24,7 @@
 //! a sixteenth of a lease at most, or a token. Unused tokens die with the lease.
 //!
 //! **Memory.** 2 MiB are 65,536 entries in pairs. An entry serves another key when its lease has ended, no question is on its
-//! way and nobody runs into a refusal. When both are needed, the third key is asked about request by request; when one of them
-//! is empty for a moment, it takes that.
+//! way and nobody runs into a refusal. A third key takes what is empty for a moment, or is asked about request by request.
 //!
 //! Not here: who carries questions, how long a request waits, when a store is given up. Source: ALGORITHMS 2.8.
 
@@ -209,8 +208,7 @@ impl<C: Word> Leases<C> {
     }
 
     /// What is known about a request of this cost. Takes nothing; one that is refused is counted as by [`Leases::note`], since a
-    /// refusal is remembered for as long as somebody runs into it. `key` is a hash of the limit's own, and of the tier's where
-    /// those count apart in the store.
+    /// refusal is remembered for as long as somebody runs into it. `key` is a hash of the limit's own, and of the tier's.
     #[inline]
     pub fn look(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> Look {
         let (line, tag) = self.place(key);
@@ -276,10 +274,12 @@ impl<C: Word> Leases<C> {
                 Start::Ours { asking, low } => {
                     // read again: from here on nobody else adds to it
                     let held = Held::of(entry.held.load());
-                    let room =
-                        held.left(now).saturating_add(cost.get()) <= Terms::new(promise, nodes).part.max(cost.get());
+                    let most = Terms::new(promise, nodes).part.max(cost.get());
+                    let room = held.left(now).saturating_add(cost.get()) <= most;
                     if room && held.ends <= ends.0 {
-                        let lease = Held { ends: ends.0, tokens: cost.get().min(MOST_TOKENS) };
+                        // beside others it ends with them, and so takes the place of none
+                        let ends = if held.left(now) > 0 { held.ends } else { ends.0 };
+                        let lease = Held { ends, tokens: cost.get().min(MOST_TOKENS) };
                         let _ = keep(entry, asking, &Fresh { held: lease, life: LIFE, stocked: false }, now);
                     }
                     let _ = entry.state.exchange(asking, State::Idle { low }.word());

@@ -247,6 +247,16 @@ fn what_was_asked_for_one_request_is_held_for_the_next_if_another_limit_refuses_
 }
 
 #[test]
+fn what_is_given_back_takes_the_place_of_nothing_that_is_held() {
+    let (leases, promise) = (holding(10, &steep(), at(0)), steep());
+    // five are held to the first second's end, and five were taken of what lives longer
+    let _ = leases.take(key(1), cost(4), &promise, at(1));
+    leases.give_back(key(1), cost(5), Ends(tick(at(1990))), &promise, 1, at(998));
+    assert_eq!(leases.outstanding(at(998)), 10);
+    assert_eq!(leases.outstanding(at(1000)), 0);
+}
+
+#[test]
 fn a_lease_dies_with_its_window() {
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, Cost::ONE, &quota(), at(0));
