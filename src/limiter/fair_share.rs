@@ -80,7 +80,7 @@ struct Node {
 
 /// What became of a request that was offered.
 #[must_use]
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Offered {
     /// Why it may not pass; `None` if it may.
     pub refusal: Option<Refusal>,
@@ -194,21 +194,24 @@ impl FairShare {
         let mut offered =
             Offered { refusal: None, node: None, level: None, rate: 0.0, share, retry_nanos: 0, limited: 0 };
         // all of them before the first is raised, so that the cache misses and the logarithms of one request overlap
-        let read = |(index, key): (usize, &Option<KeyHash>)| {
-            let seen = self.rates.read((*key)?, index);
-            let more = self.rates.one_more(&seen, now);
-            Some((seen, more))
-        };
-        let mut seen: ArrayVec<_, MAX_NODES> = ArrayVec::new();
-        for key in keys.iter().take(self.nodes.len()).enumerate() {
+        let mut seen: ArrayVec<Option<KeyRate>, MAX_NODES> = ArrayVec::new();
+        for (index, key) in keys.iter().take(self.nodes.len()).enumerate() {
             // there are at most as many nodes
-            let _ = seen.try_push(read(key));
+            let _ = seen.try_push(key.map(|key| KeyRate::of(key, index)));
+            // read where it stays
+            if let Some(Some(seen)) = seen.last_mut() {
+                self.rates.look(seen);
+            }
         }
+        let more: ArrayVec<OneMore, MAX_NODES> = seen
+            .iter()
+            .map(|seen| seen.as_ref().map_or(OneMore::default(), |seen| self.rates.one_more(seen, now)))
+            .collect();
         let mut peak = 0.0_f64;
         let mut heaviest: Option<Heaviest> = None;
         let mut known = false;
         for (index, node) in self.nodes.iter().enumerate() {
-            if let Some(Some((seen, more))) = seen.get(index) {
+            if let (Some(Some(seen)), Some(more)) = (seen.get(index), more.get(index)) {
                 let apart = offered.limited != 0 && self.parents == Parents::Apart;
                 let candidate = match apart {
                     true => {

@@ -44,15 +44,24 @@ impl NodeLevels {
     /// Where the cells of `key` under node number `node` are and what they hold, as [`NodeLevels::read`] in few words;
     /// and the level.
     #[inline]
-    pub fn look(&self, key: KeyHash, node: usize) -> (Spot, u64) {
+    pub fn look(&self, key: KeyHash, node: usize, spot: &mut Spot) -> u64 {
         let key = turned(key, node);
-        let mut spot = self.levels.spot(key);
-        match self.levels.read_at(&spot) {
+        self.levels.look_alone(key, spot).unwrap_or_else(|| self.look_at_both(key, spot))
+    }
+
+    /// The same while two tables serve.
+    #[inline(never)]
+    fn look_at_both(&self, key: KeyHash, spot: &mut Spot) -> u64 {
+        *spot = self.levels.spot(key);
+        match self.levels.read_at(spot) {
             Some(reading) => {
                 spot.keep(&reading);
-                (spot, reading.level())
+                reading.level()
             }
-            None => (Spot::default(), self.levels.estimate(key)),
+            None => {
+                spot.forget();
+                self.levels.estimate(key)
+            }
         }
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use super::hash::{KeyHash, Seed};
 use super::lattice::NodeLevels;
-use super::meter::powers::{ahead, lesser, logarithm, power_of_two};
+use super::meter::powers::{ahead, lesser, power_of_two};
 use super::rekeyed::Spot;
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, OutOfRange, Timestamp};
@@ -33,6 +33,8 @@ use crate::units::{Bytes, OutOfRange, Timestamp};
 pub struct OfferedRates {
     levels: NodeLevels,
     half_life_nanos: f64,
+    /// Half-lives per nanosecond.
+    per_nano: f64,
     per_second: f64,
 }
 
@@ -45,9 +47,11 @@ impl OfferedRates {
         if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&half_life) {
             return Err(OutOfRange { allowed: "1ms to 1h" });
         }
+        let half_life_nanos = saturating_nanos(half_life) as f64;
         Ok(OfferedRates {
             levels: NodeLevels::new(memory, seed)?,
-            half_life_nanos: saturating_nanos(half_life) as f64,
+            half_life_nanos,
+            per_nano: half_life_nanos.recip(),
             per_second: std::f64::consts::LN_2 / half_life.as_secs_f64(),
         })
     }
@@ -56,8 +60,15 @@ impl OfferedRates {
     /// several keys reads them all before he adds to the first, so that their cache misses overlap.
     #[inline]
     pub fn read(&self, key: KeyHash, node: usize) -> KeyRate {
-        let (spot, level) = self.levels.look(key, node);
-        KeyRate { key, node, spot, level }
+        let mut seen = KeyRate::of(key, node);
+        self.look(&mut seen);
+        seen
+    }
+
+    /// The same where it stays, as it is more than a line of memory.
+    #[inline]
+    pub fn look(&self, seen: &mut KeyRate) {
+        seen.level = self.levels.look(seen.key, seen.node, &mut seen.spot);
     }
 
     /// Has what is known of `key` under node number `node` brought near, for who will read it.
@@ -79,19 +90,32 @@ impl OfferedRates {
 
     /// What one event more makes of it: the second half of [`OfferedRates::add`] but for the raise. Whoever adds to several keys
     /// asks this of all of them first, so that their logarithms overlap: none begins before an atomic exchange ahead of it is over.
-    #[inline]
+    #[inline(always)]
     pub fn one_more(&self, seen: &KeyRate, now: Timestamp) -> OneMore {
-        let count = self.count(seen.level, now) + 1.0;
-        // An hour's half-life and a count of 2³¹ are below 2⁵⁷ nanoseconds, so that they are the same with a sign, as processors
-        // convert them. Rounded up, so that no event is too small to leave a trace.
-        let nanos = self.half_life_nanos * logarithm(count);
+        let half_lives = ahead(seen.level, now.nanos()) * self.per_nano;
+        if seen.level == 0 || half_lives < FADED {
+            return OneMore { level: now.nanos(), rate: self.per_second };
+        }
+        if half_lives > MOST_HALF_LIVES {
+            // the cell stays as it is
+            return OneMore { level: seen.level, rate: power_of_two(MOST_HALF_LIVES) * self.per_second };
+        }
+        // log(2^a + 2^b) = max(a, b) + log(1 + 2^−|a − b|), here of the count and of one
+        let less = power_of_less(half_lives.abs());
+        let count = if half_lives < 0.0 { less } else { less.recip() };
+        // At most an hour, which is the same with a sign, as processors convert it. Rounded up, so that no event is too small to
+        // leave a trace, and by more than the series may be too low.
+        let nanos = self.half_life_nanos * logarithm_of_one_and(less) * ROUNDED_UP;
         let whole = nanos as i64;
-        let level = now.nanos().saturating_add((whole + i64::from((whole as f64) < nanos)) as u64);
-        OneMore { level, rate: count * self.per_second }
+        let more = (whole + i64::from((whole as f64) < nanos)) as u64;
+        OneMore {
+            level: seen.level.max(now.nanos()).saturating_add(more),
+            rate: (count * ROUNDED_UP + 1.0) * self.per_second,
+        }
     }
 
     /// The last third.
-    #[inline]
+    #[inline(always)]
     pub fn raise(&self, seen: &KeyRate, more: &OneMore) {
         // A cell above it belongs to a busier key, and stays. If another raised one meanwhile, or the tables changed, this
         // level is still one that the key has reached.
@@ -131,21 +155,55 @@ impl OfferedRates {
         if level == 0 {
             return 0.0;
         }
-        let half_lives = ahead(level, now.nanos()) / self.half_life_nanos;
-        // Below a trillionth of an event it is as good as none. Above a billion the stamp has stepped back by far: the
-        // estimate stays finite, and the raise made of it stays below the cell.
-        if half_lives < -40.0 { 0.0 } else { power_of_two(lesser(half_lives, MOST_HALF_LIVES)) }
+        let half_lives = ahead(level, now.nanos()) * self.per_nano;
+        if half_lives < FADED { 0.0 } else { power_of_two(lesser(half_lives, MOST_HALF_LIVES)) }
     }
 }
 
-/// The highest count that is told apart is 2 to the power of this.
+/// Below a trillionth of an event it is as good as none.
+const FADED: f64 = -40.0;
+
+/// The highest count that is told apart is 2 to the power of this. Above it the stamp has stepped back by far: the estimate stays
+/// finite, and the cell is not raised.
 const MOST_HALF_LIVES: f64 = 30.0;
+
+/// By how much an estimate is raised that a series may have made too low: more than 2⁻³⁰ of itself.
+const ROUNDED_UP: f64 = 1.0 + 1.0 / (1_u64 << 29) as f64;
+
+/// 2^−`half_lives` for up to 40 of them, off by less than 2⁻³¹ of itself; the same number on every machine. An estimate needs no
+/// more, and this is over in half the time of [`power_of_two`].
+#[inline]
+fn power_of_less(half_lives: f64) -> f64 {
+    // a number to whose last bit a whole one adds: what is added to it is rounded to the nearest, and the last bits are that
+    const WHOLE: f64 = 1.5 * (1_u64 << 52) as f64;
+    let shifted = half_lives + WHOLE;
+    let rest = (shifted - WHOLE) - half_lives; // −½ to ½, exactly
+    let scale = f64::from_bits((1_023_u64 << 52).wrapping_sub(shifted.to_bits() << 52));
+    // (ln 2·x)ⁿ/n! from n = 0 to 8; the first that is left out is below 2⁻³²
+    let (x, x2) = (rest, rest * rest);
+    let low = (1.0 + std::f64::consts::LN_2 * x) + (0.24022650695910072 + 0.05550410866482158 * x) * x2;
+    let high = (0.009618129107628477 + 0.0013333558146428443 * x)
+        + (0.0001540353039338161 + 1.5252733804059841e-05 * x + 1.321548679014431e-06 * x2) * x2;
+    (low + high * (x2 * x2)) * scale
+}
+
+/// The logarithm to base 2 of 1 + `less`, for 0 to 1, off by less than 2⁻³¹ of itself.
+#[inline]
+fn logarithm_of_one_and(less: f64) -> f64 {
+    // ln((1 + s)/(1 − s)) = 2·(s + s³/3 + s⁵/5 + …), here to s¹⁷; s² is at most 1/9, and so the first that is left out below
+    // 2⁻³² of the first
+    let s = less / (2.0 + less);
+    let (z, z2) = (s * s, (s * s) * (s * s));
+    let low = (1.0 + z * (1.0 / 3.0)) + (1.0 / 5.0 + z * (1.0 / 7.0)) * z2;
+    let high = (1.0 / 9.0 + z * (1.0 / 11.0)) + (1.0 / 13.0 + z * (1.0 / 15.0) + z2 * (1.0 / 17.0)) * z2;
+    (2.0 * std::f64::consts::LOG2_E) * s * (low + high * (z2 * z2))
+}
 
 /// So that one more than the highest count has decayed to less than one.
 const FADING_HALF_LIVES: f64 = MOST_HALF_LIVES + 1.0;
 
 /// A key's rate after one event more.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct OneMore {
     level: u64,
     /// Per second.
@@ -162,6 +220,12 @@ pub struct KeyRate {
 }
 
 impl KeyRate {
+    /// Of a key under a node that was not read yet.
+    #[inline]
+    pub fn of(key: KeyHash, node: usize) -> KeyRate {
+        KeyRate { key, node, spot: Spot::default(), level: 0 }
+    }
+
     /// Whose rate it is.
     #[inline]
     pub fn key(&self) -> KeyHash {
@@ -171,6 +235,8 @@ impl KeyRate {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::KeyHasher;
     use super::*;
 
@@ -238,6 +304,45 @@ mod tests {
         let back = add(&rates, at(100_001 * SECOND));
         assert!(back < 2.0, "the stale stamp left a trace: {back}");
         assert!(add(&rates, at(u64::MAX)).is_finite());
+    }
+
+    #[test]
+    fn a_cell_far_ahead_of_its_stamp_stays_where_it_is() {
+        let rates = per_second();
+        let _ = add(&rates, at(100 * SECOND));
+        let seen = rates.read(key(1), 0);
+        for behind in [31, 60, 99] {
+            let more = rates.one_more(&seen, at((100 - behind) * SECOND));
+            assert_eq!(more.level, seen.level, "{behind}");
+            assert!((1e9..2e9).contains(&more.rate), "{behind}: {}", more.rate);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn one_event_more_is_never_too_little_and_hardly_too_much(
+            half_life in 1_000_000..3_600 * SECOND, half_lives in -45.0..29.9_f64, whole in -45..30_i32, is_whole: bool,
+        ) {
+            let half_lives = if is_whole { f64::from(whole) } else { half_lives };
+            let rates = OfferedRates::new(Bytes(1 << 10), Duration::from_nanos(half_life), &SEED).unwrap();
+            let now = 1_u64 << 60;
+            let mut seen = KeyRate::of(key(1), 0);
+            seen.level = now.saturating_add_signed((half_lives * half_life as f64) as i64);
+            let half_lives = (seen.level as i64 - now as i64) as f64 / half_life as f64;
+            let more = rates.one_more(&seen, at(now));
+            // what the system's own functions say, which are off by 2⁻⁵⁰ or so
+            let added = (-half_lives.abs()).exp2().ln_1p() * std::f64::consts::LOG2_E * half_life as f64;
+            let count = half_lives.exp2() + 1.0;
+            let moved = (more.level - seen.level.max(now)) as f64;
+            // a past of less than a trillionth of an event is none
+            let nothing = if half_lives < -39.0 { added } else { 0.0 };
+            prop_assert!(moved >= (added - nothing) * (1.0 - 1e-13), "{moved} {added}");
+            prop_assert!(moved <= added * (1.0 + 4e-9) + 1.0, "{moved} {added}");
+            let counted = more.rate / rates.per_event();
+            prop_assert!(counted >= count * (1.0 - 2e-12) && counted <= count * (1.0 + 4e-9), "{counted} {count}");
+        }
     }
 
     #[test]

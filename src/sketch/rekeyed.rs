@@ -112,6 +112,20 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         Some(Reading { phase: &self.phase, seen, serving, joining: None })
     }
 
+    /// The level of the key while one table serves, and `None` while two do. Puts where its cells are into `spot`, and what they hold.
+    #[inline]
+    pub(super) fn look_alone(&self, key: KeyHash, spot: &mut Spot<ROWS>) -> Option<u64> {
+        let seen = self.phase.load();
+        if seen & OVERLAPPING != 0 {
+            return None;
+        }
+        let serving = self.pair(seen).0;
+        spot.columns = columns_in(serving, key);
+        let snapshot = Snapshot::take(serving.cells_in(spot.columns));
+        (spot.phase, spot.held) = (seen, snapshot.seen());
+        Some(snapshot.level())
+    }
+
     /// [`Rekeyed::read`] of the key whose spot it is; `None` if the spot is none any more.
     // always, as what it returns is taken apart at once and need not be written anywhere
     #[inline(always)]
