@@ -55,6 +55,9 @@ impl Snapshot {
         let (reading, asked) = (decision.readings.last_mut()?, asks.last_mut()?);
         if is_share(rule) {
             // its turn comes when all others have spoken
+            if ahead {
+                self.approach_share(rule_index, (rule, limiter), about, hashed);
+            }
             return None;
         }
         let tier = tier_of(rule, about)?;

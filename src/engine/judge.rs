@@ -220,7 +220,7 @@ impl Snapshot {
             }
         }
         if worst.is_none() {
-            worst = self.ask_share(judged, &about);
+            worst = self.ask_share(judged, &about, hashed);
         }
         if worst.is_some() {
             judged.decision.delay_nanos = 0;

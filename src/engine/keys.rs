@@ -1,7 +1,7 @@
 //! The hashes of one request's keys: each is taken once, however many limits count by it.
 //!
-//! All are taken under one seed of the policy, and no table sees them: every limiter makes its
-//! [own](crate::sketch::OwnHash) of each first.
+//! All are taken under one seed of the policy, and no table sees them as they are: every limiter makes its
+//! [own](crate::sketch::OwnHash) of each first, and the tables of `fair_share` draw each column by secret multipliers.
 
 use arrayvec::ArrayVec;
 
@@ -21,11 +21,13 @@ pub struct SharedKeys {
     numbers: Vec<Numbers>,
 }
 
-/// Of one rule: the number of its key and of the value that it counts, the same for equal ones of other rules.
+/// Of one rule: the number of its key, of the value that it counts and of the keys of its nodes, the same for equal ones of other
+/// rules.
 #[derive(Debug)]
 struct Numbers {
     key: usize,
     value: usize,
+    nodes: Vec<usize>,
 }
 
 /// What a request has been hashed by so far, and the hashes.
@@ -68,6 +70,7 @@ impl SharedKeys {
         let numbers = policy.rules.iter().map(|rule| Numbers {
             key: number(rule.key.parts(), rule.by_origin),
             value: rule.of.as_ref().map_or(0, |of| number(of.parts(), false)),
+            nodes: rule.nodes.iter().map(|node| number(node.parts(), false)).collect(),
         });
         // no limit has a name with spaces, so no limiter has this seed
         SharedKeys { numbers: numbers.collect(), seed: seed.derive("keys of all limits") }
@@ -155,8 +158,24 @@ impl SharedKeys {
     /// The request lacks a part of it; what `of` says to that.
     pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
         let number = self.numbers.get(index).map(|numbers| numbers.value);
-        let hash = || of.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| of.missing());
-        once(hashed, number, hash)
+        once(hashed, number, || self.hash(of, about))
+    }
+
+    /// The hash of the key of a rule's node at this position; `None` if the request lacks a part of it.
+    pub fn node(
+        &self,
+        index: usize,
+        position: usize,
+        node: &KeySpec,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Option<KeyHash> {
+        let number = self.numbers.get(index).and_then(|numbers| numbers.nodes.get(position)).copied();
+        once(hashed, number, || self.hash(node, about)).ok()
+    }
+
+    fn hash(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Missing> {
+        key.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| key.missing())
     }
 }
 

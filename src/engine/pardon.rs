@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 
 use super::Snapshot;
+use super::share::is_share;
 use crate::client::{Client, ClientNetwork, KeyPart};
 use crate::limiter::Full;
 use crate::policy::Rule;
@@ -92,7 +93,7 @@ impl Snapshot {
     pub(super) fn key_of_client(&self, index: usize, client: &Client) -> Option<KeyHash> {
         let (rule, limiter) = self.rule(index)?;
         counted_as(rule, client)?;
-        if !limiter.is_keyed() || limiter.node_seed().is_some() {
+        if !limiter.is_keyed() || is_share(rule) {
             return None;
         }
         let headers = HeaderMap::new();

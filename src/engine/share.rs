@@ -6,12 +6,12 @@ use arrayvec::ArrayVec;
 use super::ask::Read;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill};
+use super::keys::Hashed;
 use super::snapshot::Snapshot;
-use crate::client::KeySpec;
 use crate::limiter::fair_share::{self, MAX_NODES};
 use crate::limiter::{Judgement, Kind, Limiter, Lost, Offered};
 use crate::policy::{Mode, OnLimit, Rule};
-use crate::sketch::{KeyHash, Seed};
+use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
 /// What was offered, to be charged by later.
@@ -25,7 +25,7 @@ pub struct Shared {
 
 impl Snapshot {
     /// Asks the route's `fair_share`, if it has one, and fills in its reading; says why it forbids the request if it does.
-    pub(super) fn ask_share(&self, judged: &mut Judged, about: &Read<'_>) -> Option<Refusal> {
+    pub(super) fn ask_share(&self, judged: &mut Judged, about: &Read<'_>, hashed: &mut Hashed) -> Option<Refusal> {
         let is_open = |reading: &Reading| {
             reading.outcome == Outcome::Exempt && self.rule(reading.rule).is_some_and(|(rule, _)| is_share(rule))
         };
@@ -35,15 +35,24 @@ impl Snapshot {
         if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
             return None;
         }
-        let keys = node_keys((rule, limiter), limiter.node_seed()?, about);
-        let offered = limiter.offer(&keys, about.at, judged.decision.dice)?;
+        // filled in where it stays
+        let Shared { keys, offered, .. } =
+            judged.shared.insert(Shared { slot, keys: ArrayVec::new(), offered: Offered::default() });
+        for (position, node) in rule.nodes.iter().take(MAX_NODES).enumerate() {
+            let key = self.keys().node(reading.rule, position, node, about, hashed);
+            if let Some(key) = key.filter(|_| position > 0 || about.route.rules.len() == 1) {
+                limiter.prefetch_node(key, position);
+            }
+            // there are at most as many
+            let _ = keys.try_push(key);
+        }
+        *offered = limiter.offer(keys, about.at, judged.decision.dice)?;
         reading.mode = self.mode_of(reading.rule, rule, about);
         fill(reading, &offered.judgement());
-        judged.shared = Some(Shared { slot, keys, offered });
         if offered.admitted() {
             return None;
         }
-        reading.node = node_of(rule, &offered);
+        reading.node = node_of(rule, offered);
         match (reading.mode, &rule.action) {
             (Mode::Shadow, _) => None,
             (Mode::Enforce, OnLimit::Tag { .. }) => {
@@ -51,6 +60,21 @@ impl Snapshot {
                 None
             }
             (Mode::Enforce, _) => Some(Refusal::FairShare),
+        }
+    }
+
+    /// Has what the most specific node will be judged by brought near, as others stand in between. The keys of the nodes above it come
+    /// with many requests, so what those are judged by mostly is.
+    pub(super) fn approach_share(
+        &self,
+        index: usize,
+        (rule, limiter): (&Rule, &Limiter),
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) {
+        let first = rule.nodes.first();
+        if let Some(key) = first.and_then(|node| self.keys().node(index, 0, node, about, hashed)) {
+            limiter.prefetch_node(key, 0);
         }
     }
 }
@@ -72,22 +96,6 @@ impl Shared {
 /// Whether the rule is of this kind.
 pub fn is_share(rule: &Rule) -> bool {
     matches!(rule.kind, Kind::FairShare { .. })
-}
-
-/// The hash of every node's key; a node whose key the request lacks does not apply to it. What the one will be judged by is
-/// brought near while the next is hashed.
-fn node_keys(
-    (rule, limiter): (&Rule, &Limiter),
-    seed: &Seed,
-    about: &Read<'_>,
-) -> ArrayVec<Option<KeyHash>, MAX_NODES> {
-    let Read { request, client, route, .. } = *about;
-    let hash = |(number, node): (usize, &KeySpec)| {
-        let key = node.hash(request, client, &route.name, seed).ok()?;
-        limiter.prefetch_node(key, number);
-        Some(key)
-    };
-    rule.nodes.iter().take(MAX_NODES).enumerate().map(hash).collect()
 }
 
 /// The node that refused; one past the last stands for the whole capacity.

@@ -89,7 +89,6 @@ enum State {
         follows: Option<Follows>,
         /// What the policy says is shared out, per second; `None` where an origin says it.
         capacity: Option<f64>,
-        seed: Seed,
     },
     Inflight(Inflight),
     InflightByKey {
@@ -136,7 +135,6 @@ impl Limiter {
                 share: FairShare::new(&share_spec(*capacity, multipliers, *charge_parents, *memory), &own)?,
                 follows: Follows::new(*capacity, spec.origin_caps),
                 capacity: fixed(*capacity),
-                seed: own,
             },
             Kind::Inflight { scope: Scope::Key { memory }, .. } => {
                 let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
@@ -337,14 +335,6 @@ impl Limiter {
     /// Turns hashes of keys that all limits share into this limit's own, which [`Place`] holds.
     pub fn own_hash(&self) -> &OwnHash {
         &self.own_hash
-    }
-
-    /// Of `fair_share`: the seed that the keys of its nodes are hashed under.
-    pub fn node_seed(&self) -> Option<&Seed> {
-        match &self.state {
-            State::FairShare { seed, .. } => Some(seed),
-            _ => None,
-        }
     }
 
     /// The memory it holds, the same from its first request to its last.

@@ -117,8 +117,8 @@ impl Limiter {
                     most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
                 })
             }
-            (State::FairShare { share, follows, seed, .. }, Kind::FairShare { .. }) => {
-                Some(fair_share_under(spec, moved, share, follows.as_ref(), seed)?)
+            (State::FairShare { share, follows, .. }, Kind::FairShare { .. }) => {
+                Some(fair_share_under(spec, moved, share, follows.as_ref())?)
             }
             _ => None,
         })
@@ -130,7 +130,6 @@ fn fair_share_under(
     moved: &Moved<'_>,
     share: &FairShare,
     follows: Option<&Follows>,
-    seed: &Seed,
 ) -> Result<State, OutOfRange> {
     let Some(Kind::FairShare { capacity, multipliers, charge_parents, memory }) = spec.kinds.first() else {
         return Err(MIXED);
@@ -140,6 +139,5 @@ fn fair_share_under(
         share: share.followed_by(&share_spec(*capacity, multipliers, *charge_parents, *memory))?,
         follows: after,
         capacity: fixed(*capacity),
-        seed: seed.clone(),
     })
 }
