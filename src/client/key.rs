@@ -220,13 +220,16 @@ fn add_client(hasher: &mut impl KeyInput, client: &Client, network: ClientNetwor
         Mark::Short => 2,
         Mark::AllTrusted => 3,
     };
-    let mut bytes: ArrayVec<u8, 19> = ArrayVec::new();
-    bytes.push(namespace);
+    let mut bytes = [0; 19];
+    let [first, rest @ ..] = &mut bytes;
+    let mut used = 1;
+    *first = namespace;
     if let ClientNetwork::Prefix(prefix) = network {
-        let (key, used) = prefix.key_bytes();
-        bytes.extend(key.into_iter().take(used));
+        let length;
+        (*rest, length) = prefix.key_bytes();
+        used += length;
     }
-    hasher.part(kind::CLIENT_IP, &bytes);
+    hasher.part(kind::CLIENT_IP, bytes.get(..used)?);
     Some(())
 }
 

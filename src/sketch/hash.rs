@@ -144,6 +144,11 @@ fn last_word(bytes: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk::<8>() {
         return u64::from_le_bytes(*last);
     }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let [first, last] = [*first, *last].map(|four| u64::from(u32::from_le_bytes(four)));
+        // where both have a byte it is the same one
+        return first | last << (8 * (bytes.len() - 4));
+    }
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
