@@ -120,7 +120,8 @@ fn listeners_come_and_go_with_an_upgrade_and_files_stay_for_whom_they_serve() {
         POLICY.replace("main: { address: \"127.0.0.1:0\" }", &format!("{kept}, {more}"))
     };
     // on an address of its own, so that no other test is given its port when it is free again
-    let going = format!("gone: {{ address: \"127.77.0.1:0\" }}, dropped: {{ address: \"unix:{}\" }}", dropped.display());
+    let going =
+        format!("gone: {{ address: \"127.77.0.1:0\" }}, dropped: {{ address: \"unix:{}\" }}", dropped.display());
     let mut gate = start(&systemd, &with(&going));
     let gone_address = gate.address("gone");
     rewrite(&gate, &with("come: { address: \"127.0.0.1:0\" }"));
