@@ -277,8 +277,8 @@ impl<C: Word> Leases<C> {
                     let most = Terms::new(promise, nodes).part.max(cost.get());
                     let room = held.left(now).saturating_add(cost.get()) <= most;
                     if room && held.ends <= ends.0 {
-                        // beside others it ends with them, and so takes the place of none
-                        let ends = if held.left(now) > 0 { held.ends } else { ends.0 };
+                        // beside as many or more it ends with them, and so takes the place of none
+                        let ends = if held.left(now) >= cost.get() { held.ends } else { ends.0 };
                         let lease = Held { ends, tokens: cost.get().min(MOST_TOKENS) };
                         let _ = keep(entry, asking, &Fresh { held: lease, life: LIFE, stocked: false }, now);
                     }

@@ -257,6 +257,14 @@ fn what_is_given_back_takes_the_place_of_nothing_that_is_held() {
 }
 
 #[test]
+fn what_is_given_back_does_not_die_with_the_little_that_is_held() {
+    let (leases, promise) = (holding(10, &steep(), at(0)), steep());
+    let _ = leases.take(key(1), cost(9), &promise, at(1));
+    leases.give_back(key(1), cost(5), Ends(tick(at(1990))), &promise, 1, at(998));
+    assert_eq!((leases.outstanding(at(998)), leases.outstanding(at(1000))), (5, 5));
+}
+
+#[test]
 fn a_lease_dies_with_its_window() {
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, Cost::ONE, &quota(), at(0));
