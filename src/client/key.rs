@@ -121,7 +121,7 @@ impl KeySpec {
         self.missing
     }
 
-    /// The key of a request on the route of that name, under the seed of the limit's table. Allocates nothing; takes
+    /// The key of a request on the route of that name, under any seed. Allocates nothing; takes
     /// time for the header, cookies and query that it reads.
     ///
     /// # Errors

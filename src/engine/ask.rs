@@ -56,7 +56,7 @@ impl Snapshot {
         if is_share(rule) {
             // its turn comes when all others have spoken
             if ahead {
-                self.approach_share(rule_index, (rule, limiter), about, hashed);
+                self.approach_share(rule_index, rule, limiter, hashed);
             }
             return None;
         }

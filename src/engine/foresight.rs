@@ -96,7 +96,8 @@ mod tests {
     use super::*;
     use crate::client::key::{KeyPart, KeySpec, Missing};
     use crate::client::{self, ClientRules};
-    use crate::engine::{Arrival, DecisionId, Holds, Judged, Verdict};
+    use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Verdict};
+    use crate::limiter::Capacity;
     use crate::policy::{Action, HeaderEdits, Kind, Mode, Responses, Route, RouteTable, Rule, origin};
     use crate::request::Peer;
     use crate::units::{Bytes, Rate};
@@ -109,17 +110,28 @@ mod tests {
             let key = KeySpec::new(parts.iter().cloned(), missing).unwrap();
             Arc::new(Rule::new(name, key, kind, Mode::Enforce))
         };
+        let capacity = Capacity::Rate(Rate::new(400, Duration::from_secs(1)).unwrap());
+        let kind = Kind::FairShare { capacity, multipliers: vec![1; 4], charge_parents: false, memory: Bytes(1 << 20) };
+        let key = |parts: &[KeyPart], missing| KeySpec::new(parts.iter().cloned(), missing).unwrap();
+        let mut share = Rule::new("e", key(&[KeyPart::CLIENT_IP], None), kind, Mode::Enforce);
+        share.nodes = vec![
+            key(&[KeyPart::CLIENT_IP, KeyPart::Path], None),
+            key(&[KeyPart::CLIENT_IP], None),
+            key(&[KeyPart::Header(http::header::COOKIE)], Some(Missing::Allow)),
+            key(&[KeyPart::Host], None),
+        ];
         // more keys than are foreseen, and one that some requests lack
         let rules = vec![
             rule("a", &[KeyPart::CLIENT_IP], 5),
             rule("b", &[KeyPart::CLIENT_IP, KeyPart::Path], 3),
             rule("c", &[KeyPart::Header(http::header::COOKIE)], 4),
             rule("d", &[KeyPart::CLIENT_IP, KeyPart::Method], 4),
+            Arc::new(share),
         ];
         let route = Route {
             name: "all".into(),
             matches: vec![],
-            rules: vec![0, 1, 2, 3],
+            rules: vec![0, 1, 2, 3, 4],
             action: Action::Forward(0),
             request_headers: HeaderEdits::default(),
             response_headers: HeaderEdits::default(),
@@ -144,7 +156,7 @@ mod tests {
         let foresight = Foresight::new(policy(), &seed);
         let arrival = |id| Arrival { id: DecisionId(id), at: Timestamp::from_nanos(1 << 50), dice: 0 };
         let mut reused = Judged::new(arrival(0));
-        let mut refused = 0;
+        let (mut refused, mut shared) = (0, 0);
         for id in 0..200_u64 {
             let mut headers = HeaderMap::new();
             if id % 3 > 0 {
@@ -173,7 +185,8 @@ mod tests {
             ahead.admit_into(&mut reused, now, &mut own_holds);
             assert_eq!(format!("{judged:?} {holds:?}"), format!("{reused:?} {own_holds:?}"));
             refused += u64::from(judged.decision.verdict != Verdict::Admitted);
+            shared += u64::from(judged.decision.verdict == Verdict::Refused(Refusal::FairShare));
         }
-        assert!((50..150).contains(&refused), "{refused} refused");
+        assert!((50..150).contains(&refused) && shared > 5, "{refused} refused, {shared} by the fair share");
     }
 }

@@ -1,7 +1,7 @@
 //! The hashes of one request's keys: each is taken once, however many limits count by it.
 //!
-//! All are taken under one seed of the policy, and no table sees them as they are: every limiter makes its
-//! [own](crate::sketch::OwnHash) of each first, and the tables of `fair_share` draw each column by secret multipliers.
+//! All are taken under one seed of the policy. A limiter makes its [own](crate::sketch::OwnHash) of each before any table sees it;
+//! but `fair_share` looks up those of its nodes as they are, as its tables know nothing but columns, each by multipliers of its own.
 
 use arrayvec::ArrayVec;
 
@@ -172,6 +172,12 @@ impl SharedKeys {
     ) -> Option<KeyHash> {
         let number = self.numbers.get(index).and_then(|numbers| numbers.nodes.get(position)).copied();
         once(hashed, number, || self.hash(node, about)).ok()
+    }
+
+    /// The same if it has been taken already.
+    pub fn known_node(&self, index: usize, position: usize, hashed: &Hashed) -> Option<KeyHash> {
+        let number = self.numbers.get(index)?.nodes.get(position)?;
+        hashed.0.iter().find(|(known, _)| known == number).map(|(_, key)| *key)
     }
 
     fn hash(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Missing> {

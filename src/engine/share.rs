@@ -40,7 +40,8 @@ impl Snapshot {
             judged.shared.insert(Shared { slot, keys: ArrayVec::new(), offered: Offered::default() });
         for (position, node) in rule.nodes.iter().take(MAX_NODES).enumerate() {
             let key = self.keys().node(reading.rule, position, node, about, hashed);
-            if let Some(key) = key.filter(|_| position > 0 || about.route.rules.len() == 1) {
+            // what it will be judged by comes near while the next is hashed
+            if let Some(key) = key {
                 limiter.prefetch_node(key, position);
             }
             // there are at most as many
@@ -63,18 +64,13 @@ impl Snapshot {
         }
     }
 
-    /// Has what the most specific node will be judged by brought near, as others stand in between. The keys of the nodes above it come
-    /// with many requests, so what those are judged by mostly is.
-    pub(super) fn approach_share(
-        &self,
-        index: usize,
-        (rule, limiter): (&Rule, &Limiter),
-        about: &Read<'_>,
-        hashed: &mut Hashed,
-    ) {
-        let first = rule.nodes.first();
-        if let Some(key) = first.and_then(|node| self.keys().node(index, 0, node, about, hashed)) {
-            limiter.prefetch_node(key, 0);
+    /// Has what those nodes will be judged by brought near whose keys other limits have had hashed: mostly the client's. No more is
+    /// done before those have spoken, as a request that they refuse is not offered.
+    pub(super) fn approach_share(&self, index: usize, rule: &Rule, limiter: &Limiter, hashed: &Hashed) {
+        for position in 0..rule.nodes.len() {
+            if let Some(key) = self.keys().known_node(index, position, hashed) {
+                limiter.prefetch_node(key, position);
+            }
         }
     }
 }

@@ -142,7 +142,7 @@ impl Offered {
 }
 
 impl FairShare {
-    /// A fair share under no pressure. `seed` draws the columns of its tables; keys may be hashed under the same.
+    /// A fair share under no pressure. `seed` draws the columns of its tables; keys are hashed under another.
     ///
     /// # Errors
     /// What [`FairShareSpec::validate`] refuses.

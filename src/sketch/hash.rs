@@ -245,6 +245,16 @@ mod tests {
     }
 
     #[test]
+    fn the_last_word_is_the_last_bytes_or_all_of_fewer() {
+        let bytes: [u8; 20] = std::array::from_fn(|place| 201 - 7 * place as u8);
+        for length in 1..=bytes.len() {
+            let last = &bytes[length.saturating_sub(8)..length];
+            let word = last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            assert_eq!(last_word(&bytes[..length]), word, "{length}");
+        }
+    }
+
+    #[test]
     fn concatenations_of_parts_do_not_collide() {
         let keys = [
             hash(&[]),

@@ -41,8 +41,7 @@ impl NodeLevels {
         self.levels.read(turned(key, node))
     }
 
-    /// Where the cells of `key` under node number `node` are and what they hold, as [`NodeLevels::read`] in few words;
-    /// and the level.
+    /// The level of `key` under node number `node`. Puts where its cells are and what they hold into `spot`.
     #[inline]
     pub fn look(&self, key: KeyHash, node: usize, spot: &mut Spot) -> u64 {
         let key = turned(key, node);
@@ -148,6 +147,32 @@ mod tests {
         // four rows of 32 columns: one key in eight shares one
         let shared: usize = (0..32_000).map(shared).sum();
         assert!((3_700..4_300).contains(&shared), "{shared} instead of 4,000");
+    }
+
+    #[test]
+    fn what_was_looked_at_is_raised_in_one_phase_only() {
+        const SECOND: u64 = 1_000_000_000;
+        let levels = NodeLevels::new(Bytes(1 << 20), &SEED).unwrap();
+        let mut now = 0;
+        let mut step = |nanos| {
+            now += nanos;
+            levels.maintain(Timestamp::from_nanos(now), SECOND);
+        };
+        step(SECOND);
+        // one serves, two serve, the other one serves
+        for (level, next) in [(10, 601), (20, 3), (30, 601), (40, 3)] {
+            let (mut before, mut after) = (Spot::default(), Spot::default());
+            let seen = levels.look(key(1), 3, &mut before);
+            assert!(levels.raise_kept(&before, level));
+            assert!(!levels.raise_kept(&before, level + 1), "the cells have moved");
+            assert_eq!(levels.look(key(1), 3, &mut after), level, "{seen}");
+            step(next * SECOND);
+            step(SECOND / 2);
+            assert!(!levels.raise_kept(&after, level + 2), "the phase has");
+            levels.lift(key(1), 3, level + 2);
+            assert_eq!(levels.look(key(1), 3, &mut after), level + 2);
+        }
+        assert_eq!(levels.rekeyings(), 2);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A request's key is hashed once, under one seed for the whole policy. If that hash went to the tables as it is, two keys that
 //! meet in a line of one limiter would meet in the same line of every other. So each limiter turns it into a hash of its
-//! own first, at a tenth of the cost of hashing the key anew (30 instructions against 330 for an IPv4 address).
+//! own first, at a tenth of the cost of hashing the key anew (30 instructions against 330 for an IPv4 address). All but `fair_share`:
+//! its tables have nothing but columns, and multipliers of their own for each row.
 //!
 //! Source: the strongly universal multiply-shift hash for vectors (Dietzfelbinger, *Universal hashing and k-wise independent
 //! random variables via integer arithmetic without primes*, 1996; Thorup, *High speed hashing for integers and strings*,
