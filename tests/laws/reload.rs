@@ -3,12 +3,12 @@
 
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Fate, Reset, Snapshot, Succession, Verdict};
+use tidegate::engine::{Arrival, Fate, Reset, Snapshot, Succession, Verdict};
 use tidegate::policy::Policy;
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
 
-use crate::book::{ask, head};
+use crate::book::{arrival, ask, head, request};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 100 * 86_400 * SECOND;
@@ -332,6 +332,41 @@ fn a_shared_capacity_moves_without_a_moment_of_plenty() {
     }
     // five seconds at no more than 100/s, and a quarter of a second's worth at once
     assert!((200..=526).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn who_is_held_down_by_a_fair_share_stays_so_when_a_reload_moves_it() {
+    let share = "  share: { type: fair_share, capacity: 100/s }";
+    let alone = policy(share, "share");
+    // another position, and limits before it that count by some of its nodes
+    let beside = ["by_path: { rate: 100000/s, key: path }", "by_client: { rate: 100000/s, key: client_ip }"];
+    let beside = || policy(&format!("  {}\n  {}\n{share}", beside[0], beside[1]), "by_path, by_client, share");
+    let new = |policy| Snapshot::new(policy, &Seed::from_bytes([5; 16]), 0).unwrap();
+    let mut gate = new(alone);
+    let mut now = START;
+    let admits = |gate: &Snapshot, client: &str, now: u64| {
+        let dice = now.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        gate.decide(&request(&head(client)), Arrival { dice, ..arrival(now) }).0.verdict == Verdict::Admitted
+    };
+    // one asks a thousand times a second, and thirty others in thirty networks twice a second each
+    let mut flood = |gate: &Snapshot, millis: u64| {
+        let mut admitted = 0;
+        for _ in 0..millis {
+            now += SECOND / 1_000;
+            admitted += u32::from(admits(gate, "198.51.100.9", now));
+            if (now / (SECOND / 1_000)).is_multiple_of(16) {
+                let _ = admits(gate, &format!("10.{}.0.1", now / (SECOND / 1_000) / 16 % 30), now);
+            }
+        }
+        (admitted, now)
+    };
+    let _ = flood(&gate, 10_000);
+    let (before, now) = flood(&gate, 200);
+    gate = reload(&gate, beside(), now).0;
+    let ((after, _), (unknown, _)) = (flood(&gate, 200), flood(&new(beside()), 200));
+    println!("{before} and {after} of 200; {unknown} of who is not known yet");
+    assert!((1..=14).contains(&before) && (1..=14).contains(&after), "{before} and {after}");
+    assert!(unknown > 20, "{unknown}");
 }
 
 #[test]
