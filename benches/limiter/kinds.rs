@@ -15,6 +15,7 @@ use tidegate::units::{Bytes, Timestamp};
 
 use super::allocations::Usage;
 use super::measure::{Batches, Dice, Figure, nanos_in_batches, now};
+use super::neighbours::longest_alone;
 use super::{Budgets, Effort, WARM_UP};
 
 /// Clients in every row, unless it says otherwise.
@@ -333,7 +334,10 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
     println!(
         "in brackets the ratio to `{SINGLE}`; with the client, the route and the key's hash, and with giving back"
     );
-    println!("admit, refuse: the quietest quarter of all slices of 2 ms takes so long or less; median: half of them");
+    println!(
+        "admit, refuse: of the slices of 2 ms that had their core to themselves, the quietest quarter takes so long or less"
+    );
+    println!("median: of all slices, half take so long or less; alone: which part had its core to itself");
     println!("innocents: of {FRESH} clients that never asked, those refused beside {SPENT} that have nothing left");
     println!("stated: the probability of that by formula, in which exact entries for heavy keys do not count\n");
     let rows: Vec<_> = ROWS.iter().map(|row| (row, measure_memory(row), row_spent(row))).collect();
@@ -348,12 +352,13 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
             }
         }
     }
+    let longest = longest_alone(admit.iter().chain(&refuse).flatten().map(|sample| sample.probe));
     let fresh_refused = |row: &Row| Gate::spent(row, SPENT).fresh_refused();
     let measured = rows.iter().enumerate().map(|(n, (row, (bytes, _), spent))| Measured {
         bytes: *bytes,
         refused: (spent.is_some() && !(row.stated)().is_nan()).then(|| fresh_refused(row)),
-        admit: Figure::of(&admit[n]),
-        refuse: spent.as_ref().map(|_| Figure::of(&refuse[n])),
+        admit: Figure::of(&admit[n], longest),
+        refuse: spent.as_ref().map(|_| Figure::of(&refuse[n], longest)),
     });
     let measured: Vec<Measured> = measured.collect();
     let figure = |name: &str| {
@@ -362,8 +367,8 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
     };
     let single = measured.iter().zip(&ROWS).find(|(_, row)| row.name == SINGLE).expect("a row of the table").0;
     println!(
-        "{:<30}{:>12}{:>10}{:>11}{:>18}{:>10}{:>18}",
-        "", "bytes", "stated", "innocents", "admit", "median", "refuse"
+        "{:<30}{:>12}{:>10}{:>11}{:>18}{:>10}{:>7}{:>18}",
+        "", "bytes", "stated", "innocents", "admit", "median", "alone", "refuse"
     );
     for (row, measured) in ROWS.iter().zip(&measured) {
         let stated = (row.stated)();
@@ -375,12 +380,13 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
         let ratio = |figure: Figure, to: Figure| format!("{figure} ({:.2})", figure.nanos / to.nanos);
         let refuse = measured.refuse.zip(single.refuse).map(|(figure, to)| ratio(figure, to));
         println!(
-            "{:<30}{:>12}{stated:>10}{:>11}{:>18}{:>10.1}{:>18}",
+            "{:<30}{:>12}{stated:>10}{:>11}{:>18}{:>10.1}{:>6.0}%{:>18}",
             row.name,
             measured.bytes,
             measured.refused.map(|refused| refused.to_string()).unwrap_or_default(),
             ratio(measured.admit, single.admit),
             measured.admit.median,
+            measured.admit.alone * 100.0,
             refuse.unwrap_or_default(),
         );
     }

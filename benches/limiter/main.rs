@@ -1,7 +1,8 @@
 //! What a decision costs, what it costs others, and whether the budgets are met: `cargo bench --bench limiter`.
 //!
 //! Nanoseconds are CPU time of the measuring threads while they ran undisturbed, in interleaved rounds; trust ratios rather
-//! than absolutes, and least of all what a tilde marks: there, other work on the machine never left the threads alone.
+//! than absolutes, and least of all what a tilde marks: there, other work on the machine never left the threads alone. The kinds
+//! of limit are measured while the thread has its core to itself, which [`neighbours`] tells.
 //! Every row also prints its bytes and the error that they buy: speed without the error beside it says nothing.
 //! `-- --quick` runs everything in a few seconds, to see that it runs; its numbers mean nothing.
 //! `-- --kinds` measures the kinds of limit through the engine and nothing else.
@@ -11,6 +12,7 @@ mod innocents;
 mod kinds;
 mod layout;
 mod measure;
+mod neighbours;
 mod post;
 mod subjects;
 mod tail;
@@ -139,7 +141,7 @@ fn decisions(effort: &Effort, budgets: &mut Budgets) -> Table {
     }
     let rows = built.iter().zip(nanos);
     let table =
-        Table(rows.map(|((kind, ..), row)| (kind.name, std::array::from_fn(|c| Figure::of(&row[c])))).collect());
+        Table(rows.map(|((kind, ..), row)| (kind.name, std::array::from_fn(|c| Figure::of(&row[c], 0.0)))).collect());
     print!("\n{:<30}{:>12}{:>11}{:>8}", "", "bytes", "over-count", "p99");
     COLUMNS.iter().for_each(|column| print!("{:>16}", column.title));
     println!();

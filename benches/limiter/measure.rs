@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::units::Timestamp;
 
+use super::neighbours;
 use super::subjects::{KEYS, Subject};
 
 /// Nanoseconds this thread has spent on a CPU.
@@ -111,7 +112,7 @@ pub fn nanos_per_decision(
     together
         .map(|threads| (threads.clone().all(|slice| undisturbed(&slice)), threads.fold(Slice::default(), sum)))
         .filter(|(_, slice)| slice.decisions > 0)
-        .map(|(together, slice)| Sample { nanos: slice.spent as f64 / slice.decisions as f64, together })
+        .map(|(together, slice)| Sample { nanos: slice.spent as f64 / slice.decisions as f64, together, probe: 0.0 })
         .collect()
 }
 
@@ -130,6 +131,7 @@ pub fn nanos_in_batches(mut batches: impl Batches, admits: bool, slices: u32, wa
     let mut dice = Dice(round);
     let (mut asked_ever, mut admitted_ever) = (0, 0);
     let mut slice = |_| {
+        let probe = neighbours::probe();
         let (began, cpu_before) = (Instant::now(), cpu_nanos());
         let (mut spent, mut asked) = (Duration::ZERO, 0);
         while began.elapsed() < SLICE {
@@ -145,7 +147,11 @@ pub fn nanos_in_batches(mut batches: impl Batches, admits: bool, slices: u32, wa
         // the account reads a little less than the wall even when nothing else ran
         let together = cpu + 30_000 >= wall;
         let share = if together { 1.0 } else { cpu as f64 / wall as f64 };
-        Sample { nanos: spent.as_nanos() as f64 * share / asked as f64, together }
+        Sample {
+            nanos: spent.as_nanos() as f64 * share / asked as f64,
+            together,
+            probe: probe.max(neighbours::probe()),
+        }
     };
     let samples: Vec<Sample> = (0..slices).map(&mut slice).skip(warm_up as usize).collect();
     let share = admitted_ever as f64 / asked_ever as f64;
@@ -159,28 +165,43 @@ pub fn nanos_in_batches(mut batches: impl Batches, admits: bool, slices: u32, wa
 pub struct Sample {
     nanos: f64,
     together: bool,
+    /// What the core's [probe](neighbours::probe) took, before or after it; zero where it was not asked.
+    pub probe: f64,
 }
 
 /// The figure of one row and column.
 #[derive(Clone, Copy)]
 pub struct Figure {
     pub nanos: f64,
-    /// The median of the same samples: what a neighbour's load makes of it.
+    /// The median of all samples in which the threads kept their CPUs: what a neighbour's load makes of it.
     pub median: f64,
-    /// No slice was undisturbed: the threads took turns, and caches were cold. Printed with a tilde.
+    /// Which part of those had its core to itself.
+    pub alone: f64,
+    /// No slice was undisturbed: the threads took turns, or shared their core. Printed with a tilde.
     pub rough: bool,
 }
 
 impl Figure {
     /// The lower quartile of the undisturbed samples, or of all if there is none: what is left of other load's traces,
-    /// such as caches it emptied, only ever makes a sample slower.
-    pub fn of(samples: &[Sample]) -> Figure {
-        let rough = !samples.iter().any(|sample| sample.together);
-        let kept = samples.iter().filter(|sample| rough || sample.together);
-        let mut nanos: Vec<f64> = kept.map(|sample| sample.nanos).collect();
-        nanos.sort_by(f64::total_cmp);
-        let part = |of: usize| nanos.get(nanos.len() / of).copied().unwrap_or(f64::NAN);
-        Figure { nanos: part(4), median: part(2), rough }
+    /// such as caches it emptied, only ever makes a sample slower. `longest` is the longest probe of a core that was free.
+    pub fn of(samples: &[Sample], longest: f64) -> Figure {
+        let sorted = |kept: &dyn Fn(&Sample) -> bool| {
+            let mut nanos: Vec<f64> = samples.iter().filter(|sample| kept(sample)).map(|sample| sample.nanos).collect();
+            nanos.sort_by(f64::total_cmp);
+            nanos
+        };
+        let alone = sorted(&|sample| sample.together && sample.probe <= longest);
+        let together = sorted(&|sample| sample.together);
+        let all = sorted(&|_| true);
+        let rough = alone.is_empty();
+        let part = |of: &[f64], part: usize| of.get(of.len() / part).copied().unwrap_or(f64::NAN);
+        let kept = [&alone, &together].into_iter().find(|kept| !kept.is_empty()).unwrap_or(&all);
+        Figure {
+            nanos: part(kept, 4),
+            median: part(if together.is_empty() { &all } else { &together }, 2),
+            alone: alone.len() as f64 / together.len().max(1) as f64,
+            rough,
+        }
     }
 }
 
