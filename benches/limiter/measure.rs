@@ -169,6 +169,9 @@ pub struct Sample {
     pub probe: f64,
 }
 
+/// So many undisturbed samples make a figure: a neighbour may have come and gone within one that seemed so.
+const FEWEST: usize = 8;
+
 /// The figure of one row and column.
 #[derive(Clone, Copy)]
 pub struct Figure {
@@ -177,12 +180,12 @@ pub struct Figure {
     pub median: f64,
     /// Which part of those had its core to itself.
     pub alone: f64,
-    /// No slice was undisturbed: the threads took turns, or shared their core. Printed with a tilde.
+    /// Hardly a slice was undisturbed: the threads took turns, or shared their core. Printed with a tilde.
     pub rough: bool,
 }
 
 impl Figure {
-    /// The lower quartile of the undisturbed samples, or of all if there is none: what is left of other load's traces,
+    /// The lower quartile of the undisturbed samples, or of all if those are too few: what is left of other load's traces,
     /// such as caches it emptied, only ever makes a sample slower. `longest` is the longest probe of a core that was free.
     pub fn of(samples: &[Sample], longest: f64) -> Figure {
         let sorted = |kept: &dyn Fn(&Sample) -> bool| {
@@ -193,9 +196,10 @@ impl Figure {
         let alone = sorted(&|sample| sample.together && sample.probe <= longest);
         let together = sorted(&|sample| sample.together);
         let all = sorted(&|_| true);
-        let rough = alone.is_empty();
+        let rough = alone.len() < FEWEST;
         let part = |of: &[f64], part: usize| of.get(of.len() / part).copied().unwrap_or(f64::NAN);
-        let kept = [&alone, &together].into_iter().find(|kept| !kept.is_empty()).unwrap_or(&all);
+        let enough = if rough { &together } else { &alone };
+        let kept = if enough.is_empty() { &all } else { enough };
         Figure {
             nanos: part(kept, 4),
             median: part(if together.is_empty() { &all } else { &together }, 2),
