@@ -15,7 +15,7 @@ use tidegate::units::{Bytes, Timestamp};
 
 use super::allocations::Usage;
 use super::measure::{Batches, Dice, Figure, nanos_in_batches, now};
-use super::neighbours::longest_alone;
+use super::neighbours::highest_alone;
 use super::{Budgets, Effort, WARM_UP};
 
 /// Clients in every row, unless it says otherwise.
@@ -355,13 +355,13 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
             }
         }
     }
-    let longest = longest_alone(admit.iter().chain(&refuse).flatten().map(|sample| sample.probe));
+    let highest = highest_alone(admit.iter().chain(&refuse).flatten().map(|sample| sample.probe));
     let fresh_refused = |row: &Row| Gate::spent(row, SPENT).fresh_refused();
     let measured = rows.iter().enumerate().map(|(n, (row, (bytes, _), spent))| Measured {
         bytes: *bytes,
         refused: (spent.is_some() && !(row.stated)().is_nan()).then(|| fresh_refused(row)),
-        admit: Figure::of(&admit[n], longest),
-        refuse: spent.as_ref().map(|_| Figure::of(&refuse[n], longest)),
+        admit: Figure::of(&admit[n], highest),
+        refuse: spent.as_ref().map(|_| Figure::of(&refuse[n], highest)),
     });
     let measured: Vec<Measured> = measured.collect();
     let figure = |name: &str| {

@@ -165,7 +165,7 @@ pub fn nanos_in_batches(mut batches: impl Batches, admits: bool, slices: u32, wa
 pub struct Sample {
     nanos: f64,
     together: bool,
-    /// What the core's [probe](neighbours::probe) took, before or after it; zero where it was not asked.
+    /// The higher of what the [probe](neighbours::probe) said before and after it; zero where it was not asked.
     pub probe: f64,
 }
 
@@ -186,14 +186,14 @@ pub struct Figure {
 
 impl Figure {
     /// The lower quartile of the undisturbed samples, or of all if those are too few: what is left of other load's traces,
-    /// such as caches it emptied, only ever makes a sample slower. `longest` is the longest probe of a core that was free.
-    pub fn of(samples: &[Sample], longest: f64) -> Figure {
+    /// such as caches it emptied, only ever makes a sample slower. `highest` is the highest probe of a core that was free.
+    pub fn of(samples: &[Sample], highest: f64) -> Figure {
         let sorted = |kept: &dyn Fn(&Sample) -> bool| {
             let mut nanos: Vec<f64> = samples.iter().filter(|sample| kept(sample)).map(|sample| sample.nanos).collect();
             nanos.sort_by(f64::total_cmp);
             nanos
         };
-        let alone = sorted(&|sample| sample.together && sample.probe <= longest);
+        let alone = sorted(&|sample| sample.together && sample.probe <= highest);
         let together = sorted(&|sample| sample.together);
         let all = sorted(&|_| true);
         let rough = alone.len() < FEWEST;
