@@ -68,7 +68,7 @@ impl Snapshot {
     ) -> bool {
         let (Some(brief), Some(limiter)) = (self.brief(rule), self.limiter(rule)) else { return false };
         let Some(cost) = brief.same_for_all else { return false };
-        let Some(key) = hashed.find(brief.key).or_else(|| self.hash_key(rule, about, hashed)) else {
+        let Some(key) = hashed.find(brief.key as usize).or_else(|| self.hash_key(rule, about, hashed)) else {
             return false;
         };
         let mut value = KeyHash::default();

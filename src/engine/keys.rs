@@ -46,8 +46,8 @@ impl Hashed {
 
     /// The hash of the key with this number, if it has been taken.
     #[inline]
-    pub fn find(&self, number: u32) -> Option<KeyHash> {
-        Some(self.0.iter().find(|(known, _)| *known == number as usize)?.1)
+    pub fn find(&self, number: usize) -> Option<KeyHash> {
+        Some(self.0.iter().find(|(known, _)| *known == number)?.1)
     }
 
     /// All hashes that are not of one limiter alone, by the numbers of what they are of.
@@ -176,8 +176,7 @@ impl SharedKeys {
 
     /// The same if it has been taken already.
     pub fn known_node(&self, index: usize, position: usize, hashed: &Hashed) -> Option<KeyHash> {
-        let number = self.numbers.get(index)?.nodes.get(position)?;
-        hashed.0.iter().find(|(known, _)| known == number).map(|(_, key)| *key)
+        hashed.find(*self.numbers.get(index)?.nodes.get(position)?)
     }
 
     fn hash(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Missing> {
@@ -192,8 +191,8 @@ fn once(
     number: Option<usize>,
     hash: impl FnOnce() -> Result<KeyHash, Missing>,
 ) -> Result<KeyHash, Missing> {
-    if let Some((_, hash)) = hashed.0.iter().find(|(known, _)| Some(*known) == number) {
-        return Ok(*hash);
+    if let Some(hash) = number.and_then(|number| hashed.find(number)) {
+        return Ok(hash);
     }
     let hash = hash()?;
     if let Some(number) = number {

@@ -194,24 +194,23 @@ impl FairShare {
         let mut offered =
             Offered { refusal: None, node: None, level: None, rate: 0.0, share, retry_nanos: 0, limited: 0 };
         // all of them before the first is raised, so that the cache misses and the logarithms of one request overlap
-        let mut seen: ArrayVec<Option<KeyRate>, MAX_NODES> = ArrayVec::new();
+        let mut seen: ArrayVec<Option<(KeyRate, OneMore)>, MAX_NODES> = ArrayVec::new();
         for (index, key) in keys.iter().take(self.nodes.len()).enumerate() {
             // there are at most as many nodes
-            let _ = seen.try_push(key.map(|key| KeyRate::of(key, index)));
+            let _ = seen.try_push(key.map(|key| (KeyRate::of(key, index), OneMore::default())));
             // read where it stays
-            if let Some(Some(seen)) = seen.last_mut() {
+            if let Some(Some((seen, _))) = seen.last_mut() {
                 self.rates.look(seen);
             }
         }
-        let more: ArrayVec<OneMore, MAX_NODES> = seen
-            .iter()
-            .map(|seen| seen.as_ref().map_or(OneMore::default(), |seen| self.rates.one_more(seen, now)))
-            .collect();
+        for (seen, more) in seen.iter_mut().flatten() {
+            *more = self.rates.one_more(seen, now);
+        }
         let mut peak = 0.0_f64;
         let mut heaviest: Option<Heaviest> = None;
         let mut known = false;
         for (index, node) in self.nodes.iter().enumerate() {
-            if let (Some(Some(seen)), Some(more)) = (seen.get(index), more.get(index)) {
+            if let Some(Some((seen, more))) = seen.get(index) {
                 let apart = offered.limited != 0 && self.parents == Parents::Apart;
                 let candidate = match apart {
                     true => {
