@@ -179,7 +179,27 @@ fn row(rule: &Rule, config: &Config) -> [String; 7] {
         Some(shared) => format!("{}, {}, else {}", text("store"), shared.sharing.word(), shared.on_store_error.word()),
         None => none(),
     };
+    let memory = match tables(rule) {
+        1 => memory,
+        tables => format!("{tables} × {memory}"),
+    };
     [rule.name.clone(), promise, key, memory, columns, error, store]
+}
+
+/// How many tables the limit has: one for each tier with numbers of its own, but where all of them count in one.
+fn tables(rule: &Rule) -> usize {
+    let own_each = match rule.kind {
+        Kind::Rate { .. } | Kind::RecentAverage { .. } => true,
+        Kind::Distinct { sliding, .. } => sliding,
+        _ => false,
+    };
+    let mut kinds: Vec<&Kind> = vec![&rule.kind];
+    for kind in rule.tiers.iter().filter_map(|tier| tier.kind.as_ref()) {
+        if own_each && !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds.len()
 }
 
 /// So many keys are taken to be at their limit.

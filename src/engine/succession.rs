@@ -14,7 +14,7 @@ use super::snapshot::Snapshot;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::cluster::Sharing;
 use crate::limiter::{Kind, Limiter, Moved, Scope, Spec};
-use crate::policy::{CostRule, Counted, OnLimit, Policy, Rule};
+use crate::policy::{Condition, CostRule, Counted, OnLimit, Policy, Rule};
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
@@ -115,7 +115,7 @@ impl Snapshot {
         let numbers = Numbers::of(&policy, self.unix_nanos_at_origin());
         let before = Numbers::of(old, self.unix_nanos_at_origin());
         let moved = moves(old, &policy);
-        let moved = Moved { routes: &moved.0, origins: &moved.1, now };
+        let moved = Moved { routes: &moved.0, origins: &moved.1, tiers: &[], now };
         let mut taken = vec![false; old.rules.len()];
         let mut limiters = Vec::with_capacity(policy.rules.len());
         let mut limits = Vec::with_capacity(policy.rules.len());
@@ -132,6 +132,8 @@ impl Snapshot {
                         Some(reset) => (Arc::new(numbers.empty(rule, &fresh)?), Fate::Reset(reset)),
                         None if before.same(was, &numbers, rule) => (Arc::clone(limiter), Fate::Kept { from }),
                         None => {
+                            let tiers = tiers_before(was, rule);
+                            let moved = Moved { tiers: &tiers, ..moved };
                             match numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved)).map_err(fault)? {
                                 Some(limiter) if was.kind == rule.kind => (Arc::new(limiter), Fate::Kept { from }),
                                 Some(limiter) => (Arc::new(limiter), Fate::Rerated { from, before: was.kind.clone() }),
@@ -210,7 +212,7 @@ impl<'p> Numbers<'p> {
             Kind::Inflight { scope: Scope::Origin, .. } | Kind::FairShare { .. } => self.origins == after.origins,
             _ => true,
         };
-        around && kinds(was) == kinds(now) && told(was) == told(now)
+        around && kinds(was) == kinds(now) && told(was) == told(now) && in_the_same_order(was, now)
     }
 }
 
@@ -218,6 +220,18 @@ impl<'p> Numbers<'p> {
 fn kinds(rule: &Rule) -> Vec<Kind> {
     let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
     std::iter::once(&rule.kind).chain(tiers).cloned().collect()
+}
+
+/// Whether each tier is where it was.
+fn in_the_same_order(was: &Rule, now: &Rule) -> bool {
+    was.tiers.iter().map(|tier| &tier.when).eq(now.tiers.iter().map(|tier| &tier.when))
+}
+
+/// For the limit's own numbers and each of its tiers, which tier of the old rule it was: the one with the same condition.
+fn tiers_before(was: &Rule, now: &Rule) -> Vec<Option<u8>> {
+    let before =
+        |when: &Condition| (1_u8..).zip(&was.tiers).find(|(_, tier)| tier.when == *when).map(|(number, _)| number);
+    std::iter::once(Some(0)).chain(now.tiers.iter().map(|tier| before(&tier.when))).collect()
 }
 
 /// Whether it waits for the answer, its bytes per unit if it counts those, and how long it may make a request wait.

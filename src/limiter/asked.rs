@@ -14,13 +14,13 @@ impl Limiter {
     pub fn spot(&self, place: &Place, near: &mut Near, ahead: bool) {
         let key = place.key;
         let levels = match &self.state {
-            State::Rate(limiter) => limiter.levels(),
-            State::Quota(limiter) => limiter.levels(),
-            State::RecentAverage(limiter) => limiter.leveled().levels(),
+            State::Rate(limiter) => limiter.levels(place.tier),
+            State::Quota(limiter) => limiter.levels(place.tier),
+            State::RecentAverage(limiter) => limiter.tiered().levels(place.tier),
             State::Distinct(limiter) => {
-                near.spot = limiter.spot(key);
+                near.spot = limiter.spot(place.tier, key);
                 if ahead {
-                    limiter.prefetch_at(&near.spot, key, place.value);
+                    limiter.prefetch_at(&near.spot, place);
                 }
                 return;
             }
@@ -50,7 +50,7 @@ impl Limiter {
         match &self.state {
             State::Rate(limiter) => limiter.said(place, near, now, cost),
             State::Quota(limiter) => limiter.said(place, near, now, cost),
-            State::RecentAverage(limiter) => limiter.leveled().said(place, near, now, cost),
+            State::RecentAverage(limiter) => limiter.tiered().said(place, near, now, cost),
             State::Distinct(limiter) => limiter.said(place, near, now, next),
             State::InflightByKey { places, max, .. } => places.said(near.places, cost, most_of(max, place.tier)),
             State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => Said::Nothing,
@@ -65,7 +65,7 @@ impl Limiter {
             match &self.state {
                 State::Rate(limiter) => return Some(limiter.told(place, level, now, cost)),
                 State::Quota(limiter) => return Some(limiter.told(place, level, now, cost)),
-                State::RecentAverage(limiter) => return Some(limiter.leveled().told(place, level, now, cost)),
+                State::RecentAverage(limiter) => return Some(limiter.tiered().told(place, level, now, cost)),
                 State::Distinct(limiter) => return Some(limiter.told_at(place.tier, level, now)),
                 _ => {}
             }
@@ -90,9 +90,9 @@ impl Limiter {
             return None;
         }
         let as_asked = match &self.state {
-            State::Rate(limiter) => limiter.charge_asked(place, near, now, next),
-            State::Quota(limiter) => limiter.charge_asked(place, near, now, next),
-            State::RecentAverage(limiter) => limiter.leveled().charge_asked(place, near, now, next),
+            State::Rate(limiter) => limiter.charge_asked(place, near, now, cost, next),
+            State::Quota(limiter) => limiter.charge_asked(place, near, now, cost, next),
+            State::RecentAverage(limiter) => limiter.tiered().charge_asked(place, near, now, cost, next),
             State::Distinct(limiter) => limiter.charge_asked(place, near, now),
             State::InflightByKey { places, max, most_upgraded, .. } => {
                 let (remaining, permit) = places.take(place.key, near.places, cost, most_of(max, place.tier))?;

@@ -66,7 +66,7 @@ impl ConnectionCaps {
         };
         let new = |rate: Rate| {
             let bucket = Bucket::new(rate, rate.events())?;
-            Leveled::new(bucket, Vec::new(), TABLE_OF_NEW, seed.derive("new"), false)
+            Leveled::new(bucket, TABLE_OF_NEW, seed.derive("new"), false)
         };
         Ok(Arc::new(ConnectionCaps {
             max: spec.max,
@@ -90,17 +90,17 @@ impl ConnectionCaps {
         });
         let kept = match (spec.new, &self.new) {
             (Some(rate), Some(before)) => {
-                let pace = before.meter(0).pace_for(&Bucket::new(rate, rate.events())?, (1, 1));
+                let pace = before.meter().pace_for(&Bucket::new(rate, rate.events())?, (1, 1));
                 let own = Bucket::paced(rate, rate.events(), pace)?;
                 let course = before.course().followed_by(now, pace);
-                course.map(|course| before.followed_by(own, Vec::new(), course, false))
+                course.map(|course| before.followed_by(own, course, false))
             }
             _ => None,
         };
         let new = match (kept, Arc::into_inner(fresh)) {
             (Some(kept), _) => {
                 // nobody is asked by the old ones any more but who is just about to
-                kept.take_over();
+                kept.course().take_over();
                 Some(kept)
             }
             (None, Some(fresh)) => fresh.new,
@@ -136,7 +136,7 @@ impl ConnectionCaps {
     /// Re-keys its table when it is due. To be called about once a second, never on the way of a connection.
     pub fn maintain(&self, now: Timestamp) {
         if let Some(new) = &self.new {
-            new.maintain(now);
+            new.maintain(now, new.fade_nanos());
         }
     }
 

@@ -19,29 +19,21 @@ mod counter;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::leveled::Leveled;
 use super::needs::{self, Owed};
-use super::{Judgement, Kind, Lost, Near, Place, Said};
-use crate::sketch::{
-    Admission, Charged, Course, KeyHash, Levels, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot,
-};
+use super::{Judgement, Kind, Lost, Near, Place, Said, Tiered};
+use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use counter::Counter;
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
 #[derive(Debug)]
 pub struct Distinct {
-    own: Counter,
-    tiers: Box<[Counter]>,
-    /// Shared, as the set is, with the limiters that it follows.
-    levels: Arc<Levels>,
+    /// How many each key has had: aligned ones in one table, sliding ones in one for each quota, as they come back at other speeds.
+    counters: Tiered<Counter>,
+    /// Shared with the limiters that it follows.
     seen: Arc<SeenSet>,
-    /// Where a moment lies among the levels; sliding ones only.
-    course: Course,
-    /// The longest span of the axis that levels needed to fade under the numbers before, and its slowest pace.
-    before: (u64, Pace),
-    seed: Seed,
     offset: u64,
-    longest_wait: u64,
 }
 
 impl Distinct {
@@ -60,8 +52,8 @@ impl Distinct {
         Distinct::with_tiers(max, &[], period, sliding, memory, seed)
     }
 
-    /// The same with other numbers for tiers 1, 2 and so on. They share the counters and the set, so a client that changes its
-    /// tier takes along what it has had.
+    /// The same with other numbers for tiers 1, 2 and so on. They share the set, and take note of what others count, so a client that
+    /// changes its tier takes along what it has had.
     ///
     /// # Errors
     /// As [`Distinct::new`].
@@ -80,60 +72,49 @@ impl Distinct {
         if sliding && period > Duration::from_secs(86_400) {
             return Err(OutOfRange { allowed: "1s to 1d when sliding" });
         }
-        let counter = |max: u32| Counter::new(max, period, sliding, Pace::EVEN);
-        let own = counter(max)?;
-        let tiers = tiers.iter().map(|max| counter(*max)).collect::<Result<_, _>>()?;
+        let counters = std::iter::once(max).chain(tiers.iter().copied());
+        let counters = counters.map(|max| Counter::new(max, period, sliding, Pace::EVEN));
+        let table = |counter| Leveled::new(counter, Bytes(memory.0 / 4), seed.clone(), false);
         let lifetime = if sliding { Lifetime::smooth(period)? } else { Lifetime::aligned(period)? };
-        let levels = Levels::new(Bytes(memory.0 / 4), &seed)?;
         Ok(Distinct {
-            own,
-            tiers,
-            levels: Arc::new(levels),
+            counters: Tiered::empty(counters, Counter::counts_as, table)?,
             seen: Arc::new(SeenSet::with_memory(half, lifetime)?),
-            course: Course::first(),
-            before: (0, Pace::EVEN),
-            seed,
             offset: 0,
-            longest_wait: 0,
         })
     }
 
-    /// The same counts and values under other quotas, from `now` on: the quota of tier 0, then those of the tiers. What was
-    /// counted stays counted. `None` when it cannot be carried over.
+    /// The same counts and values under the numbers of `kinds`, from `now` on; `was` says for each of them which tier it was before.
+    /// What was counted stays counted. `None` when it cannot be carried over.
     ///
     /// # Errors
     /// As [`Distinct::new`]. The period and the form must be as they were.
     pub fn followed_by(
         &self,
-        max: u32,
-        tiers: &[u32],
-        period: Duration,
+        (kinds, was): (&[Kind], &[Option<u8>]),
         now: Timestamp,
     ) -> Result<Option<Distinct>, OutOfRange> {
-        let sliding = matches!(self.own, Counter::Sliding(_));
-        let counter = |max: u32, pace| Counter::new(max, period, sliding, pace);
-        let pace = match (&self.own, counter(max, Pace::EVEN)?) {
-            (Counter::Sliding(before), Counter::Sliding(new)) => before.pace_for(&new, (1, 1)),
-            _ => Pace::EVEN,
-        };
         // as levels are charged: no later than the set says it is
-        let Some(course) = self.course.followed_by(self.moment(now).effective, pace) else { return Ok(None) };
-        Ok(Some(Distinct {
-            own: counter(max, pace)?,
-            tiers: tiers.iter().map(|max| counter(*max, pace)).collect::<Result<_, _>>()?,
-            levels: Arc::clone(&self.levels),
-            seen: Arc::clone(&self.seen),
-            course,
-            before: (self.fade(), self.before.1.slower(pace)),
-            seed: self.seed.clone(),
-            offset: self.offset,
-            longest_wait: 0,
-        }))
+        let now = self.moment(now).effective;
+        let follow = |before: &Leveled<Counter>, kind: &Kind| {
+            let Kind::Distinct { max, window, sliding, .. } = kind else { return Err(super::MIXED) };
+            let pace = before.meter().pace_for(&Counter::new(*max, *window, *sliding, Pace::EVEN)?);
+            let course = before.course().followed_by(now, pace);
+            let counter = Counter::new(*max, *window, *sliding, pace)?;
+            Ok(course.map(|course| before.followed_by(counter, course, false)))
+        };
+        let apart = |before: &Leveled<Counter>, kind: &Kind| {
+            let Kind::Distinct { max, window, sliding, .. } = kind else { return Err(super::MIXED) };
+            let new = Counter::new(*max, *window, *sliding, Pace::EVEN)?;
+            Ok(before.apart(new, now, (new.interval_nanos(), before.meter().interval_nanos())))
+        };
+        let counters = self.counters.follow((kinds, was), Counter::counts_as, follow, apart)?;
+        let (seen, offset) = (Arc::clone(&self.seen), self.offset);
+        Ok(counters.map(|counters| Distinct { counters, seen, offset }))
     }
 
     /// From now on these quotas are in force.
     pub fn take_over(&self) {
-        self.course.take_over();
+        self.counters.take_over();
     }
 
     /// The same with aligned periods that begin `offset` before whole multiples of their length on the axis of stamps, so that
@@ -144,7 +125,7 @@ impl Distinct {
 
     /// The same for requests that may be charged so far ahead of now, because they wait.
     pub fn with_longest_wait(self, nanos: u64) -> Distinct {
-        Distinct { longest_wait: nanos, ..self }
+        Distinct { counters: self.counters.with_longest_wait(nanos), ..self }
     }
 
     /// Whether a request of `key` with the value of `pair` would pass. `pair` is the hash of the parts of the key *and*
@@ -155,62 +136,64 @@ impl Distinct {
 
     /// The same by the numbers of a tier, on top of `held` new values that others of the key may yet be charged.
     pub fn probe_beside(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp, held: u32) -> Judgement {
-        let (counter, moment) = (self.counter(tier), self.moment(now));
-        let level = self.levels.estimate(key);
+        let (counted, moment) = (self.counters.at(tier), self.moment(now));
+        let (counter, place) = (counted.meter(), moment.among(counted));
+        let level = counted.levels().estimate(key);
         if self.seen.contains(pair, moment.effective) {
-            return self.passing_in_full(counter, level, moment);
+            return passing_in_full(counted, level, moment);
         }
-        let charged = counter.charge(level, moment.place, Cost::ONE.saturating_add(held));
-        if counter.admits(charged, moment.place) {
-            self.passing_in_full(counter, charged, moment)
+        let charged = counter.charge(level, place, Cost::ONE.saturating_add(held));
+        if counter.admits(charged, place) {
+            passing_in_full(counted, charged, moment)
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
-            let held = Cost::new(held).map_or(level, |held| counter.charge(level, moment.place, held));
-            self.refused(counter, held, moment)
+            let held = Cost::new(held).map_or(level, |held| counter.charge(level, place, held));
+            refused(counted, held, moment)
         }
     }
 
     /// What [`Distinct::probe_beside`] says of a tier where nothing is held back, in a word.
     #[inline(never)]
     pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, next: &mut NextUnit) -> Said {
-        let (counter, moment) = (self.counter(place.tier), self.moment(now));
-        let level = self.levels.look(&mut near.spot, place.key);
+        let (counted, moment) = (self.counters.at(place.tier), self.moment(now));
+        let (counter, at) = (counted.meter(), moment.among(counted));
+        let level = counted.levels().look(&mut near.spot, place.key);
         near.repeat = self.seen.contains(place.value, moment.effective);
         if near.repeat {
-            let (remaining, unit) = self.passing(counter, level, moment);
+            let (remaining, unit) = passing(counted, level, moment);
             (near.charged, near.at) = (Charged { to: level, remaining, ..Charged::default() }, moment.effective);
             *next = unit;
             return Said::Fits(remaining.into());
         }
-        let Some(charged) = counter.leaves_charged(level, moment.place, Cost::ONE) else { return Said::Over(level) };
-        (near.charged, near.at) = (charged, moment.place);
-        *next = NextUnit::Known(self.told(counter.next_unit_later(&charged, moment.place).nanos(), moment));
+        let Some(charged) = counter.leaves_charged(level, at, Cost::ONE) else { return Said::Over(level) };
+        (near.charged, near.at) = (charged, at);
+        *next = NextUnit::Known(told(counted, counter.next_unit_later(&charged, at).nanos(), moment));
         Said::Fits(charged.remaining.into())
     }
 
     /// What is told of a new value at this level of its key's counter.
     pub(super) fn told_at(&self, tier: u8, level: u64, now: Timestamp) -> Judgement {
-        self.refused(self.counter(tier), level, self.moment(now))
+        refused(self.counters.at(tier), level, self.moment(now))
     }
 
     /// Where the counter of the key is, for a request that comes back to it.
     #[inline]
-    pub fn spot(&self, key: KeyHash) -> Spot {
-        self.levels.spot(key)
+    pub fn spot(&self, tier: u8, key: KeyHash) -> Spot {
+        self.counters.levels(tier).spot(key)
     }
 
     /// [`Distinct::prefetch`] for the key whose spot it is.
     #[inline]
-    pub fn prefetch_at(&self, spot: &Spot, key: KeyHash, pair: KeyHash) {
-        self.seen.prefetch(pair);
-        self.levels.prefetch_at(spot, key);
+    pub fn prefetch_at(&self, spot: &Spot, place: &Place) {
+        self.seen.prefetch(place.value);
+        self.counters.levels(place.tier).prefetch_at(spot, place.key);
     }
 
     /// Has all that a request would be judged by brought near.
     #[inline]
-    pub fn prefetch(&self, key: KeyHash, pair: KeyHash) {
-        self.seen.prefetch(pair);
-        self.levels.prefetch(key);
+    pub fn prefetch(&self, place: &Place) {
+        self.seen.prefetch(place.value);
+        self.counters.levels(place.tier).prefetch(place.key);
     }
 
     /// Lets the request pass and counts its value if that is new. Of two requests with one new value at the same
@@ -227,7 +210,7 @@ impl Distinct {
     /// # Errors
     /// As [`Distinct::admit`].
     pub fn admit_in(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
-        self.count(self.counter(tier), key, pair, self.moment(now))
+        self.count(tier, key, pair, now)
     }
 
     /// Lets a request pass of which was said that it fits, and counts its value if that is new, if nothing has moved since; says whether it did.
@@ -238,19 +221,21 @@ impl Distinct {
         if near.repeat {
             return to > 0 && near.at == moment.effective;
         }
-        let counter = self.counter(place.tier);
-        let counted = to > 0
-            && near.at == moment.place
-            && self.levels.raise_kept(&near.spot, counter, place.key, moment.place, &near.charged);
-        if counted {
+        let counted = self.counters.at(place.tier);
+        let at = moment.among(counted);
+        let is_counted = to > 0
+            && near.at == at
+            && counted.levels().raise_kept(&near.spot, counted.meter(), place.key, at, &near.charged);
+        if is_counted {
+            self.counters.note_elsewhere(place.tier, place.key, moment.effective, Cost::ONE);
             self.remember(place.value, moment);
         }
-        counted
+        is_counted
     }
 
     /// What a refusal of a new value is short of.
     pub(super) fn owed(&self, kind: &Kind, tier: u8, standing: u64) -> Owed {
-        match self.counter(tier) {
+        match self.counters.at(tier).meter() {
             Counter::Aligned(_) => Owed::units(standing.saturating_add(1), 0),
             Counter::Sliding(bucket) => {
                 let lead = u128::from(standing);
@@ -267,12 +252,8 @@ impl Distinct {
     }
 
     /// Whether the key's values are counted exactly at this moment.
-    pub(super) fn is_exact(&self, key: KeyHash) -> bool {
-        self.levels.is_exact(key)
-    }
-
-    fn counter(&self, tier: u8) -> &Counter {
-        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).unwrap_or(&self.own)
+    pub(super) fn is_exact(&self, tier: u8, key: KeyHash) -> bool {
+        self.counters.levels(tier).is_exact(key)
     }
 
     /// Whether the value counts as seen: it passes, and costs nothing. Changes nothing.
@@ -283,19 +264,18 @@ impl Distinct {
     /// Counts the value unless it is seen, even above the quota. For values that are charged only once the answer is known:
     /// who admits only what fits beside all pending attempts stays within the quota.
     pub fn confirm(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) {
-        let (counter, moment) = (self.counter(tier), self.moment(now));
+        let (counted, moment) = (self.counters.at(tier), self.moment(now));
         if !self.seen.contains(pair, moment.effective) {
-            // what a tier admits can put a key over the numbers of another: twice the greatest quota is more than any
-            let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
-            self.levels.charge(counter, key, moment.place, Cost::ONE, counter.charge(0, moment.place, most));
+            let (counter, place) = (counted.meter(), moment.among(counted));
+            // What other tiers admit can fill a quota beside the values that wait for their answers, of which there are no
+            // more than fit: aligned counts are of all tiers, sliding ones of their own.
+            let quota = if counter.is_aligned() { self.counters.greatest_quota() } else { counter.quota() };
+            let most = Cost::new(quota.saturating_mul(2)).unwrap_or(Cost::ONE);
+            counted.levels().charge(counter, key, place, Cost::ONE, counter.charge(0, place, most));
+            self.counters.note_elsewhere(tier, key, moment.effective, Cost::ONE);
             // not remembered is harmless: the value will be counted again
             let _ = self.seen.insert(pair, moment.effective);
         }
-    }
-
-    /// The greatest quota of any tier.
-    fn greatest(&self) -> u32 {
-        self.tiers.iter().map(Meter::quota).fold(self.own.quota(), u32::max)
     }
 
     /// Clears dead values. Made for a timer; no promise rests on it.
@@ -305,7 +285,7 @@ impl Distinct {
 
     /// Raises the count of a key to at least that of another, and has its value count as seen: it was charged under the other.
     pub fn carry(&self, from: KeyHash, (to, pair): (KeyHash, KeyHash), now: Timestamp) {
-        self.levels.carry(from, to);
+        self.counters.carry(from, to);
         let moment = self.moment(now).effective;
         if !self.seen.contains(pair, moment) {
             // not remembered is harmless: the value will be counted again
@@ -315,35 +295,23 @@ impl Distinct {
 
     /// Re-keys the counters when that is due. To be called about once a second.
     pub fn maintain(&self, now: Timestamp) {
-        self.levels.maintain(self.moment(now).effective, self.fade_nanos());
+        self.counters.maintain(self.moment(now).effective);
     }
 
     /// Nanoseconds after which whatever a key was charged has faded, whatever numbers it was charged by and however slow the axis was
     /// meanwhile.
     pub fn fade_nanos(&self) -> u64 {
-        self.before.1.real_in(self.fade())
-    }
-
-    /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.
-    fn fade(&self) -> u64 {
-        // a confirmed value may put the slowest tier's counter ahead by twice the greatest quota
-        let most = Cost::new(self.greatest().saturating_mul(2)).unwrap_or(Cost::ONE);
-        let ahead = |counter: &Counter| match counter {
-            Counter::Sliding(bucket) => bucket.charge(0, Timestamp::ZERO, most),
-            Counter::Aligned(window) => window.fade_nanos(),
-        };
-        let fade = self.tiers.iter().map(ahead).fold(ahead(&self.own), u64::max);
-        fade.saturating_add(self.course.axis().pace().places_in_at_least(self.longest_wait)).max(self.before.0)
+        self.counters.fade_nanos()
     }
 
     /// The seed that keys and pairs are hashed under.
     pub fn seed(&self) -> &Seed {
-        &self.seed
+        self.counters.seed()
     }
 
     /// The size of the counters and of the set of values with its marks: 1/256 more than was asked for.
     pub fn memory(&self) -> Bytes {
-        Bytes(self.levels.memory().0 + self.seen.memory().0)
+        Bytes(self.counters.memory().0 + self.seen.memory().0)
     }
 
     /// How full the set of values is, 0 to 1. See [`SeenSet::load`].
@@ -358,19 +326,22 @@ impl Distinct {
 
     /// The order matters: a value is remembered only after its charge, and at the same moment, so that whatever
     /// is found in the set has been paid for in the period in which it is found.
-    fn count(&self, counter: &Counter, key: KeyHash, pair: KeyHash, moment: Moment) -> Result<Judgement, Lost> {
+    fn count(&self, tier: u8, key: KeyHash, pair: KeyHash, now: Timestamp) -> Result<Judgement, Lost> {
+        let (counted, moment) = (self.counters.at(tier), self.moment(now));
         if self.seen.contains(pair, moment.effective) {
-            return Ok(self.passing_in_full(counter, self.levels.estimate(key), moment));
+            return Ok(passing_in_full(counted, counted.levels().estimate(key), moment));
         }
-        let (level, contended) = match self.levels.admit(counter, key, moment.place, Cost::ONE) {
+        let admission = counted.levels().admit(counted.meter(), key, moment.among(counted), Cost::ONE);
+        let (level, contended) = match admission {
             Admission::Admitted { level } => {
+                self.counters.note_elsewhere(tier, key, moment.effective, Cost::ONE);
                 self.remember(pair, moment);
-                return Ok(self.passing_in_full(counter, level, moment));
+                return Ok(passing_in_full(counted, level, moment));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: self.refused(counter, level, moment), contended })
+        Err(Lost { judgement: refused(counted, level, moment), contended })
     }
 
     #[inline]
@@ -387,40 +358,41 @@ impl Distinct {
     fn moment(&self, now: Timestamp) -> Moment {
         let now = self.shifted(now);
         let effective = self.seen.moment(now);
-        Moment { effective, place: self.course.at(effective), lag: effective.nanos() - now.nanos() }
+        Moment { effective, lag: effective.nanos() - now.nanos() }
     }
+}
 
-    #[inline]
-    fn passing(&self, counter: &Counter, level: u64, moment: Moment) -> (u32, NextUnit) {
-        let (remaining, next) = counter.outlook(level, moment.place);
-        (remaining, NextUnit::Known(self.told(next, moment)))
+#[inline]
+fn passing(counted: &Leveled<Counter>, level: u64, moment: Moment) -> (u32, NextUnit) {
+    let (remaining, next) = counted.meter().outlook(level, moment.among(counted));
+    (remaining, NextUnit::Known(told(counted, next, moment)))
+}
+
+fn passing_in_full(counted: &Leveled<Counter>, level: u64, moment: Moment) -> Judgement {
+    let (remaining, next_unit) = passing(counted, level, moment);
+    let quota = counted.meter().quota();
+    Judgement { admitted: true, remaining, quota, retry_nanos: Some(0), next_unit, standing: 0 }
+}
+
+fn refused(counted: &Leveled<Counter>, level: u64, moment: Moment) -> Judgement {
+    let (counter, place) = (counted.meter(), moment.among(counted));
+    let (remaining, next) = counter.outlook(level, place);
+    Judgement {
+        admitted: false,
+        remaining,
+        quota: counter.quota(),
+        retry_nanos: told(counted, counter.retry_nanos(level, place, Cost::ONE), moment),
+        next_unit: NextUnit::Known(told(counted, next, moment)),
+        standing: counter.standing(level, place),
     }
+}
 
-    fn passing_in_full(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
-        let (remaining, next_unit) = self.passing(counter, level, moment);
-        Judgement { admitted: true, remaining, quota: counter.quota(), retry_nanos: Some(0), next_unit, standing: 0 }
-    }
-
-    fn refused(&self, counter: &Counter, level: u64, moment: Moment) -> Judgement {
-        let (remaining, next) = counter.outlook(level, moment.place);
-        let retry_nanos = counter.retry_nanos(level, moment.place, Cost::ONE);
-        Judgement {
-            admitted: false,
-            remaining,
-            quota: counter.quota(),
-            retry_nanos: self.told(retry_nanos, moment),
-            next_unit: NextUnit::Known(self.told(next, moment)),
-            standing: counter.standing(level, moment.place),
-        }
-    }
-
-    /// What is told of a wait for so much of the axis.
-    #[inline]
-    fn told(&self, wait: Option<u64>, moment: Moment) -> Option<u64> {
-        match wait? {
-            0 => Some(0),
-            places => Some(self.course.axis().wait(moment.effective, places)?.saturating_add(moment.lag)),
-        }
+/// What is told of a wait for so much of the axis.
+#[inline]
+fn told(counted: &Leveled<Counter>, wait: Option<u64>, moment: Moment) -> Option<u64> {
+    match wait? {
+        0 => Some(0),
+        places => Some(counted.course().axis().wait(moment.effective, places)?.saturating_add(moment.lag)),
     }
 }
 
@@ -428,7 +400,13 @@ impl Distinct {
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     effective: Timestamp,
-    /// The same among the levels.
-    place: Timestamp,
     lag: u64,
+}
+
+impl Moment {
+    /// The same among the levels of a counter.
+    #[inline]
+    fn among(self, counted: &Leveled<Counter>) -> Timestamp {
+        counted.course().at(self.effective)
+    }
 }

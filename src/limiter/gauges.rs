@@ -35,7 +35,7 @@ impl Limiter {
         match &self.state {
             State::Rate(limiter) => Some(limiter.crowding(now)),
             State::Quota(limiter) => Some(limiter.crowding(now)),
-            State::RecentAverage(limiter) => Some(limiter.leveled().crowding(now)),
+            State::RecentAverage(limiter) => Some(limiter.tiered().crowding(now)),
             State::SlidingQuota(_)
             | State::Distinct(_)
             | State::FairShare { .. }

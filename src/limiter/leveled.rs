@@ -1,22 +1,21 @@
-//! What `rate`, `quota` and `recent_average` have in common: a level per key, and a meter for each tier.
+//! What `rate`, `quota` and `recent_average` have in common: a level per key, and the meter that judges it.
 //!
-//! The levels of all tiers lie in one table. Each tier's meter judges them by its own numbers, so a client that changes its
-//! tier takes along what it has spent.
+//! One [`Leveled`] judges by one set of numbers; [`Tiered`](super::tiered::Tiered) puts those of a limit and its tiers together.
 
 use std::sync::Arc;
 
 use super::{Judgement, Lost, Near, Place, Said};
-use crate::sketch::{Admission, Axis, Course, Crowding, Levels, Meter, NextUnit, Pace, Seed};
+use crate::sketch::{Admission, Axis, Course, Crowding, KeyHash, Levels, Meter, NextUnit, Pace, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
-/// A table of levels and the meters that judge by them.
+/// A table of levels and the meter that judges by them.
 #[derive(Debug)]
 pub struct Leveled<M> {
-    own: M,
-    tiers: Box<[M]>,
-    /// Shared with the limiters that it follows, while there are requests that began under those.
+    meter: M,
+    /// Shared with the limiters that it follows, while there are requests that began under those, and with tiers whose levels mean
+    /// the same.
     levels: Arc<Levels>,
-    /// Where a moment lies among the levels. All that the meters are told and tell is on this axis.
+    /// Where a moment lies among the levels. All that the meter is told and tells is on this axis.
     course: Course,
     seed: Seed,
     indebts: bool,
@@ -40,42 +39,67 @@ const MOST_QUOTAS: u32 = 16;
 const MOST_NANOS: u64 = 3_600 * 1_000_000_000;
 
 impl<M: Meter> Leveled<M> {
-    /// An empty table: every key has its whole budget. `own` judges tier 0, `tiers` the others in their order. `indebts` says
-    /// that there will be charges that do not ask first, [`Leveled::charge`]; levels then take longer to fade.
+    /// An empty table: every key has its whole budget. `indebts` says that there will be charges that do not ask first,
+    /// [`Leveled::charge`]; levels then take longer to fade.
     ///
     /// # Errors
     /// What [`Levels::new`] refuses.
-    pub fn new(own: M, tiers: Vec<M>, memory: Bytes, seed: Seed, indebts: bool) -> Result<Leveled<M>, OutOfRange> {
+    pub fn new(meter: M, memory: Bytes, seed: Seed, indebts: bool) -> Result<Leveled<M>, OutOfRange> {
         let levels = Arc::new(Levels::new(memory, &seed)?);
         let before = Before { fade: 0, pace: Pace::EVEN };
-        Ok(Leveled {
-            own,
-            tiers: tiers.into(),
-            levels,
-            course: Course::first(),
-            seed,
-            indebts,
-            longest_wait: 0,
-            before,
-        })
+        Ok(Leveled { meter, levels, course: Course::first(), seed, indebts, longest_wait: 0, before })
     }
 
-    /// The same levels under other numbers, which the meters have in spans of the axis of `course`. What was admitted before stays charged;
+    /// Another meter over the same table, for numbers by which levels mean the same.
+    #[must_use]
+    pub fn beside(&self, meter: M) -> Leveled<M> {
+        let (levels, course, seed) = (Arc::clone(&self.levels), self.course.clone(), self.seed.clone());
+        let (indebts, longest_wait, before) = (self.indebts, self.longest_wait, self.before);
+        Leveled { meter, levels, course, seed, indebts, longest_wait, before }
+    }
+
+    /// Another meter over a table of its own, which begins at `now` with what every key has spent by this one. So many nanoseconds
+    /// by the new meter are what so many by this one are: `scale`, in this order.
+    #[must_use]
+    pub fn apart(&self, meter: M, now: Timestamp, scale: (u64, u64)) -> Leveled<M> {
+        let scaled = |span: u64| {
+            let product = u128::from(span) * u128::from(scale.0);
+            u64::try_from(product.div_ceil(u128::from(scale.1.max(1)))).unwrap_or(u64::MAX)
+        };
+        let at = self.course.at(now).nanos();
+        let level = |level: u64| match level.checked_sub(at) {
+            Some(ahead) => now.nanos().saturating_add(scaled(ahead)),
+            None if level == 0 => 0,
+            None => now.nanos().saturating_sub(scaled(at - level)),
+        };
+        let levels = Arc::new(self.levels.copied(level));
+        let before = Before { fade: scaled(self.fade()), pace: Pace::EVEN };
+        Leveled { levels, course: Course::first(), before, ..self.beside(meter) }
+    }
+
+    /// Whether both judge by one table.
+    pub fn shares_table_with(&self, other: &Leveled<M>) -> bool {
+        Arc::ptr_eq(&self.levels, &other.levels)
+    }
+
+    /// The same levels under other numbers, which the meter has in spans of the axis of `course`. What was admitted before stays charged;
     /// requests that go on under the old numbers are charged here as well.
-    pub fn followed_by(&self, own: M, tiers: Vec<M>, course: Course, indebts: bool) -> Leveled<M> {
+    #[must_use]
+    pub fn followed_by(&self, meter: M, course: Course, indebts: bool) -> Leveled<M> {
         let before = Before { fade: self.fade(), pace: self.before.pace.slower(course.axis().pace()) };
         let (levels, seed) = (Arc::clone(&self.levels), self.seed.clone());
-        Leveled { own, tiers: tiers.into(), levels, course, seed, indebts, longest_wait: 0, before }
+        Leveled { meter, levels, course, seed, indebts, longest_wait: 0, before }
     }
 
     /// The same for requests that may be charged so far ahead of now, because they wait.
+    #[must_use]
     pub fn with_longest_wait(self, nanos: u64) -> Leveled<M> {
         Leveled { longest_wait: nanos, ..self }
     }
 
-    /// The meter of a tier.
-    pub fn meter(&self, tier: u8) -> &M {
-        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).unwrap_or(&self.own)
+    /// The meter.
+    pub fn meter(&self) -> &M {
+        &self.meter
     }
 
     /// Where a moment lies among the levels.
@@ -83,14 +107,9 @@ impl<M: Meter> Leveled<M> {
         &self.course
     }
 
-    /// From now on these numbers are in force.
-    pub fn take_over(&self) {
-        self.course.take_over();
-    }
-
     /// Whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
-        let meter = self.meter(place.tier);
+        let meter = &self.meter;
         let level = self.levels.estimate(place.key);
         let whole = cost.saturating_add(held);
         let at = self.course.at(now);
@@ -107,7 +126,7 @@ impl<M: Meter> Leveled<M> {
     /// What [`Leveled::probe`] says where nothing is held back, in a word.
     #[inline(never)]
     pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
-        let meter = self.meter(place.tier);
+        let meter = &self.meter;
         let (level, at) = (self.levels.look(&mut near.spot, place.key), self.course.at(now));
         match meter.leaves_charged(level, at, cost) {
             Some(charged) => {
@@ -122,7 +141,7 @@ impl<M: Meter> Leveled<M> {
     /// next unit comes back.
     #[inline(never)]
     pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp, next: &mut NextUnit) -> bool {
-        let meter = self.meter(place.tier);
+        let meter = &self.meter;
         let (at, charged) = (self.course.at(now), &near.charged);
         if charged.to == 0 || near.at != at || !self.levels.raise_kept(&near.spot, meter, place.key, at, charged) {
             return false;
@@ -139,7 +158,7 @@ impl<M: Meter> Leveled<M> {
     /// # Errors
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
-        let meter = self.meter(place.tier);
+        let meter = &self.meter;
         let at = self.course.at(now);
         let (level, contended) = match self.levels.admit(meter, place.key, at, cost) {
             Admission::Admitted { level } => {
@@ -149,12 +168,12 @@ impl<M: Meter> Leveled<M> {
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: self.told(place, level, now, cost), contended })
+        Err(Lost { judgement: self.told(level, now, cost), contended })
     }
 
     /// Charges `cost` whether it fits or not, up to sixteen quotas' worth of debt, or an hour's if that is more.
     pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
-        let meter = self.meter(place.tier);
+        let meter = &self.meter;
         let most = Cost::new(meter.quota().saturating_mul(MOST_QUOTAS)).unwrap_or(Cost::ONE);
         let at = self.course.at(now);
         let hour = if meter.is_linear() {
@@ -165,9 +184,17 @@ impl<M: Meter> Leveled<M> {
         self.levels.charge(meter, place.key, at, cost, meter.charge(0, at, most).max(hour));
     }
 
+    /// Takes note of `cost` that was charged by other numbers, up to the whole quota of these: a key that changes its tier takes
+    /// along the units that it has spent, and owes none beyond a quota.
+    pub fn take_note(&self, key: KeyHash, now: Timestamp, cost: Cost) {
+        let (meter, at) = (&self.meter, self.course.at(now));
+        let spent = Cost::new(meter.quota()).unwrap_or(Cost::ONE);
+        self.levels.charge(meter, key, at, cost, meter.charge(0, at, spent));
+    }
+
     /// Charges `cost` whether it fits or not, up to the level `ceiling`; says where the level is then.
     pub fn charge_up_to(&self, place: &Place, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
-        self.levels.charge(self.meter(place.tier), place.key, self.course.at(now), cost, ceiling)
+        self.levels.charge(&self.meter, place.key, self.course.at(now), cost, ceiling)
     }
 
     /// The level of a key, or more.
@@ -177,24 +204,24 @@ impl<M: Meter> Leveled<M> {
 
     /// What the key would be told at this level.
     #[inline(never)]
-    pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
-        self.in_time(refused(self.meter(place.tier), level, self.course.at(now), cost), now)
+    pub fn told(&self, level: u64, now: Timestamp, cost: Cost) -> Judgement {
+        self.in_time(refused(&self.meter, level, self.course.at(now), cost), now)
     }
 
-    /// Re-keys the table when it is due.
-    pub fn maintain(&self, now: Timestamp) {
-        self.levels.maintain(now, self.fade_nanos());
+    /// Re-keys the table when it is due; `fade` is the longest that a level of it needs to fade, by whatever meter.
+    pub fn maintain(&self, now: Timestamp, fade: u64) {
+        self.levels.maintain(now, fade);
     }
 
-    /// Nanoseconds after which whatever a key was charged has faded: by any tier, ahead of now, or without being asked for; by
-    /// whatever numbers, and however slow the axis was meanwhile.
+    /// Nanoseconds after which whatever a key was charged has faded: ahead of now, or without being asked for; by whatever
+    /// numbers, and however slow the axis was meanwhile.
     pub fn fade_nanos(&self) -> u64 {
         self.before.pace.real_in(self.fade())
     }
 
     /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.
     fn fade(&self) -> u64 {
-        let longest = self.tiers.iter().map(Meter::fade_nanos).fold(self.own.fade_nanos(), u64::max);
+        let longest = self.meter.fade_nanos();
         let span = |nanos| self.course.axis().pace().places_in_at_least(nanos);
         let debt = if self.indebts { longest.saturating_mul(u64::from(MOST_QUOTAS)).max(span(MOST_NANOS)) } else { 0 };
         longest.saturating_add(debt).saturating_add(span(self.longest_wait)).max(self.before.fade)
@@ -213,7 +240,7 @@ impl<M: Meter> Leveled<M> {
 
     /// How crowded the table is at `now`, by the limit's own numbers.
     pub fn crowding(&self, now: Timestamp) -> Crowding {
-        self.levels.crowding(&self.own, self.course.at(now))
+        self.levels.crowding(&self.meter, self.course.at(now))
     }
 
     /// The seed that keys are hashed under.

@@ -29,6 +29,7 @@ mod recent_average;
 mod sliding_quota;
 mod spec;
 mod succession;
+mod tiered;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,6 @@ pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Left, Lost, Near, Place, Refuses, Said};
 pub use kind::{Capacity, Kind, RefusedCount, Scope};
 use kind::{fixed, most, most_upgraded};
-pub use leveled::Leveled;
 pub use needs::{Needs, Owed};
 use pardon::Pardons;
 pub use pardon::{Full, MOST_PARDONS};
@@ -60,6 +60,7 @@ use sliding_quota::SlidingQuota;
 use spec::MIXED;
 pub use spec::Spec;
 pub use succession::Moved;
+pub use tiered::Tiered;
 
 /// The state of one limit.
 #[derive(Debug)]
@@ -111,18 +112,18 @@ impl Limiter {
         let kinds = spec.kinds;
         let state = match kinds.first().ok_or(MIXED)? {
             Kind::Rate { memory, .. } => {
-                let limiter = rate::rate(kinds, *memory, own, spec.indebts)?;
+                let limiter = rate::rate(kinds, *memory, &own, spec.indebts)?;
                 State::Rate(limiter.with_longest_wait(spec.longest_wait))
             }
             Kind::Quota { sliding: false, memory, .. } => {
-                let limiter = quota::quota(kinds, spec.unix_nanos_at_origin, *memory, own, spec.indebts)?;
+                let limiter = quota::quota(kinds, spec.unix_nanos_at_origin, *memory, &own, spec.indebts)?;
                 State::Quota(limiter.with_longest_wait(spec.longest_wait))
             }
             Kind::Quota { sliding: true, .. } => {
                 State::SlidingQuota(SlidingQuota::new(kinds, spec.unix_nanos_at_origin, own)?)
             }
             Kind::RecentAverage { memory, .. } => {
-                let limiter = RecentAverageLimiter::new(kinds, *memory, own, spec.indebts)?;
+                let limiter = RecentAverageLimiter::new(kinds, *memory, &own, spec.indebts)?;
                 State::RecentAverage(limiter.with_longest_wait(spec.longest_wait))
             }
             Kind::Distinct { max, window, sliding, memory } => {
@@ -163,10 +164,10 @@ impl Limiter {
     pub fn prefetch(&self, place: &Place) {
         let key = place.key;
         match &self.state {
-            State::Rate(limiter) => limiter.levels().prefetch(key),
-            State::Quota(limiter) => limiter.levels().prefetch(key),
-            State::RecentAverage(limiter) => limiter.leveled().levels().prefetch(key),
-            State::Distinct(limiter) => limiter.prefetch(key, place.value),
+            State::Rate(limiter) => limiter.levels(place.tier).prefetch(key),
+            State::Quota(limiter) => limiter.levels(place.tier).prefetch(key),
+            State::RecentAverage(limiter) => limiter.tiered().levels(place.tier).prefetch(key),
+            State::Distinct(limiter) => limiter.prefetch(place),
             State::InflightByKey { places, .. } => places.prefetch(key),
             // few cells, or keys of their own
             State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) => {}
@@ -196,7 +197,7 @@ impl Limiter {
             State::Rate(limiter) => limiter.admit(at, now, cost),
             State::Quota(limiter) => limiter.admit(at, now, cost),
             State::SlidingQuota(limiter) => limiter.admit(at, now, cost),
-            State::RecentAverage(limiter) => limiter.leveled().admit(at, now, cost),
+            State::RecentAverage(limiter) => limiter.tiered().admit(at, now, cost),
             State::Distinct(limiter) => limiter.admit_in(at.tier, at.key, at.value, now),
             // charged by `take`, which knows what was offered
             State::FairShare { .. } => Err(Lost { judgement: UNASKED, contended: false }),
@@ -251,7 +252,7 @@ impl Limiter {
         match &self.state {
             State::Rate(limiter) => limiter.charge(place, now, cost),
             State::Quota(limiter) => limiter.charge(place, now, cost),
-            State::RecentAverage(limiter) => limiter.leveled().charge(place, now, cost),
+            State::RecentAverage(limiter) => limiter.tiered().charge(place, now, cost),
             State::Distinct(limiter) => limiter.confirm(place.tier, place.key, place.value, now),
             // what they count is given back or estimated, or `config` does not let it wait for an answer
             State::SlidingQuota(_) | State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => {}
@@ -264,7 +265,7 @@ impl Limiter {
             State::Rate(limiter) => Some(limiter.fade_nanos()),
             State::Quota(limiter) => Some(limiter.fade_nanos()),
             State::SlidingQuota(limiter) => Some(limiter.fade_nanos()),
-            State::RecentAverage(limiter) => Some(limiter.leveled().fade_nanos()),
+            State::RecentAverage(limiter) => Some(limiter.tiered().fade_nanos()),
             State::Distinct(limiter) => Some(limiter.fade_nanos()),
             State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => None,
         }
@@ -273,10 +274,10 @@ impl Limiter {
     /// Raises what `to` was charged to at least what `from` was.
     fn carry(&self, from: &Place, to: &Place, now: Timestamp) {
         match &self.state {
-            State::Rate(limiter) => limiter.levels().carry(from.key, to.key),
-            State::Quota(limiter) => limiter.levels().carry(from.key, to.key),
+            State::Rate(limiter) => limiter.carry(from.key, to.key),
+            State::Quota(limiter) => limiter.carry(from.key, to.key),
             State::SlidingQuota(limiter) => limiter.carry(from.key, to.key),
-            State::RecentAverage(limiter) => limiter.leveled().levels().carry(from.key, to.key),
+            State::RecentAverage(limiter) => limiter.tiered().carry(from.key, to.key),
             State::Distinct(limiter) => limiter.carry(from.key, (to.key, to.value), now),
             State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => {}
         }
@@ -297,7 +298,7 @@ impl Limiter {
         match &self.state {
             State::Rate(limiter) => limiter.maintain(now),
             State::Quota(limiter) => limiter.maintain(now),
-            State::RecentAverage(limiter) => limiter.leveled().maintain(now),
+            State::RecentAverage(limiter) => limiter.tiered().maintain(now),
             State::Distinct(limiter) => {
                 limiter.sweep(now);
                 limiter.maintain(now);
@@ -340,10 +341,10 @@ impl Limiter {
     /// The memory it holds, the same from its first request to its last.
     pub fn memory(&self) -> Bytes {
         let own = match &self.state {
-            State::Rate(limiter) => limiter.levels().memory(),
-            State::Quota(limiter) => limiter.levels().memory(),
+            State::Rate(limiter) => limiter.memory(),
+            State::Quota(limiter) => limiter.memory(),
             State::SlidingQuota(limiter) => limiter.memory(),
-            State::RecentAverage(limiter) => limiter.leveled().levels().memory(),
+            State::RecentAverage(limiter) => limiter.tiered().memory(),
             State::Distinct(limiter) => limiter.memory(),
             State::FairShare { share, .. } => share.memory(),
             State::Inflight(limiter) => limiter.memory(),
@@ -360,9 +361,9 @@ impl Limiter {
             ..Gauges::default()
         };
         match &self.state {
-            State::Rate(limiter) => gauges.exact_keys = Some(limiter.levels().exact_entries()),
-            State::Quota(limiter) => gauges.exact_keys = Some(limiter.levels().exact_entries()),
-            State::RecentAverage(limiter) => gauges.exact_keys = Some(limiter.leveled().levels().exact_entries()),
+            State::Rate(limiter) => gauges.exact_keys = Some(limiter.exact_entries()),
+            State::Quota(limiter) => gauges.exact_keys = Some(limiter.exact_entries()),
+            State::RecentAverage(limiter) => gauges.exact_keys = Some(limiter.tiered().exact_entries()),
             State::SlidingQuota(_) => {}
             State::Distinct(limiter) => {
                 gauges.load = Some(limiter.load());
@@ -396,7 +397,7 @@ impl Limiter {
             State::Rate(limiter) => limiter.probe(place, now, cost, held),
             State::Quota(limiter) => limiter.probe(place, now, cost, held),
             State::SlidingQuota(limiter) => limiter.probe(place, now, cost),
-            State::RecentAverage(limiter) => limiter.leveled().probe(place, now, cost, held),
+            State::RecentAverage(limiter) => limiter.tiered().probe(place, now, cost, held),
             State::Distinct(limiter) => limiter.probe_beside(place.tier, place.key, place.value, now, held),
             State::FairShare { .. } => UNASKED,
             State::Inflight(limiter) => limiter.probe(*place),

@@ -49,7 +49,7 @@ impl Limiter {
         let with_cost = standing.saturating_add(u64::from(cost.get()));
         match &self.state {
             State::Rate(limiter) => {
-                let meter = limiter.meter(tier);
+                let meter = limiter.at(tier).meter();
                 let lead = standing.saturating_add(meter.interval_nanos().saturating_mul(u64::from(cost.get())));
                 let excess = lead.saturating_sub(meter.depth_nanos());
                 let events = match kind {
@@ -70,10 +70,10 @@ impl Limiter {
     /// Whether what is counted for the place's key is exact at this moment, rather than a sketch's, which may be too high.
     pub fn is_exact(&self, place: &Place) -> bool {
         match &self.state {
-            State::Rate(limiter) => limiter.levels().is_exact(place.key),
-            State::Quota(limiter) => limiter.levels().is_exact(place.key),
-            State::RecentAverage(limiter) => limiter.leveled().levels().is_exact(place.key),
-            State::Distinct(limiter) => limiter.is_exact(place.key),
+            State::Rate(limiter) => limiter.levels(place.tier).is_exact(place.key),
+            State::Quota(limiter) => limiter.levels(place.tier).is_exact(place.key),
+            State::RecentAverage(limiter) => limiter.tiered().levels(place.tier).is_exact(place.key),
+            State::Distinct(limiter) => limiter.is_exact(place.tier, place.key),
             State::Inflight(_) => true,
             State::SlidingQuota(_) | State::FairShare { .. } | State::InflightByKey { .. } => false,
         }

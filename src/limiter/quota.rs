@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use super::Kind;
 use super::leveled::Leveled;
+use super::tiered::Tiered;
 use crate::sketch::{Pace, Seed, Window};
 use crate::units::{Bytes, OutOfRange, Timestamp};
 
 /// The state of one `quota` limit without `sliding`.
-pub type QuotaLimiter = Leveled<Window>;
+pub type QuotaLimiter = Tiered<Window>;
 
 /// An empty limiter with the numbers of `kinds`: the limit's own, then those of its tiers.
 ///
@@ -25,11 +26,11 @@ pub fn quota(
     kinds: &[Kind],
     unix_nanos_at_origin: u64,
     memory: Bytes,
-    seed: Seed,
+    seed: &Seed,
     indebts: bool,
 ) -> Result<QuotaLimiter, OutOfRange> {
-    let (own, tiers) = windows(kinds, unix_nanos_at_origin)?;
-    Leveled::new(own, tiers, memory, seed, indebts)
+    let meters = kinds.iter().map(|kind| windows(kind, unix_nanos_at_origin));
+    Tiered::empty(meters, Window::has_windows_of, |meter| Leveled::new(meter, memory, seed.clone(), indebts))
 }
 
 /// The same counts under other numbers; `None` when the windows are others, so that counts mean something else.
@@ -38,24 +39,27 @@ pub fn quota(
 /// As [`quota`].
 pub fn followed_by(
     before: &QuotaLimiter,
-    kinds: &[Kind],
+    (kinds, was): (&[Kind], &[Option<u8>]),
     unix_nanos_at_origin: u64,
     indebts: bool,
 ) -> Result<Option<QuotaLimiter>, OutOfRange> {
-    let (own, tiers) = windows(kinds, unix_nanos_at_origin)?;
-    let same = own.has_windows_of(before.meter(0));
-    // counts need no axis but time
-    let course = same.then(|| before.course().followed_by(Timestamp::ZERO, Pace::EVEN)).flatten();
-    Ok(course.map(|course| before.followed_by(own, tiers, course, indebts)))
+    let follow = |before: &Leveled<Window>, kind: &Kind| {
+        let window = windows(kind, unix_nanos_at_origin)?;
+        let same = window.has_windows_of(before.meter());
+        // counts need no axis but time
+        let course = same.then(|| before.course().followed_by(Timestamp::ZERO, Pace::EVEN)).flatten();
+        Ok(course.map(|course| before.followed_by(window, course, indebts)))
+    };
+    // counts of the same windows mean the same, so none is ever apart
+    let apart = |_: &Leveled<Window>, _: &Kind| Err(super::MIXED);
+    before.follow((kinds, was), Window::has_windows_of, follow, apart)
 }
 
-fn windows(kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<(Window, Vec<Window>), OutOfRange> {
-    let window = |kind: &Kind| match kind {
+fn windows(kind: &Kind, unix_nanos_at_origin: u64) -> Result<Window, OutOfRange> {
+    match kind {
         Kind::Quota { max, window, .. } => Window::new(*max, *window, phase(*window, unix_nanos_at_origin)),
         _ => Err(super::MIXED),
-    };
-    let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
-    Ok((window(own)?, tiers.iter().map(window).collect::<Result<_, _>>()?))
+    }
 }
 
 /// How far into a window the origin of all stamps lies.

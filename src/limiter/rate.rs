@@ -7,52 +7,56 @@
 
 use super::Kind;
 use super::leveled::Leveled;
+use super::tiered::Tiered;
 use crate::sketch::{Bucket, Pace, Seed};
 use crate::units::{Bytes, OutOfRange, Timestamp};
 
 /// The state of one `rate` limit.
-pub type RateLimiter = Leveled<Bucket>;
+pub type RateLimiter = Tiered<Bucket>;
 
 /// An empty limiter with the numbers of `kinds`: the limit's own, then those of its tiers.
 ///
 /// # Errors
 /// No kind, one that is not `rate`, or numbers that [`Bucket::new`] or the table refuse.
-pub fn rate(kinds: &[Kind], memory: Bytes, seed: Seed, indebts: bool) -> Result<RateLimiter, OutOfRange> {
-    let (own, tiers) = buckets(kinds, Pace::EVEN)?;
-    Leveled::new(own, tiers, memory, seed, indebts)
+pub fn rate(kinds: &[Kind], memory: Bytes, seed: &Seed, indebts: bool) -> Result<RateLimiter, OutOfRange> {
+    let meters = kinds.iter().map(|kind| bucket(kind, Pace::EVEN));
+    Tiered::empty(meters, Bucket::eq, |bucket| Leveled::new(bucket, memory, seed.clone(), indebts))
 }
 
-/// The same levels under other numbers, from `now` on; `None` when they cannot be carried over. `units` are the bytes per unit of the
-/// limiter before and of this one, 1 each where requests are counted.
+/// The same levels under other numbers, from `now` on; `None` when they cannot be carried over. `was` says for each of `kinds` which
+/// tier it was before. `units` are the bytes per unit of the limiter before and of this one, 1 each where requests are counted.
 ///
-/// What the limit's own clients have spent stays spent, to the unit. With tiers there is one level for the numbers of all, so
-/// what the clients of a tier have spent is converted by the limit's own rate: if a tier alone is made slower, its clients
-/// may get once, in that moment, what they are to wait for longer, at most their burst.
+/// What was spent stays spent, to the unit, for each tier by its own change of rate.
 ///
 /// # Errors
 /// As [`rate`].
 pub fn followed_by(
     before: &RateLimiter,
-    kinds: &[Kind],
+    (kinds, was): (&[Kind], &[Option<u8>]),
     units: (u32, u32),
     indebts: bool,
     now: Timestamp,
 ) -> Result<Option<RateLimiter>, OutOfRange> {
-    let (new, tiers) = buckets(kinds, Pace::EVEN)?;
-    let pace = tiers.iter().fold(before.meter(0).pace_for(&new, units), |pace, tier| pace.slower(tier.roomy()));
-    let Some(course) = before.course().followed_by(now, pace) else { return Ok(None) };
-    let (own, tiers) = buckets(kinds, pace)?;
-    Ok(Some(before.followed_by(own, tiers, course, indebts)))
+    let follow = |before: &Leveled<Bucket>, kind: &Kind| {
+        let pace = before.meter().pace_for(&bucket(kind, Pace::EVEN)?, units);
+        let course = before.course().followed_by(now, pace);
+        course.map(|course| Ok(before.followed_by(bucket(kind, pace)?, course, indebts))).transpose()
+    };
+    let apart = |before: &Leveled<Bucket>, kind: &Kind| {
+        let new = bucket(kind, Pace::EVEN)?;
+        let spans = [(new.interval_nanos(), units.0), (before.meter().interval_nanos(), units.1)];
+        let [there, here] = spans.map(|(interval, unit)| interval.saturating_mul(u64::from(unit.max(1))));
+        Ok(before.apart(new, now, (there, here)))
+    };
+    before.follow((kinds, was), Bucket::eq, follow, apart)
 }
 
-/// The buckets of the limit and its tiers, on an axis of this pace.
-fn buckets(kinds: &[Kind], pace: Pace) -> Result<(Bucket, Vec<Bucket>), OutOfRange> {
-    let bucket = |kind: &Kind| match kind {
+/// The bucket of these numbers on an axis of this pace.
+fn bucket(kind: &Kind, pace: Pace) -> Result<Bucket, OutOfRange> {
+    match kind {
         Kind::Rate { rate, burst, .. } => Bucket::paced(*rate, *burst, pace),
         _ => Err(super::MIXED),
-    };
-    let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
-    Ok((bucket(own)?, tiers.iter().map(bucket).collect::<Result<_, _>>()?))
+    }
 }
 
 #[cfg(test)]
@@ -67,7 +71,7 @@ mod tests {
     fn limiter() -> RateLimiter {
         let kind =
             |burst| Kind::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst, memory: Bytes(1 << 16) };
-        rate(&[kind(5), kind(50)], Bytes(1 << 16), Seed::from_bytes([1; 16]), false).unwrap()
+        rate(&[kind(5), kind(50)], Bytes(1 << 16), &Seed::from_bytes([1; 16]), false).unwrap()
     }
 
     fn place(limiter: &RateLimiter, name: &str) -> Place {

@@ -11,6 +11,7 @@
 //! nothing is written, so that a flood costs reads only.
 
 use super::leveled::Leveled;
+use super::tiered::Tiered;
 use super::{Judgement, Kind, Place, RefusedCount};
 use crate::sketch::{Meter, Pace, RecentAverage, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -18,7 +19,7 @@ use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 /// The state of one `recent_average` limit.
 #[derive(Debug)]
 pub struct RecentAverageLimiter {
-    leveled: Leveled<RecentAverage>,
+    tiered: Tiered<RecentAverage>,
     counts_refused: bool,
 }
 
@@ -27,10 +28,11 @@ impl RecentAverageLimiter {
     ///
     /// # Errors
     /// No kind, one that is not `recent_average`, or numbers that [`RecentAverage::new`] or the table refuse.
-    pub fn new(kinds: &[Kind], memory: Bytes, seed: Seed, indebts: bool) -> Result<RecentAverageLimiter, OutOfRange> {
-        let (own, tiers) = averages(kinds, Pace::EVEN)?;
+    pub fn new(kinds: &[Kind], memory: Bytes, seed: &Seed, indebts: bool) -> Result<RecentAverageLimiter, OutOfRange> {
         let counts_refused = counts_refused(kinds);
-        Ok(RecentAverageLimiter { leveled: Leveled::new(own, tiers, memory, seed, indebts)?, counts_refused })
+        let meters = kinds.iter().map(|kind| average(kind, Pace::EVEN));
+        let table = |meter| Leveled::new(meter, memory, seed.clone(), indebts);
+        Ok(RecentAverageLimiter { tiered: Tiered::empty(meters, RecentAverage::eq, table)?, counts_refused })
     }
 
     /// The same averages under other numbers, from `now` on; `None` when they cannot be carried over.
@@ -39,52 +41,58 @@ impl RecentAverageLimiter {
     /// As [`RecentAverageLimiter::new`].
     pub fn followed_by(
         &self,
-        kinds: &[Kind],
+        (kinds, was): (&[Kind], &[Option<u8>]),
         indebts: bool,
         now: Timestamp,
     ) -> Result<Option<RecentAverageLimiter>, OutOfRange> {
-        let Some(Kind::RecentAverage { half_life, .. }) = kinds.first() else { return Err(super::MIXED) };
-        let pace = self.leveled.meter(0).pace_for(*half_life);
-        let Some(course) = self.leveled.course().followed_by(now, pace) else { return Ok(None) };
-        let (own, tiers) = averages(kinds, pace)?;
-        let leveled = self.leveled.followed_by(own, tiers, course, indebts);
-        Ok(Some(RecentAverageLimiter { leveled, counts_refused: counts_refused(kinds) }))
+        let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
+            let Kind::RecentAverage { half_life, .. } = kind else { return Err(super::MIXED) };
+            let pace = before.meter().pace_for(*half_life);
+            let course = before.course().followed_by(now, pace);
+            course.map(|course| Ok(before.followed_by(average(kind, pace)?, course, indebts))).transpose()
+        };
+        let apart = |before: &Leveled<RecentAverage>, kind: &Kind| {
+            let new = average(kind, Pace::EVEN)?;
+            Ok(before.apart(new, now, (new.half_life_nanos(), before.meter().half_life_nanos())))
+        };
+        let counts_refused = counts_refused(kinds);
+        let tiered = self.tiered.follow((kinds, was), RecentAverage::eq, follow, apart)?;
+        Ok(tiered.map(|tiered| RecentAverageLimiter { tiered, counts_refused }))
     }
 
     /// The same for requests that may be charged so far ahead of now, because they wait.
     pub fn with_longest_wait(self, nanos: u64) -> RecentAverageLimiter {
-        RecentAverageLimiter { leveled: self.leveled.with_longest_wait(nanos), ..self }
+        RecentAverageLimiter { tiered: self.tiered.with_longest_wait(nanos), ..self }
     }
 
     /// Levels and meters.
-    pub fn leveled(&self) -> &Leveled<RecentAverage> {
-        &self.leveled
+    pub fn tiered(&self) -> &Tiered<RecentAverage> {
+        &self.tiered
     }
 
     /// Counts a request that was refused, if refused ones count. Says what the client is told after that, and whether it has
-    /// gone on for so long that its average is at the cap.
+    /// gone on for so long that its average is at the cap. It counts by the numbers that refused it alone: a client may choose to be
+    /// refused by a slow tier, and must not lock others out of a faster one by that.
     pub fn count_refusal(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         if !self.counts_refused {
             return None;
         }
-        let meter = self.leveled.meter(place.tier);
-        let at = self.leveled.course().at(now);
+        let leveled = self.tiered.at(place.tier);
+        let meter = leveled.meter();
+        let at = leveled.course().at(now);
         let ceiling = meter.ceiling(at);
-        let before = self.leveled.level(place);
+        let before = leveled.level(place);
         let raised = meter.charge(before, at, cost).min(ceiling);
-        let level = if meter.worth_raising(before, raised) {
-            self.leveled.charge_up_to(place, now, cost, ceiling)
-        } else {
-            before
-        };
+        let level =
+            if meter.worth_raising(before, raised) { leveled.charge_up_to(place, now, cost, ceiling) } else { before };
         let at_the_cap = !meter.worth_raising(level, ceiling);
-        Some((self.leveled.told(place, level, now, cost), at_the_cap))
+        Some((leveled.told(level, now, cost), at_the_cap))
     }
 }
 
-/// The meters of the limit and its tiers, on an axis of this pace.
-fn averages(kinds: &[Kind], pace: Pace) -> Result<(RecentAverage, Vec<RecentAverage>), OutOfRange> {
-    let average = |kind: &Kind| match kind {
+/// The meter of these numbers on an axis of this pace.
+fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
+    match kind {
         Kind::RecentAverage { rate, half_life, refused, .. } => {
             let penalty = match refused {
                 RefusedCount::All { max_penalty } => *max_penalty,
@@ -93,9 +101,7 @@ fn averages(kinds: &[Kind], pace: Pace) -> Result<(RecentAverage, Vec<RecentAver
             RecentAverage::paced(*rate, *half_life, penalty, pace)
         }
         _ => Err(super::MIXED),
-    };
-    let (own, tiers) = kinds.split_first().ok_or(super::MIXED)?;
-    Ok((average(own)?, tiers.iter().map(average).collect::<Result<_, _>>()?))
+    }
 }
 
 fn counts_refused(kinds: &[Kind]) -> bool {

@@ -31,6 +31,8 @@ pub struct Moved<'a> {
     pub routes: &'a [Option<usize>],
     /// The same of origins.
     pub origins: &'a [Option<usize>],
+    /// For the limit's own numbers and each tier, which of the old limit's tiers it was, 0 its own numbers; `None` if it is new.
+    pub tiers: &'a [Option<u8>],
     /// When. No stamp that a request was judged by may be later.
     pub now: Timestamp,
 }
@@ -68,7 +70,7 @@ impl Limiter {
         match &self.state {
             State::Rate(limiter) => limiter.take_over(),
             State::Quota(limiter) => limiter.take_over(),
-            State::RecentAverage(limiter) => limiter.leveled().take_over(),
+            State::RecentAverage(limiter) => limiter.tiered().take_over(),
             State::Distinct(limiter) => limiter.take_over(),
             State::FairShare { share, capacity: Some(capacity), .. } => share.set_capacity(*capacity),
             State::FairShare { capacity: None, .. }
@@ -85,25 +87,25 @@ impl Limiter {
 
     fn state_under(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Option<State>, OutOfRange> {
         let (kinds, now) = (spec.kinds, moved.now);
+        let kinds_were = (kinds, moved.tiers);
         Ok(match (&self.state, kinds.first().ok_or(MIXED)?) {
             (State::Rate(before), Kind::Rate { .. }) => {
-                let after = rate::followed_by(before, kinds, (self.unit, spec.unit), spec.indebts, now)?;
+                let after = rate::followed_by(before, kinds_were, (self.unit, spec.unit), spec.indebts, now)?;
                 after.map(|limiter: RateLimiter| State::Rate(limiter.with_longest_wait(spec.longest_wait)))
             }
             (State::Quota(before), Kind::Quota { sliding: false, .. }) => {
-                let after = quota::followed_by(before, kinds, spec.unix_nanos_at_origin, spec.indebts)?;
+                let after = quota::followed_by(before, kinds_were, spec.unix_nanos_at_origin, spec.indebts)?;
                 after.map(|limiter| State::Quota(limiter.with_longest_wait(spec.longest_wait)))
             }
             (State::SlidingQuota(before), Kind::Quota { sliding: true, .. }) => {
                 before.followed_by(kinds, spec.unix_nanos_at_origin)?.map(State::SlidingQuota)
             }
             (State::RecentAverage(before), Kind::RecentAverage { .. }) => {
-                let after = before.followed_by(kinds, spec.indebts, now)?;
+                let after = before.followed_by(kinds_were, spec.indebts, now)?;
                 after.map(|limiter| State::RecentAverage(limiter.with_longest_wait(spec.longest_wait)))
             }
-            (State::Distinct(before), Kind::Distinct { max, window, .. }) => {
-                let tiers = kinds.iter().skip(1).map(most).collect::<Result<Vec<_>, _>>()?;
-                let after = before.followed_by(*max, &tiers, *window, now)?;
+            (State::Distinct(before), Kind::Distinct { .. }) => {
+                let after = before.followed_by(kinds_were, now)?;
                 after.map(|limiter| State::Distinct(limiter.with_longest_wait(spec.longest_wait)))
             }
             (State::Inflight(before), Kind::Inflight { max, upgraded, .. }) => {

@@ -81,6 +81,11 @@ impl<C: Word> ExactTable<C> {
         ExactTable { lines, touched, spare: Line::default(), open: AtomicU64::new(0) }
     }
 
+    /// An empty table of this one's size.
+    pub fn sibling(&self) -> ExactTable<C> {
+        ExactTable::new(self.lines.len())
+    }
+
     /// The line in which the key has its entry, if it has one.
     #[inline]
     pub fn line(&self, key: KeyHash) -> &Line<C> {
@@ -124,6 +129,16 @@ impl<C: Word> ExactTable<C> {
     pub fn in_use(&self) -> u64 {
         // a count of its own that publishes nothing; opening and evicting may be seen in either order
         self.open.load(Ordering::Relaxed).min(self.capacity())
+    }
+
+    /// The open entries and their levels, each as it was at some moment of the call.
+    pub fn entries(&self) -> impl Iterator<Item = (KeyHash, u64)> {
+        self.lines.iter().flat_map(|Line(slots)| slots).filter_map(|slot| {
+            let word = slot.word.load();
+            let key = slot.key();
+            // a word never comes back, so the key was its key all the time
+            (state(word) == OPEN && slot.word.load() == word).then(|| (key, level(word)))
+        })
     }
 
     /// Claims a slot of the key's line to be opened at `to`: a free one, or else the open one furthest in the past of those

@@ -211,6 +211,17 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         }
     }
 
+    /// A table of its own with the levels of this one, each put through `as_there`, which keeps their order and 0. What is charged here
+    /// during the call may be in it or not.
+    pub fn copied(&self, as_there: impl Fn(u64) -> u64) -> Self {
+        // Entries first: one that is evicted meanwhile was written to the cells before, and one that is opened meanwhile has
+        // raised them before.
+        let entries: Vec<(KeyHash, u64)> = self.exact.entries().collect();
+        let sketch = self.sketch.copied(&as_there);
+        entries.into_iter().for_each(|(key, level)| sketch.lift(key, as_there(level)));
+        Levels { sketch, exact: self.exact.sibling() }
+    }
+
     /// For a timer, about every second; never on the path of a request. Changes the columns every ten minutes, beside the
     /// old ones for `fade` nanoseconds and a second: the longest that any level needs to fade that was admitted or charged,
     /// so [`Meter::fade_nanos`], or more if charges go beyond the quota.

@@ -226,6 +226,25 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
+    /// Tables of their own with the levels of these, each put through `as_there`, which keeps their order and 0. What is charged here
+    /// during the call may be in them or not.
+    pub fn copied(&self, as_there: impl Fn(u64) -> u64) -> Self {
+        let tables = self.tables.each_ref().map(MonotoneTable::sibling);
+        loop {
+            let phase = self.phase.load();
+            for (table, from) in tables.iter().zip(&self.tables) {
+                table.take_from(from, &as_there);
+            }
+            if self.phase.load() == phase {
+                let word = C::default();
+                word.store(phase);
+                // the phase lasts as long again, which is never too short
+                let (since, maintained) = (AtomicU64::new(NOT_YET), AtomicBool::new(false));
+                return Rekeyed { tables, phase: word, seed: self.seed.clone(), since, maintained };
+            }
+        }
+    }
+
     /// Moves on to the next phase if it is time: for a timer, about every second; never on the path of a request, as it
     /// may clear a whole table. `fade` is the longest that any level needs to fade that was admitted or charged, in
     /// nanoseconds: [`Meter::fade_nanos`], or more if levels are charged beyond the quota.

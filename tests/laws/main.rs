@@ -9,4 +9,5 @@ mod later;
 mod limits;
 mod reload;
 mod shared;
+mod tiers;
 mod together;

@@ -66,6 +66,10 @@ proptest! {
                 prop_assert!(levels.estimate(key(number)) >= truth, "key {number} is counted too low");
             }
         }
+        let copied = levels.copied(|level| level);
+        for (number, truth) in twin {
+            prop_assert!(copied.estimate(key(number)) >= truth, "a copy forgets key {}", number);
+        }
     }
 
     #[test]

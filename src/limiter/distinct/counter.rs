@@ -19,6 +19,34 @@ impl Counter {
             false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
         })
     }
+
+    /// Whether levels mean the same by both.
+    pub fn counts_as(&self, other: &Counter) -> bool {
+        match (self, other) {
+            (Counter::Aligned(one), Counter::Aligned(other)) => one.has_windows_of(other),
+            (Counter::Sliding(one), Counter::Sliding(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// The pace of an axis on which what was counted by these numbers stays counted under the new ones.
+    pub fn pace_for(&self, new: &Counter) -> Pace {
+        match (self, new) {
+            (Counter::Sliding(before), Counter::Sliding(new)) => before.pace_for(new, (1, 1)),
+            // counts need no axis but time
+            _ => Pace::EVEN,
+        }
+    }
+
+    /// In what time one comes back, of a sliding one.
+    pub fn interval_nanos(&self) -> u64 {
+        if let Counter::Sliding(bucket) = self { bucket.interval_nanos() } else { 1 }
+    }
+
+    /// Whether it counts in aligned windows.
+    pub fn is_aligned(&self) -> bool {
+        matches!(self, Counter::Aligned(_))
+    }
 }
 
 impl Meter for Counter {
@@ -120,7 +148,8 @@ impl Meter for Counter {
     fn fade_nanos(&self) -> u64 {
         match self {
             Counter::Aligned(window) => window.fade_nanos(),
-            Counter::Sliding(bucket) => bucket.fade_nanos(),
+            // values that are confirmed late may put a counter ahead by twice its quota
+            Counter::Sliding(bucket) => bucket.fade_nanos().saturating_mul(2),
         }
     }
 }

@@ -131,7 +131,7 @@ impl Axis {
 }
 
 /// The axis of one who charges a table, beside those of others who have charged it before or will after.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Course {
     own: Axis,
     number: u64,

@@ -1,0 +1,217 @@
+//! The numbers of a limit and of its tiers: each judges by levels of its own, and all take note of every charge.
+//!
+//! **Promise.** What is admitted by the numbers of one tier is what those numbers allow, whatever the key spends by the others. A
+//! key that changes its tier takes along the units that it has spent lately, up to the whole quota of the tier it comes to: so a
+//! change never brings a fresh budget, and no tier can lock a key out of another for longer than that one takes to refill.
+//!
+//! *Why not one level for all.* A level of a bucket is an instant. A request at 6/h moves it by ten minutes, which at 10/s are
+//! six thousand requests.
+//!
+//! Aligned windows count units, so all tiers of a `quota` share one table, and so do tiers of equal numbers. Else a limit takes its
+//! memory once for each tier.
+
+use super::leveled::Leveled;
+use super::{Judgement, Kind, Lost, MIXED, Near, Place, Said};
+use crate::sketch::{Crowding, KeyHash, Levels, Meter, NextUnit, Seed};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+
+/// The limit's own numbers and those of its tiers.
+#[derive(Debug)]
+pub struct Tiered<M> {
+    own: Leveled<M>,
+    tiers: Box<[Leveled<M>]>,
+}
+
+impl<M: Meter> Tiered<M> {
+    /// The first of the meters judges tier 0, the others the tiers in their order. Those by which levels mean the same (`alike`) share
+    /// one of the tables that `table` makes.
+    ///
+    /// # Errors
+    /// No meter, one that is a fault, or what `table` refuses.
+    pub fn empty(
+        meters: impl Iterator<Item = Result<M, OutOfRange>>,
+        alike: impl Fn(&M, &M) -> bool,
+        table: impl Fn(M) -> Result<Leveled<M>, OutOfRange>,
+    ) -> Result<Tiered<M>, OutOfRange> {
+        let mut all: Vec<Leveled<M>> = Vec::new();
+        for meter in meters {
+            let meter = meter?;
+            all.push(match all.iter().find(|other| alike(other.meter(), &meter)) {
+                Some(other) => other.beside(meter),
+                None => table(meter)?,
+            });
+        }
+        Tiered::of(all)
+    }
+
+    /// What follows these under other numbers. For each of `kinds`, `was` says which tier it was before; one that was none begins with
+    /// what its keys have spent by the limit's own numbers. `follow` goes on with the table, `None` if it cannot; `apart` makes one
+    /// of its own, for a tier whose levels would mean something else than those of another in the same table.
+    ///
+    /// A request that began before and is charged after goes on in the tables of before: a tier in one of its own does not hear of it.
+    ///
+    /// # Errors
+    /// No kind, or what `follow` and `apart` refuse.
+    pub fn follow(
+        &self,
+        (kinds, was): (&[Kind], &[Option<u8>]),
+        alike: impl Fn(&M, &M) -> bool,
+        follow: impl Fn(&Leveled<M>, &Kind) -> Result<Option<Leveled<M>>, OutOfRange>,
+        apart: impl Fn(&Leveled<M>, &Kind) -> Result<Leveled<M>, OutOfRange>,
+    ) -> Result<Option<Tiered<M>>, OutOfRange> {
+        let mut all: Vec<Leveled<M>> = Vec::new();
+        for (at, kind) in kinds.iter().enumerate() {
+            let before = self.at(was.get(at).copied().flatten().unwrap_or(0));
+            let Some(after) = follow(before, kind)? else { return Ok(None) };
+            let differs = |other: &Leveled<M>| {
+                let same = other.course().axis() == after.course().axis() && alike(other.meter(), after.meter());
+                other.shares_table_with(&after) && !same
+            };
+            all.push(if all.iter().any(differs) { apart(before, kind)? } else { after });
+        }
+        Tiered::of(all).map(Some)
+    }
+
+    fn of(mut all: Vec<Leveled<M>>) -> Result<Tiered<M>, OutOfRange> {
+        if all.is_empty() {
+            return Err(MIXED);
+        }
+        let tiers = all.split_off(1).into();
+        Ok(Tiered { own: all.pop().ok_or(MIXED)?, tiers })
+    }
+
+    /// The same for requests that may be charged so far ahead of now, because they wait.
+    #[must_use]
+    pub fn with_longest_wait(self, nanos: u64) -> Tiered<M> {
+        let tiers = self.tiers.into_iter().map(|tier| tier.with_longest_wait(nanos)).collect();
+        Tiered { own: self.own.with_longest_wait(nanos), tiers }
+    }
+
+    /// What judges a tier.
+    #[inline]
+    pub fn at(&self, tier: u8) -> &Leveled<M> {
+        usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).unwrap_or(&self.own)
+    }
+
+    /// From now on these numbers are in force.
+    pub fn take_over(&self) {
+        self.all().for_each(|each| each.course().take_over());
+    }
+
+    /// [`Leveled::probe`].
+    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
+        self.at(place.tier).probe(place, now, cost, held)
+    }
+
+    /// [`Leveled::said`].
+    #[inline]
+    pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
+        self.at(place.tier).said(place, near, now, cost)
+    }
+
+    /// [`Leveled::charge_asked`].
+    #[inline]
+    pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp, cost: Cost, next: &mut NextUnit) -> bool {
+        let charged = self.at(place.tier).charge_asked(place, near, now, next);
+        if charged {
+            self.note_elsewhere(place.tier, place.key, now, cost);
+        }
+        charged
+    }
+
+    /// [`Leveled::admit`].
+    ///
+    /// # Errors
+    /// It does not fit any more.
+    pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
+        let judgement = self.at(place.tier).admit(place, now, cost)?;
+        self.note_elsewhere(place.tier, place.key, now, cost);
+        Ok(judgement)
+    }
+
+    /// [`Leveled::charge`].
+    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
+        self.at(place.tier).charge(place, now, cost);
+        self.note_elsewhere(place.tier, place.key, now, cost);
+    }
+
+    /// [`Leveled::told`].
+    pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
+        self.at(place.tier).told(level, now, cost)
+    }
+
+    /// Has the other numbers take note of what was charged by those of a tier.
+    #[inline]
+    pub fn note_elsewhere(&self, tier: u8, key: KeyHash, now: Timestamp, cost: Cost) {
+        // most limits have none
+        if !self.tiers.is_empty() {
+            self.note_in_tiers(tier, key, now, cost);
+        }
+    }
+
+    fn note_in_tiers(&self, tier: u8, key: KeyHash, now: Timestamp, cost: Cost) {
+        let judged = self.at(tier);
+        for (_, other) in self.tables().filter(|(_, other)| !other.shares_table_with(judged)) {
+            other.take_note(key, now, cost);
+        }
+    }
+
+    /// Raises what `to` was charged to at least what `from` was.
+    pub fn carry(&self, from: KeyHash, to: KeyHash) {
+        self.tables().for_each(|(_, each)| each.levels().carry(from, to));
+    }
+
+    /// Re-keys the tables when that is due.
+    pub fn maintain(&self, now: Timestamp) {
+        for (_, each) in self.tables() {
+            let sharing = self.all().filter(|other| other.shares_table_with(each));
+            each.maintain(now, sharing.map(Leveled::fade_nanos).fold(0, u64::max));
+        }
+    }
+
+    /// Nanoseconds after which whatever a key was charged has faded, by the numbers of any tier.
+    pub fn fade_nanos(&self) -> u64 {
+        self.all().map(Leveled::fade_nanos).fold(0, u64::max)
+    }
+
+    /// The greatest quota of any tier.
+    pub fn greatest_quota(&self) -> u32 {
+        self.all().map(|each| each.meter().quota()).fold(0, u32::max)
+    }
+
+    /// The table that a tier is judged by.
+    #[inline]
+    pub fn levels(&self, tier: u8) -> &Levels {
+        self.at(tier).levels()
+    }
+
+    /// The memory of all tables.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.tables().map(|(_, each)| each.levels().memory().0).sum())
+    }
+
+    /// Keys with an entry of their own, in all tables.
+    pub fn exact_entries(&self) -> u64 {
+        self.tables().map(|(_, each)| each.levels().exact_entries()).sum()
+    }
+
+    /// How crowded the limit's own table is.
+    pub fn crowding(&self, now: Timestamp) -> Crowding {
+        self.own.crowding(now)
+    }
+
+    /// The seed that keys are hashed under.
+    pub fn seed(&self) -> &Seed {
+        self.own.seed()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Leveled<M>> + Clone {
+        std::iter::once(&self.own).chain(&self.tiers)
+    }
+
+    /// The first of those that share a table, for each table.
+    fn tables(&self) -> impl Iterator<Item = (usize, &Leveled<M>)> {
+        let is_first = |at: usize, each: &Leveled<M>| !self.all().take(at).any(|other| other.shares_table_with(each));
+        self.all().enumerate().filter(move |(at, each)| is_first(*at, each))
+    }
+}
