@@ -48,13 +48,14 @@ use crate::serve::telling::access_log::AccessLogWriter;
 use crate::serve::telling::metrics::{CertificateState, Metrics};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::serve::telling::refused::MostRefused;
+use crate::serve::telling::standard_error::say;
 use crate::serve::telling::{log, scrape};
 use crate::sketch::Seed;
 
 /// How long the first look-up of origins' names may hold up the start.
 const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 
-/// How long the last lines of the access log may take.
+/// How long the last lines of the access log may take, if its target goes on taking them.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// Why the gate did not start. All of it is the system's word: exit code 71.
@@ -133,10 +134,10 @@ fn start_and_serve(
     let notifier = Arc::new(Notifier::from_environment());
     let opened = sockets::open(&settings, admin.as_deref(), given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
-        eprintln!("metrics on http://{}{}", bound.address, page.path);
+        say(&format!("metrics on http://{}{}\n", bound.address, page.path));
     }
     if let Some(bound) = &opened.web {
-        eprintln!("admin on http://{}/", bound.address);
+        say(&format!("admin on http://{}/\n", bound.address));
     }
     let (stop, stopping) = watch::channel(false);
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
@@ -182,7 +183,7 @@ fn start_and_serve(
     if let Some(writer) = writer
         && !writer.finish(LAST_LINES)
     {
-        eprintln!("warning: the last lines of the access log could not be written in time");
+        say("warning: the last lines of the access log could not be written in time\n");
     }
     served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
 }
@@ -294,7 +295,7 @@ async fn serve(
     let Opened { listeners, metrics, web, admin: socket, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
     for listener in &listeners {
-        eprintln!("listening on {} ({})", listener.address, listener.name);
+        say(&format!("listening on {} ({})\n", listener.address, listener.name));
     }
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));

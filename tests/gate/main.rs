@@ -64,6 +64,7 @@ mod socket_activation;
 mod startup;
 mod store;
 mod stubborn;
+mod stuck_output;
 mod switching;
 mod tls;
 mod top;
