@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use super::admin::web::Web;
 use super::admin::{self, Admin};
 use super::clock::{self, Clock};
+use super::descriptors::{self, Teller};
 use super::housekeeping::Housekeeping;
 use super::in_force::InForce;
 use super::installed::{Installed, Version};
@@ -101,6 +103,7 @@ pub struct Start {
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, mut start: Start) -> Result<(), StartError> {
     only_touched_memory();
+    descriptors::no_core_dumps();
     let (mut predecessor, offered) = match start.predecessor.take() {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
@@ -132,6 +135,8 @@ fn start_and_serve(
     let _ = log::init(&settings.log);
     log::hook_panics();
     let notifier = Arc::new(Notifier::from_environment());
+    let connections = settings.listeners.iter().map(|listener| u64::from(listener.connections.max)).sum();
+    let limit = descriptors::raise(connections);
     let opened = sockets::open(&settings, admin.as_deref(), given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
         say(&format!("metrics on http://{}{}\n", bound.address, page.path));
@@ -161,6 +166,7 @@ fn start_and_serve(
     let kept_doors = doors.clone();
     // what comes before the first round is its own
     kept.note_history();
+    let teller = Mutex::new(Teller::default());
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);
@@ -168,12 +174,14 @@ fn start_and_serve(
         kept.tell_noise();
         kept.note_history();
         kept.notices.look(&kept);
+        teller.lock().look(now);
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
     let reloader = Reloader::new(Arc::clone(&shared), effective, load, Arc::clone(&watch), doors.clone(), stopping);
+    descriptors::share_out(limit, connections);
     let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
     let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
     let served = runtime.block_on(serving);

@@ -25,6 +25,7 @@ mod cluster_outages;
 mod cluster_wire;
 mod connection_caps;
 mod connection_words;
+mod descriptors;
 mod edits;
 mod estimates;
 mod expecting;

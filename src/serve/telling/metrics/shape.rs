@@ -117,7 +117,7 @@ impl Shape {
 
         let routes = self.routes.len() + 1;
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
-        self.listeners.len() * (2 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
+        self.listeners.len() * (3 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
             + self.routes.len() * PER_ROUTE
