@@ -3,7 +3,7 @@
 use std::io::{PipeReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,10 @@ struct Mute {
 
 impl Mute {
     fn start(policy: &str, log: &str, stdout: Stdio, stderr: Stdio) -> Mute {
+        Mute::start_as(binary(), policy, log, stdout, stderr)
+    }
+
+    fn start_as(mut command: Command, policy: &str, log: &str, stdout: Stdio, stderr: Stdio) -> Mute {
         let folder = Folder::new();
         // two ports that were free a moment ago
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -68,7 +72,6 @@ telemetry:
 {policy}"
         );
         std::fs::write(&file, policy).unwrap();
-        let mut command = binary();
         command.arg("run").arg("-c").arg(&file).env("RUNTIME_DIRECTORY", folder.path()).current_dir(folder.path());
         let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
         let gate = Mute { child, folder, main, metrics };
@@ -226,6 +229,28 @@ fn an_access_log_on_a_fifo_waits_for_its_reader_without_the_gate() {
     assert_eq!(gate.ask("/second"), 200);
     gate.signal("TERM");
     assert_eq!(gate.ended().0, Some(0));
+}
+
+#[test]
+fn a_service_manager_that_reads_nothing_holds_up_neither_the_start_nor_the_end() {
+    let folder = Folder::new();
+    let path = folder.path().join("notify");
+    let _unread = UnixDatagram::bind(&path).unwrap();
+    let filler = UnixDatagram::unbound().unwrap();
+    filler.connect(&path).unwrap();
+    filler.set_nonblocking(true).unwrap();
+    while filler.send(b"STATUS=full").is_ok() {}
+    let origin = Origin::start(|_| Reply::Ok);
+    let (dead, _held) = refusing();
+    let mut command = binary();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
+    let policy = policy(&origin, dead);
+    let mut gate = Mute::start_as(command, &policy, "FOLDER/access.json", Stdio::null(), Stdio::null());
+    everything_is_served(&gate);
+    gate.signal("TERM");
+    let (code, took) = gate.ended();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(5), "{took:?} for the end");
 }
 
 #[test]
