@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::harness::gate::{Folder, binary, end, shell};
-use crate::harness::origin::Latch;
+use crate::harness::origin::{Arrival, Latch};
+use crate::harness::talker::{Talker, request, talk};
 use crate::harness::{Connection, Gate, Origin, Reply, wait_for};
 
 /// A gate that may have this many files open, soft and hard, with an admin socket in its folder.
@@ -92,6 +93,60 @@ fn connections_that_wait_are_served_when_others_leave() {
         assert_eq!(connection.answer_to("GET").unwrap().status, 200);
     }
     gate.counts("tidegate_connections", &[], 0.0);
+}
+
+#[test]
+fn clients_with_many_requests_at_once_use_up_neither_orders_nor_the_good_name_of_the_origin() {
+    let latch = Latch::default();
+    let held = latch.clone();
+    let script = move |arrival: &Arrival| match arrival.target.as_str() {
+        "/held" => Reply::Held(held.clone()),
+        _ => Reply::Ok,
+    };
+    let origins = [Origin::start(script.clone()), Origin::start(script)];
+    let [one, other] = origins.each_ref().map(Origin::address);
+    let policy = format!(
+        "listeners: {{ main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }} }}
+origins:
+  app: {{ addresses: [\"{one}\", \"{other}\"], ejection: {{ consecutive_failures: 1 }} }}
+routes:
+  - {{ name: site, origin: app }}
+"
+    );
+    let mut gate = gate_with("160", &policy);
+    talk(async {
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            let (mut talker, _) = Talker::open(gate.address("main")).await;
+            for _ in 0..60 {
+                sent.push(talker.send(request("GET", "/held", &[])).await.expect("it takes requests"));
+            }
+        }
+        let refused = || gate.metrics().sum("tidegate_origin_errors_total", &[("reason", "connect")]);
+        while refused() == 0.0 {
+            // the connections are driven meanwhile
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for _ in 0..5 {
+            let status = end(binary().args(["status", "--quiet", "--admin"]).arg(gate.admin_socket()));
+            assert_eq!(status.code, Some(0), "{}", status.stderr);
+        }
+        assert_eq!(gate.metrics().sum("tidegate_origin_endpoint_ejections_total", &[]), 0.0, "no fault of the origin");
+        latch.open();
+        let mut statuses = [0, 0];
+        for answer in sent {
+            match answer.await.expect("an answer").status().as_u16() {
+                200 => statuses[0] += 1,
+                502 => statuses[1] += 1,
+                other => panic!("{other}"),
+            }
+        }
+        println!("{} served, {} without a descriptor", statuses[0], statuses[1]);
+        assert!(statuses[0] >= 40 && statuses[1] > 0, "{statuses:?}");
+    });
+    wait_for("the line", || gate.talk().contains("no file descriptor is left").then_some(()));
+    assert_eq!(gate.fetch("/", "").status, 200);
+    gate.comes_to_rest();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Who has a line never waits for whoever reads it. It formats the line straight into a shared buffer, and that is all: no
 //! system call, no wake-up (but for the first line after silence and for a buffer that fills up), no allocation once the
 //! buffers have grown. When the target is too slow the buffers fill, and further lines are dropped and counted. Lines
-//! appear within [`Plan::batch`] and the time that a write takes.
+//! appear within the batch of their [`Plan`] and the time that a write takes.
 //!
 //! The access log has [many buffers](Plan::access_log): a thread keeps to one unless that is full, or another thread or the
 //! writer holds it at that instant, so lines near one another in time may be out of order by a batch. Standard error

@@ -2,7 +2,7 @@
 //!
 //! A terminal that is stopped, a journal that hangs or a pipe that nobody empties takes nothing, and a write to it lasts for
 //! ever. So all that a process says that serves goes through [`say`], or through the [log](super::log) on [`Writer`]:
-//! up to [`ROOM`] waits for better times, the rest is dropped and counted. Lines keep their order. The last ones are
+//! up to 256 KiB wait for better times, the rest is dropped and counted. Lines keep their order. The last ones are
 //! written by [`end`], before the process goes.
 //!
 //! What the standard library itself says when it aborts the process (no memory, a stack that overflows, a panic within a
