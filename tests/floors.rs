@@ -44,6 +44,27 @@ const FACES_ONLY: [&str; 10] = [
 /// The same of a crate that is named like what operators write and read of: it counts where something is taken out of it.
 const STORES: &str = "redis::";
 
+/// What writes to a descriptor that somebody else reads, and waits for as long as nobody does.
+const WAITS_FOR_A_READER: [&str; 7] = ["println!", "eprintln!", "print!", "eprint!", "dbg!", "stdout()", "stderr()"];
+
+/// Who may name one of these in a process that serves.
+const MAY_NAME_THEM: [(&str, &str); 4] = [
+    ("serve/telling/lines/target.rs", "the thread that writes"),
+    ("serve/telling/standard_error.rs", "before there is a thread"),
+    ("serve/telling/log.rs", "asks what standard error is"),
+    ("cli/run.rs", "asks for colours"),
+];
+
+/// Files of a process that serves, beside all of `serve`.
+const ALSO_SERVES: [&str; 2] = ["cli/run.rs", "cli/demo.rs"];
+
+/// Sockets whose writes wait, and who may have them without a time limit of their own.
+const WAITING_SOCKETS: [&str; 2] = ["UnixStream", "UnixDatagram"];
+const WITHOUT_A_LIMIT: [(&str, &str); 2] = [
+    ("serve/admin/client.rs", "asks a process that serves, and serves nobody"),
+    ("serve/lifecycle/upgrade.rs", "hands its end to `handover`, which sets one"),
+];
+
 /// A file is one idea.
 const LONGEST: usize = 500;
 
@@ -82,6 +103,39 @@ fn only_the_faces_see_clock_dice_sockets_and_framework() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// A pipe, a terminal or a journal can stop taking bytes. Whoever serves must not wait for that.
+#[test]
+fn nobody_who_serves_waits_for_a_reader() {
+    let mut faults = Vec::new();
+    for file in sources() {
+        let name = inside(&file);
+        let serves = name.starts_with("serve/") || ALSO_SERVES.contains(&name.as_str());
+        if !serves || name.ends_with("tests.rs") {
+            continue;
+        }
+        let lines: Vec<(usize, String)> =
+            code(&file).into_iter().take_while(|(_, line)| line.trim() != "#[cfg(test)]").collect();
+        let may = MAY_NAME_THEM.iter().any(|(file, _)| *file == name);
+        for (number, line) in lines.iter().filter(|_| !may) {
+            for call in WAITS_FOR_A_READER.iter().filter(|call| names_call(line, call)) {
+                faults.push(format!("{name}:{number}: `{call}` waits for a reader: `standard_error::say`, or the log"));
+            }
+        }
+        let has = |word: &str| lines.iter().any(|(_, line)| line.contains(word));
+        let waits = lines.iter().any(|(_, line)| {
+            line.contains("std::os::unix::net") && words(line).any(|word| WAITING_SOCKETS.contains(&word))
+        });
+        let may = WITHOUT_A_LIMIT.iter().any(|(file, _)| *file == name) || ALSO_SERVES.contains(&name.as_str());
+        if waits && !may && !has("set_write_timeout") {
+            faults.push(format!("{name}: a socket whose writes may wait for ever: `set_write_timeout`"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    for (file, why) in MAY_NAME_THEM.iter().chain(&WITHOUT_A_LIMIT) {
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file).exists(), "{file} ({why}) is gone");
+    }
+}
+
 #[test]
 fn every_file_is_one_idea() {
     let long: Vec<String> = sources()
@@ -101,6 +155,8 @@ fn the_checks_see_what_they_are_for() {
     assert_eq!(found, ["serve", "cli"]);
     assert!(words("let now = std::time::Instant::now();").any(|word| word == "Instant"));
     assert_eq!(strip_comment("let a = 1; // crate::serve"), "let a = 1; ");
+    assert!(names_call("    eprintln!(\"x\");", "eprintln!") && !names_call("    eprintln!(\"x\");", "println!"));
+    assert!(names_call("io::stderr().lock()", "stderr()") && !names_call("child.stderr.take()", "stderr()"));
 }
 
 fn sources() -> Vec<PathBuf> {
@@ -119,6 +175,18 @@ fn sources() -> Vec<PathBuf> {
     found.sort();
     assert!(found.len() > 20, "the sources are not where the test looks for them");
     found
+}
+
+/// Its path below `src`.
+fn inside(file: &Path) -> String {
+    let inside = file.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    inside.to_str().unwrap().to_owned()
+}
+
+/// Whether the line has this call, and not merely one whose name ends so.
+fn names_call(line: &str, call: &str) -> bool {
+    let before = |at: usize| line[..at].chars().next_back();
+    line.match_indices(call).any(|(at, _)| !before(at).is_some_and(|before| before.is_alphanumeric() || before == '_'))
 }
 
 /// The module a file belongs to and its floor; `lib.rs`, the plan itself, may see everything.

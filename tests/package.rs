@@ -94,6 +94,24 @@ fn scripts_and_units_speak_of_what_is_installed() {
     }
 }
 
+/// What strangers send must not end the neighbours on the machine, and a crash must not write secrets down.
+#[test]
+fn the_unit_bounds_memory_dumps_nothing_and_gives_way_before_its_neighbours() {
+    let unit = read("systemd/tidegate.service");
+    let value = |name: &str| {
+        let lines: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect();
+        assert_eq!(lines.len(), 1, "{name} stands once");
+        lines[0]
+    };
+    assert_eq!(value("LimitCORE"), "0");
+    assert_eq!(value("MemorySwapMax"), "0");
+    let share = |name| value(name).strip_suffix('%').expect("a share of the memory").parse::<u32>().unwrap();
+    assert!(share("MemoryHigh") < share("MemoryMax") && share("MemoryMax") < 100);
+    assert!((1..=1_000).contains(&value("OOMScoreAdjust").parse::<i32>().unwrap()));
+    // 20,000 connections of the default `connections.max`, as many to origins, and what is kept
+    assert!(value("LimitNOFILE").parse::<u64>().unwrap() >= 2 * 20_000 + 256);
+}
+
 #[test]
 fn the_changelog_begins_with_this_version() {
     let changelog = read("packaging/changelog");

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use super::run::serve_text;
 use super::{Global, exit, print, say};
 use crate::serve::lifecycle::control;
+use crate::serve::telling::standard_error;
 
 /// Try it: an origin and a gate on loopback, with curl lines
 #[derive(Debug, Args)]
@@ -124,7 +125,7 @@ fn serve_origin(listener: TcpListener) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended: io::Result<()> = runtime.and_then(|runtime| runtime.block_on(run));
     if let Err(error) = ended {
-        eprintln!("error: the demonstration's origin stopped: {error}");
+        standard_error::say(&format!("error: the demonstration's origin stopped: {error}\n"));
     }
 }
 

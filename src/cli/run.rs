@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{Global, environment, exit, say};
+use super::{Global, environment, exit};
 use crate::config::render::{Format, render};
 use crate::config::{self, Config, Loaded};
 use crate::serve::lifecycle::control;
@@ -14,6 +14,7 @@ use crate::serve::lifecycle::given::{Given, Tag};
 use crate::serve::lifecycle::handover::{self, Predecessor};
 use crate::serve::lifecycle::upgrade::Program;
 use crate::serve::reload::Loader;
+use crate::serve::telling::standard_error::{UntilEnd, say};
 use crate::serve::{self, Start};
 
 /// Serve, by a policy file or by three flags
@@ -35,6 +36,7 @@ pub struct Run {
 
 /// Serves until a signal ends it.
 pub fn run(args: &Run, global: &Global) -> ExitCode {
+    let _said = UntilEnd;
     match handover::go_between() {
         None => {}
         Some(Ok(())) => return ExitCode::SUCCESS,
@@ -112,6 +114,7 @@ fn free_default() -> Option<PathBuf> {
 
 /// Serves by a policy that is written in the program, and answers verbs at `admin`; there is no upgrade for it.
 pub fn serve_text(name: &str, policy: &str, admin: Option<PathBuf>, global: &Global) -> ExitCode {
+    let _said = UntilEnd;
     let start_alone = Start {
         program: Program::current(),
         file: None,
@@ -124,7 +127,8 @@ pub fn serve_text(name: &str, policy: &str, admin: Option<PathBuf>, global: &Glo
 }
 
 fn start(loaded: Loaded, start: Start, global: &Global) -> ExitCode {
-    global.tell(&loaded);
+    // not by `Global::tell`: standard error that takes nothing must not keep the gate from starting
+    say(&render(&loaded, Format::Text, global.colored(&std::io::stderr())));
     let config: Config = match loaded.outcome {
         Ok(config) => config,
         Err(_) => {

@@ -36,6 +36,7 @@ use super::reload::{Outcome, Reloader};
 use super::shared::Shared;
 use crate::config::settings::Drain;
 use crate::serve::edge::listen::Connections;
+use crate::serve::telling::standard_error;
 
 /// The exit code of a process that was told twice to stop: requests under way were cut off.
 const CUT_OFF: i32 = 1;
@@ -153,6 +154,7 @@ pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
         }
         signals.stop().await;
         tracing::warn!("told again to stop: ending at once");
+        standard_error::end();
         process::exit(CUT_OFF);
     });
     match end {
@@ -266,7 +268,8 @@ async fn reload(signals: &mut Signals, reloader: &Arc<Reloader>, order: Option<O
     if let Some(order) = order {
         let Outcome { report, text } = outcome;
         let (done, report) = (report.is_some(), report.and_then(|report| serde_json::to_value(report).ok()));
-        order.answer_with(Answer { done, text, report }).await;
+        // whoever asked may be slow to read it, and signals are heard again meanwhile
+        tokio::spawn(order.answer_with(Answer { done, text, report }));
     }
     if again {
         reloader.reload(false).await;

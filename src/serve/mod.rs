@@ -9,10 +9,11 @@
 //!   they look at; both on the [`small_server`].
 //! * [`socket`] is a connection as the system gives it, to clients and origins alike.
 //! * [`store`]: limits that several gates share.
-//! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, and [`housekeeping`] what is done every second.
+//! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, [`descriptors`] shares out what may be open, and [`housekeeping`] what is done every second.
 
 pub mod admin;
 pub mod clock;
+pub mod descriptors;
 pub mod edge;
 pub mod housekeeping;
 pub mod in_force;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use super::admin::web::Web;
 use super::admin::{self, Admin};
 use super::clock::{self, Clock};
+use super::descriptors::{self, Teller};
 use super::housekeeping::Housekeeping;
 use super::in_force::InForce;
 use super::installed::{Installed, Version};
@@ -48,13 +50,14 @@ use crate::serve::telling::access_log::AccessLogWriter;
 use crate::serve::telling::metrics::{CertificateState, Metrics};
 use crate::serve::telling::pseudonym::Pseudonyms;
 use crate::serve::telling::refused::MostRefused;
+use crate::serve::telling::standard_error::say;
 use crate::serve::telling::{log, scrape};
 use crate::sketch::Seed;
 
 /// How long the first look-up of origins' names may hold up the start.
 const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 
-/// How long the last lines of the access log may take.
+/// How long the last lines of the access log may take, if its target goes on taking them.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// Why the gate did not start. All of it is the system's word: exit code 71.
@@ -100,6 +103,7 @@ pub struct Start {
 /// It could not start. Nothing is left behind then, and a predecessor knows why.
 pub fn run(config: Config, mut start: Start) -> Result<(), StartError> {
     only_touched_memory();
+    descriptors::no_core_dumps();
     let (mut predecessor, offered) = match start.predecessor.take() {
         Some((predecessor, offered)) => (Some(predecessor), offered),
         None => (None, Vec::new()),
@@ -131,12 +135,14 @@ fn start_and_serve(
     let _ = log::init(&settings.log);
     log::hook_panics();
     let notifier = Arc::new(Notifier::from_environment());
+    let connections = settings.listeners.iter().map(|listener| u64::from(listener.connections.max)).sum();
+    let limit = descriptors::raise(connections);
     let opened = sockets::open(&settings, admin.as_deref(), given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
-        eprintln!("metrics on http://{}{}", bound.address, page.path);
+        say(&format!("metrics on http://{}{}\n", bound.address, page.path));
     }
     if let Some(bound) = &opened.web {
-        eprintln!("admin on http://{}/", bound.address);
+        say(&format!("admin on http://{}/\n", bound.address));
     }
     let (stop, stopping) = watch::channel(false);
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
@@ -160,6 +166,7 @@ fn start_and_serve(
     let kept_doors = doors.clone();
     // what comes before the first round is its own
     kept.note_history();
+    let teller = Mutex::new(Teller::default());
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);
@@ -167,12 +174,14 @@ fn start_and_serve(
         kept.tell_noise();
         kept.note_history();
         kept.notices.look(&kept);
+        teller.lock().look(now);
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
     let reloader = Reloader::new(Arc::clone(&shared), effective, load, Arc::clone(&watch), doors.clone(), stopping);
+    descriptors::share_out(limit, connections);
     let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
     let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
     let served = runtime.block_on(serving);
@@ -182,7 +191,7 @@ fn start_and_serve(
     if let Some(writer) = writer
         && !writer.finish(LAST_LINES)
     {
-        eprintln!("warning: the last lines of the access log could not be written in time");
+        say("warning: the last lines of the access log could not be written in time\n");
     }
     served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
 }
@@ -294,7 +303,7 @@ async fn serve(
     let Opened { listeners, metrics, web, admin: socket, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
     for listener in &listeners {
-        eprintln!("listening on {} ({})", listener.address, listener.name);
+        say(&format!("listening on {} ({})\n", listener.address, listener.name));
     }
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));

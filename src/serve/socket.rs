@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use tokio::net::{TcpStream, UnixStream};
@@ -34,6 +34,17 @@ impl Socket {
     /// The system's.
     pub async fn unix(path: &Path) -> io::Result<Socket> {
         UnixStream::connect(path).await.map(Socket::Unix)
+    }
+
+    /// The same connection under the number of `copy`; the one before is given back.
+    ///
+    /// # Errors
+    /// The runtime cannot watch it.
+    pub fn renumbered(self, copy: OwnedFd) -> io::Result<Socket> {
+        Ok(match self {
+            Socket::Tcp(_) => Socket::Tcp(TcpStream::from_std(copy.into())?),
+            Socket::Unix(_) => Socket::Unix(UnixStream::from_std(copy.into())?),
+        })
     }
 
     /// Sends small writes at once; a UNIX socket always does.

@@ -128,6 +128,8 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn connection_closed(&self) {}
     /// A connection could not be accepted; accepting pauses for a moment.
     fn accept_failed(&self, _error: &std::io::Error) {}
+    /// A connection waits for a file descriptor that clients may have, and so do all after it.
+    fn accept_paused(&self) {}
     /// A connection became a secure one.
     fn handshake(&self, _secure: &Secure) {}
     /// It did not, and is closed. `said_nothing`: not a byte came from the client.

@@ -17,6 +17,7 @@ use super::tls::secure::Secure;
 use super::{early, written};
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::request::Peer;
+use crate::serve::descriptors;
 use crate::serve::shared::Shared;
 use crate::serve::telling::noise::About;
 
@@ -59,8 +60,15 @@ impl EdgeEvents for Events {
         self.shared.installed().metrics().connection_closed(self.listener);
     }
 
-    fn accept_failed(&self, _error: &io::Error) {
+    fn accept_failed(&self, error: &io::Error) {
+        if descriptors::is_exhaustion(error) {
+            descriptors::stopped();
+        }
         self.shared.installed().metrics().connection_refused(self.listener, "accept_failed");
+    }
+
+    fn accept_paused(&self) {
+        self.shared.installed().metrics().accept_paused(self.listener);
     }
 
     fn handshake(&self, secure: &Secure) {

@@ -17,6 +17,7 @@ use super::connection::Edge;
 use super::door::Entry;
 use super::link::Link;
 use super::listening::Acceptor;
+use crate::serve::descriptors::{self, Marks};
 use crate::serve::socket::Socket;
 
 /// When descriptors or memory run out, accepting again at once would only burn a core.
@@ -94,13 +95,12 @@ where
 {
     let listener = Acceptor::new(bound.socket)?;
     let watch = shutdown.clone();
-    let admit = |stream: Socket, peer: Option<SocketAddr>| {
-        // whoever is not let in is closed here, as the stream is dropped
-        let entry = match edge.events.door() {
-            Some(door) => door.admit(Link::new(edge.listener, peer).peer),
-            None => Some(Entry::default()),
-        };
-        let Some(entry) = entry else { return };
+    // whoever is not let in is closed, as the stream is dropped
+    let entry = |peer: Option<SocketAddr>| match edge.events.door() {
+        Some(door) => door.admit(Link::new(edge.listener, peer).peer),
+        None => Some(Entry::default()),
+    };
+    let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {
         let (app, edge, watch) = (app.clone(), edge.clone(), watch.clone());
         let guard = connections.enter(&edge);
         tokio::spawn(async move {
@@ -118,7 +118,27 @@ where
             biased;
             () = &mut stopping => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => admit(stream, peer),
+                Ok((stream, peer)) => {
+                    let Some(entry) = entry(peer) else { continue };
+                    let marks = Marks::get().filter(|_| !descriptors::may_keep(&stream));
+                    let Some(marks) = marks else {
+                        serve(stream, peer, entry);
+                        continue;
+                    };
+                    edge.events.accept_paused();
+                    let lower = tokio::select! {
+                        biased;
+                        () = &mut stopping => {
+                            serve(stream, peer, entry);
+                            break;
+                        }
+                        lower = marks.lower(&stream) => lower,
+                    };
+                    // one that cannot be watched any more is closed
+                    if let Ok(stream) = stream.renumbered(lower) {
+                        serve(stream, peer, entry);
+                    }
+                }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
                     edge.events.accept_failed(&error);
@@ -128,7 +148,12 @@ where
         }
     }
     // closing the socket would reset what waits in its queue
-    listener.close(BACKLOG.unsigned_abs() as usize)?.for_each(|(stream, peer)| admit(stream, peer));
+    let waiting = listener.close(BACKLOG.unsigned_abs() as usize)?;
+    for (stream, peer) in waiting.filter(|(stream, _)| descriptors::may_keep(stream)) {
+        if let Some(entry) = entry(peer) {
+            serve(stream, peer, entry);
+        }
+    }
     Ok(())
 }
 

@@ -48,8 +48,11 @@ const MOST: usize = 253;
 /// A longer line is a fault: 253 names of 255 bytes each fit twice.
 const LONGEST_LINE: usize = 256 * 1024;
 
-/// How long the old process may take to send what it promised.
+/// How long the old process may take to send what it promised, and to take what the new one reports.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an offer may wait for room in the conversation's buffer, which is larger than nearly all offers.
+const OFFERED_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Offer {
@@ -82,6 +85,8 @@ pub fn offer(stream: &UnixStream, tags: Vec<Tag>, sockets: &[BorrowedFd<'_>]) ->
     if sockets.len() > MOST {
         return Err(io::Error::other(format!("more than {MOST} sockets cannot be handed over")));
     }
+    // the new process may stand still, and nobody hears a signal meanwhile
+    stream.set_write_timeout(Some(OFFERED_WITHIN))?;
     let mut line = serde_json::to_vec(&Offer { version: VERSION, sockets: tags })?;
     line.push(b'\n');
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
@@ -158,6 +163,7 @@ impl Predecessor {
         let nothing = File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&nothing)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         let (line, sockets) = receive(&stream)?;
         let offer: Offer = serde_json::from_slice(&line)?;
         if offer.version != VERSION || offer.sockets.len() != sockets.len() {
@@ -269,6 +275,18 @@ mod tests {
         for (sent, received) in listeners.iter().zip(received) {
             assert_eq!(std::net::TcpListener::from(received).local_addr().unwrap(), sent.local_addr().unwrap());
         }
+    }
+
+    #[test]
+    fn an_offer_that_nobody_takes_is_given_up() {
+        let (old, _new) = UnixStream::pair().unwrap();
+        old.set_nonblocking(true).unwrap();
+        while (&old).write(&[b' '; 4096]).is_ok() {}
+        old.set_nonblocking(false).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tag = Tag { purpose: Purpose::Listener, name: "main".to_owned(), unit: None, stored: false };
+        let fault = offer(&old, vec![tag], &[listener.as_fd()]).unwrap_err();
+        assert_eq!(fault.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

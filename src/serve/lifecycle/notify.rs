@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-/// A message that systemd does not take within this is lost: it must not hold up the gate.
+/// A message that systemd does not take within this is lost: it must not hold up the gate. Those after it are not waited
+/// for at all, until one gets through.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The way to the service manager, if there is one.
 #[derive(Debug)]
 pub struct Notifier {
     socket: Option<UnixDatagram>,
+    /// The last message was not taken.
+    deaf: AtomicBool,
     complained: AtomicBool,
 }
 
@@ -33,7 +36,7 @@ impl Notifier {
                 .inspect_err(|error| tracing::warn!(%error, path = %path.display(), "NOTIFY_SOCKET: nobody to notify"))
                 .ok()
         });
-        Notifier { socket, complained: AtomicBool::new(false) }
+        Notifier { socket, deaf: AtomicBool::new(false), complained: AtomicBool::new(false) }
     }
 
     /// Whether anybody is told.
@@ -77,8 +80,10 @@ impl Notifier {
         if !descriptors.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        let sent =
-            rustix::net::sendmsg(socket, &[IoSlice::new(assignments.as_bytes())], &mut control, SendFlags::NOSIGNAL);
+        let waits = if self.deaf.load(Ordering::Relaxed) { SendFlags::DONTWAIT } else { SendFlags::empty() };
+        let text = [IoSlice::new(assignments.as_bytes())];
+        let sent = rustix::net::sendmsg(socket, &text, &mut control, SendFlags::NOSIGNAL | waits);
+        self.deaf.store(sent.is_err(), Ordering::Relaxed);
         if let Err(error) = sent
             && !self.complained.swap(true, Ordering::Relaxed)
         {
@@ -95,4 +100,34 @@ fn connect(path: &OsStr) -> io::Result<UnixDatagram> {
     }
     socket.set_write_timeout(Some(PATIENCE))?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_manager_that_reads_nothing_costs_one_wait_and_is_told_again_once_it_reads() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        ours.set_write_timeout(Some(PATIENCE)).unwrap();
+        let socket = Some(ours.try_clone().unwrap());
+        let notifier = Notifier { socket, deaf: AtomicBool::new(false), complained: AtomicBool::new(false) };
+        // the queue of the other end is full after some messages
+        let filler = ours;
+        while rustix::net::send(&filler, b"full", SendFlags::DONTWAIT).is_ok() {}
+        let start = Instant::now();
+        (0..30).for_each(|_| notifier.say("STATUS=nobody reads"));
+        let took = start.elapsed();
+        assert!(took >= PATIENCE, "the first may take its time: {took:?}");
+        assert!(took < 10 * PATIENCE, "and no other: {took:?}");
+        let mut text = [0; 64];
+        theirs.set_nonblocking(true).unwrap();
+        while theirs.recv(&mut text).is_ok() {}
+        notifier.say("READY=1");
+        let length = theirs.recv(&mut text).unwrap();
+        assert_eq!(&text[..length], b"READY=1");
+        assert!(!notifier.deaf.load(Ordering::Relaxed));
+    }
 }

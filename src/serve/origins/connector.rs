@@ -30,6 +30,7 @@ use super::stream::OriginStream;
 use super::way::{NoTls, Way};
 use super::wire::Wire;
 use crate::policy::Protocol;
+use crate::serve::descriptors;
 use crate::serve::socket::Socket;
 
 /// Requests at once on one connection of HTTP/2. Pingora's own default is one.
@@ -89,6 +90,7 @@ impl Connector for Origins {
         let Some(address) = peer._address.as_inet() else {
             return Err(Error::explain(ErrorType::InternalError, "a peer without an address"));
         };
+        descriptors::for_an_origin().map_err(explained)?;
         let deadline = peer.options.total_connection_timeout.unwrap_or(Duration::MAX);
         let wire = match timeout(deadline, way.connect(*address)).await {
             Ok(wire) => wire.map_err(explained)?,
@@ -121,6 +123,7 @@ struct Dial {
 #[async_trait]
 impl L4Connect for Dial {
     async fn connect(&self, _address: &PingoraAddress) -> pingora::Result<PingoraStream> {
+        descriptors::for_an_origin().map_err(explained)?;
         let wire = self.way.connect(self.address).await.map_err(explained)?;
         Ok(match wire {
             Wire::Plain(Socket::Tcp(stream)) => stream.into(),

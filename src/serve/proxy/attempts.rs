@@ -10,8 +10,10 @@ use pingora::{Error, ErrorSource, ErrorType};
 use super::exchange::Exchange;
 use super::observe;
 use crate::serve::clock::Clock;
+use crate::serve::descriptors::NoDescriptor;
 use crate::serve::edge::due::LateAnswer;
 use crate::serve::edge::fault::BodyFault;
+use crate::serve::telling::log::TRAFFIC;
 use crate::units::Timestamp;
 
 /// What an answer with this status says of the address that gave it: these three mean that it does not serve.
@@ -22,6 +24,12 @@ pub fn is_failure(status: u16) -> bool {
 /// No connection came to stand; says whether another attempt is made. Nothing was sent, so it is safe for every request.
 pub fn not_connected(exchange: &mut Exchange, error: &Error, clock: &Clock) -> bool {
     observe::origin_failed(exchange, error);
+    if NoDescriptor::caused(error) {
+        // ours to mend, and another attempt would find none either
+        tracing::warn!(target: TRAFFIC, "no file descriptor is left for a connection to an origin: raise `LimitNOFILE=` or `ulimit -Hn`");
+        exchange.attempt = None;
+        return false;
+    }
     let now = clock.now();
     failed(exchange, now);
     let Some(origin) = exchange.origin() else { return false };

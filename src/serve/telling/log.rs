@@ -1,4 +1,5 @@
-//! The process's own log, on standard error: what an operator must know, not what each request did.
+//! The process's own log, on [`standard_error`]: what an operator must know, not what each request did. Whoever has a line
+//! never waits until it is read.
 //!
 //! Pingora and other crates speak through the `log` crate; they are joined here. Many of their lines are caused by
 //! whoever sends bad requests, one line each, so every line that a stranger can cause has a budget: [`LINES`] per
@@ -23,6 +24,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use super::standard_error;
 use crate::config::settings::{Log, LogFormat, LogLevel};
 
 /// The target of our own lines that single requests or connections cause:
@@ -63,7 +65,7 @@ pub fn init(settings: &Log) -> Result<(), TryInitError> {
     };
     set_level(settings.level);
     let quiet = Quiet { level: LevelOf::Process, ..Quiet::new(settings.level, since_start) };
-    tracing_subscriber::registry().with(quiet).with(lines(style, io::stderr)).try_init()
+    tracing_subscriber::registry().with(quiet).with(lines(style, || standard_error::Writer)).try_init()
 }
 
 /// Writes lines from this level on, from now on.
@@ -93,9 +95,10 @@ pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// How many lines went beyond their budget. Errors of standard error itself go unseen.
+/// How many lines went beyond their budget or found no room before standard error, and how often that failed.
 pub fn state() -> LogState {
-    LogState { dropped: DROPPED.load(Ordering::Relaxed), errors: None }
+    let LogState { dropped, errors } = standard_error::state();
+    LogState { dropped: dropped + DROPPED.load(Ordering::Relaxed), errors }
 }
 
 /// What became of a log's lines, since the start.

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod clients;
+mod handshakes;
 mod hostile;
 mod redirect;
 mod renewal;

@@ -190,6 +190,8 @@ catalogue! {
         "Connections of clients that were accepted.");
     CONNECTIONS_REFUSED = held("tidegate_connections_refused_total", Counter, &["listener", "reason"],
         "Connections of clients that could not be accepted or were closed before a request, by reason.");
+    ACCEPT_PAUSES = held("tidegate_accept_pauses_total", Counter, &["listener"],
+        "Times that accepting stopped because clients held all file descriptors that they may have; new ones waited in the kernel's queue.");
     // TLS towards clients
     TLS_HANDSHAKES = held("tidegate_tls_handshakes_total", Counter, &["listener", "version", "resumed"],
         "Handshakes that succeeded, by version of TLS and whether the client came back with a ticket.");
@@ -217,7 +219,7 @@ catalogue! {
     TOP_CLIENT_SHARE = fractions("tidegate_top_client_share_ratio", Gauge, &[],
         "Share of the last minutes' requests that one client makes, at least, 0 to 1: from one request in 16; 0 while fewer than 32 of them are known.");
     LOG_DROPPED = read("tidegate_log_dropped_total", Counter, &["stream"],
-        "Log lines that were not written: `access` when the target was too slow, `process` when one cause repeated itself too often.");
+        "Log lines that were not written: `access` when the target was too slow, `process` when one cause repeated itself too often, or nobody read standard error.");
     LOG_ERRORS = read("tidegate_log_write_errors_total", Counter, &["stream"],
         "Failed attempts to open or write a log; lines wait for the next attempt as long as there is room.");
     PANICS = read("tidegate_panics_total", Counter, &[],

@@ -47,6 +47,7 @@ pub(super) struct ListenerCells {
     pub open: IntGauge,
     pub accepted: IntCounter,
     pub refused: Each<&'static str>,
+    pub pauses: IntCounter,
     /// Of a listener that does TLS.
     pub tls: Option<TlsCells>,
     pub h2_abuse: Each<Abuse>,
@@ -213,6 +214,7 @@ impl<'f> Resolver<'f> {
             open: self.gauge(&all::CONNECTIONS, &[listener]),
             accepted: self.counter(&all::CONNECTIONS_ACCEPTED, &[listener]),
             refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
+            pauses: self.counter(&all::ACCEPT_PAUSES, &[listener]),
             tls: labels.tls.is_some().then(|| self.tls(listener)),
             h2_abuse: self.each(&all::H2_ABUSE, &[listener], Abuse::ALL.map(|abuse| (abuse, abuse.word()))),
             routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),

@@ -105,9 +105,9 @@ impl Shape {
         const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 4;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
-        // build, generation, last reload and its time, reloads by result; logs by stream, but errors of one only, panics, the kernel's figures;
+        // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
         // notices by kind, the heaviest client's share
-        const PROCESS: usize = 4 + 2 + 3 + 1 + 7 + notices::Kind::ALL.len() + 1;
+        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + notices::Kind::ALL.len() + 1;
 
         // connected, breaker, nodes, questions, answers, waits; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
@@ -117,7 +117,7 @@ impl Shape {
 
         let routes = self.routes.len() + 1;
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
-        self.listeners.len() * (2 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
+        self.listeners.len() * (3 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
             + self.routes.len() * PER_ROUTE

@@ -33,12 +33,12 @@ fn the_bound_on_series_is_as_documented() {
         + 2 * addresses
         + 14 * limits
         + nodes
-        + 26 * listeners
+        + 27 * listeners
         + 14
         + 2
         + 1
         + 40
-        + 70;
+        + 71;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
 

@@ -7,17 +7,25 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use memchr::memrchr;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::Counts;
 use crate::config::settings::LogTarget;
 
 /// How long to wait after a failure; also, how often a file is looked at for having been moved away.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 const SHORT_PAUSE: Duration = Duration::from_millis(10);
+
+/// The most that one call hands over, so that it shows in between whether a slow target takes anything.
+const PIECE: usize = 64 << 10;
 
 /// Opens the target, at start and again after a failure or when [`Sink::moved`].
 pub(super) type Open = Box<dyn FnMut() -> io::Result<Box<dyn Sink>> + Send>;
@@ -43,15 +51,19 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// It cannot be opened at the first attempt: better said at start than found out later.
+    /// It cannot be opened at the first attempt: better said at start than found out later. A FIFO that nobody reads yet is
+    /// opened later instead.
     pub fn open(mut open: Open, pause: Duration) -> io::Result<Target> {
-        let sink = open()?;
-        Ok(Target { open, sink: Some(sink), pause, looked: Instant::now() })
+        let sink = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            opened => Some(opened?),
+        };
+        Ok(Target { open, sink, pause, looked: Instant::now() })
     }
 
     /// Writes whole lines, in as few calls as the sink allows. Gives up only when an attempt failed and `stop` is set;
     /// what could not be written then is the result, and otherwise nothing.
-    pub fn write<'l>(&mut self, lines: &'l [u8], errors: &AtomicU64, stop: &AtomicBool) -> &'l [u8] {
+    pub(super) fn write<'l>(&mut self, lines: &'l [u8], counts: &Counts, stop: &AtomicBool) -> &'l [u8] {
         if self.looked.elapsed() >= self.pause {
             self.looked = Instant::now();
             if self.sink.as_ref().is_some_and(|sink| sink.moved()) {
@@ -61,14 +73,16 @@ impl Target {
         let mut rest = lines;
         let mut torn = false;
         while !rest.is_empty() {
-            match self.attempt(rest, torn) {
+            let attempt = self.attempt(rest, torn);
+            counts.writes.fetch_add(u64::from(attempt.is_ok()), Ordering::Relaxed);
+            match attempt {
                 Ok(Written::Lines(bytes)) => rest = rest.get(bytes..).unwrap_or_default(),
                 Ok(Written::Break) => torn = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // a pipe that somebody else made non-blocking and that is full
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::park_timeout(SHORT_PAUSE),
                 Err(_) => {
-                    errors.fetch_add(1, Ordering::Relaxed);
+                    counts.errors.fetch_add(1, Ordering::Relaxed);
                     let begun = lines.len() - rest.len();
                     let whole = lines.iter().take(begun).rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
                     torn |= begun > whole;
@@ -90,12 +104,19 @@ impl Target {
             Some(sink) => sink,
             none => none.insert((self.open)()?),
         };
-        match sink.write(if torn { b"\n" } else { rest })? {
+        match sink.write(if torn { b"\n" } else { piece(rest) })? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             _ if torn => Ok(Written::Break),
             bytes => Ok(Written::Lines(bytes)),
         }
     }
+}
+
+/// As many whole lines as fit into a [`PIECE`]; one that is longer as a whole.
+fn piece(lines: &[u8]) -> &[u8] {
+    let Some(first) = lines.get(..PIECE) else { return lines };
+    let end = memrchr(b'\n', first).or_else(|| memchr::memchr(b'\n', lines));
+    end.and_then(|end| lines.get(..=end)).unwrap_or(lines)
 }
 
 /// What one attempt came to.
@@ -137,8 +158,18 @@ struct LogFile {
 }
 
 impl LogFile {
+    /// A FIFO that nobody reads is [not connected](io::ErrorKind::NotConnected): waiting for a reader would hold up the start,
+    /// and later the end.
     fn open(path: &Path) -> io::Result<LogFile> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let no_waiting = OFlags::NONBLOCK.bits().cast_signed();
+        let opened = OpenOptions::new().append(true).create(true).custom_flags(no_waiting).open(path);
+        let unread = |error: &io::Error| {
+            error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+                && fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+        };
+        let file = opened.map_err(|error| if unread(&error) { io::ErrorKind::NotConnected.into() } else { error })?;
+        // the thread that writes may wait
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         Ok(LogFile { file, path: path.to_owned() })
     }
 }
@@ -187,11 +218,11 @@ mod tests {
         let (script, sink) = (Arc::new(Mutex::new(script)), written.clone());
         let open = move || Ok(Box::new(Scripted { script: script.clone(), written: sink.clone() }) as Box<dyn Sink>);
         let mut target = Target::open(Box::new(open), Duration::ZERO).unwrap();
-        let errors = AtomicU64::new(0);
-        let lost = target.write(b"one\ntwo\nthree\n", &errors, &AtomicBool::new(stop));
+        let counts = Counts::default();
+        let lost = target.write(b"one\ntwo\nthree\n", &counts, &AtomicBool::new(stop));
         let lost = String::from_utf8(lost.to_vec()).unwrap();
         let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        (written, lost, errors.into_inner())
+        (written, lost, counts.errors.into_inner())
     }
 
     fn fault() -> io::Result<usize> {
@@ -232,6 +263,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_handed_over_at_once_ends_with_a_line() {
+        let short = b"one\ntwo\n";
+        assert_eq!(piece(short), short);
+        let many = b"0123456\n".repeat(PIECE / 8 + 100);
+        assert_eq!(piece(&many).len(), PIECE);
+        let many = b"012345\n".repeat(PIECE / 7 + 100);
+        assert_eq!(piece(&many).len(), PIECE / 7 * 7);
+        let long = [vec![b'x'; 2 * PIECE], b"\nshort\n".to_vec()].concat();
+        assert_eq!(piece(&long).len(), 2 * PIECE + 1);
+    }
+
+    #[test]
+    fn a_fifo_is_opened_when_somebody_reads_it_and_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("tidegate-fifo-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("log");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let mut target = Target::open(of(&LogTarget::File(path.clone())), Duration::ZERO).unwrap();
+        let counts = Counts::default();
+        assert_eq!(target.write(b"lost\n", &counts, &AtomicBool::new(true)), b"lost\n", "nobody reads");
+        assert_eq!(counts.errors.load(Ordering::Relaxed), 1);
+        let reader = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&path);
+        assert_eq!(target.write(b"read\n", &counts, &AtomicBool::new(false)), b"");
+        let mut text = [0; 16];
+        assert_eq!(io::Read::read(&mut reader.unwrap(), &mut text).unwrap(), 5);
+        assert_eq!(&text[..5], b"read\n");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_file_that_was_moved_away_or_removed_is_made_anew() {
         let folder = std::env::temp_dir().join(format!("tidegate-moved-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -239,8 +300,7 @@ mod tests {
         fs::write(&path, "zero\n").unwrap();
         let mut target = Target::open(of(&LogTarget::File(path.clone())), Duration::ZERO).unwrap();
         let mut write = |line: &str| {
-            let (errors, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-            assert_eq!(target.write(line.as_bytes(), &errors, &stop), b"");
+            assert_eq!(target.write(line.as_bytes(), &Counts::default(), &AtomicBool::new(false)), b"");
         };
         write("one\n");
         fs::rename(&path, &rotated).unwrap();
