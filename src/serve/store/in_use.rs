@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use super::breaker::BreakerState;
 use super::client::{Access, StoreClient};
 use super::counters::BUCKETS_MICROS;
 use super::exchange::{Exchange, ExchangeState};
@@ -149,11 +148,8 @@ impl StoreInUse {
         StoreState {
             store: self.spec.name.clone(),
             connected: status.connected,
-            breaker: match status.breaker {
-                BreakerState::Closed => 0,
-                BreakerState::HalfOpen => 1,
-                BreakerState::Open => 2,
-            },
+            breaker: status.breaker.number(),
+            servers: self.client.standings().map(|(standing, count)| (standing.word(), count)).to_vec(),
             nodes: status.nodes,
             questions: status.asked,
             answers: status.answered,
