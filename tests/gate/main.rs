@@ -65,6 +65,7 @@ mod slow_clients;
 mod socket_activation;
 mod startup;
 mod store;
+mod store_ready;
 mod stubborn;
 mod switching;
 mod tls;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, Value};
-use tokio::time::{Instant as TokioInstant, timeout_at};
+use tokio::time::{Instant as TokioInstant, sleep, timeout_at};
 
 use super::cluster;
 use super::common::Common;
@@ -29,6 +29,9 @@ const MESSAGES_KEPT_MILLIS: i64 = 1_000;
 
 /// How long at least the store is waited for when gates tell each other what they admitted: no request waits for that.
 const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether a store has answered that a start or a reload waits for.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// What is needed to be let in, beside the policy's part.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -79,6 +82,18 @@ impl StoreClient {
         }
         for shard in &self.common.shards().list {
             shard.tend(&self.common).await;
+        }
+    }
+
+    /// Waits until the store has answered, each server of a cluster, but no longer than so. Says whether it has.
+    pub async fn answers_within(&self, span: Duration) -> bool {
+        let began = Instant::now();
+        loop {
+            let heard = self.common.was_heard();
+            if heard || began.elapsed() >= span {
+                return heard;
+            }
+            sleep(BETWEEN_LOOKS).await;
         }
     }
 

@@ -186,6 +186,12 @@ impl Common {
         self.last_fault.load_full().map(|fault| (fault.0.clone(), fault.1.elapsed()))
     }
 
+    /// Whether all servers have answered.
+    pub fn was_heard(&self) -> bool {
+        let shards = self.shards.load();
+        !shards.list.is_empty() && shards.list.iter().all(|shard| shard.was_heard())
+    }
+
     /// Whether there is a connection: of a cluster, to any server, once each has been tried.
     pub fn is_connected(&self) -> bool {
         let shards = self.shards.load();

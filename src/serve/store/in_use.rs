@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::AbortHandle;
 
 use super::client::{Access, StoreClient};
@@ -100,6 +101,15 @@ impl StoreInUse {
     /// How many gates share it; at least one.
     pub fn nodes(&self) -> u32 {
         self.client.nodes()
+    }
+
+    /// Waits until each of these has answered, or for the time that the policy gives it. Says of each whether it has.
+    pub async fn first_answers(stores: &[Arc<StoreInUse>]) -> Vec<(Arc<StoreInUse>, bool)> {
+        let ready = stores.iter().map(|store| async {
+            let answered = store.client.answers_within(store.spec.ready_within).await;
+            (Arc::clone(store), answered)
+        });
+        join_all(ready).await
     }
 
     /// See [`StoreClient::ask`], and whether the question was sent.

@@ -48,6 +48,8 @@ pub struct Shard {
     breaker: Mutex<Breaker>,
     /// It has been connected to, or could not be.
     tried: AtomicBool,
+    /// It has answered.
+    heard: AtomicBool,
 }
 
 impl Shard {
@@ -59,6 +61,7 @@ impl Shard {
             given_up: Notify::new(),
             breaker: Mutex::new(Breaker::new(settings)),
             tried: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +86,11 @@ impl Shard {
     /// Whether it has been connected to, or could not be.
     pub fn was_tried(&self) -> bool {
         self.tried.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has ever answered.
+    pub fn was_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// Where its breaker stands.
@@ -166,6 +174,7 @@ impl Shard {
                     if sent.elapsed() <= common.store.timeout {
                         self.breaker.lock().sign_of_life();
                     }
+                    self.heard.store(true, Ordering::Relaxed);
                 }
                 Ok(Err(error)) => {
                     let meaning = meaning(&error);

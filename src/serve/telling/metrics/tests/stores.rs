@@ -18,6 +18,7 @@ pub fn spec() -> Store {
         database: 0,
         username: None,
         timeout: Duration::from_millis(5),
+        ready_within: Duration::from_secs(2),
         prefix: "tidegate:".to_owned(),
         breaker: Breaker::default(),
     }
