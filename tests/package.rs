@@ -2,6 +2,7 @@
 //! lands in `/etc` is a configuration file, and what its scripts and units speak of is installed. That it installs, keeps and
 //! removes what it should is for `packaging/trial`, which needs the package and root.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,7 +50,9 @@ fn every_file_of_the_package_is_there_or_made_for_it() {
     for (source, _) in all_installed() {
         let name = source.file_name().unwrap().to_str().unwrap();
         let made = match source.strip_prefix(root().join("target")) {
-            Ok(path) if path.starts_with("package") => dev.contains(&format!("\"$out/{name}\"")),
+            Ok(path) if path.starts_with("package") => {
+                dev.contains(&format!("\"$out/{name}\"")) || dev.contains(&format!(">target/package/{name}\n"))
+            }
             Ok(path) => path == Path::new("release/tidegate"),
             Err(_) => source.exists(),
         };
@@ -125,4 +128,101 @@ fn the_description_fits_a_line_and_is_no_sentence() {
     let manifest = read("Cargo.toml");
     let line = manifest.lines().find_map(|line| line.strip_prefix("description = \"")?.strip_suffix('"')).unwrap();
     assert!(line.len() < 80 && !line.starts_with("An ") && !line.ends_with('.'), "{line}");
+}
+
+/// Names and versions of the crates that the program is linked with, by cargo's account of what needs what: those that must be,
+/// and those that may be. Cargo's account has the features that tests and benchmarks want of the same crates, so what is optional
+/// need not be linked.
+fn linked() -> [BTreeSet<String>; 2] {
+    let output = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let version = output("rustc", &["-vV"]);
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+    let metadata = output("cargo", &["metadata", "--locked", "--format-version", "1", "--filter-platform", host]);
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    let list = |value: &serde_json::Value| value.as_array().unwrap().clone();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let nodes: BTreeMap<String, serde_json::Value> =
+        list(&metadata["resolve"]["nodes"]).into_iter().map(|node| (text(&node["id"]), node)).collect();
+    let packages: BTreeMap<String, serde_json::Value> =
+        list(&metadata["packages"]).into_iter().map(|package| (text(&package["id"]), package)).collect();
+    [false, true].map(|optional_too| {
+        let mut next = vec![text(&metadata["resolve"]["root"])];
+        let mut found: BTreeSet<String> = next.iter().cloned().collect();
+        while let Some(id) = next.pop() {
+            let needed = |dep: &serde_json::Value| {
+                let name = &packages[&text(&dep["pkg"])]["name"];
+                let declared = list(&packages[&id]["dependencies"]);
+                let mut declared = declared.iter().filter(|known| known["name"] == *name && known["kind"].is_null());
+                let kinds = list(&dep["dep_kinds"]);
+                let normal = kinds.iter().any(|kind| kind["kind"].is_null());
+                normal && (optional_too || declared.any(|known| known["optional"] == false))
+            };
+            for dep in list(&nodes[&id]["deps"]).iter().filter(|dep| needed(dep)) {
+                if found.insert(text(&dep["pkg"])) {
+                    next.push(text(&dep["pkg"]));
+                }
+            }
+        }
+        let name = |id: &String| format!("{} {}", text(&packages[id]["name"]), text(&packages[id]["version"]));
+        found.iter().map(name).filter(|name| !name.starts_with("tidegate ")).collect()
+    })
+}
+
+#[test]
+fn the_notices_hold_every_linked_crate_with_its_licence_and_its_texts() {
+    let output = Command::new(root().join("packaging/notices")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let notices = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (list, texts) = notices.split_once("\n\n").unwrap().1.split_once("\n---").unwrap();
+    let lines: Vec<&str> = list.lines().collect();
+    let mut named = BTreeSet::new();
+    for entry in lines.chunks(3) {
+        let [name, licence, numbers] = entry else { panic!("{entry:?}") };
+        assert!(licence.trim().len() >= 3, "{name} has no licence");
+        let numbers = numbers.trim().strip_prefix("texts:").unwrap();
+        // some are only a line that names the others
+        let length = |number: &str| {
+            let (_, text) = texts.split_once(&format!("\n{number}\n")).unwrap_or_else(|| panic!("{name}: no {number}"));
+            text.split("\n---").next().unwrap().trim().len()
+        };
+        assert!(numbers.split_whitespace().map(length).any(|length| length > 400), "{name} has no text");
+        assert!(named.insert((*name).to_owned()), "{name} stands twice");
+    }
+    let [least, most] = linked();
+    println!("{} crates are named, at least {} are linked, at most {}", named.len(), least.len(), most.len());
+    assert!(least.len() > 100, "{least:?}");
+    assert_eq!(least.difference(&named).collect::<Vec<_>>(), [""; 0], "linked and not named");
+    assert_eq!(named.difference(&most).collect::<Vec<_>>(), [""; 0], "named and not linked");
+}
+
+/// The audit of dependencies, by a database with one made-up advisory.
+fn audit(package: &str) -> Option<(bool, String)> {
+    if Command::new("cargo-deny").arg("--version").output().is_err() {
+        println!("skipped: no cargo-deny, which `./dev audit` installs");
+        return None;
+    }
+    let copy = std::env::temp_dir().join(format!("tidegate-advisories-{}-{package}", std::process::id()));
+    let folder = copy.join("crates").join(package);
+    fs::create_dir_all(&folder).unwrap();
+    let advisory = format!(
+        "```toml\n[advisory]\nid = \"RUSTSEC-2099-0001\"\npackage = \"{package}\"\ndate = \"2026-01-01\"\n\n\
+         [versions]\npatched = [\">= 99.0.0\"]\n```\n\n# A made-up weakness\n\nTo try the audit.\n"
+    );
+    fs::write(folder.join("RUSTSEC-2099-0001.md"), advisory).unwrap();
+    let output = Command::new(root().join("dev")).arg("audit").env("TIDEGATE_ADVISORIES", &copy).output().unwrap();
+    fs::remove_dir_all(&copy).unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+#[test]
+fn a_known_weakness_of_a_dependency_fails_the_audit() {
+    let Some((passed, said)) = audit("siphasher") else { return };
+    assert!(!passed && said.contains("RUSTSEC-2099-0001") && said.contains("made-up weakness"), "{said}");
+    let (passed, said) = audit("a-crate-that-nobody-uses").unwrap();
+    assert!(passed && said.contains("by the copy in"), "{said}");
 }

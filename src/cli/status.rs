@@ -113,6 +113,8 @@ enum StoreWord {
     Fails,
     /// It has failed so often that nobody asks it for a while.
     LeftAlone,
+    /// Of a cluster some servers are asked, and others are not.
+    Partly,
     /// There is no connection.
     Gone,
 }
@@ -122,6 +124,10 @@ impl StoreWord {
     const LATELY: u64 = 15;
 
     fn of(row: &dyn Fn(&str) -> String) -> StoreWord {
+        let (away, servers) = not_asked(row);
+        if (1..servers).contains(&away.len()) {
+            return StoreWord::Partly;
+        }
         match (row("/connected").as_str(), row("/breaker").as_str(), row("/last_fault_seconds_ago").parse::<u64>()) {
             ("true", "closed", Ok(ago)) if ago < StoreWord::LATELY => StoreWord::Fails,
             ("true", "closed", _) => StoreWord::Answers,
@@ -135,9 +141,26 @@ impl StoreWord {
             StoreWord::Answers => "answers",
             StoreWord::Fails => "FAILS",
             StoreWord::LeftAlone => "LEFT ALONE",
+            StoreWord::Partly => "PARTLY",
             StoreWord::Gone => "NOT CONNECTED",
         }
     }
+}
+
+/// So many servers that are not asked are named.
+const NAMED: usize = 3;
+
+/// The servers of a cluster that are not asked just now, and how many it has.
+fn not_asked(row: &dyn Fn(&str) -> String) -> (Vec<String>, usize) {
+    let server = |place: usize| {
+        let field = |field: &str| row(&format!("/servers/{place}/{field}"));
+        let address = field("address");
+        let asked = field("connected") == "true" && field("breaker") == "closed";
+        (address != NOTHING).then_some((address, asked))
+    };
+    let servers: Vec<_> = (0..).map_while(server).collect();
+    let away = servers.iter().filter(|(_, asked)| !asked).map(|(address, _)| address.clone());
+    (away.collect(), servers.len())
 }
 
 /// What went wrong with a store last, and what becomes of requests while it does; nothing of one that never had a fault.
@@ -152,6 +175,17 @@ fn store_line(store: &Value) -> Option<String> {
         StoreWord::Fails => "fails",
         StoreWord::LeftAlone => "is left alone after failures",
         StoreWord::Gone => "is not connected",
+        StoreWord::Partly => {
+            let (away, servers) = not_asked(&row);
+            let (named, count) =
+                (away.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", "), away.len());
+            let told = told.map(|told| format!("\n    {told}")).unwrap_or_default();
+            let without = row("/fallbacks");
+            return Some(format!(
+                "! store {name}: {count} of {servers} servers not asked ({named}): limits go by their on_store_error for the keys \
+                 of these alone, {without} decisions so far{told}\n"
+            ));
+        }
     };
     let told = told.map(|told| format!("\n    {told}")).unwrap_or_default();
     let without = row("/fallbacks");
@@ -243,6 +277,12 @@ mod tests {
         assert!(failing.contains("FAILS") && failing.contains("! store s fails: "), "{failing}");
         let left = store(json!({ "breaker": "open" }));
         assert!(left.contains("LEFT ALONE") && left.contains("on_store_error, 60 decisions so far\n"), "{left}");
+        let server = |port: u16, connected: bool| json!({ "address": format!("10.0.0.1:{port}"), "connected": connected, "breaker": "closed" });
+        let partly = store(json!({ "breaker": "open", "servers": [server(1, true), server(2, false)] }));
+        assert!(
+            partly.contains("PARTLY") && partly.contains("! store s: 1 of 2 servers not asked (10.0.0.1:2): "),
+            "{partly}"
+        );
         let gone = store(json!({
             "connected": false, "last_fault": "cannot connect: refused", "last_fault_seconds_ago": 1
         }));

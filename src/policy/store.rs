@@ -24,9 +24,11 @@ pub struct Store {
     pub username: Option<String>,
     /// How long a request waits for an answer at most.
     pub timeout: Duration,
+    /// How long a start or a reload waits at most for its first answer.
+    pub ready_within: Duration,
     /// What the names of all keys begin with.
     pub prefix: String,
-    /// When it is left alone.
+    /// When a server of it is left alone.
     pub breaker: Breaker,
 }
 
@@ -44,7 +46,7 @@ pub enum StoreMode {
     Cluster,
 }
 
-/// When a silent store is left alone for a while.
+/// When a silent server of a store is left alone for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breaker {
     /// After so many failures in a row.

@@ -77,9 +77,9 @@ impl Signals {
     }
 
     /// Waits for the next signal to stop, while there is no policy to reload for.
-    async fn stop(&mut self) {
+    pub async fn stop(&mut self) {
         while self.next().await != Told::Stop {
-            tracing::warn!("SIGHUP: not now, the process is being replaced or stopped");
+            tracing::warn!("SIGHUP: not now, the process is being started, replaced or stopped");
         }
     }
 }

@@ -299,7 +299,7 @@ async fn serve(
     reception: &Reception,
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
-    let signals = Signals::catch()?;
+    let mut signals = Signals::catch()?;
     let Opened { listeners, metrics, web, admin: socket, mut sockets } = opened;
     // said only now: who reads it may send a signal at once
     for listener in &listeners {
@@ -322,7 +322,15 @@ async fn serve(
     }
     shared.installed().tell();
     shared.installed().stores().iter().for_each(|store| store.tend());
-    first_lookups(shared, &stopping).await;
+    let known = async { tokio::join!(first_lookups(shared, &stopping), first_answers(shared)) };
+    tokio::select! {
+        _ = known => {}
+        // nothing is under way yet
+        () = signals.stop() => {
+            let _ = stop.send(true);
+            return Ok(());
+        }
+    }
     let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
     let mut accepting = JoinSet::new();
     let count = listeners.len();
@@ -382,6 +390,18 @@ async fn first_lookups(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
     let _ = timeout(FIRST_LOOKUP, lookup).await;
     for origin in installed.origins() {
         keep_fresh(origin, shared, stopping);
+    }
+}
+
+/// Waits for the stores, so that the first requests are not decided without them; each no longer than the policy says.
+async fn first_answers(shared: &Arc<Shared>) {
+    let installed = shared.installed();
+    for (store, answered) in StoreInUse::first_answers(installed.stores()).await {
+        // who waits for nothing misses nothing
+        if !answered && !store.spec().ready_within.is_zero() {
+            let within = config::duration_text(store.spec().ready_within);
+            tracing::warn!(store = store.spec().name, "the store has not answered within {within}: ready without it");
+        }
     }
 }
 

@@ -175,7 +175,7 @@ fn of_a_cluster_that_is_not_there_only_the_gate_itself_writes_into_its_log() {
     let mut gone = Server::start(&[]);
     gone.kill();
     let single = policy(&gone, LONG, "rate: 10/s, burst: 30");
-    let gate = shared::gate(&single.replace("timeout:", "mode: cluster, timeout:"));
+    let gate = shared::gate(&single.replace("timeout:", "mode: cluster, ready_within: 0s, timeout:"));
     wait_for("the line", || (lines(&gate, "cannot connect") > 0).then_some(()));
     // it tries again meanwhile
     std::thread::sleep(Duration::from_secs(2));

@@ -34,6 +34,7 @@ fn the_shortest_store_has_every_default() {
     assert_eq!(store.servers, [("127.0.0.1".to_owned(), 6379)]);
     assert_eq!((store.timeout, store.prefix.as_str()), (Duration::from_millis(5), "tidegate:"));
     assert_eq!(store.breaker, Breaker::default());
+    assert_eq!(store.ready_within, Duration::from_secs(2));
     assert_eq!((&store.username, &store.ca), (&None, &None));
     assert_eq!(config.settings.store_passwords, [None]);
     let shared = config.policy.rules[0].shared.unwrap();
@@ -45,7 +46,7 @@ fn every_word_of_a_store_and_of_sharing_survives_being_shown() {
     let stores = "  a: { url: \"redis://valkey:6379/3\", timeout: 20ms, prefix: \"x:{y}:\", password: { env: KEY } }
   b: { url: \"rediss://[2001:db8::1]:7000,h:7001\", mode: cluster, username: gate, password: { env: KEY }, ca: ca.pem }
   c: { url: \"redis://10.0.0.1:26379,10.0.0.2:26379\", mode: sentinel, primary: main, breaker: { open_after: 9 } }
-  d: { url: \"redis://10.0.0.1:26379\", mode: sentinel, breaker: { half_open_every: 2s } }
+  d: { url: \"redis://10.0.0.1:26379\", mode: sentinel, ready_within: 0s, breaker: { half_open_every: 2s } }
 ";
     let config = good(&policy(
         stores,
@@ -68,6 +69,7 @@ fn every_word_of_a_store_and_of_sharing_survives_being_shown() {
     let sentinel = |primary: &str| StoreMode::Sentinel { primary: primary.to_owned() };
     assert_eq!(modes, [&StoreMode::Single, &StoreMode::Cluster, &sentinel("main"), &sentinel("mymaster")]);
     assert_eq!(config.policy.stores[0].database, 3);
+    assert_eq!(config.policy.stores[3].ready_within, Duration::ZERO);
     assert_eq!(config.policy.stores[1].servers, [("2001:db8::1".to_owned(), 7000), ("h".to_owned(), 7001)]);
     let key = config.settings.client_hmac.clone();
     assert_eq!(config.settings.store_passwords, [key.clone(), key, None, None]);

@@ -22,6 +22,9 @@ use crate::policy::{Breaker, Mode, Policy, Store, StoreMode};
 
 /// A question and its answer within one data centre take less than one millisecond; five leave room for a busy moment.
 const TIMEOUT: Duration = Duration::from_millis(5);
+/// A store that is well answers at once; this is for one far away, with TLS and a name to look up. Below what `tidegate reload` and
+/// an upgrade wait for.
+const READY_WITHIN: Duration = Duration::from_secs(2);
 /// What Redis' own examples call a primary.
 const PRIMARY: &str = "mymaster";
 const PREFIX: &str = "tidegate:";
@@ -231,6 +234,7 @@ impl Stores {
 fn store(name: &str, own: &schema::Store, faults: &mut Faults) -> Option<Store> {
     let mode = own.mode.value().copied().unwrap_or(StoreModeWord::Single);
     let timeout = span(&own.timeout, Duration::from_millis(1)..=Duration::from_secs(1), TIMEOUT, faults);
+    let ready_within = span(&own.ready_within, Duration::ZERO..=Duration::from_secs(15), READY_WITHIN, faults);
     let breaker = breaker(&own.breaker, faults);
     if mode != StoreModeWord::Sentinel && !matches!(own.mode, Field::Bad { .. }) {
         out_of_place(
@@ -265,6 +269,7 @@ fn store(name: &str, own: &schema::Store, faults: &mut Faults) -> Option<Store> 
         database: *database,
         username: own.username.value().map(|name| name.0.clone()),
         timeout,
+        ready_within,
         prefix: own.prefix.value().map_or_else(|| PREFIX.to_owned(), |prefix| prefix.0.clone()),
         breaker,
     })

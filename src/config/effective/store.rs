@@ -23,6 +23,7 @@ pub fn store(store: &Store, password: Option<&Tree>) -> Tree {
     tree.extend(password.map(|password| ("password", password.clone())));
     tree.extend(store.ca.iter().map(|file| ("ca", Tree::text(file.display()))));
     tree.push(("timeout", Tree::text(duration(store.timeout))));
+    tree.push(("ready_within", Tree::text(duration(store.ready_within))));
     tree.push(("prefix", Tree::text(&store.prefix)));
     let breaker = [
         ("open_after", Tree::text(store.breaker.open_after)),

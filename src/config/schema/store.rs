@@ -30,18 +30,22 @@ section! {
         optional ca: FilePath,
         /// How long a request waits for an answer of the store at most, `1ms` to `1s`. Default `5ms`.
         optional timeout: Duration,
+        /// How long a start, an upgrade or a reload waits for the first answer of a store that is new to the gate, `0s` to `15s`; of a
+        /// cluster, for one of each server. Until then the gate is not ready, or goes on by the policy in force. Default `2s`.
+        optional ready_within: Duration,
         /// What the names of all keys begin with, up to 64 visible ASCII characters. Gates that say the same share their limits.
         /// In a cluster, braces with something between them (`tg:{prod}:`) put all keys on one of its servers; without braces they
         /// are spread over all. Default `tidegate:`.
         optional prefix: KeyPrefix,
-        /// When a store that does not answer is left alone.
+        /// When a store that does not answer is left alone; each server of a cluster for itself.
         optional breaker: Breaker,
     }
     later: []
 }
 
 section! {
-    /// When a store that does not answer is left alone for a while, so that no request waits for it in vain.
+    /// When a store that does not answer is left alone for a while, so that no request waits for it in vain. Each server of a
+    /// cluster has a breaker of its own: one that is silent takes only its own keys along.
     Breaker ("a map with `open_after` or `half_open_every`") {
         /// After so many failures in a row, 1 to 1000. Default 5.
         optional open_after: Count,

@@ -13,7 +13,7 @@ use crate::engine::Outcome;
 use crate::policy::Rule;
 use crate::serve::installed::Installed;
 use crate::serve::small_server::Answer;
-use crate::serve::store::StoreInUse;
+use crate::serve::store::{ServerStatus, StoreInUse};
 use crate::serve::telling::metrics::Numbers;
 use crate::serve::telling::metrics::catalogue as all;
 use crate::serve::telling::refused;
@@ -221,8 +221,11 @@ fn network_name(context: &Context, network: Prefix) -> String {
 pub struct StoreState {
     name: String,
     connected: bool,
-    /// `closed`, `open` or `half_open`.
+    /// `closed`, `open` or `half_open`; of a cluster the one that is furthest from closed.
     breaker: &'static str,
+    /// Of a cluster: each server with slots, and how it stands.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<ServerState>,
     /// How many gates share it, as far as is known.
     nodes: u32,
     questions: u64,
@@ -241,8 +244,21 @@ pub struct StoreState {
     last_fault_seconds_ago: Option<u64>,
 }
 
+/// One server of a cluster.
+#[derive(Debug, Serialize)]
+struct ServerState {
+    address: String,
+    connected: bool,
+    /// `closed`, `open` or `half_open`.
+    breaker: &'static str,
+}
+
 /// All stores.
 pub fn stores(installed: &Installed) -> Vec<StoreState> {
+    let server = |server: ServerStatus| {
+        let ServerStatus { address, connected, breaker } = server;
+        ServerState { address, connected, breaker: breaker.word() }
+    };
     let store = |store: &Arc<StoreInUse>| {
         let status = store.status();
         let (fault, ago) = status.last_fault.unzip();
@@ -250,6 +266,7 @@ pub fn stores(installed: &Installed) -> Vec<StoreState> {
             name: status.name,
             connected: status.connected,
             breaker: status.breaker.word(),
+            servers: status.servers.into_iter().map(server).collect(),
             nodes: status.nodes,
             questions: status.asked,
             answers: status.answered,

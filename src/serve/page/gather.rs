@@ -148,6 +148,13 @@ fn stores(installed: &Installed) -> Vec<StoreView> {
                 limits: shared.map(|rule| rule.name.clone()).collect(),
                 connected: status.connected,
                 breaker: status.breaker.word(),
+                servers: status.servers.len(),
+                not_asked: status
+                    .servers
+                    .iter()
+                    .filter(|server| !server.is_asked())
+                    .map(|server| server.address.clone())
+                    .collect(),
                 nodes: status.nodes,
                 questions: status.asked,
                 answers: status.answered,

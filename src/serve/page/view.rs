@@ -124,6 +124,10 @@ pub struct StoreView {
     pub connected: bool,
     /// Where its breaker stands: `closed`, `open` or `half_open`.
     pub breaker: &'static str,
+    /// Of a cluster: how many servers have slots, and which of them are not asked just now, some of them by name.
+    pub servers: usize,
+    /// See `servers`.
+    pub not_asked: Vec<String>,
     /// How many gates share it, as far as is known.
     pub nodes: u32,
     /// The names of the limits that it has.

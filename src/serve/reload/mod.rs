@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use self::difference::{Changes, paths};
 pub use self::report::{JSON_SCHEMA, Report, shown};
-use self::report::{Limits, Renewed, Tls, milliseconds};
+use self::report::{Limits, Renewed, StoreAnswer, Tls, milliseconds};
 use super::clock::wall_nanos;
 use super::in_force::InForce;
 use super::installed::{Installed, Version};
@@ -99,7 +99,7 @@ impl Reloader {
     }
 
     /// Reads the files and puts what they say in force; a dry run only says what would come of it. May take seconds, if the names of
-    /// new origins do.
+    /// new origins or the first answers of new stores do.
     pub async fn reload(&self, dry_run: bool) -> Outcome {
         let Some(load) = self.load.clone() else {
             tracing::error!("reload: this process was started without a policy file");
@@ -152,13 +152,19 @@ impl Reloader {
                 return self.refuse(format!("error: the TLS of origin `{origin}`: {fault}\n"), dry_run);
             }
         };
+        let stores = StoreInUse::all(&policy.stores, &settings.store_passwords, installed.stores(), self.shared.clock);
+        let stores = match stores {
+            Ok(stores) => stores,
+            Err((store, fault)) => return self.refuse(format!("error: store `{store}`: {fault}\n"), dry_run),
+        };
+        let mut answers = Vec::new();
         if !dry_run {
             let lookups = async {
                 for origin in prepared.fresh() {
                     resolve::resolve_once(origin).await;
                 }
             };
-            let _ = timeout(FIRST_LOOKUP, lookups).await;
+            (_, answers) = tokio::join!(timeout(FIRST_LOOKUP, lookups), first_answers(&stores, installed.stores()));
         }
         // as near to the swap as can be: numbers of limits change at this moment
         let (snapshot, succession) = match installed.snapshot().followed_by(policy, self.shared.clock.now()) {
@@ -173,16 +179,6 @@ impl Reloader {
             Ok(snapshot) => snapshot,
             Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
         };
-        let stores = StoreInUse::all(
-            &snapshot.policy().stores,
-            &settings.store_passwords,
-            installed.stores(),
-            self.shared.clock,
-        );
-        let stores = match stores {
-            Ok(stores) => stores,
-            Err((store, fault)) => return self.refuse(format!("error: store `{store}`: {fault}\n"), dry_run),
-        };
         let version = Version { hash: config::hash(&effective), loaded: wall_nanos() };
         let (hot, waiting) = self.settings_paths(state, &effective, &settings);
         let mut report = Report {
@@ -195,6 +191,7 @@ impl Reloader {
             origins: Changes::of(&state.effective, &effective, "origins"),
             limits: Limits::of(succession, &state.effective, &effective),
             changed: hot,
+            stores: answers,
             tls: Tls::default(),
             waiting,
             warnings,
@@ -210,7 +207,6 @@ impl Reloader {
         let trusted = places.trusted.clone();
         let book = Book { fingerprint, ..Book::new(snapshot.policy(), places, version.loaded) };
         let next = installed.followed_by(snapshot, &prepared, self.shared.clock, version);
-        stores.iter().for_each(|store| store.tend());
         let next = next.with_stores(stores).watching(&trusted, Some(&*installed), self.shared.clock.now());
         let next = Arc::new(next.under(self.shared.decisions.open(book)));
         let before = self.shared.install(Arc::clone(&next));
@@ -326,10 +322,26 @@ impl Reloader {
         for reset in &limits.reset {
             tracing::warn!(limit = reset.name, because = reset.because, "reload: the limit begins empty");
         }
+        for store in report.stores.iter().filter(|store| !store.answered) {
+            tracing::warn!(store = store.name, "reload: the store has not answered within {}", store.ready_within);
+        }
         for path in &report.waiting {
             tracing::warn!(path, "reload: this needs `tidegate upgrade`");
         }
     }
+}
+
+/// Tends the stores, and waits for the answers of those that are new: until then the policy in force decides.
+async fn first_answers(stores: &[Arc<StoreInUse>], before: &[Arc<StoreInUse>]) -> Vec<StoreAnswer> {
+    stores.iter().for_each(|store| store.tend());
+    let new = |store: &&Arc<StoreInUse>| !before.iter().any(|was| Arc::ptr_eq(was, store));
+    let new: Vec<_> = stores.iter().filter(new).cloned().collect();
+    let answers = StoreInUse::first_answers(&new).await;
+    let answer = |(store, answered): (Arc<StoreInUse>, bool)| {
+        let spec = store.spec();
+        StoreAnswer { name: spec.name.clone(), answered, ready_within: config::duration_text(spec.ready_within) }
+    };
+    answers.into_iter().map(answer).collect()
 }
 
 /// The key of pseudonyms, and the one before it.

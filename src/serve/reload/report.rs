@@ -37,6 +37,9 @@ pub struct Report {
     pub limits: Limits,
     /// Paths of everything else that is in force now and was not before.
     pub changed: Vec<String>,
+    /// Stores that are new to this process, and whether they answered before the new policy was put in force. A dry run asks
+    /// none.
+    pub stores: Vec<StoreAnswer>,
     /// Certificates.
     pub tls: Tls,
     /// Paths of what the file says and the process does not do before `tidegate upgrade`.
@@ -114,6 +117,17 @@ pub struct Tls {
     pub renewed: Vec<Renewed>,
     /// Those whose files cannot be used; the ones before are still shown.
     pub unusable: Vec<String>,
+}
+
+/// A store that a reload waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StoreAnswer {
+    /// Its name.
+    pub name: String,
+    /// Whether it answered in time.
+    pub answered: bool,
+    /// How long it was waited for at most, as the policy file writes it.
+    pub ready_within: String,
 }
 
 /// A certificate that was renewed.
@@ -213,6 +227,11 @@ impl Report {
             if !self.changed.is_empty() {
                 line("changed", &self.changed.join(", "));
             }
+        }
+        for StoreAnswer { name, answered, ready_within } in &self.stores {
+            let without = || format!("has not answered within {ready_within}: its limits go by their on_store_error");
+            let told = if *answered { "answered".to_owned() } else { without() };
+            line("store", &format!("{name} {told}"));
         }
         if self.tls.certificates > 0 {
             line("tls", &told_tls(&self.tls));
@@ -358,6 +377,9 @@ mod tests {
             origins: Changes::default(),
             limits: Limits::of(succession, &limit("10/m"), &limit("5/m")),
             changed: vec!["responses.expose".into()],
+            stores: ["far", "near"]
+                .map(|name| StoreAnswer { name: name.into(), answered: name == "near", ready_within: "2s".into() })
+                .to_vec(),
             tls: Tls {
                 certificates: 2,
                 renewed: vec![Renewed { certificate: "api.example.com".into(), expires: 1_802_908_800 }],
@@ -374,6 +396,8 @@ mod tests {
              \x20 warning    api_tier begins empty: every client has its whole budget again\n\
              \x20 note       fresh begins empty, also if renamed: counts follow `renamed_from`, those of shared limits only their name\n\
              \x20 changed    responses.expose\n\
+             \x20 store      far has not answered within 2s: its limits go by their on_store_error\n\
+             \x20 store      near answered\n\
              \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
              \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"
         );

@@ -40,6 +40,15 @@ impl BreakerState {
             BreakerState::HalfOpen => "half_open",
         }
     }
+
+    /// Its number in metrics: the further from closed, the greater.
+    pub fn number(self) -> u8 {
+        match self {
+            BreakerState::Closed => 0,
+            BreakerState::HalfOpen => 1,
+            BreakerState::Open => 2,
+        }
+    }
 }
 
 /// Leave to ask one question. Goes back to the breaker in exactly one of [`Breaker::succeeded`], [`Breaker::failed`] and

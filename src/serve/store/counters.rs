@@ -19,9 +19,9 @@ pub struct Counters {
     pub answered: AtomicU64,
     /// Questions without one, in the order of [`Silence::ALL`].
     pub silent: [AtomicU64; Silence::ALL.len()],
-    /// How often a connection (of `cluster`: all of them) was made.
+    /// How often a connection to a server was made.
     pub connected: AtomicU64,
-    /// How often the breaker opened.
+    /// How often a breaker opened.
     pub breaker_opened: AtomicU64,
     /// How many questions that were sent took how long, those without an answer too: not cumulative, see [`BUCKETS_MICROS`].
     pub durations: [AtomicU64; BUCKETS_MICROS.len() + 1],
@@ -64,7 +64,7 @@ pub struct StoreStatus {
     pub name: String,
     /// Whether there is a connection.
     pub connected: bool,
-    /// Where the breaker stands.
+    /// Where the breaker stands; of a cluster the one that is furthest from closed.
     pub breaker: BreakerState,
     /// How many gates share the store, this one among them.
     pub nodes: u32,
@@ -76,6 +76,52 @@ pub struct StoreStatus {
     pub answered: u64,
     /// What went wrong last, in words, and how long ago; also when it has been mended since.
     pub last_fault: Option<(String, Duration)>,
+    /// The servers of a cluster, each for itself; empty otherwise.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// How a server of a store stands, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerStanding {
+    /// Questions go to it.
+    Asked,
+    /// Its breaker is not closed.
+    LeftAlone,
+    /// There is no connection.
+    NotConnected,
+}
+
+impl ServerStanding {
+    /// All of them, for tables and metrics.
+    pub const ALL: [ServerStanding; 3] =
+        [ServerStanding::Asked, ServerStanding::LeftAlone, ServerStanding::NotConnected];
+
+    /// The word in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            ServerStanding::Asked => "asked",
+            ServerStanding::LeftAlone => "left_alone",
+            ServerStanding::NotConnected => "not_connected",
+        }
+    }
+}
+
+/// How one server of a cluster stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Host and port.
+    pub address: String,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Where its breaker stands.
+    pub breaker: BreakerState,
+}
+
+impl ServerStatus {
+    /// Whether questions go to it.
+    pub fn is_asked(&self) -> bool {
+        self.connected && self.breaker == BreakerState::Closed
+    }
 }
 
 #[cfg(test)]

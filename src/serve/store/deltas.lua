@@ -6,6 +6,7 @@
 --          at most; the sender; the message.
 -- Answers  now in milliseconds, the number of the last message read as two numbers, 1 if there are more, then of each message by
 --          another the milliseconds of its coming, and its bytes.
+if #KEYS == 0 then return 0 end -- only to be kept, before it is needed
 local millis, number, kept, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local function text(number) return string.format('%.0f', number) end
 local function parts(id)

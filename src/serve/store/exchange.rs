@@ -16,10 +16,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use super::bounds::MOST_ANSWER;
 use super::client::StoreClient;
 use super::script::Heard as Letters;
 use crate::engine::Told;
 use crate::engine::estimate::LONGEST_PERIOD;
+use crate::limiter::cluster::deltas::Deltas;
 use crate::limiter::cluster::deltas::message::{Message, NodeId, Unread, set_age};
 use crate::limiter::cluster::deltas::peers::{Heard, Peers};
 use crate::serve::clock::{self, Clock};
@@ -27,6 +29,9 @@ use crate::units::Timestamp;
 
 /// The shortest time between two messages; [`LONGEST_PERIOD`] is the longest.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+
+/// How many messages are read at once at most.
+const MOST_MESSAGES: usize = 128;
 
 /// How often a task without any limit to tell of looks whether there is one.
 const IDLE: Duration = Duration::from_secs(1);
@@ -201,7 +206,10 @@ impl Exchange {
         set_age(&mut outgoing.bytes, u32::try_from(age).unwrap_or(u32::MAX));
         let tried = std::mem::replace(&mut outgoing.tried, true);
         // kept until the store says that it has it; it may have come in all the same: its number tells
-        let Ok(letters) = client.exchange(talk.read, &talk.node.0, &outgoing.bytes).await else { return false };
+        let Ok(letters) = client.exchange(talk.read, &talk.node.0, &outgoing.bytes, most_messages(told.len())).await
+        else {
+            return false;
+        };
         add(&self.messages_sent, 1);
         add(&self.deltas_sent, outgoing.keys);
         talk.outbox = None;
@@ -279,6 +287,15 @@ impl Exchange {
         let counts = Dropped::ALL.iter().zip(&self.messages_dropped);
         counts.filter(|(known, _)| **known == reason).for_each(|(_, count)| add(count, 1));
     }
+}
+
+/// How many messages may be read at once, where gates tell of so many limits: what one answer may take must do for them, or the
+/// connection would end, again and again.
+fn most_messages(limits: usize) -> i64 {
+    /// What a key takes in a message: its name, its tier, and units of up to five bytes.
+    const KEY: usize = 16 + 1 + 5;
+    let message = limits.saturating_mul(Deltas::KEYS * KEY).saturating_add(1_024);
+    i64::try_from((MOST_ANSWER / message).clamp(1, MOST_MESSAGES)).unwrap_or(1)
 }
 
 fn add(count: &AtomicU64, more: u64) {

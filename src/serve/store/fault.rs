@@ -1,4 +1,7 @@
-//! What an error of the `redis` crate means for a question, and for the connection that it came over.
+//! What an error of the `redis` crate means for a question, and for the connection that it came over; and a store's texts, as
+//! they may be shown.
+
+use std::fmt::{self, Display, Write};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
@@ -31,7 +34,6 @@ pub fn meaning(error: &RedisError) -> Meaning {
     use Silence::{Faulty, Unreachable};
     match error.kind() {
         ErrorKind::Io => means(Unreachable, true, "connection lost"),
-        ErrorKind::ClusterConnectionNotFound => means(Unreachable, false, "no connection to the server of this key"),
         ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::NoValidReplicasFoundBySentinel
         | ErrorKind::EmptySentinelList => means(Unreachable, true, "no sentinel names a primary"),
@@ -43,9 +45,45 @@ pub fn meaning(error: &RedisError) -> Meaning {
     }
 }
 
-/// Whether what ended in `error` had been sent: to a server of a cluster that there is no connection to nothing is.
-pub fn was_sent(error: &RedisError) -> bool {
-    error.kind() != ErrorKind::ClusterConnectionNotFound
+/// How long a text of a store may be wherever it is shown or logged, in bytes.
+pub const LONGEST_TEXT: usize = 240;
+
+/// A store's text as it may be shown: one line of printable ASCII, and no longer than [`LONGEST_TEXT`]. All that a store says
+/// in words comes in by this.
+pub fn said(text: impl Display) -> String {
+    let mut shown = Shown(String::new());
+    // an error says only that there is no room for more
+    if write!(shown, "{text}").is_err() {
+        shown.0.truncate(LONGEST_TEXT - CUT.len());
+        shown.0.push_str(CUT);
+    }
+    shown.0
+}
+
+/// What stands at the end of a text that was longer.
+const CUT: &str = "...";
+
+/// Takes printable ASCII as it is and a question mark for all else, as long as there is room.
+struct Shown(String);
+
+impl Write for Shown {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|letter| self.write_char(letter))
+    }
+
+    fn write_char(&mut self, letter: char) -> fmt::Result {
+        if self.0.len() == LONGEST_TEXT {
+            return Err(fmt::Error);
+        }
+        self.0.push(if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' });
+        Ok(())
+    }
+}
+
+/// Whether a store may name a server so: a host name or an address.
+pub fn is_host(name: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
+    (1..=253).contains(&name.len()) && name.bytes().all(letter)
 }
 
 fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
@@ -106,6 +144,25 @@ mod tests {
     fn silence_of(line: &str) -> Silence {
         let error = redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err();
         meaning(&error).silence
+    }
+
+    #[test]
+    fn a_text_of_a_store_is_one_short_line_of_ascii() {
+        assert_eq!(said("ERR a\r\nb \u{1b}[31m \u{202e}\u{e9}"), "ERR a??b ?[31m ??");
+        assert_eq!(said("x".repeat(LONGEST_TEXT)), "x".repeat(LONGEST_TEXT));
+        let long = said("\u{fffd}".repeat(LONGEST_TEXT + 1));
+        assert!(long.len() == LONGEST_TEXT && long.ends_with("??..."), "{long}");
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        for host in ["store-1.example", "10.0.0.1", "::1", "a_b"] {
+            assert!(is_host(host), "{host}");
+        }
+        let long = "a".repeat(254);
+        for host in ["", "a b", "a\n", "a/b", "a@b", "\u{e9}", &long] {
+            assert!(!is_host(host), "{host}");
+        }
     }
 
     #[test]

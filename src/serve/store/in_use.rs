@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::AbortHandle;
 
-use super::breaker::BreakerState;
 use super::client::{Access, StoreClient};
 use super::counters::BUCKETS_MICROS;
 use super::exchange::{Exchange, ExchangeState};
@@ -103,6 +103,15 @@ impl StoreInUse {
         self.client.nodes()
     }
 
+    /// Waits until each of these has answered, or for the time that the policy gives it. Says of each whether it has.
+    pub async fn first_answers(stores: &[Arc<StoreInUse>]) -> Vec<(Arc<StoreInUse>, bool)> {
+        let ready = stores.iter().map(|store| async {
+            let answered = store.client.answers_within(store.spec.ready_within).await;
+            (Arc::clone(store), answered)
+        });
+        join_all(ready).await
+    }
+
     /// See [`StoreClient::ask`], and whether the question was sent.
     pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, Silence>, bool) {
         let (said, sent) = self.client.ask_and_say(question, limit).await;
@@ -149,11 +158,8 @@ impl StoreInUse {
         StoreState {
             store: self.spec.name.clone(),
             connected: status.connected,
-            breaker: match status.breaker {
-                BreakerState::Closed => 0,
-                BreakerState::HalfOpen => 1,
-                BreakerState::Open => 2,
-            },
+            breaker: status.breaker.number(),
+            servers: self.client.standings().map(|(standing, count)| (standing.word(), count)).to_vec(),
             nodes: status.nodes,
             questions: status.asked,
             answers: status.answered,

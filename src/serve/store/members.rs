@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::RedisResult;
 
-use super::link::Link;
+use super::link::{self, Errand};
 use super::script;
+use super::wire::Wire;
 use crate::serve::clock;
 
 /// How often a gate writes its stamp, a tenth less or more.
@@ -67,9 +68,10 @@ impl Company {
 }
 
 /// Writes a stamp and says how many gates there are; `None` if the store said something else.
-pub async fn stamp(link: &mut Link, prefix: &str, name: &str) -> RedisResult<Option<u32>> {
-    let value = link.run(&script::MEMBERS, &script::members_key(prefix), &[LIFE_MILLIS], &[name.as_bytes()]).await?;
-    Ok(script::count(value))
+pub async fn stamp(wire: &mut Wire, prefix: &str, name: &str) -> RedisResult<Option<u32>> {
+    let key = script::members_key(prefix);
+    let errand = Errand { script: &script::MEMBERS, key: &key, numbers: &[LIFE_MILLIS], rest: &[name.as_bytes()] };
+    Ok(script::count(link::run(wire, &errand, false).await?))
 }
 
 #[cfg(test)]

@@ -2,9 +2,13 @@
 //! Valkey and brings the [`Answer`](crate::limiter::cluster::Answer), or the
 //! [`Silence`](crate::limiter::cluster::Silence) that there was instead.
 //!
-//! * [`client`] is one store as the gate sees it: asks, at most for the store's time; connects by itself in the background.
-//! * `link` is the only file that knows the `redis` crate's kinds of connection; `fault` puts its errors into ours.
-//! * `reach` is the connection in use, or why there is none: a store that refuses us is no outage.
+//! * [`client`] is one store as the gate sees it: asks the server that has the key, at most for the store's time.
+//! * `shard` is one server: its connection, its breaker, and the task that keeps both; `cluster` finds the servers of a cluster and
+//!   keeps a shard for each, `slots` says which has a key; `common` is what a store's shards have in common.
+//! * `dialer` finds servers, also by sentinels, connects and logs in. `wire` is a connection by the `redis` crate, with `bounds`
+//!   between it and the server: what answers may take in memory. `link` runs a script over it; `reach` is the connection in use, or why
+//!   there is none: a store that refuses us is no outage.
+//! * `fault` puts the crate's errors into ours, and a store's texts into one short line.
 //! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
 //! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `members` counts gates. What
 //!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
@@ -20,16 +24,24 @@
 //! spread over all slots of a cluster. A prefix with a tag of its own, such as `tg:{prod}:`, comes first and so decides: then
 //! all keys are in one slot, on one server.
 //!
-//! **A cluster has one breaker.** If one server of three is silent, a third of the questions fail, and five of them in a row
-//! are not rare: then all keys are left alone for a while.
+//! **Each server of a cluster has a breaker of its own.** If one of three is silent, its keys are decided without the store, and the
+//! keys of the others by the store, as before.
 //!
-//! **Never asked twice.** A question whose outcome is unknown may have been charged, so it is not sent again, neither here nor
-//! by the `redis` crate, whose retries are off. Sent again is only what a store says it did not execute: a script it does not
-//! have (`NOSCRIPT`), or a key that lives elsewhere (`MOVED`, `ASK`).
+//! **A store is not trusted with memory or words.** An answer takes at most 8 MiB, what is announced counted at once, and all
+//! unfinished answers of a store at most 16 MiB; more ends the connection, as a fault and no outage. Its texts are shown as one
+//! line of ASCII. A cluster of more than 512 servers with slots is not believed, and only those are connected to.
+//!
+//! **Never asked twice.** A question whose outcome is unknown may have been charged, so it is not sent again. Sent again is only
+//! what a store says that it did not execute: a script it does not have (`NOSCRIPT`), or a key that lives elsewhere (`MOVED`,
+//! `ASK`).
 
+mod bounds;
 pub mod breaker;
 pub mod client;
+mod cluster;
+mod common;
 pub mod counters;
+mod dialer;
 pub mod exchange;
 mod fault;
 pub mod in_use;
@@ -38,9 +50,14 @@ mod link;
 mod members;
 mod reach;
 mod script;
+mod shard;
+mod slots;
+mod wire;
 
+pub use bounds::MOST_ANSWER;
 pub use breaker::BreakerState;
 pub use client::{Access, MOST_ON_THEIR_WAY, StoreClient, StoreFault};
-pub use counters::{BUCKETS_MICROS, Counters, StoreStatus};
+pub use counters::{BUCKETS_MICROS, Counters, ServerStanding, ServerStatus, StoreStatus};
 pub use exchange::{Exchange, ExchangeState};
+pub use fault::LONGEST_TEXT as MOST_TEXT;
 pub use in_use::StoreInUse;

@@ -5,6 +5,7 @@
 -- ARGV     WINDOW: microseconds; MAX: units per window; WANTED and LEAST: units asked for.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never),
 --          microseconds until the window ends, now in microseconds.
+if #KEYS == 0 then return 0 end -- only to be kept, before it is needed
 local window, max = tonumber(ARGV[1]), tonumber(ARGV[2])
 local wanted, least = tonumber(ARGV[3]), tonumber(ARGV[4])
 

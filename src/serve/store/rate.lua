@@ -5,6 +5,7 @@
 -- ARGV     COST: what one unit adds to the debt; DRAIN: what leaves it per tick; TICK: microseconds per tick;
 --          BURST: the most units of debt; WANTED and LEAST: units asked for.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never), -1, now in microseconds.
+if #KEYS == 0 then return 0 end -- only to be kept, before it is needed
 local cost, drain, tick = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local burst, wanted, least = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local EXACT = 2 ^ 53

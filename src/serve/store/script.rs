@@ -43,6 +43,15 @@ impl Script {
     }
 }
 
+/// Gives a store the scripts of questions before there are any: the first question need not bring its script along.
+pub fn to_keep() -> [Cmd; 3] {
+    [&RATE, &QUOTA, &DELTAS].map(|script| {
+        let mut command = cmd("EVAL");
+        command.arg(script.text).arg(0);
+        command
+    })
+}
+
 /// The key of a question: `{prefix}{tag}:{limit}:{kind}`, where the tag in its braces is the client's key, so that a key
 /// is in one slot of a cluster and the keys of a limit are in all of them. A prefix with a tag of its own decides instead: of two
 /// tags the first counts. The kind is in it so that a limit that becomes another kind begins anew.

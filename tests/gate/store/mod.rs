@@ -95,6 +95,7 @@ fn store(mode: StoreMode, ports: Vec<u16>) -> Store {
         database: 0,
         username: None,
         timeout: TIMEOUT,
+        ready_within: TIMEOUT,
         prefix: "tg:".to_owned(),
         breaker: Breaker { open_after: 5, half_open_every: Duration::from_millis(100) },
     }

@@ -4,6 +4,9 @@ use super::super::view::{StoreView, View};
 use super::markup::{count, name, nothing, row, span, table, text};
 use crate::picture::svg::Svg;
 
+/// So many servers of a cluster that are not asked are named.
+const NAMED: usize = 3;
+
 /// One row each.
 pub fn stores(html: &mut Svg, view: &View) {
     if view.stores.is_empty() {
@@ -42,6 +45,11 @@ fn one(rows: &mut Svg, store: &StoreView) {
 
 fn state(store: &StoreView) -> String {
     let now = match (store.connected, store.breaker) {
+        (true, _) if (1..store.servers).contains(&store.not_asked.len()) => {
+            let away = store.not_asked.len();
+            let named = store.not_asked.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!("◐ {away} of {} servers not asked: {named}", store.servers)
+        }
         (false, _) => "✕ not connected".to_owned(),
         (true, "closed") => "● connected".to_owned(),
         (true, breaker) => format!("◐ left alone (breaker {breaker})"),
@@ -53,5 +61,35 @@ fn state(store: &StoreView) -> String {
     match &store.last_fault {
         Some((fault, ago)) => format!("{now}; {} ago: {fault}", span(*ago)),
         None => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_cluster_the_servers_that_are_not_asked_are_named() {
+        let server = |port: u16| format!("10.0.0.1:{port}");
+        let mut store = StoreView {
+            name: "s".to_owned(),
+            connected: true,
+            breaker: "open",
+            servers: 6,
+            not_asked: vec![server(1)],
+            nodes: 1,
+            limits: Vec::new(),
+            questions: 0,
+            answers: 0,
+            waits: 0,
+            fallbacks: 0,
+            staleness_millis: None,
+            last_fault: None,
+        };
+        assert_eq!(state(&store), "◐ 1 of 6 servers not asked: 10.0.0.1:1");
+        store.not_asked = (1..6).map(server).collect();
+        assert_eq!(state(&store), "◐ 5 of 6 servers not asked: 10.0.0.1:1, 10.0.0.1:2, 10.0.0.1:3");
+        store.not_asked = (1..7).map(server).collect();
+        assert_eq!(state(&store), "◐ left alone (breaker open)");
     }
 }

@@ -103,6 +103,8 @@ pub fn busy() -> View {
             name: "cluster".to_owned(),
             connected: true,
             breaker: "open",
+            servers: 0,
+            not_asked: Vec::new(),
             nodes: 3,
             limits: vec!["per_client".to_owned()],
             questions: 4_321,

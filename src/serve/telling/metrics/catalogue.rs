@@ -150,9 +150,11 @@ catalogue! {
         "Requests that were sent although no address of the origin was healthy; absent where addresses are never left out.");
     // stores that limits are shared through
     STORE_CONNECTED = read("tidegate_store_connected", Gauge, &["store"],
-        "1 while there is a connection to the store, 0 otherwise.");
+        "1 while there is a connection to the store (of a cluster: to any of its servers), 0 otherwise.");
     STORE_BREAKER = read("tidegate_store_breaker_state", Gauge, &["store"],
-        "0 while the store is asked, 2 while it is left alone because it was silent too often, 1 while one question tries whether it is back.");
+        "0 while the store is asked, 2 while it is left alone because it was silent too often, 1 while one question tries whether it is back. Each server of a cluster has a breaker of its own; this is the highest.");
+    STORE_SERVERS = read("tidegate_store_servers", Gauge, &["store", "state"],
+        "Servers that the store keeps keys on, by how they stand: `asked`, `left_alone` by their breaker, `not_connected`. Of a cluster those with slots.");
     STORE_NODES = read("tidegate_store_nodes", Gauge, &["store"],
         "Gates that share the store, this one among them, as far as was known last.");
     STORE_QUESTIONS = read("tidegate_store_questions_total", Counter, &["store"],

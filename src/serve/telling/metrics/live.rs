@@ -75,8 +75,10 @@ pub struct StoreState {
     pub store: String,
     /// Whether there is a connection.
     pub connected: bool,
-    /// 0 closed, 1 trying, 2 open.
+    /// 0 closed, 1 trying, 2 open; of a cluster the highest.
     pub breaker: u8,
+    /// How many of its servers stand how.
+    pub servers: Vec<(&'static str, u64)>,
     /// How many gates share it.
     pub nodes: u32,
     /// Questions, answers, and requests that waited.
@@ -247,6 +249,9 @@ impl Page {
         let name = Some(state.store.as_str());
         self.add(&catalogue::STORE_CONNECTED, name, Some(u64::from(state.connected)));
         self.add(&catalogue::STORE_BREAKER, name, Some(u64::from(state.breaker)));
+        for (standing, count) in &state.servers {
+            self.add_labelled(&catalogue::STORE_SERVERS, &[&state.store, standing], *count as f64);
+        }
         self.add(&catalogue::STORE_NODES, name, Some(u64::from(state.nodes)));
         self.add(&catalogue::STORE_QUESTIONS, name, Some(state.questions));
         self.add(&catalogue::STORE_ANSWERS, name, Some(state.answers));

@@ -11,8 +11,8 @@ use crate::limiter::cluster::Silence;
 use crate::policy::{Mode, Policy, Rule};
 use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
-use crate::serve::store::BUCKETS_MICROS;
 use crate::serve::store::exchange::Dropped;
+use crate::serve::store::{BUCKETS_MICROS, ServerStanding};
 use crate::serve::telling::notices;
 
 /// All of them.
@@ -109,9 +109,10 @@ impl Shape {
         // notices by kind, the heaviest client's share
         const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + notices::Kind::ALL.len() + 1;
 
-        // connected, breaker, nodes, questions, answers, waits; errors; fallbacks; the histogram's buckets, infinity, sum and count;
+        // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
-        const PER_STORE: usize = 6 + Silence::ALL.len() + 3 + BUCKETS_MICROS.len() + 3 + 7 + Dropped::ALL.len();
+        const PER_STORE: usize =
+            6 + ServerStanding::ALL.len() + Silence::ALL.len() + 3 + BUCKETS_MICROS.len() + 3 + 7 + Dropped::ALL.len();
         // handshakes by version and kind, failures by reason
         const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
 

@@ -37,7 +37,7 @@ fn the_bound_on_series_is_as_documented() {
         + 14
         + 2
         + 1
-        + 40
+        + 43
         + 71;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }

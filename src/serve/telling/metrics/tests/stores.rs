@@ -6,7 +6,7 @@ use super::StoreState;
 use crate::limiter::cluster::{OnStoreError, Silence};
 use crate::policy::{Breaker, Store, StoreMode};
 use crate::serve::store::exchange::Dropped;
-use crate::serve::store::{BUCKETS_MICROS, ExchangeState};
+use crate::serve::store::{BUCKETS_MICROS, ExchangeState, ServerStanding};
 
 pub fn spec() -> Store {
     Store {
@@ -18,6 +18,7 @@ pub fn spec() -> Store {
         database: 0,
         username: None,
         timeout: Duration::from_millis(5),
+        ready_within: Duration::from_secs(2),
         prefix: "tidegate:".to_owned(),
         breaker: Breaker::default(),
     }
@@ -28,6 +29,7 @@ pub fn state() -> StoreState {
     let finite = (1..=BUCKETS_MICROS.len()).map(|nth| (nth as f64, 4));
     StoreState {
         store: "cluster".to_owned(),
+        servers: ServerStanding::ALL.map(|standing| (standing.word(), 1)).to_vec(),
         nodes: 3,
         durations: finite.chain([(f64::INFINITY, 5)]).collect(),
         duration_seconds: 0.5,
