@@ -6,7 +6,7 @@
 //! * [`tls`] makes a connection a secure one first, where its listener says so; one that says [`redirect`] serves nothing else.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`h2`] is the same for clients that speak HTTP/2.
-//! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
+//! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`], [`query`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
 //! * What went wrong is a [`fault`]; [`events`] is who hears of it.
 //! * [`early`] judges a request without a body before Pingora sees it, and answers a refusal with the bytes of [`written`].
@@ -30,6 +30,7 @@ pub mod listening;
 pub mod pace;
 pub mod path;
 pub mod proxy_protocol;
+pub mod query;
 pub mod redirect;
 pub mod socket_file;
 pub mod stream;
