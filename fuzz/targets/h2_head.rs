@@ -13,6 +13,7 @@ use tidegate::config::settings::UnderscoreTwins;
 use tidegate::serve::edge::h2::request::{bytes, read};
 use tidegate::serve::edge::head::{Body, HeadLimits};
 
+use super::cost::{self, USUAL, Work};
 use super::lenient::{Leniency, Reading};
 use super::strict;
 
@@ -26,8 +27,17 @@ const TIGHT: HeadLimits = HeadLimits { bytes: 96, request_line: 24, fields: 3, t
 const OF_A_CONNECTION: [&str; 6] =
     ["connection", "http2-settings", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let mut parts = parts(data)?;
+    Some(Box::new(move || {
+        let _ = (bytes(&parts), read(&mut parts, &ROOMY));
+    }))
+}
+
 /// The target.
 pub fn h2_head(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let Some(before) = parts(data) else { return };
     let target = target_of(&before.uri).to_owned();
     let mut after = before.clone();

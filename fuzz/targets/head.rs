@@ -10,6 +10,7 @@ use tidegate::serve::edge::authority::{canonical_host, host_name};
 use tidegate::serve::edge::fault::HeadFault;
 use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, Version, parse};
 
+use super::cost::{self, Work};
 use super::lenient::{Leniency, Reading};
 use super::strict;
 
@@ -18,8 +19,26 @@ const USUAL: HeadLimits = HeadLimits { bytes: 2_048, request_line: 1_024, fields
 /// Reached by nearly everything.
 const TIGHT: HeadLimits = HeadLimits { bytes: 96, request_line: 24, fields: 3, twins: UnderscoreTwins::Refuse };
 
+/// As a gate's at its most generous.
+const WIDE: HeadLimits =
+    HeadLimits { bytes: 64 << 10, request_line: 64 << 10, fields: 200, twins: UnderscoreTwins::Refuse };
+
+/// What is measured: a head as the connection reads it, whole and in small pieces.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| {
+        drop(parse(data, &WIDE));
+        let mut scan = EndScan::default();
+        for end in (0..data.len()).step_by(64).chain([data.len()]) {
+            if scan.is_worth_parsing(&data[..end], &WIDE) && parse(&data[..end], &WIDE) != Ok(None) {
+                break;
+            }
+        }
+    }))
+}
+
 /// The target.
 pub fn head(data: &[u8]) {
+    cost::is_bounded(data, cost::USUAL, work);
     for limits in [USUAL, TIGHT] {
         let verdict = parse(data, &limits);
         assert_eq!(verdict.as_ref().ok().and_then(Option::as_ref), strict::head(data, &limits).as_ref());

@@ -10,6 +10,7 @@
 pub mod access_log;
 pub mod address;
 pub mod chunks;
+pub mod cost;
 mod cursor;
 pub mod deltas;
 pub mod forwarding;

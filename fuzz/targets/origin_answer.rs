@@ -11,11 +11,20 @@
 use tidegate::serve::origins::fault::AnswerFault;
 use tidegate::serve::origins::reader::Reader;
 
+use super::cost::{self, USUAL, Work};
 use super::lenient::Leniency;
 use super::strict::{field, lines, number};
 
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (asked, data) = (Asked::read(&data[..end]), data.get(end + 1..).unwrap_or_default());
+    Some(Box::new(move || drop(drive(&asked, data, 1_024))))
+}
+
 /// The target.
 pub fn origin_answer(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let asked = Asked::read(&data[..end]);
     let data = data.get(end + 1..).unwrap_or_default();

@@ -109,9 +109,7 @@ fn has_dot_segment(path: &str) -> bool {
         let is_dots = matches!(dots, Some(1 | 2));
         match rest {
             [] => return is_dots,
-            [b'/' | b';', ..] | [b'%', b'2', b'F', ..] | [b'%', b'5', b'C', ..] | [b'%', b'3', b'B', ..]
-                if is_dots =>
-            {
+            [b'/' | b';', ..] | [b'%', b'2', b'F', ..] | [b'%', b'5', b'C', ..] | [b'%', b'3', b'B', ..] if is_dots => {
                 return true;
             }
             [b'/', behind @ ..] | [b'%', b'2', b'F', behind @ ..] | [b'%', b'5', b'C', behind @ ..] => {
