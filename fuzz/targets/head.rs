@@ -1,15 +1,16 @@
 //! A whole request head (`serve::edge::head`). The input is what a client sent, and perhaps more.
 //!
 //! - It is accepted exactly when a second, slow reading accepts it (`strict`), and means the same there.
-//! - httparse, which Pingora reads it by afterwards, finds the same method, target, version and fields.
+//! - Pingora, which reads it afterwards, takes it and finds the same method, target, version, fields and body.
 //! - Readers with every leniency known from the field (`lenient`) find one and the same request in it.
 //! - The verdict does not depend on how the bytes were cut, nor on what follows the head.
 
 use tidegate::config::settings::UnderscoreTwins;
 use tidegate::serve::edge::authority::{canonical_host, host_name};
 use tidegate::serve::edge::fault::HeadFault;
-use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, Version, parse};
+use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, parse};
 
+use super::behind;
 use super::cost::{self, Work};
 use super::lenient::{Leniency, Reading};
 use super::strict;
@@ -47,7 +48,7 @@ pub fn head(data: &[u8]) {
             Ok(Some(head)) => {
                 let bytes = data.get(..head.end).expect("a head ends within its bytes");
                 assert_eq!(parse(bytes, &limits).as_ref(), Ok(&Some(head.clone())), "what follows matters");
-                reads_alike_in_httparse(bytes, head);
+                behind::takes(bytes, head);
                 has_one_reading(bytes, head);
             }
             Ok(None) => assert!(data.len() < limits.bytes && !strict::has_end(data), "waits for what is there"),
@@ -77,18 +78,6 @@ fn comes_in_pieces(data: &[u8], limits: &HeadLimits, whole: &Result<Option<Head>
     }
     // once the deadline passes, what came is judged as it is
     assert_eq!(&first.unwrap_or_else(|| parse(data, limits)), whole, "cut every {step} bytes");
-}
-
-fn reads_alike_in_httparse(bytes: &[u8], head: &Head) {
-    let mut fields = [httparse::EMPTY_HEADER; 32];
-    let mut request = httparse::Request::new(&mut fields);
-    assert_eq!(request.parse(bytes), Ok(httparse::Status::Complete(head.end)));
-    assert_eq!(request.method.map(str::as_bytes), bytes.get(head.method.clone()));
-    assert_eq!(request.path.map(str::as_bytes), bytes.get(head.target.clone()));
-    assert_eq!(request.version, Some(u8::from(head.version == Version::Http11)));
-    let theirs: Vec<(&[u8], &[u8])> =
-        request.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
-    assert_eq!(theirs, strict::fields(bytes).expect("an accepted head has fields"));
 }
 
 fn has_one_reading(bytes: &[u8], head: &Head) {

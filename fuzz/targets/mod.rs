@@ -9,6 +9,7 @@
 
 pub mod access_log;
 pub mod address;
+mod behind;
 pub mod chunks;
 pub mod cost;
 mod cursor;
