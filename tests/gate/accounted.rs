@@ -164,6 +164,30 @@ fn streams() -> Vec<Vec<u8>> {
     ]
 }
 
+#[test]
+fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &deaf.to_string());
+    let ask = |length: usize| {
+        let bot = format!("X-Bot: {}bot\r\n", "x".repeat(length - 3));
+        (gate.fetch("/bots", &bot).status, gate.fetch("/other", &bot).status)
+    };
+    assert_eq!(ask(4_096), (403, 200));
+    // one byte more would have reached the origin; where no expression reads the field, it may be as long as a head
+    assert_eq!(ask(4_097), (400, 200));
+    gate.counts("tidegate_refused_requests_total", &[("reason", "value_too_long")], 1.0);
+}
+
+#[test]
+fn what_no_query_may_hold_reaches_the_origin_escaped() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &deaf.to_string());
+    assert_eq!(gate.fetch("/x?q=\"a\"<b>&c={d|e}^`[]\\", "").status, 200);
+    assert_eq!(origin.only_arrival().target, "/x?q=%22a%22%3Cb%3E&c={d|e}^`[]\\");
+}
+
 /// What the log says was answered.
 fn logged(gate: &Gate) -> Tally {
     let mut tally = Tally::new();
