@@ -16,10 +16,21 @@ use tidegate::engine::{DecisionId, Outcome, Refusal, Verdict};
 use tidegate::policy::{Mode, Route};
 use tidegate::units::Timestamp;
 
+use super::cost::{self, Bound, USUAL, Work};
 use super::cursor::Cursor;
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    if data.first() == Some(&b'{') {
+        return Some(Box::new(|| drop(Entry::read(data).map(drop))));
+    }
+    let entry = entry(&mut Cursor::new(data));
+    Some(Box::new(move || entry.write(&mut Vec::new())))
+}
 
 /// The target.
 pub fn access_log(data: &[u8]) {
+    cost::is_bounded(data, Bound { loops: 400, ..USUAL }, work);
     if data.first() == Some(&b'{') {
         match Entry::read(data) {
             Ok(entry) => is_read_back(&entry),

@@ -13,11 +13,23 @@ use tidegate::client::trust::{HostBits, parse_cidr, parse_cidr_or_everyone};
 use tidegate::request::Peer;
 use tidegate::units::Prefix;
 
+use super::cost::{self, USUAL, Work};
+
 /// More lines say nothing new.
 const MOST_LINES: usize = 24;
 
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| {
+        for line in data.split(|byte| *byte == b'\n') {
+            drop((parse_element(line), parse_node(line), std::str::from_utf8(line).ok().map(parse_cidr)));
+        }
+    }))
+}
+
 /// The target.
 pub fn address(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').take(MOST_LINES).collect();
     let mut addresses = Vec::new();
     let mut networks = Vec::new();

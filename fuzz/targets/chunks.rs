@@ -8,8 +8,18 @@
 use tidegate::serve::edge::chunk::ChunkScanner;
 use tidegate::serve::edge::fault::BodyFault;
 
+use super::cost::{self, USUAL, Work};
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| {
+        let _ = (scan(data, data.len().max(1)), scan(data, 64));
+    }))
+}
+
 /// The target.
 pub fn chunks(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let whole = scan(data, data.len().max(1));
     for step in [1, 2, 7, 64] {
         assert_eq!(scan(data, step), whole, "cut every {step} bytes");

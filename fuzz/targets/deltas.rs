@@ -7,8 +7,16 @@
 
 use tidegate::limiter::cluster::deltas::message::{Message, Unread};
 
+use super::cost::{self, USUAL, Work};
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| drop(Message::decode(data))))
+}
+
 /// The target.
 pub fn deltas(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let read = Message::decode(data);
     let slow = slowly(data);
     assert_eq!(read.as_ref().ok().map(flat), slow, "two readings differ");

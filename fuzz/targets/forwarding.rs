@@ -23,12 +23,26 @@ use tidegate::request::Peer;
 use tidegate::units::Prefix;
 
 use super::address::{slow_element, slow_node};
+use super::cost::{self, USUAL, Work};
 
 /// More lines than any test needs; a header map has room for 32,768.
 const MOST_LINES: usize = 64;
 
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let mut lines = data.split(|byte| *byte == b'\n').take(1 + 200);
+    let setting = Setting::read(lines.next()?);
+    let headers = setting.headers(&lines.collect::<Vec<_>>())?;
+    Some(Box::new(move || {
+        let found = resolve(&setting.rules, setting.peer, &headers);
+        let client = found.unwrap_or_else(|refused| refused.client);
+        drop(onward(&setting.rules, setting.peer, &client, &headers, setting.proto));
+    }))
+}
+
 /// The target.
 pub fn forwarding(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let mut lines = data.split(|byte| *byte == b'\n').take(MOST_LINES);
     let setting = Setting::read(lines.next().unwrap_or_default());
     let lines: Vec<&[u8]> = lines.collect();

@@ -8,8 +8,24 @@ use tidegate::serve::edge::h2::frames::{
     Abuse, Account, Allowance, Found, Frame, FrameLimits, HEADER_BYTES, Kind, Scanner,
 };
 
+use super::cost::{self, USUAL, Work};
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let [_, _, preface, bytes @ ..] = data else { return None };
+    const LIMITS: FrameLimits = FrameLimits {
+        control: Allowance { count: 100_000, nanos: 1_000_000_000 },
+        resets: Allowance { count: 100_000, nanos: 1_000_000_000 },
+        head_bytes: 1 << 20,
+    };
+    Some(Box::new(move || {
+        let _ = account(&in_pieces(bytes, usize::from(preface % 30), 64), LIMITS);
+    }))
+}
+
 /// The target.
 pub fn h2_frames(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let [numbers, size, preface, bytes @ ..] = data else { return };
     let preface = usize::from(preface % 30);
     let found = slowly(bytes.get(preface..).unwrap_or_default());

@@ -1,15 +1,17 @@
 //! A whole request head (`serve::edge::head`). The input is what a client sent, and perhaps more.
 //!
 //! - It is accepted exactly when a second, slow reading accepts it (`strict`), and means the same there.
-//! - httparse, which Pingora reads it by afterwards, finds the same method, target, version and fields.
+//! - Pingora, which reads it afterwards, takes it and finds the same method, target, version, fields and body.
 //! - Readers with every leniency known from the field (`lenient`) find one and the same request in it.
 //! - The verdict does not depend on how the bytes were cut, nor on what follows the head.
 
 use tidegate::config::settings::UnderscoreTwins;
 use tidegate::serve::edge::authority::{canonical_host, host_name};
 use tidegate::serve::edge::fault::HeadFault;
-use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, Version, parse};
+use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, parse};
 
+use super::behind;
+use super::cost::{self, Work};
 use super::lenient::{Leniency, Reading};
 use super::strict;
 
@@ -18,8 +20,26 @@ const USUAL: HeadLimits = HeadLimits { bytes: 2_048, request_line: 1_024, fields
 /// Reached by nearly everything.
 const TIGHT: HeadLimits = HeadLimits { bytes: 96, request_line: 24, fields: 3, twins: UnderscoreTwins::Refuse };
 
+/// As a gate's at its most generous.
+const WIDE: HeadLimits =
+    HeadLimits { bytes: 64 << 10, request_line: 64 << 10, fields: 200, twins: UnderscoreTwins::Refuse };
+
+/// What is measured: a head as the connection reads it, whole and in small pieces.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| {
+        drop(parse(data, &WIDE));
+        let mut scan = EndScan::default();
+        for end in (0..data.len()).step_by(64).chain([data.len()]) {
+            if scan.is_worth_parsing(&data[..end], &WIDE) && parse(&data[..end], &WIDE) != Ok(None) {
+                break;
+            }
+        }
+    }))
+}
+
 /// The target.
 pub fn head(data: &[u8]) {
+    cost::is_bounded(data, cost::USUAL, work);
     for limits in [USUAL, TIGHT] {
         let verdict = parse(data, &limits);
         assert_eq!(verdict.as_ref().ok().and_then(Option::as_ref), strict::head(data, &limits).as_ref());
@@ -28,7 +48,7 @@ pub fn head(data: &[u8]) {
             Ok(Some(head)) => {
                 let bytes = data.get(..head.end).expect("a head ends within its bytes");
                 assert_eq!(parse(bytes, &limits).as_ref(), Ok(&Some(head.clone())), "what follows matters");
-                reads_alike_in_httparse(bytes, head);
+                behind::takes(bytes, head);
                 has_one_reading(bytes, head);
             }
             Ok(None) => assert!(data.len() < limits.bytes && !strict::has_end(data), "waits for what is there"),
@@ -58,18 +78,6 @@ fn comes_in_pieces(data: &[u8], limits: &HeadLimits, whole: &Result<Option<Head>
     }
     // once the deadline passes, what came is judged as it is
     assert_eq!(&first.unwrap_or_else(|| parse(data, limits)), whole, "cut every {step} bytes");
-}
-
-fn reads_alike_in_httparse(bytes: &[u8], head: &Head) {
-    let mut fields = [httparse::EMPTY_HEADER; 32];
-    let mut request = httparse::Request::new(&mut fields);
-    assert_eq!(request.parse(bytes), Ok(httparse::Status::Complete(head.end)));
-    assert_eq!(request.method.map(str::as_bytes), bytes.get(head.method.clone()));
-    assert_eq!(request.path.map(str::as_bytes), bytes.get(head.target.clone()));
-    assert_eq!(request.version, Some(u8::from(head.version == Version::Http11)));
-    let theirs: Vec<(&[u8], &[u8])> =
-        request.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
-    assert_eq!(theirs, strict::fields(bytes).expect("an accepted head has fields"));
 }
 
 fn has_one_reading(bytes: &[u8], head: &Head) {

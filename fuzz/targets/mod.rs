@@ -9,7 +9,9 @@
 
 pub mod access_log;
 pub mod address;
+mod behind;
 pub mod chunks;
+pub mod cost;
 mod cursor;
 pub mod deltas;
 pub mod forwarding;

@@ -5,17 +5,27 @@
 //!
 //! - Exactly the bytes of the answer are passed on, as a second, slow reading finds them; the rest spoils the connection.
 //! - How the bytes came in pieces does not matter, and an answer that breaks off is never taken for a whole one.
-//! - httparse, which Pingora reads heads by, finds the same status and fields; readers with every leniency known from the
-//!   field find the same body.
+//! - Pingora, which reads heads afterwards, takes them and finds the same status and fields; readers with every leniency
+//!   known from the field find the same body.
 
 use tidegate::serve::origins::fault::AnswerFault;
 use tidegate::serve::origins::reader::Reader;
 
+use super::behind;
+use super::cost::{self, USUAL, Work};
 use super::lenient::Leniency;
-use super::strict::{field, lines, number};
+use super::strict::{self, field, lines, number};
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (asked, data) = (Asked::read(&data[..end]), data.get(end + 1..).unwrap_or_default());
+    Some(Box::new(move || drop(drive(&asked, data, 1_024))))
+}
 
 /// The target.
 pub fn origin_answer(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let asked = Asked::read(&data[..end]);
     let data = data.get(end + 1..).unwrap_or_default();
@@ -175,10 +185,8 @@ impl Head {
     }
 
     fn reads_alike(&self, data: &[u8]) {
-        let mut fields = [httparse::EMPTY_HEADER; 200];
-        let mut response = httparse::Response::new(&mut fields);
-        assert_eq!(response.parse(data), Ok(httparse::Status::Complete(self.end)));
-        assert_eq!(response.code, Some(self.status));
+        let fields = strict::fields(&data[..self.end]).expect("an accepted head has fields");
+        behind::takes_answer(&data[..self.end], self.status, &fields);
         for leniency in Leniency::all().filter(|leniency| leniency.concerns_answers()) {
             let reading = leniency.read(&data[..self.end]).expect("an end");
             assert_eq!(reading.target, self.status.to_string().as_bytes(), "{leniency:?}");

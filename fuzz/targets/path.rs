@@ -9,9 +9,18 @@ use std::borrow::Cow;
 
 use tidegate::serve::edge::fault::HeadFault;
 use tidegate::serve::edge::path::canonical_path;
+use tidegate::serve::edge::query::canonical_query;
+
+use super::cost::{self, USUAL, Work};
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| drop((canonical_path(data), canonical_query(data)))))
+}
 
 /// The target.
 pub fn path(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let found = canonical_path(data);
     assert_eq!(found.as_deref().map_err(|fault| *fault), canonical(data).as_deref().map_err(|fault| *fault));
     let Ok(path) = found else { return };

@@ -9,16 +9,28 @@ use tidegate::config::fault::Severity;
 use tidegate::config::render::{Format, render};
 use tidegate::config::{Config, Loaded, load_text};
 
+use super::cost::{self, Bound, Work};
+
 /// Texts longer than this only take time; the bounds of size and depth have tests of their own.
 const MOST_BYTES: usize = 16 << 10;
 
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let text = readable(data)?;
+    Some(Box::new(|| drop(load(text))))
+}
+
+/// The text, if it may be loaded.
+fn readable(data: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(data).ok()?;
+    // a policy file may name other files; a fuzzer that writes `/dev/tty` must not wait for somebody to type
+    (text.len() <= MOST_BYTES && !text.contains("dev") && !text.contains("proc")).then_some(text)
+}
+
 /// The target.
 pub fn policy(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    // a policy file may name other files; a fuzzer that writes `/dev/tty` must not wait for somebody to type
-    if text.len() > MOST_BYTES || text.contains("dev") || text.contains("proc") {
-        return;
-    }
+    cost::is_bounded(data, Bound { once_micros: 200_000, loops: 2_000 }, work);
+    let Some(text) = readable(data) else { return };
     let loaded = load(text);
     is_coherent(&loaded, text);
     let Ok(config) = &loaded.outcome else { return };

@@ -11,11 +11,21 @@ use tidegate::client::proxy_protocol::{Fault, Header, LONGEST_BINARY, LONGEST_LI
 use tidegate::config::settings::UnderscoreTwins;
 use tidegate::serve::edge::head;
 
+use super::cost::{self, USUAL, Work};
+
 /// The signature of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    Some(Box::new(|| {
+        let _ = parse(data);
+    }))
+}
+
 /// The target.
 pub fn proxy_protocol(data: &[u8]) {
+    cost::is_bounded(data, USUAL, work);
     let verdict = parse(data);
     assert_eq!(verdict.ok().flatten(), slow(data));
     match verdict {

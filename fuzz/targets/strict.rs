@@ -145,7 +145,10 @@ fn canonical_target(target: &str, host: &str) -> Option<Option<String>> {
     if query.contains("%00") {
         return None;
     }
-    Some((absolute || canonical != path).then(|| canonical + query))
+    let escaped = query.replace('"', "%22").replace('<', "%3C").replace('>', "%3E");
+    let other = absolute || canonical != path || escaped != query;
+    let canonical = canonical + &escaped;
+    (!other || canonical.len() < 65_535).then(|| other.then_some(canonical))
 }
 
 /// What the fields say together.

@@ -8,10 +8,35 @@
 use sfv::{BareItem, Item, List as Model, ListEntry, Parser, SerializeValue};
 use tidegate::answer::structured::{List, MAX_FIELD_BYTES, MAX_INTEGER, Unwritable};
 
+use super::cost::{self, Bound, USUAL, Work};
 use super::cursor::Cursor;
+
+/// What is measured.
+fn work(data: &[u8]) -> Option<Work<'_>> {
+    let mut input = Cursor::new(data);
+    let mut steps = Vec::new();
+    while let Some(step) = input.byte() {
+        steps.push((step, input.text(), input.text(), input.number()));
+    }
+    Some(Box::new(move || {
+        let mut list = List::new();
+        for (step, one, other, number) in &steps {
+            // what has no room is left out, as where it is used
+            let _ = match step % 5 {
+                0 => list.string(one, other),
+                1 => list.integer(one, *number),
+                2 => list.token(one, other),
+                3 => list.text(one, other),
+                _ => list.bytes(one, other.as_bytes()),
+            };
+        }
+        drop(list.finish());
+    }))
+}
 
 /// The target.
 pub fn structured(data: &[u8]) {
+    cost::is_bounded(data, Bound { loops: 400, ..USUAL }, work);
     let mut input = Cursor::new(data);
     let mut list = List::new();
     let mut model = Model::new();

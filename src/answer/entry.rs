@@ -79,7 +79,7 @@ pub struct Entry<'a> {
     pub bytes_in: u64,
     /// Bytes of the answer's body.
     pub bytes_out: u64,
-    /// What went wrong, in the word of [`Fault::word`](super::Fault::word).
+    /// What went wrong, in the word of [`Fault::word`](super::Fault::word); of a head that was refused, in that of its metric.
     pub error: Option<Cow<'a, str>>,
 }
 

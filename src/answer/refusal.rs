@@ -202,6 +202,11 @@ pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
             Some(grpc::INVALID_ARGUMENT),
             "The request's forwarding header could not be understood.",
         ),
+        Refusal::ValueTooLong => Meaning::client(
+            StatusCode::BAD_REQUEST,
+            Some(grpc::INVALID_ARGUMENT),
+            "A header field or parameter of the request is too long.",
+        ),
     }
 }
 

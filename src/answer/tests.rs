@@ -110,6 +110,7 @@ fn every_refusal_has_its_row_in_the_table() {
         (Refusal::StoreSilent, 503, "about:blank", "proxy_internal_error", Some("1"), 14),
         (Refusal::NoRoute, 404, "about:blank", "http_request_error;status-code=404", None, 12),
         (Refusal::ClientUnresolved, 400, "about:blank", "http_request_error;status-code=400", None, 3),
+        (Refusal::ValueTooLong, 400, "about:blank", "http_request_error;status-code=400", None, 3),
     ];
     assert_eq!(table.map(|(refusal, ..)| refusal), Refusal::ALL);
     let gate = Gate::new(named());

@@ -77,11 +77,13 @@ pub enum Refusal {
     NoRoute,
     /// The forwarding header is unreadable or too short and the policy says `reject`.
     ClientUnresolved,
+    /// A header field or query parameter that an expression of a route has to read is too long for that.
+    ValueTooLong,
 }
 
 impl Refusal {
     /// All of them, for tables and tests.
-    pub const ALL: [Refusal; 10] = [
+    pub const ALL: [Refusal; 11] = [
         Refusal::Limit,
         Refusal::Penalty,
         Refusal::Concurrency,
@@ -92,6 +94,7 @@ impl Refusal {
         Refusal::StoreSilent,
         Refusal::NoRoute,
         Refusal::ClientUnresolved,
+        Refusal::ValueTooLong,
     ];
 
     /// The word in metrics and log.
@@ -107,6 +110,7 @@ impl Refusal {
             Refusal::StoreSilent => "store_silent",
             Refusal::NoRoute => "no_route",
             Refusal::ClientUnresolved => "client_unresolved",
+            Refusal::ValueTooLong => "value_too_long",
         }
     }
 }

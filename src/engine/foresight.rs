@@ -45,7 +45,7 @@ impl Foresight {
 
     /// Looks ahead at a request of this client.
     pub fn foresee(&self, request: &Request<'_>, client: &Client) -> Foreseen {
-        let Some((index, route)) = self.policy.routes.find(request) else { return Foreseen::default() };
+        let Ok(Some((index, route))) = self.policy.routes.find(request) else { return Foreseen::default() };
         let about = Read { request, client, route, index, at: Timestamp::ZERO };
         let mut hashed = Hashed::default();
         for &rule_index in &route.rules {

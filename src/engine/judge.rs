@@ -11,7 +11,7 @@ use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
 use crate::limiter::{Hold, Judgement};
-use crate::policy::Route;
+use crate::policy::{Route, ValueTooLong};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
@@ -144,7 +144,11 @@ impl Snapshot {
         judged: &mut Judged,
     ) {
         judged.begin(arrival);
-        let found = foreseen.route().and_then(|index| Some((index, self.policy().routes.route(index)?)));
+        let found = match foreseen.route() {
+            Some(index) => Ok(self.policy().routes.route(index).map(|route| (index, route))),
+            // there is none, or it could not be told
+            None => self.policy().routes.find(request),
+        };
         let mut hashed = Hashed::default();
         hashed.take_over(foreseen.keys());
         self.judge_on(judged, found, &mut hashed, request, Some(client));
@@ -154,19 +158,23 @@ impl Snapshot {
     fn judge_on(
         &self,
         judged: &mut Judged,
-        found: Option<(usize, &Route)>,
+        found: Result<Option<(usize, &Route)>, ValueTooLong>,
         hashed: &mut Hashed,
         request: &Request,
         client: Option<Client>,
     ) {
-        judged.decision.route = found.map(|(index, _)| index);
+        judged.decision.route = found.ok().flatten().map(|(index, _)| index);
         let Some(client) = client else {
             judged.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
             return;
         };
         judged.decision.client = Some(client);
-        if let Some((index, route)) = found {
-            judged.decision.verdict = self.read_limits(judged, request, &client, (index, route), hashed);
+        match found {
+            Ok(Some((index, route))) => {
+                judged.decision.verdict = self.read_limits(judged, request, &client, (index, route), hashed);
+            }
+            Ok(None) => {}
+            Err(ValueTooLong) => judged.decision.verdict = Verdict::Refused(Refusal::ValueTooLong),
         }
     }
 

@@ -326,6 +326,7 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
         Refusal::ClientUnresolved => {
             Some("the forwarding header could not be read, and `trusted_proxies` says `reject`: ask the proxy in front")
         }
+        Refusal::ValueTooLong => Some("a field or parameter that a route's expression reads is longer than 4 KiB"),
         Refusal::KeyMissing => Some("the request lacks the key of a limit that says `missing: deny`"),
         Refusal::OriginFull => {
             Some("no place was free at the origin, nor in its queue: its `inflight`, not a limit of the client")

@@ -27,7 +27,7 @@ pub use origin::{
     Retries, Timeouts,
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
-pub use route::{Action, FixedAnswer, Route, RouteTable, Taken};
+pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, ValueTooLong};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
 pub use statuses::StatusSet;
 pub use store::{Breaker, Shared, Store, StoreMode};

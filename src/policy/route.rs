@@ -18,7 +18,7 @@ use regex::Regex;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use crate::units::Bytes;
-pub use table::{RouteTable, Taken};
+pub use table::{LONGEST_VALUE, RouteTable, Taken, ValueTooLong};
 
 /// One route of the policy file.
 #[derive(Debug, Clone)]

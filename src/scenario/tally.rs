@@ -68,7 +68,9 @@ impl<'s> Seen<'s> {
     /// Refused by a limit or a cap, and not because nothing was there for it.
     pub fn is_limited(&self) -> bool {
         match self.decision().map(|decision| decision.verdict) {
-            Some(Verdict::Refused(Refusal::NoRoute | Refusal::ClientUnresolved)) | None => false,
+            Some(Verdict::Refused(Refusal::NoRoute | Refusal::ClientUnresolved | Refusal::ValueTooLong)) | None => {
+                false
+            }
             Some(Verdict::Refused(_)) => true,
             Some(Verdict::Admitted) => false,
         }

@@ -7,6 +7,7 @@
 mod targets;
 
 mod corpus;
+mod linear;
 mod mutate;
 
 use std::cell::Cell;

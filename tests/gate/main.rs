@@ -15,6 +15,7 @@
 mod harness;
 
 mod accept_refusal;
+mod accounted;
 mod actions;
 mod adaptive;
 mod admin;

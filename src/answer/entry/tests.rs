@@ -173,6 +173,7 @@ fn every_reason_is_read_back() {
         Refusal::StoreSilent => 7,
         Refusal::NoRoute => 8,
         Refusal::ClientUnresolved => 9,
+        Refusal::ValueTooLong => 10,
     };
     for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
         assert_eq!(listed(refusal), at);

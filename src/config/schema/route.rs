@@ -80,7 +80,7 @@ section! {
     TextForm ("a map with `exact` or `regex`") {
         /// This value, byte for byte.
         optional exact: String,
-        /// A regular expression that must meet the whole value.
+        /// A regular expression that must meet the whole value. A route refuses requests with a value over 4 KiB.
         optional regex: Expression,
     }
     later: []

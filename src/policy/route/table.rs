@@ -17,6 +17,15 @@ use http::HeaderMap;
 use super::{HostMatch, Match, PathMatch, Route, TextMatch};
 use crate::request::Request;
 
+/// How long a field's line or a parameter's value may be that an expression has to read. An engine in linear time still
+/// multiplies each byte by the size of the expression, and the length is a stranger's; a longer one is refused, since one that
+/// simply did not match would walk round the route.
+pub const LONGEST_VALUE: usize = 4096;
+
+/// A field or parameter that an expression would have to read is longer than [`LONGEST_VALUE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValueTooLong;
+
 /// All routes of a policy and the index over them.
 #[derive(Debug, Clone)]
 pub struct RouteTable {
@@ -60,22 +69,34 @@ impl RouteTable {
     }
 
     /// The most specific route that takes `request`, and its position in the file; `None` when no route does.
-    pub fn find(&self, request: &Request<'_>) -> Option<(usize, &Route)> {
+    ///
+    /// # Errors
+    /// [`ValueTooLong`] where that cannot be told in bounded time.
+    pub fn find(&self, request: &Request<'_>) -> Result<Option<(usize, &Route)>, ValueTooLong> {
         // the first of `takers`, without the state of an iterator over all of them
         let Request { host, .. } = *request;
         let exact = self.exact_hosts.get(host).and_then(|paths| self.first_in(paths, request));
         exact
             .or_else(|| self.suffixes_of(host).find_map(|paths| self.first_in(paths, request)))
             .or_else(|| self.first_in(&self.any_host, request))
+            .transpose()
     }
 
-    /// The first of one host that takes `request`.
+    /// The first of one host that takes `request`, or that cannot tell.
     #[inline]
-    fn first_in<'t>(&'t self, paths: &'t Paths, request: &Request<'_>) -> Option<(usize, &'t Route)> {
+    fn first_in<'t>(
+        &'t self,
+        paths: &'t Paths,
+        request: &Request<'_>,
+    ) -> Option<Result<(usize, &'t Route), ValueTooLong>> {
         let first_of = |entries: &'t Vec<Entry>| {
             entries.iter().find_map(|entry| {
                 let route = self.routes.get(entry.route)?;
-                entry.asks(route).is_none_or(|asked| holds(asked, request)).then_some((entry.route, route))
+                match entry.asks(route).map_or(Ok(true), |asked| holds(asked, request)) {
+                    Ok(true) => Some(Ok((entry.route, route))),
+                    Ok(false) => None,
+                    Err(fault) => Some(Err(fault)),
+                }
             })
         };
         let exact = paths.exact.get(request.path).and_then(first_of);
@@ -128,7 +149,7 @@ impl RouteTable {
         self.routes.is_empty()
     }
 
-    /// Every alternative that takes `request`, the most specific first.
+    /// Every alternative that takes `request`, the most specific first, up to one that cannot tell.
     fn takers<'t>(&'t self, request: &Request<'_>) -> impl Iterator<Item = (&'t Entry, &'t Route)> {
         let Request { host, path, .. } = *request;
         let exact = self.exact_hosts.get(host).into_iter();
@@ -137,7 +158,11 @@ impl RouteTable {
             .chain(iter::once(&self.any_host))
             .flat_map(move |paths| paths.candidates(path))
             .filter_map(|entry| self.routes.get(entry.route).map(|route| (entry, route)))
-            .filter(|(entry, route)| entry.asks(route).is_none_or(|asked| holds(asked, request)))
+            .map_while(|(entry, route)| {
+                let holds = entry.asks(route).map_or(Ok(true), |asked| holds(asked, request)).ok()?;
+                Some(holds.then_some((entry, route)))
+            })
+            .flatten()
     }
 }
 
@@ -211,34 +236,54 @@ fn entries(routes: &[Route]) -> Vec<(Entry, Option<&Match>)> {
 }
 
 /// Whether everything holds that the index has not already looked at; the cheapest is asked first.
-fn holds(asked: &Match, request: &Request<'_>) -> bool {
-    (asked.methods.is_empty() || asked.methods.contains(request.method))
-        && asked.headers.iter().all(|(name, value)| header_holds(request.headers, name, value))
-        && asked.query.iter().all(|(name, value)| query_holds(request.query.unwrap_or_default(), name, value))
-        && match &asked.path {
-            PathMatch::Regex(regex) => regex.is_match(request.path),
-            PathMatch::Exact(_) | PathMatch::Prefix(_) => true,
+fn holds(asked: &Match, request: &Request<'_>) -> Result<bool, ValueTooLong> {
+    if !(asked.methods.is_empty() || asked.methods.contains(request.method)) {
+        return Ok(false);
+    }
+    for (name, value) in &asked.headers {
+        if !header_holds(request.headers, name, value)? {
+            return Ok(false);
         }
-}
-
-/// A field that came in several lines holds when one of its lines does.
-fn header_holds(headers: &HeaderMap, name: &http::HeaderName, asked: &TextMatch) -> bool {
-    headers.get_all(name).iter().any(|value| match asked {
-        TextMatch::Exact(text) => value.as_bytes() == text.as_bytes(),
-        TextMatch::Regex(regex) => std::str::from_utf8(value.as_bytes()).is_ok_and(|value| regex.is_match(value)),
+    }
+    for (name, value) in &asked.query {
+        if !query_holds(request.query.unwrap_or_default(), name, value)? {
+            return Ok(false);
+        }
+    }
+    Ok(match &asked.path {
+        // no longer than a request line
+        PathMatch::Regex(regex) => regex.is_match(request.path),
+        PathMatch::Exact(_) | PathMatch::Prefix(_) => true,
     })
 }
 
+/// A field that came in several lines holds when one of its lines does.
+fn header_holds(headers: &HeaderMap, name: &http::HeaderName, asked: &TextMatch) -> Result<bool, ValueTooLong> {
+    for value in headers.get_all(name) {
+        let holds = match asked {
+            TextMatch::Exact(text) => value.as_bytes() == text.as_bytes(),
+            TextMatch::Regex(_) if value.len() > LONGEST_VALUE => return Err(ValueTooLong),
+            TextMatch::Regex(regex) => std::str::from_utf8(value.as_bytes()).is_ok_and(|value| regex.is_match(value)),
+        };
+        if holds {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The first parameter of that name decides, as it was sent; without `=` its value is empty.
-fn query_holds(query: &str, name: &str, asked: &TextMatch) -> bool {
+fn query_holds(query: &str, name: &str, asked: &TextMatch) -> Result<bool, ValueTooLong> {
     let first = query.split('&').find_map(|pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         (found == name).then_some(value)
     });
-    first.is_some_and(|value| match asked {
-        TextMatch::Exact(text) => value == text,
-        TextMatch::Regex(regex) => regex.is_match(value),
-    })
+    let Some(value) = first else { return Ok(false) };
+    match asked {
+        TextMatch::Exact(text) => Ok(value == text),
+        TextMatch::Regex(_) if value.len() > LONGEST_VALUE => Err(ValueTooLong),
+        TextMatch::Regex(regex) => Ok(regex.is_match(value)),
+    }
 }
 
 type Map<T> = HashMap<Box<str>, T, BuildHasherDefault<DefaultHasher>>;

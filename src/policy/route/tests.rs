@@ -72,7 +72,7 @@ impl Asked {
     }
 
     fn finds(&self, table: &RouteTable) -> Option<usize> {
-        table.find(&self.request()).map(|(index, _)| index)
+        table.find(&self.request()).unwrap().map(|(index, _)| index)
     }
 
     fn finds_two(&self, table: &RouteTable) -> (Option<usize>, Option<usize>) {
@@ -359,4 +359,32 @@ proptest! {
             prop_assert_eq!(asked.finds(&table), expected.0);
         }
     }
+}
+
+#[test]
+fn what_an_expression_cannot_read_in_bounded_time_is_told() {
+    let expression = |text: &str| TextMatch::Regex(whole(text).unwrap());
+    let blocked = |headers, query| Match { headers, query, ..alternative("* /") };
+    let by_field = blocked(vec![("x-a".parse().unwrap(), expression(".*bot.*"))], Vec::new());
+    let by_parameter = blocked(Vec::new(), vec![("q".into(), expression(".*union.*"))]);
+    let table = RouteTable::new(vec![
+        route(vec![alternative("a.example /")]),
+        route(vec![by_field]),
+        route(vec![by_parameter]),
+        route(vec![alternative("* /")]),
+    ]);
+    let found = |host: &str, field: &str, query: &str| {
+        let mut asked = Asked::new(host, "/");
+        asked.headers.append("x-a", field.parse().unwrap());
+        asked.query = Some(format!("p=1&q={query}"));
+        table.find(&asked.request()).map(|found| found.map(|(index, _)| index))
+    };
+    let (fits, long) = ("x".repeat(LONGEST_VALUE), "x".repeat(LONGEST_VALUE + 1));
+    assert_eq!(found("b.example", &fits, &fits), Ok(Some(3)));
+    assert_eq!(found("b.example", &format!("bot{}", &fits[3..]), ""), Ok(Some(1)));
+    // one byte more would have walked round the route
+    assert_eq!(found("b.example", &long, ""), Err(ValueTooLong));
+    assert_eq!(found("b.example", "", &long), Err(ValueTooLong));
+    // where nothing has to read it, it may be as long as a head has room for
+    assert_eq!(found("a.example", &long, &long), Ok(Some(0)));
 }

@@ -16,7 +16,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, StatusCode};
+use http::StatusCode;
+use http::request::Parts;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
@@ -134,14 +135,16 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn handshake(&self, _secure: &Secure) {}
     /// It did not, and is closed. `said_nothing`: not a byte came from the client.
     fn handshake_failed(&self, _fault: HandshakeFault, _peer: Peer, _said_nothing: bool) {}
-    /// A head was refused. Returns the whole answer: status line, fields with `Content-Length` and `Connection: close`,
-    /// and body.
-    fn refused(&self, fault: HeadFault) -> Bytes;
-    /// The head of a request was refused that came by HTTP/2 with these fields. Returns the answer.
-    fn refused_request(&self, fault: HeadFault, _method: &Method, _fields: &HeaderMap) -> Answer {
+    /// A head was refused, of which these bytes came. Returns the whole answer: status line, fields with `Content-Length` and
+    /// `Connection: close`, and body.
+    fn refused(&self, fault: HeadFault, bytes: &[u8]) -> Bytes;
+    /// A head that came by HTTP/2 was refused. Returns the answer.
+    fn refused_request(&self, fault: HeadFault, _head: &Parts) -> Answer {
         let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
         Answer { status, headers: Vec::new(), body: Bytes::new() }
     }
+    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body.
+    fn refused_elsewhere(&self, _fault: HeadFault) {}
     /// A connection that speaks HTTP/2 was ended for what its client did.
     fn abused(&self, _abuse: Abuse, _peer: Peer) {}
     /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
@@ -208,7 +211,8 @@ pub async fn serve<A, S>(
         let head = match patience.next_head(wire, limits).await {
             Next::Request(head) => head,
             Next::Refused(fault) => {
-                wire.put(&edge.events.refused(fault));
+                let answer = edge.events.refused(fault, wire.inbox());
+                wire.put(&answer);
                 edge.events.noticed(fault.reason(), link.peer);
                 return linger(wire, limits).await;
             }
@@ -271,7 +275,8 @@ pub async fn serve<A, S>(
 /// Answers a connection that is not served, and closes it.
 pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, link: Arc<Link>, edge: &Arc<Edge>) {
     let mut wire = Wire::new(transport, BytesMut::new(), link, edge.clone());
-    wire.put(&edge.events.refused(fault));
+    let answer = edge.events.refused(fault, &[]);
+    wire.put(&answer);
     linger(&mut wire, &edge.limits).await;
 }
 

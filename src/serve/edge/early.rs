@@ -90,6 +90,7 @@ fn send(shared: &Shared, exchange: &Exchange, answer: &Answer, request: &Request
         path: request.path.as_bytes(),
         status: answer.status.as_u16(),
         bytes_out: answer.body.len() as u64,
+        head_fault: None,
     };
     observe::done(shared, exchange, &end);
     written::bytes(answer, stay)

@@ -4,11 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::connection::{Early, EdgeEvents};
 use super::door::Door;
 use super::fault::{BodyFault, HeadFault};
+use super::glimpse::Glimpse;
 use super::h2::frames::Abuse;
 use super::head::Head;
 use super::link::Link;
@@ -18,6 +20,8 @@ use super::{early, written};
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::request::Peer;
 use crate::serve::descriptors;
+use crate::serve::proxy::exchange::Exchange;
+use crate::serve::proxy::observe::{self, Ended};
 use crate::serve::shared::Shared;
 use crate::serve::telling::noise::About;
 
@@ -41,13 +45,31 @@ impl Events {
 }
 
 impl Events {
-    /// Counts a refused head and answers it.
-    fn answer(&self, fault: HeadFault, form: Form) -> Answer {
+    /// Counts a refused head, writes it down and answers it.
+    fn answer(&self, fault: HeadFault, form: Form, glimpse: &Glimpse<'_>) -> Answer {
         let installed = self.shared.installed();
-        installed.metrics().malformed(fault.reason());
         let policy = installed.snapshot().policy();
         let context = Context { policy, decision: None, fields: None, form, wall_unix_nanos: 0 };
-        answer::fault(meant(fault), &context)
+        let answer = answer::fault(meant(fault), &context);
+        self.tell(fault, glimpse, answer.body.len() as u64);
+        answer
+    }
+
+    /// Counts a refused head and writes it down: its answer has so many bytes of body.
+    fn tell(&self, fault: HeadFault, glimpse: &Glimpse<'_>, bytes_out: u64) {
+        let mut exchange = Exchange::new(self.shared.installed(), self.shared.clock.now());
+        exchange.listener = self.listener;
+        exchange.installed.metrics().malformed(fault.reason());
+        let end = Ended {
+            protocol: glimpse.protocol,
+            method: glimpse.method,
+            host: glimpse.host,
+            path: glimpse.path,
+            status: fault.status(),
+            bytes_out,
+            head_fault: Some(fault),
+        };
+        observe::done(&self.shared, &exchange, &end);
     }
 }
 
@@ -83,12 +105,19 @@ impl EdgeEvents for Events {
         }
     }
 
-    fn refused(&self, fault: HeadFault) -> Bytes {
-        written::bytes(&self.answer(fault, Form::UNKNOWN), false)
+    fn refused(&self, fault: HeadFault, bytes: &[u8]) -> Bytes {
+        let glimpse = Glimpse::of_bytes(bytes);
+        // a client that sent HEAD would take a body for something else (RFC 9110 section 9.3.2)
+        let form = if glimpse.method == "HEAD" { Form::of(&Method::HEAD, &HeaderMap::new()) } else { Form::UNKNOWN };
+        written::bytes(&self.answer(fault, form, &glimpse), false)
     }
 
-    fn refused_request(&self, fault: HeadFault, method: &Method, fields: &HeaderMap) -> Answer {
-        self.answer(fault, Form::of(method, fields))
+    fn refused_request(&self, fault: HeadFault, head: &Parts) -> Answer {
+        self.answer(fault, Form::of(&head.method, &head.headers), &Glimpse::of_parts(head))
+    }
+
+    fn refused_elsewhere(&self, fault: HeadFault) {
+        self.tell(fault, &Glimpse { protocol: "h2", ..Glimpse::default() }, 0);
     }
 
     fn abused(&self, abuse: Abuse, peer: Peer) {

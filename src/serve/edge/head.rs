@@ -11,13 +11,17 @@
 pub mod fields;
 pub mod scan;
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use bytes::BytesMut;
 
 use self::fields::Fields;
 use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
 use super::authority::host_name;
 use super::fault::HeadFault;
 use super::path::canonical_path;
+use super::query::{LONGEST_TARGET, canonical_query};
 use crate::config::settings::UnderscoreTwins;
 
 /// How much head a request may have.
@@ -80,6 +84,25 @@ pub struct Head {
     pub end: usize,
 }
 
+impl Head {
+    /// The head as whoever reads it next shall see it, out of the bytes in which it was found: from the request line on, with
+    /// the canonical target in the place of any other.
+    pub fn written(&self, taken: BytesMut) -> BytesMut {
+        let part = |from: usize, to: usize| taken.get(from..to).unwrap_or_default();
+        match &self.canonical_target {
+            None if self.start == 0 => taken,
+            target => {
+                let target = target.as_deref().map_or(part(self.target.start, self.target.end), str::as_bytes);
+                let mut written = BytesMut::with_capacity(taken.len() + target.len());
+                written.extend_from_slice(part(self.start, self.target.start));
+                written.extend_from_slice(target);
+                written.extend_from_slice(part(self.target.end, taken.len()));
+                written
+            }
+        }
+    }
+}
+
 /// Judges the head at the front of `bytes`. `Ok(None)` means that it has no end yet and no fault so far.
 ///
 /// The verdict does not depend on how the bytes were cut: whatever is found in a part is found in the whole.
@@ -125,6 +148,9 @@ impl EndScan {
         bytes.len() >= limits.bytes || (self.line_start <= EMPTY_LINE && bytes.len() > limits.request_line)
     }
 }
+
+/// The longest field name that the parser behind takes (`http::HeaderName`).
+const LONGEST_NAME: usize = 65_535;
 
 /// The length of the empty line that may come first.
 const EMPTY_LINE: usize = 2;
@@ -273,15 +299,15 @@ impl<'a> Parser<'a> {
         let rest = target.get(form.path..).unwrap_or_default();
         let (path, query) = rest.split_at_checked(run_end_of_path(rest)).unwrap_or_default();
         let canonical = canonical_path(if path.is_empty() { b"/" } else { path })?;
-        // A lone percent sign in a query is what browsers send for `?q=100%`; only the byte that ends strings is refused.
-        if query.windows(3).any(|escape| escape == b"%00") {
-            return Err(HeadFault::Escape.into());
-        }
-        if form.path == 0 && canonical.as_bytes() == path {
+        let canonical_query = canonical_query(query)?;
+        if form.path == 0 && canonical.as_bytes() == path && matches!(canonical_query, Cow::Borrowed(_)) {
             return Ok(None);
         }
         let mut written = canonical.into_owned();
-        written.push_str(std::str::from_utf8(query).map_err(|_| HeadFault::Target)?);
+        written.push_str(&canonical_query);
+        if written.len() > LONGEST_TARGET {
+            return Err(HeadFault::TargetTooLong.into());
+        }
         Ok(Some(written))
     }
 
@@ -310,6 +336,9 @@ impl<'a> Parser<'a> {
         let start = self.at;
         let end = run_end(self.bytes, start, TOKEN);
         self.at = end;
+        if end - start > LONGEST_NAME {
+            return Err(HeadFault::FieldName.into());
+        }
         if self.peek()? != b':' || end == start {
             return Err(HeadFault::FieldName.into());
         }

@@ -6,9 +6,9 @@
 //! * [`tls`] makes a connection a secure one first, where its listener says so; one that says [`redirect`] serves nothing else.
 //! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
 //! * [`h2`] is the same for clients that speak HTTP/2.
-//! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`] and [`chunk`] beside it.
+//! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`], [`query`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
-//! * What went wrong is a [`fault`]; [`events`] is who hears of it.
+//! * What went wrong is a [`fault`]; [`events`] is who hears of it, with a [`glimpse`] of what was asked for.
 //! * [`early`] judges a request without a body before Pingora sees it, and answers a refusal with the bytes of [`written`].
 
 pub mod alarm;
@@ -22,6 +22,7 @@ pub mod due;
 pub mod early;
 pub mod events;
 pub mod fault;
+pub mod glimpse;
 pub mod h2;
 pub mod head;
 pub mod link;
@@ -30,6 +31,7 @@ pub mod listening;
 pub mod pace;
 pub mod path;
 pub mod proxy_protocol;
+pub mod query;
 pub mod redirect;
 pub mod socket_file;
 pub mod stream;

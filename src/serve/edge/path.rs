@@ -99,28 +99,33 @@ fn push_escaped(path: &mut String, byte: u8) {
 }
 
 /// Whether any reader could see a `.` or `..` segment: slashes and backslashes separate, escaped or not, and `;` ends.
+///
+/// Reads each byte once: a stranger decides how many segments there are.
 fn has_dot_segment(path: &str) -> bool {
-    let mut rest = path;
+    // how many dots the segment's name has so far; none once it holds anything else, or has ended
+    let mut dots = Some(0u8);
+    let mut rest = path.as_bytes();
     loop {
-        let end = next_of(rest, &["/", "%2F", "%5C"]);
-        let (segment, after) = match end {
-            Some((at, length)) => (rest.get(..at).unwrap_or_default(), rest.get(at + length..)),
-            None => (rest, None),
-        };
-        let name = next_of(segment, &[";", "%3B"]).and_then(|(at, _)| segment.get(..at)).unwrap_or(segment);
-        if name == "." || name == ".." {
-            return true;
-        }
-        match after {
-            Some(after) => rest = after,
-            None => return false,
+        let is_dots = matches!(dots, Some(1 | 2));
+        match rest {
+            [] => return is_dots,
+            [b'/' | b';', ..] | [b'%', b'2', b'F', ..] | [b'%', b'5', b'C', ..] | [b'%', b'3', b'B', ..] if is_dots => {
+                return true;
+            }
+            [b'/', behind @ ..] | [b'%', b'2', b'F', behind @ ..] | [b'%', b'5', b'C', behind @ ..] => {
+                dots = Some(0);
+                rest = behind;
+            }
+            [b'.', behind @ ..] => {
+                dots = dots.filter(|dots| *dots < 2).map(|dots| dots + 1);
+                rest = behind;
+            }
+            [_, behind @ ..] => {
+                dots = None;
+                rest = behind;
+            }
         }
     }
-}
-
-/// The nearest of several words: where it is and how long.
-fn next_of(text: &str, words: &[&str]) -> Option<(usize, usize)> {
-    words.iter().filter_map(|word| text.find(word).map(|at| (at, word.len()))).min()
 }
 
 #[cfg(test)]

@@ -132,18 +132,7 @@ impl<S: IO> Wire<S> {
         // taken whole where possible: splitting would turn the buffer into a shared one
         let taken =
             if head.end >= self.inbox.len() { mem::take(&mut self.inbox) } else { self.inbox.split_to(head.end) };
-        let part = |from: usize, to: usize| taken.get(from..to).unwrap_or_default();
-        match &head.canonical_target {
-            None if head.start == 0 => taken,
-            target => {
-                let target = target.as_deref().map_or(part(head.target.start, head.target.end), str::as_bytes);
-                let mut written = BytesMut::with_capacity(taken.len() + target.len());
-                written.extend_from_slice(part(head.start, head.target.start));
-                written.extend_from_slice(target);
-                written.extend_from_slice(part(head.target.end, taken.len()));
-                written
-            }
-        }
+        head.written(taken)
     }
 
     /// Whether the request was refused, so that the next one deserves an early look.

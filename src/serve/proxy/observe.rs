@@ -10,6 +10,7 @@ use pingora::{Error, ErrorType};
 use super::downstream::link_of;
 use super::exchange::Exchange;
 use super::facts::Facts;
+use crate::answer::Fault;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
@@ -17,7 +18,8 @@ use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::policy::Route;
 use crate::request::{Peer, Request};
-use crate::serve::clock::wall_nanos;
+use crate::serve::clock::{roll, wall_nanos};
+use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::h2::talk::Stream;
 use crate::serve::installed::Installed;
 use crate::serve::origins::fault::AnswerFault;
@@ -60,6 +62,8 @@ pub struct Ended<'a> {
     pub status: u16,
     /// Bytes of the answer's body.
     pub bytes_out: u64,
+    /// Why its head was refused, if it was: nothing else is known of it then.
+    pub head_fault: Option<HeadFault>,
 }
 
 impl<'a> Ended<'a> {
@@ -74,6 +78,7 @@ impl<'a> Ended<'a> {
             path: head.uri.path().as_bytes(),
             status: written.map_or(ABORTED, |head| head.status.as_u16()),
             bytes_out: session.body_bytes_sent() as u64,
+            head_fault: None,
         }
     }
 }
@@ -133,7 +138,8 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
     }
     let Some((log, client_in_log)) = &shared.access_log else { return };
     let limited = decision.is_some_and(is_limited);
-    if !log.wants(limited, decision.map_or(0, |decision| decision.dice)) {
+    // a head that was refused has no decision, and no dice with it
+    if !log.wants(limited, decision.map_or_else(|| end.head_fault.map_or(0, |_| roll()), |decision| decision.dice)) {
         return;
     }
     let policy = exchange.installed.snapshot().policy();
@@ -195,7 +201,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
             .map(|(from, to)| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX)),
         bytes_in: exchange.body_bytes,
         bytes_out: end.bytes_out,
-        error: exchange.fault.map(|fault| Cow::Borrowed(fault.word())),
+        error: end.head_fault.map(HeadFault::reason).or(exchange.fault.map(Fault::word)).map(Cow::Borrowed),
     };
     log.line(|line| entry.write(line));
 }

@@ -233,6 +233,6 @@ fn a_head_that_is_too_large_is_answered_431_and_the_connection_goes_on() {
         assert_eq!(talker.get("/").await.unwrap().status, 200);
     });
     assert_eq!(origin.count(), 1);
-    gate.counts("tidegate_malformed_requests_total", &[("reason", "too_large")], 1.0);
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "too_large")], 2.0);
     gate.counts("tidegate_malformed_requests_total", &[("reason", "too_many_fields")], 1.0);
 }

@@ -207,7 +207,7 @@ fn code(payload: &[u8]) -> u32 {
 }
 
 /// The status at the front of a block: an entry of the static table, or a literal with the name of one.
-fn status_of(block: &[u8]) -> Option<u16> {
+pub fn status_of(block: &[u8]) -> Option<u16> {
     match block {
         [first @ 0x88..=0x8e, ..] => Some([200, 204, 206, 304, 400, 404, 500][usize::from(first - 0x88)]),
         [0x48 | 0x08 | 0x18, length, text @ ..] if length & 0x80 == 0 => {

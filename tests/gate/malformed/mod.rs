@@ -60,6 +60,11 @@ pub fn cut_off(name: &'static str, want: Want, bytes: &[u8]) -> Case {
 
 pub const BAD: Want = Want::Refused(&[400]);
 
+/// The cases of all tables.
+pub fn all() -> Vec<Case> {
+    [heads::cases(), fields::cases(), bodies::cases(), targets::cases(), noise::cases()].into_iter().flatten().collect()
+}
+
 #[test]
 fn heads_that_are_no_http_are_turned_away() {
     check(heads::cases());

@@ -113,7 +113,7 @@ struct Counts {
 }
 
 impl EdgeEvents for Arc<Counts> {
-    fn refused(&self, fault: HeadFault) -> Bytes {
+    fn refused(&self, fault: HeadFault, _bytes: &[u8]) -> Bytes {
         self.heads.lock().unwrap().push(fault);
         format!("HTTP/1.1 {} refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", fault.status()).into()
     }

@@ -105,6 +105,9 @@ pub async fn serve<A, S>(
         Ok(Err(error)) => abuse_of(&error, &pulse),
         Err(_) => Some(Abuse::Late),
     };
+    for _ in 0..pulse.answered_by_library() {
+        edge.events.refused_elsewhere(HeadFault::TooLarge);
+    }
     if let Some(abuse) = abuse {
         edge.events.abused(abuse, peer);
     }
@@ -307,6 +310,7 @@ where
         if self.taken >= self.edge.limits.requests {
             self.talk.leave();
         }
+        self.pulse.take(respond.stream_id().as_u32());
         let (mut parts, body) = request.into_parts();
         let bytes = request::bytes(&parts);
         let budget = self.edge.limits.h2.head_bytes;
@@ -318,7 +322,7 @@ where
                 Fate::GoOn
             }
             Err(fault) => {
-                let answer = self.edge.events.refused_request(fault, &parts.method, &parts.headers);
+                let answer = self.edge.events.refused_request(fault, &parts);
                 self.edge.events.noticed(fault.reason(), self.link.peer);
                 refuse(&mut respond, answer);
                 if over { Fate::GoOn } else { self.refused() }
@@ -338,6 +342,9 @@ where
     }
 
     fn refused(&mut self) -> Fate {
+        for _ in 0..self.pulse.answered_by_library() {
+            self.edge.events.refused_elsewhere(HeadFault::TooLarge);
+        }
         // a client that was told to leave and has not heard of it sends requests that the library ignores
         if self.left_at.is_some() || self.refusals.take(1, Instant::now()) {
             Fate::GoOn

@@ -19,6 +19,7 @@ use crate::serve::edge::head::fields::Fields;
 use crate::serve::edge::head::scan::{METHOD, TARGET, TOKEN, is};
 use crate::serve::edge::head::{HeadLimits, Version};
 use crate::serve::edge::path::canonical_path;
+use crate::serve::edge::query::{LONGEST_TARGET, canonical_query};
 
 /// What a field takes beside its name and value, in the measure of RFC 9113 section 6.5.2.
 const FIELD_OVERHEAD: usize = 32;
@@ -98,11 +99,11 @@ fn canonical_target(target: &str) -> Result<Uri, HeadFault> {
     }
     let (path, query) = target.split_at_checked(target.find('?').unwrap_or(target.len())).unwrap_or_default();
     let path = canonical_path(path.as_bytes())?;
-    // as in HTTP/1: only the byte that ends strings is refused here
-    if query.as_bytes().windows(3).any(|escape| escape == b"%00") {
-        return Err(HeadFault::Escape);
-    }
+    let query = canonical_query(query.as_bytes())?;
     let target = format!("{path}{query}");
+    if target.len() > LONGEST_TARGET {
+        return Err(HeadFault::TargetTooLong);
+    }
     Uri::try_from(target).map_err(|_| HeadFault::Target)
 }
 

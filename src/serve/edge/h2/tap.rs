@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use bytes::{Buf, BytesMut};
 use pingora::protocols::IO;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -31,6 +32,11 @@ pub struct Pulse {
     epoch: Instant,
     /// The head of a request has been handed on, and nothing more is until the loop has looked.
     held: AtomicBool,
+    /// The stream of the last request that the loop took.
+    taken: AtomicU32,
+    /// Heads that the library has answered by itself, since they unpack to more than it keeps, and of which the loop has not
+    /// heard.
+    answered: AtomicU32,
     /// One more than the place in [`Abuse::ALL`]; zero for none.
     abuse: AtomicU8,
     /// Nanoseconds after the epoch, plus one; zero for none.
@@ -49,6 +55,8 @@ impl Pulse {
         Arc::new(Pulse {
             epoch,
             held: AtomicBool::new(false),
+            taken: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
             abuse: AtomicU8::new(0),
             head_since: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -60,6 +68,16 @@ impl Pulse {
     /// Lets the next head through; says whether one was held back, or may have been.
     pub fn release(&self) -> bool {
         self.held.swap(false, Ordering::Relaxed)
+    }
+
+    /// The loop has the request of this stream: whatever is answered on it is ours.
+    pub fn take(&self, stream: u32) {
+        self.taken.store(stream, Ordering::Relaxed);
+    }
+
+    /// How many heads the library has answered by itself since this was last asked.
+    pub fn answered_by_library(&self) -> u32 {
+        self.answered.swap(0, Ordering::Relaxed)
     }
 
     /// Why nothing more is read from the client, if that is so.
@@ -110,6 +128,10 @@ pub struct Tap<S> {
     account: Account,
     download: Pace,
     pulse: Arc<Pulse>,
+    /// The stream of the last head that was handed on.
+    last_head: u32,
+    /// Streams whose head the library refused; the connection ends before there is no room for another.
+    refused: ArrayVec<u32, 128>,
 }
 
 impl<S> Tap<S> {
@@ -132,6 +154,8 @@ impl<S> Tap<S> {
             account,
             download,
             pulse,
+            last_head: 0,
+            refused: ArrayVec::new(),
         };
         (tap, arrivals)
     }
@@ -156,12 +180,30 @@ impl<S> Tap<S> {
                         self.pulse.head_since.store(0, Ordering::Relaxed);
                     }
                     if opens {
+                        self.note_head(frame.stream);
                         self.pulse.held.store(true, Ordering::Relaxed);
                         return Ok(passed);
                     }
                 }
             }
         }
+    }
+
+    /// Another head is handed on: the one before it has been taken by now, or the library has refused it.
+    fn note_head(&mut self, stream: u32) {
+        if self.last_head != 0 && self.pulse.taken.load(Ordering::Relaxed) != self.last_head {
+            let _ = self.refused.try_push(self.last_head);
+        }
+        self.last_head = stream;
+    }
+
+    /// Whether a head of an answer on this stream is the library's own.
+    fn is_of_library(&mut self, stream: u32) -> bool {
+        if stream == self.last_head {
+            return self.pulse.taken.load(Ordering::Relaxed) != stream;
+        }
+        let refused = self.refused.iter().position(|refused| *refused == stream);
+        refused.and_then(|place| self.refused.swap_pop(place)).is_some()
     }
 
     fn note_sent(&mut self, parts: &[IoSlice<'_>], sent: usize) {
@@ -178,6 +220,9 @@ impl<S> Tap<S> {
                     Some(Found::Begun(frame)) => {
                         self.account.sent(frame);
                         answers |= frame.is_of_an_answer();
+                        if frame.kind == Kind::Headers && self.is_of_library(frame.stream) {
+                            self.pulse.answered.fetch_add(1, Ordering::Relaxed);
+                        }
                         if frame.kind == Kind::Reset {
                             self.pulse.resets.fetch_add(1, Ordering::Relaxed);
                         }

@@ -12,7 +12,7 @@ use crate::serve::edge::head::{HeadLimits, parse};
 struct Silent;
 
 impl EdgeEvents for Silent {
-    fn refused(&self, _fault: HeadFault) -> Bytes {
+    fn refused(&self, _fault: HeadFault, _bytes: &[u8]) -> Bytes {
         Bytes::new()
     }
 }

@@ -89,7 +89,7 @@ struct Counts {
 }
 
 impl EdgeEvents for Arc<Counts> {
-    fn refused(&self, fault: HeadFault) -> Bytes {
+    fn refused(&self, fault: HeadFault, _bytes: &[u8]) -> Bytes {
         self.heads.lock().unwrap().push(fault);
         Bytes::new()
     }
