@@ -5,7 +5,7 @@
 //! - Readers with every leniency known from the field (`lenient`) find one and the same request in it.
 //! - The verdict does not depend on how the bytes were cut, nor on what follows the head.
 
-use tidegate::config::settings::UnderscoreTwins;
+use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
 use tidegate::serve::edge::authority::{canonical_host, host_name};
 use tidegate::serve::edge::fault::HeadFault;
 use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, Version, parse};
@@ -14,9 +14,21 @@ use super::lenient::{Leniency, Reading};
 use super::strict;
 
 /// Like a gate's, but small enough to be reached.
-const USUAL: HeadLimits = HeadLimits { bytes: 2_048, request_line: 1_024, fields: 20, twins: UnderscoreTwins::Refuse };
+const USUAL: HeadLimits = HeadLimits {
+    bytes: 2_048,
+    request_line: 1_024,
+    fields: 20,
+    twins: UnderscoreTwins::Refuse,
+    escaped_slash: EscapedSlash::Keep,
+};
 /// Reached by nearly everything.
-const TIGHT: HeadLimits = HeadLimits { bytes: 96, request_line: 24, fields: 3, twins: UnderscoreTwins::Refuse };
+const TIGHT: HeadLimits = HeadLimits {
+    bytes: 96,
+    request_line: 24,
+    fields: 3,
+    twins: UnderscoreTwins::Refuse,
+    escaped_slash: EscapedSlash::Keep,
+};
 
 /// The target.
 pub fn head(data: &[u8]) {
