@@ -66,7 +66,7 @@ fn long_form(ignore: Ignore) -> Tree {
     match ignore {
         Ignore::NONE => Tree::text("none"),
         Ignore::ALL => Tree::text("all"),
-        some => Tree::texts(&some.words().collect::<Vec<_>>()),
+        some => Tree::texts(some.words()),
     }
 }
 
