@@ -23,5 +23,6 @@ pub mod origin_answer;
 pub mod path;
 pub mod policy;
 pub mod proxy_protocol;
+pub mod spelling;
 mod strict;
 pub mod structured;

@@ -4,6 +4,8 @@
 //! - What is canonical is its own canonical form, is visible ASCII, starts with one slash and has no two in a row.
 //! - Origins of every kind known ([`READERS`]) find the same resource under the raw and the canonical form, and none of
 //!   them finds a `.` or `..` segment in it.
+//! - A match that ignores spellings takes what any of these origins takes for its path ([`super::spelling`]). Two paths with a
+//!   line break between them are compared.
 
 use std::borrow::Cow;
 
@@ -21,6 +23,7 @@ fn work(data: &[u8]) -> Option<Work<'_>> {
 /// The target.
 pub fn path(data: &[u8]) {
     cost::is_bounded(data, USUAL, work);
+    two_paths(data);
     let found = canonical_path(data);
     assert_eq!(found.as_deref().map_err(|fault| *fault), canonical(data).as_deref().map_err(|fault| *fault));
     let Ok(path) = found else { return };
@@ -33,6 +36,15 @@ pub fn path(data: &[u8]) {
         assert_eq!(raw, ours, "{reader:?} finds another resource");
         let dots = ours.iter().any(|segment| segment == b"." || segment == b"..");
         assert!(!dots, "{reader:?} finds a dot segment in {path}");
+    }
+    super::spelling::spelling(&path, &path);
+}
+
+/// Two paths with a line break between them, if both are accepted: one as a protected path, the other as a way round it.
+fn two_paths(data: &[u8]) {
+    let mut lines = data.splitn(2, |byte| *byte == b'\n').map(canonical_path);
+    if let (Some(Ok(one)), Some(Ok(other))) = (lines.next(), lines.next()) {
+        super::spelling::spelling(&one, &other);
     }
 }
 
@@ -90,7 +102,7 @@ fn is_unreserved(byte: u8) -> bool {
 
 /// How an origin may take a path apart.
 #[derive(Debug, Clone, Copy)]
-struct Reader {
+pub struct Reader {
     /// Decodes before it looks for separators (most application servers), not behind (RFC 3986 section 6).
     decodes_first: bool,
     /// Takes a backslash for a slash (Windows, and browsers).
@@ -99,7 +111,7 @@ struct Reader {
     cuts_parameters: bool,
 }
 
-const READERS: [Reader; 8] = {
+pub const READERS: [Reader; 8] = {
     let mut readers = [Reader { decodes_first: false, backslash_separates: false, cuts_parameters: false }; 8];
     let mut at = 0;
     while at < readers.len() {
@@ -112,7 +124,7 @@ const READERS: [Reader; 8] = {
 
 impl Reader {
     /// The segments that name the resource, empty ones left out, decoded.
-    fn segments(self, path: &[u8]) -> Vec<Vec<u8>> {
+    pub fn segments(self, path: &[u8]) -> Vec<Vec<u8>> {
         let first = if self.decodes_first { decoded(path) } else { path.to_vec() };
         first
             .split(|byte| *byte == b'/' || (self.backslash_separates && *byte == b'\\'))

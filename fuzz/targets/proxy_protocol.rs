@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tidegate::client::proxy_protocol::{Fault, Header, LONGEST_BINARY, LONGEST_LINE, Source, parse};
-use tidegate::config::settings::UnderscoreTwins;
+use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
 use tidegate::serve::edge::head;
 
 use super::cost::{self, USUAL, Work};
@@ -35,8 +35,13 @@ pub fn proxy_protocol(data: &[u8]) {
             assert_eq!(parse(alone), verdict, "what follows matters");
             assert_eq!(parse(&alone[..header.length - 1]), Ok(None), "complete before its end");
             assert_ne!(data[0], 0x16, "the first byte of a TLS handshake");
-            let limits =
-                head::HeadLimits { bytes: 4_096, request_line: 2_048, fields: 64, twins: UnderscoreTwins::Refuse };
+            let limits = head::HeadLimits {
+                bytes: 4_096,
+                request_line: 2_048,
+                fields: 64,
+                twins: UnderscoreTwins::Refuse,
+                escaped_slash: EscapedSlash::Keep,
+            };
             assert!(!matches!(head::parse(data, &limits), Ok(Some(_))), "a request and a header");
             written_again(header);
         }

@@ -64,7 +64,7 @@ fn policy(gate: SocketAddr, origin: SocketAddr) -> String {
         "listen: \"{gate}\"
 routes:
   - name: login
-    match: {{ path: =/login, method: POST }}
+    match: {{ path: =/login ignore all }}
     origin: {origin}
     limit: 5/m burst 5
   - name: site

@@ -32,7 +32,7 @@ use crate::replay::{
 };
 use crate::serve::clock;
 use crate::serve::edge::authority::canonical_host;
-use crate::serve::edge::path::canonical_path;
+use crate::serve::edge::path::reader;
 use crate::serve::telling::pseudonym::Pseudonyms;
 
 /// What says something of a policy that judges, and nothing to `--suggest`.
@@ -188,7 +188,7 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         since,
         until,
         wanted: Wanted { route: arguments.route.clone(), exact: arguments.exact },
-        canonical: Canonical { path: |path| canonical_path(path).ok(), host: |host| canonical_host(host) },
+        canonical: Canonical { path: reader(config.escaped_slash()), host: |host| canonical_host(host) },
         name: &name,
     };
     let rules: Vec<String> = config.policy.rules.iter().map(|rule| rule.name.clone()).collect();

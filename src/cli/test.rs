@@ -1,6 +1,5 @@
 //! `tidegate test`: whether a policy does what it claims.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,9 +9,9 @@ use clap::{Args, ValueEnum};
 use super::{Global, environment, exit, print, say};
 use crate::config::{self, Loaded};
 use crate::explain::Book;
+use crate::scenario;
 use crate::scenario::report::{self, Tested, report};
-use crate::scenario::{self, Canonical};
-use crate::serve::edge::path::canonical_path;
+use crate::serve::edge::path::reader;
 
 /// Try the tests of a policy: what must come of which requests
 #[derive(Debug, Args)]
@@ -45,9 +44,6 @@ pub enum Format {
     /// JUnit's XML, for build servers
     Junit,
 }
-
-/// How the live gate spells a path.
-const CANONICAL: Canonical = |path| canonical_path(path).ok().map(Cow::into_owned);
 
 /// Runs the tests, and says what came of them.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
@@ -87,11 +83,13 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
 fn tested(loaded: &Loaded, only: Option<&str>) -> Result<Option<Vec<Tested>>, String> {
     let Ok(config) = &loaded.outcome else { return Ok(None) };
     let book = Book::of(config);
+    // as the live gate spells paths
+    let canonical = reader(config.escaped_slash());
     let wanted = config.cases.iter().filter(|case| only.is_none_or(|text| case.name.contains(text)));
     let tests = wanted.map(|case| {
         let file = loaded.sources.of(case.at).map_or_else(String::new, |source| source.name.clone());
         let line = loaded.sources.position(case.at).line;
-        let outcome = scenario::run(&config.policy, &book, case, CANONICAL)?;
+        let outcome = scenario::run(&config.policy, &book, case, canonical)?;
         Ok(Tested { name: case.name.clone(), file, line, outcome })
     });
     tests.collect::<Result<_, String>>().map(Some)

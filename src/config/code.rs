@@ -79,6 +79,7 @@ codes! {
     BAD_TEXT = "E0220", "a text that is not possible here";
     BAD_DATE = "E0221", "not a date such as `2026-11-21`";
     BAD_STORE_URL = "E0222", "not a store's URL such as `redis://127.0.0.1:6379`";
+    NEVER_MATCHES = "E0230", "a regular expression that no path can meet";
 
     UNKNOWN_LIMIT = "E0301", "a limit that is not defined";
     UNKNOWN_ORIGIN = "E0302", "an origin that is neither defined nor an address";
@@ -128,6 +129,8 @@ codes! {
     PLAIN_STORE = "W0432", "a store far away that is spoken to in clear";
     CLOSED_EVERYWHERE = "W0433", "a limit that refuses every request of every route when its store is silent";
     SLOW_STORE = "W0434", "a limit whose requests may all wait long for its store";
+    WALKED_ROUND = "W0440", "a guarded path that another spelling or method walks round";
+    DEAD_ALTERNATIVE = "W0441", "an alternative of a regular expression that no path can meet";
 }
 
 #[cfg(test)]

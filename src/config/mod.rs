@@ -68,6 +68,7 @@ use preset::UsedPreset;
 use read::Read;
 pub use scalar::duration as duration_text;
 use schema::{File, TestFile};
+use settings::EscapedSlash;
 use settings::Settings;
 use source::{Sources, Span};
 pub use tree::Tree;
@@ -86,6 +87,14 @@ pub struct Config {
     pub cases: Vec<Case>,
     /// Where limits and routes stand in the file.
     pub places: Places,
+}
+
+impl Config {
+    /// What the gate does with escaped slashes in paths. Where the listeners say different things, what the first one does.
+    pub fn escaped_slash(&self) -> EscapedSlash {
+        let first = self.settings.listeners.first().map(|listener| listener.connections.head.escaped_slash);
+        first.unwrap_or(EscapedSlash::Auto).decided(self.policy.escaped_slash_walks_round())
+    }
 }
 
 /// There were errors; the diagnostics say which.

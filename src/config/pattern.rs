@@ -6,11 +6,11 @@ use std::str::FromStr;
 use http::Method;
 use schemars::{Schema, json_schema};
 
-use super::fault::Code;
+use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{digits, pattern};
 use super::text::is_host;
-use crate::policy::route::{HostMatch, PathMatch, TextMatch, whole};
+use crate::policy::route::{HostMatch, Ignore, PathMatch, TextMatch, whole};
 
 /// `*.example.com` or `shop.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,24 +93,92 @@ impl Scalar for CertificateName {
     }
 }
 
-/// `/x` (by whole segments) or `=/x` (exactly).
+/// `/x` (by whole segments) or `=/x` (exactly), and behind it what is ignored: `=/login ignore all`.
 #[derive(Debug, Clone)]
-pub struct PathPattern(pub PathMatch);
+pub struct PathPattern(pub PathMatch, pub Option<Ignore>);
 
 impl Scalar for PathPattern {
     const NAME: &'static str = "path";
-    const EXAMPLE: &'static str = "`/api` or `=/login`";
+    const EXAMPLE: &'static str = "`/api` or `=/login ignore all`";
     const CODE: Code = Code::BAD_PATH;
 
     fn parse(text: &str) -> Result<PathPattern, Wrong> {
-        match text.strip_prefix('=') {
-            Some(exact) => ExactPath::parse(exact).map(|ExactPath(path)| PathPattern(PathMatch::Exact(path))),
-            None => PrefixPath::parse(text).map(|PrefixPath(path)| PathPattern(PathMatch::Prefix(path))),
-        }
+        let words = text.split_once(" ignore").filter(|(_, words)| words.is_empty() || words.starts_with([' ', ',']));
+        let (path, ignore) = match words {
+            Some((path, words)) => (path.trim_end(), Some(ignored(words)?)),
+            None => (text, None),
+        };
+        let path = match path.strip_prefix('=') {
+            Some(exact) => PathMatch::Exact(ExactPath::parse(exact)?.0),
+            None => PathMatch::Prefix(PrefixPath::parse(path)?.0),
+        };
+        Ok(PathPattern(path, ignore))
     }
 
     fn schema() -> Schema {
         pattern("^=?/")
+    }
+}
+
+/// Words with blanks or commas between them.
+fn ignored(words: &str) -> Result<Ignore, Wrong> {
+    let words: Vec<&str> = words.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let read: Result<Vec<IgnoreWord>, Wrong> = words.iter().map(|word| IgnoreWord::parse(word)).collect();
+    match IgnoreWord::together(&read?) {
+        Some(ignore) => Ok(ignore),
+        None if words.is_empty() => Err(Wrong::new("`ignore` needs a word behind it, such as `all`")),
+        None => Err(Wrong::new("`none` and `all` stand alone")),
+    }
+}
+
+/// A word of `ignore`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IgnoreWord {
+    /// Nothing is ignored, and that is meant.
+    Nothing,
+    /// Everything that can be.
+    All,
+    /// This one.
+    One(Ignore),
+}
+
+impl IgnoreWord {
+    /// What several words come to; `None` for no word, and for `none` or `all` beside another.
+    pub fn together(words: &[IgnoreWord]) -> Option<Ignore> {
+        match words {
+            [] => None,
+            [IgnoreWord::Nothing] => Some(Ignore::NONE),
+            [IgnoreWord::All] => Some(Ignore::ALL),
+            several => several.iter().try_fold(Ignore::NONE, |sum, word| match word {
+                IgnoreWord::One(one) => Some(sum.and(*one)),
+                IgnoreWord::Nothing | IgnoreWord::All => None,
+            }),
+        }
+    }
+}
+
+impl Scalar for IgnoreWord {
+    const NAME: &'static str = "spelling to ignore";
+    const EXAMPLE: &'static str = "`all`";
+    const CODE: Code = Code::BAD_WORD;
+
+    fn parse(text: &str) -> Result<IgnoreWord, Wrong> {
+        let one = Ignore::WORDS.into_iter().find(|(_, word)| *word == text).map(|(one, _)| IgnoreWord::One(one));
+        let words = || ["all", "none"].into_iter().chain(Ignore::WORDS.into_iter().map(|(_, word)| word));
+        match text {
+            "all" => Ok(IgnoreWord::All),
+            "none" => Ok(IgnoreWord::Nothing),
+            _ => one.ok_or_else(|| {
+                let all: Vec<String> = words().map(|word| format!("`{word}`")).collect();
+                Wrong::new(format!("must be one of {}", all.join(", "))).nearest(nearest(text, words()))
+            }),
+        }
+    }
+
+    fn schema() -> Schema {
+        let words: Vec<&str> =
+            ["all", "none"].into_iter().chain(Ignore::WORDS.into_iter().map(|(_, word)| word)).collect();
+        json_schema!({ "enum": words })
     }
 }
 

@@ -10,7 +10,9 @@ use crate::units::Share;
 mod connections;
 mod http2;
 
-pub use connections::{AtAccept, Connections, HeadSize, Pace, ProxyProtocol, RefusedNetworks, UnderscoreTwins};
+pub use connections::{
+    AtAccept, Connections, EscapedSlash, HeadSize, Pace, ProxyProtocol, RefusedNetworks, UnderscoreTwins,
+};
 pub use http2::{Http2, Protocols};
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).

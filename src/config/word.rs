@@ -8,7 +8,7 @@ use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
 use super::settings::{
-    ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins,
+    ClientCertificateMode, ClientInLog, EscapedSlash, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins,
 };
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
@@ -135,6 +135,10 @@ words! {
     } later: []
     UnderscoreTwins = "treatment of underscore twins" {
         "refuse" => UnderscoreTwins::Refuse, "allow" => UnderscoreTwins::Allow,
+    } later: []
+    EscapedSlash = "treatment of escaped slashes" {
+        "auto" => EscapedSlash::Auto, "refuse" => EscapedSlash::Refuse, "keep" => EscapedSlash::Keep,
+        "decode" => EscapedSlash::Decode,
     } later: []
     Protocol = "protocol" { "h2" => Protocol::Http2, "http/1.1" => Protocol::Http1, } later: ["h3"]
     ClientInLog = "form of clients in the log" {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{self, Config, Places};
-use crate::policy::route::{HostMatch, Match, PathMatch};
+use crate::policy::route::{HostMatch, Ignore, Match, PathMatch};
 use crate::policy::{Policy, Rule};
 
 /// The names and numbers of one policy, and where they are written.
@@ -78,9 +78,9 @@ fn asked(asked: &Match) -> String {
         HostMatch::Suffix(suffix) => parts.push(format!("host *{suffix}")),
     }
     match &asked.path {
-        PathMatch::Exact(path) => parts.push(format!("exact path {path}")),
+        PathMatch::Exact(path) => parts.push(format!("exact path {path}{}", spelling(asked))),
         PathMatch::Prefix(prefix) if prefix.is_empty() => {}
-        PathMatch::Prefix(prefix) => parts.push(format!("path under {prefix}")),
+        PathMatch::Prefix(prefix) => parts.push(format!("path under {prefix}{}", spelling(asked))),
         PathMatch::Regex(regex) => {
             let whole = regex.as_str();
             let written = whole.strip_prefix(r"\A(?:").and_then(|rest| rest.strip_suffix(r")\z"));
@@ -96,6 +96,15 @@ fn asked(asked: &Match) -> String {
     if parts.is_empty() { "takes everything".to_owned() } else { parts.join(", ") }
 }
 
+/// In which spelling a path is taken, said behind it.
+fn spelling(asked: &Match) -> String {
+    match asked.ignore.unwrap_or_default() {
+        Ignore::NONE => String::new(),
+        Ignore::ALL => " in any spelling".to_owned(),
+        ignored => format!(" ignoring {}", ignored.words().collect::<Vec<_>>().join(" and ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::Method;
@@ -108,6 +117,7 @@ mod tests {
         let all = Match {
             host: HostMatch::Suffix(".example.com".into()),
             path: PathMatch::Regex(whole("/v[0-9]+/.*").unwrap()),
+            ignore: None,
             methods: vec![Method::GET, Method::HEAD],
             headers: vec![("x-plan".parse().unwrap(), TextMatch::Exact("gold".into()))],
             query: vec![("q".into(), TextMatch::Exact(String::new()))],
@@ -117,6 +127,7 @@ mod tests {
         let any = Match {
             host: HostMatch::Any,
             path: PathMatch::Prefix(String::new()),
+            ignore: None,
             methods: Vec::new(),
             headers: Vec::new(),
             query: Vec::new(),

@@ -5,6 +5,7 @@
 
 pub mod condition;
 pub mod edit;
+pub mod guard;
 pub mod origin;
 pub mod response;
 pub mod route;

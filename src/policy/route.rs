@@ -6,7 +6,11 @@
 //! leaves regular expressions to the implementation, ours stand between exact and prefix.)
 //!
 //! A host without a fitting path is no dead end: the search goes on with the next less specific host.
+//!
+//! A path that ignores spellings ([`Ignore`]) is exact or a prefix like any other.
 
+pub mod fold;
+pub mod reach;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,6 +22,7 @@ use regex::Regex;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use crate::units::Bytes;
+pub use fold::Ignore;
 pub use table::{LONGEST_VALUE, RouteTable, Taken, ValueTooLong};
 
 /// One route of the policy file.
@@ -73,6 +78,8 @@ pub struct Match {
     pub host: HostMatch,
     /// The path.
     pub path: PathMatch,
+    /// Which spellings of an exact path or a prefix count as that path; `None`: the file does not say, and none do.
+    pub ignore: Option<Ignore>,
     /// The methods; empty means any.
     pub methods: Vec<Method>,
     /// Header fields, each by name.

@@ -1,5 +1,6 @@
 //! The requests of a step, as the gate's own reader of heads would hand them on.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderValue, header};
@@ -44,10 +45,10 @@ impl<'a> Messages<'a> {
     }
 
     /// The head of the request at this position, from 0.
-    pub fn head(&self, nth: u32) -> std::borrow::Cow<'_, Head> {
+    pub fn head(&self, nth: u32) -> Cow<'_, Head> {
         match &self.same {
-            Some(same) => std::borrow::Cow::Borrowed(same),
-            None => std::borrow::Cow::Owned(self.make(nth)),
+            Some(same) => Cow::Borrowed(same),
+            None => Cow::Owned(self.make(nth)),
         }
     }
 
@@ -101,7 +102,7 @@ impl<'a> Messages<'a> {
         if self.step.body > 0 {
             headers.entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(self.step.body));
         }
-        Head { path: (self.canonical)(path.as_bytes()), query, headers }
+        Head { path: (self.canonical)(path.as_bytes()).map(Cow::into_owned), query, headers }
     }
 }
 

@@ -24,6 +24,7 @@ mod stage;
 mod tally;
 mod told;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::config::case::Case;
@@ -33,7 +34,7 @@ use stage::Stage;
 
 /// The one spelling of a request's path, as the reader of live heads makes it; `None` for a path that is refused there. It
 /// is handed in, because it lives with the sockets.
-pub type Canonical = fn(&[u8]) -> Option<String>;
+pub type Canonical = for<'a> fn(&'a [u8]) -> Option<Cow<'a, str>>;
 
 /// What came of a case.
 #[derive(Debug, Clone)]

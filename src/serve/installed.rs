@@ -30,6 +30,7 @@ pub struct Installed {
     fields_read: Vec<HeaderName>,
     tag_fields: Vec<HeaderName>,
     times_origins: bool,
+    refuses_escaped_slashes: bool,
     floods: Vec<Option<Flood>>,
     refused: Arc<MostRefused>,
     sample: Arc<Sample>,
@@ -149,6 +150,7 @@ impl Installed {
         let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule))
             || policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
+        let refuses_escaped_slashes = policy.escaped_slash_walks_round();
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
         let version = Version::default();
         let sample = Sample::new(policy, &[], refused.seed().derive("a sample"), clock.now(), None);
@@ -160,6 +162,7 @@ impl Installed {
             fields_read,
             tag_fields,
             times_origins,
+            refuses_escaped_slashes,
             floods,
             refused,
             sample: Arc::new(sample),
@@ -167,6 +170,11 @@ impl Installed {
             version,
             book: 0,
         }
+    }
+
+    /// Whether paths with escaped slashes are refused on listeners that leave it to the policy.
+    pub fn refuses_escaped_slashes(&self) -> bool {
+        self.refuses_escaped_slashes
     }
 
     /// The same for a policy that is not the process's first: the number that its decisions are remembered under, which

@@ -17,7 +17,7 @@ use tidegate::client::proxy_protocol;
 use tidegate::client::trust::parse_cidr;
 use tidegate::client::{ClientRules, ForwardHeader, Proto, ProxySet, Trust, onward, resolve};
 use tidegate::config::load_text;
-use tidegate::config::settings::UnderscoreTwins;
+use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
 use tidegate::engine::{Arrival, DecisionId, Snapshot};
 use tidegate::policy::LONGEST_VALUE;
 use tidegate::request::{Peer, Request};
@@ -44,8 +44,13 @@ const ATTEMPTS: usize = 6;
 const SHAPES: u32 = 48;
 
 /// No bound that stops a long input early.
-const WIDE: HeadLimits =
-    HeadLimits { bytes: 1 << 20, request_line: 1 << 20, fields: 1 << 20, twins: UnderscoreTwins::Refuse };
+const WIDE: HeadLimits = HeadLimits {
+    bytes: 1 << 20,
+    request_line: 1 << 20,
+    fields: 1 << 20,
+    twins: UnderscoreTwins::Refuse,
+    escaped_slash: EscapedSlash::Keep,
+};
 
 /// Makes an input of so many bytes out of a piece that is repeated.
 fn repeated(piece: &str, bytes: usize) -> String {

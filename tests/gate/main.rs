@@ -54,6 +54,7 @@ mod origins_tls;
 mod page;
 mod passing;
 mod promise;
+mod protected_paths;
 mod proxy_protocol;
 mod quiet_log;
 mod real_clients;

@@ -13,7 +13,7 @@ listen: ":8080"
 limits:
   login: { rate: 5/m, burst: 5, count: "responses 401" }
 routes:
-  - { name: login, match: { path: =/login, method: POST }, limits: [login], origin: "127.0.0.1:3000" }
+  - { name: login, match: { path: =/login ignore all }, limits: [login], origin: "127.0.0.1:3000" }
   - { name: site, origin: "127.0.0.1:3000" }
 tests:
   - name: the sixth wrong password is limited
@@ -65,7 +65,7 @@ fn a_failing_test_shows_the_first_request_that_differs_and_exits_1() {
         "expected limited 0, found 1",
         "at 5s: POST /login from 192.0.2.1 (6 of 6): answered 429",
         "    POST localhost/login  →  429 limited by `login`",
-        "(exact path /login, method POST; next best: site)",
+        "(exact path /login in any spelling; next best: site)",
         "login  LIMITED  6th of 5 per minute, next in 7 s",
         "sent      Retry-After: ",
         "change    burst ≥ 6, or rate ≥ ",

@@ -12,6 +12,7 @@ use tidegate::config::render::{Format, render};
 use tidegate::config::{Loaded, load_text};
 use tidegate::explain::Book;
 use tidegate::scenario;
+use tidegate::serve::edge::path::reader;
 
 use crate::{environment, path};
 
@@ -125,7 +126,7 @@ fn every_claim_of_the_documents_holds() {
     let mut wrong = Vec::new();
     for block in blocks().iter().filter(|block| block.kind.is_empty()) {
         let Ok(config) = loaded(block).outcome else { continue };
-        let canonical = |path: &[u8]| Some(String::from_utf8_lossy(path).into_owned());
+        let canonical = reader(config.escaped_slash());
         let book = Book::of(&config);
         for case in &config.cases {
             claims += 1;

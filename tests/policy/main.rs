@@ -14,6 +14,7 @@ mod documents;
 mod examples;
 mod faults;
 mod forms;
+mod guards;
 mod listeners;
 mod penalty;
 mod replay;

@@ -178,7 +178,7 @@ fn the_stores_of_the_complete_example_load() {
     let part = part.replace("/etc/tidegate/secrets/", &format!("{}/", directory.display()));
     let whole = format!(
         "listen: \":8080\"\nsecrets: {{ client_hmac: {{ env: KEY }} }}\nstores:\n{part}routes:\n  - {{ origin: \
-         \"127.0.0.1:3000\", limits: [api_tier, flood] }}\n  - {{ match: {{ path: /pay }}, origin: \"127.0.0.1:3000\", limits: \
+         \"127.0.0.1:3000\", limits: [api_tier, flood] }}\n  - {{ match: {{ path: /pay ignore all }}, origin: \"127.0.0.1:3000\", limits: \
          [payment] }}\n"
     );
     let config = good(&whole);

@@ -11,11 +11,12 @@ use super::{Format, show};
 use crate::answer::{Told, refusal};
 use crate::cli::{Global, exit, say};
 use crate::config::Config;
+use crate::config::settings::EscapedSlash;
 use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
 use crate::explain::{Answered, Book, Explanation};
 use crate::request::{Peer, Request};
 use crate::serve::edge::authority::canonical_host;
-use crate::serve::edge::path::canonical_path;
+use crate::serve::edge::path::path_of;
 use crate::sketch::Seed;
 use crate::units::Timestamp;
 
@@ -50,7 +51,7 @@ pub fn run(text: &str, arguments: &Hypothesis, format: Format, global: &Global) 
         global.tell(&loaded);
     }
     let Ok(config) = loaded.outcome else { return ExitCode::from(exit::INVALID) };
-    let parts = match Parts::parse(text, arguments) {
+    let parts = match Parts::parse(text, arguments, config.escaped_slash()) {
         Ok(parts) => parts,
         Err(why) => {
             say(&format!("tidegate: {why}\n"));
@@ -81,7 +82,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn parse(text: &str, arguments: &Hypothesis) -> Result<Parts, String> {
+    fn parse(text: &str, arguments: &Hypothesis, escaped_slash: EscapedSlash) -> Result<Parts, String> {
         let (method, url) = text.trim().split_once(char::is_whitespace).unwrap_or(("GET", text.trim()));
         let method = Method::from_str(method).map_err(|_| format!("`{method}` is no method"))?;
         let url: Uri = url.trim().parse().map_err(|_| format!("`{}` is no URL", url.trim()))?;
@@ -104,7 +105,8 @@ impl Parts {
         let named = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let host = canonical_host(named).into_owned();
         let raw = if url.path().is_empty() { "/" } else { url.path() };
-        let path = canonical_path(raw.as_bytes()).map_err(|_| format!("the gate answers 400 to the path `{raw}`"))?;
+        let path = path_of(raw.as_bytes(), escaped_slash)
+            .map_err(|fault| format!("the gate answers 400 to the path `{raw}`: {fault}"))?;
         Ok(Parts {
             peer,
             method,

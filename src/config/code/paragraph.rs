@@ -256,6 +256,15 @@ impl Code {
             Code::IDLE_WORD => {
                 "Another word of the same listener leaves this one without any effect. Remove it, or the other."
             }
+            Code::NEVER_MATCHES => {
+                "An expression under `path:` has to meet the whole path, from its slash to its end, so `login` never matches and its route takes nothing: what it should protect stands open. Write `/login` for that path alone or `.*login.*` for every path that holds the word. A path ends before `?`, and has no blank, no `//`, no `.` or `..` between slashes and no small letters in escapes (`%2F`), so an expression that needs one of these cannot match either."
+            }
+            Code::DEAD_ALTERNATIVE => {
+                "Each alternative of an expression has to meet the whole path by itself: in `/login|signin` the second one never matches, because every path begins with a slash. Write `/login|/signin`, or `/(login|signin)`."
+            }
+            Code::WALKED_ROUND => {
+                "The route asks a limit or refuses, and another spelling of its path (`/Login`, `/login/`, `/login;a=1`, `/login%20`, `/admin%2Fx`) or another method reaches the same origin by a route that does not. Many origins take such a spelling for the path itself, and then whoever writes it is not limited. Write `ignore: all` beside the path, or `=/login ignore all`, and leave `method` out. If the origin takes each spelling for a path of its own, say `ignore: none`; if other methods may pass, give them a route of their own for the same path."
+            }
             // every code has one, which a test sees to
             other => other.meaning(),
         }

@@ -83,6 +83,7 @@ fn head(field: &Field<schema::RequestHead>, out: &mut Connections, faults: &mut 
         // Pingora's own parser has room for 256, some of which are ours
         fields: number32(&own.fields, 1..=200, out.head.fields, faults),
         twins: own.underscore_twins.value().copied().unwrap_or(out.head.twins),
+        escaped_slash: own.escaped_slash.value().copied().unwrap_or(out.head.escaped_slash),
     };
     if let Some(line) = own.line.get().filter(|_| out.head.line > out.head.bytes) {
         faults.push(

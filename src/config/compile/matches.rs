@@ -1,17 +1,19 @@
 //! `match`: what a route takes, and which routes hide others.
 
+mod paths;
+
 use std::collections::HashMap;
 
 use http::{HeaderName, Method};
 
 use crate::config::fault::{Code, Diagnostic, Faults, quoted};
-use crate::config::pattern::{ExactText, HostPattern, PathPattern};
+use crate::config::pattern::{ExactText, HostPattern};
 use crate::config::read::{At, Field};
-use crate::config::schema::{self, PathForm, TextForm};
+use crate::config::schema::{self, TextForm};
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::source::Span;
 use crate::config::tree::Tree;
-use crate::policy::route::{HostMatch, Match, PathMatch, TextMatch};
+use crate::policy::route::{HostMatch, Match, PathMatch, TextMatch, fold};
 
 /// One alternative of a route, with its long form.
 pub struct Alternative {
@@ -55,7 +57,9 @@ fn is_whole(written: &schema::Match) -> bool {
     }
     let forms = written.path.value().is_none_or(|path| match path {
         Either::Short(_) => true,
-        Either::Long(form) => read(&form.exact) && read(&form.prefix) && read(&form.regex),
+        Either::Long(form) => {
+            read(&form.exact) && read(&form.prefix) && read(&form.regex) && read(&form.ignore) && list(&form.ignore)
+        }
     });
     let fields = read(&written.host) && read(&written.path) && read(&written.method) && read(&written.methods);
     forms
@@ -75,7 +79,7 @@ fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
     if let Some(text) = HostPattern::text(&host) {
         tree.push(("host", Tree::text(text)));
     }
-    let (path, path_tree) = path(&written.path, faults);
+    let (path, ignore, path_tree) = paths::path(&written.path, faults);
     tree.extend(path_tree.map(|path| ("path", path)));
     let methods = methods(written, faults);
     if !methods.is_empty() {
@@ -98,36 +102,11 @@ fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
     if !query.is_empty() {
         tree.push(("query", Tree::Map(query_tree)));
     }
-    Alternative { compiled: Match { host, path, methods, headers, query }, written: Tree::map(tree), at: item.span }
-}
-
-fn path(field: &Field<Either<PathPattern, PathForm>>, faults: &mut Faults) -> (PathMatch, Option<Tree>) {
-    let any = (PathMatch::Prefix(String::new()), None);
-    let Some(at) = field.get() else { return any };
-    let path = match &at.value {
-        Either::Short(pattern) => pattern.0.clone(),
-        Either::Long(form) => {
-            let given = [("exact", form.exact.key()), ("prefix", form.prefix.key()), ("regex", form.regex.key())];
-            if !exactly_one(&given, at.span, faults) {
-                return any;
-            }
-            match (form.exact.value(), form.prefix.value(), form.regex.value()) {
-                (Some(exact), ..) => PathMatch::Exact(exact.0.clone()),
-                (_, Some(prefix), _) => PathMatch::Prefix(prefix.0.clone()),
-                (.., Some(expression)) => {
-                    let tree = Tree::map([("regex", Tree::text(&expression.text))]);
-                    return (PathMatch::Regex(expression.regex.clone()), Some(tree));
-                }
-                _ => return any,
-            }
-        }
-    };
-    let tree = match &path {
-        PathMatch::Exact(exact) => Tree::map([("exact", Tree::text(exact))]),
-        PathMatch::Prefix(prefix) => Tree::map([("prefix", Tree::text(if prefix.is_empty() { "/" } else { prefix }))]),
-        PathMatch::Regex(_) => return any,
-    };
-    (path, Some(tree))
+    Alternative {
+        compiled: Match { host, path, ignore, methods, headers, query },
+        written: Tree::map(tree),
+        at: item.span,
+    }
 }
 
 fn methods(written: &schema::Match, faults: &mut Faults) -> Vec<Method> {
@@ -254,6 +233,7 @@ impl Taken {
         let everything = Match {
             host: HostMatch::Any,
             path: PathMatch::Prefix(String::new()),
+            ignore: None,
             methods: Vec::new(),
             headers: Vec::new(),
             query: Vec::new(),
@@ -312,9 +292,12 @@ fn likeness(found: &Match) -> String {
     headers.sort_unstable();
     let mut query: Vec<String> = found.query.iter().map(|(name, text)| format!("{name:?}{}", value(text))).collect();
     query.sort_unstable();
+    let ignore = found.ignore.unwrap_or_default();
+    let as_asked = |path: &str| fold::pattern(path, ignore).map_or_else(|| path.to_owned(), String::from);
     let path = match &found.path {
-        PathMatch::Exact(path) => format!("={path}"),
-        PathMatch::Prefix(path) => format!("^{path}"),
+        PathMatch::Exact(path) => format!("={} {ignore:?}", as_asked(path)),
+        PathMatch::Prefix(path) if path.is_empty() => "^".to_owned(),
+        PathMatch::Prefix(path) => format!("^{} {ignore:?}", as_asked(path)),
         PathMatch::Regex(regex) => format!("~{}", regex.as_str()),
     };
     format!("{:?} {path:?} {headers:?} {query:?}", found.host)

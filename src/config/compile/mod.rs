@@ -6,6 +6,7 @@
 mod cases;
 mod clients;
 mod connections;
+mod guards;
 mod health;
 mod http2;
 mod limit;
@@ -104,6 +105,9 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         fingerprint: String::new(),
     };
     stores.check_uses(file, &policy, context.faults);
+    if context.faults.errors() == 0 {
+        guards::warn(&policy, &settings, &written, context.faults);
+    }
     let key = file.secrets.value().and_then(|secrets| secret::written_key(secrets.client_hmac.value()?));
     let token = match file.admin.value() {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),

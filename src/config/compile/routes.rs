@@ -31,6 +31,8 @@ pub struct WrittenRoute {
     pub response_headers: Tree,
     /// Where it begins.
     pub at: Span,
+    /// Where each alternative stands.
+    pub alternatives: Vec<Span>,
 }
 
 /// All routes in file order; those with faults may be missing.
@@ -66,8 +68,9 @@ pub fn routes(
         let (request_headers, request_tree) = edits(&at.value.request_headers, context.faults);
         let (response_headers, response_tree) = edits(&at.value.response_headers, context.faults);
         let (action, above) = action.unwrap_or_else(|| (stand_in(), defaults.timeouts));
-        let (compiled, written) =
-            found.unwrap_or_default().into_iter().map(|found| (found.compiled, found.written)).unzip();
+        let found = found.unwrap_or_default();
+        let alternatives = found.iter().map(|found| found.at).collect();
+        let (compiled, written) = found.into_iter().map(|found| (found.compiled, found.written)).unzip();
         let route = Route {
             name,
             matches: compiled,
@@ -83,6 +86,7 @@ pub fn routes(
             request_headers: request_tree,
             response_headers: response_tree,
             at: at.span,
+            alternatives,
         };
         routes.push((route, trees));
     }

@@ -15,6 +15,7 @@ pub fn listener(listener: &Listener) -> (String, Tree) {
         ("line", Tree::text(connections.head.line)),
         ("fields", Tree::text(connections.head.fields)),
         ("underscore_twins", word(&connections.head.twins)),
+        ("escaped_slash", word(&connections.head.escaped_slash)),
     ]);
     let mut tree = vec![("address", Tree::text(address))];
     if let ListenOn::Unix { permissions, .. } = address {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::connection_value::{ByteRate, OrNone};
 use crate::config::scalar::Count;
 use crate::config::section::section;
-use crate::config::settings::UnderscoreTwins;
+use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 use crate::config::shape::{Either, List};
 use crate::config::text::Name;
 use crate::units::{Bytes, Rate};
@@ -72,6 +72,10 @@ section! {
         /// A field such as `X_Forwarded_For`, which many applications cannot tell from `X-Forwarded-For`: `refuse` (default,
         /// 400) or `allow`.
         optional underscore_twins: UnderscoreTwins,
+        /// A path with `%2F` or `%5C`, which many origins read as a slash: `refuse` (400), `keep` it as data, or `decode` it to a
+        /// slash for routes and for the origin. Default `auto`: refuse where such a path would get past the limits or the refusal
+        /// of a route with a prefix or several segments, keep otherwise.
+        optional escaped_slash: EscapedSlash,
     }
     later: []
 }

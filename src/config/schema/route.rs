@@ -4,7 +4,7 @@ use http::{HeaderName, Method};
 
 use super::{Inflight, Timeouts};
 use crate::config::limit_text::LimitText;
-use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, PathPattern, PrefixPath};
+use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, IgnoreWord, PathPattern, PrefixPath};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
@@ -48,7 +48,7 @@ section! {
         /// The host: `shop.example.com`, or `*.example.com` for everything below it.
         optional host: HostPattern,
         /// The path: `/x` takes /x and all below it by whole segments, `=/x` only itself; or a map with `exact`, `prefix` or
-        /// `regex`.
+        /// `regex`. `=/login ignore all` takes every spelling that origins read as that path, such as `/Login/`.
         optional path: Either<PathPattern, PathForm>,
         /// The method, or a list of which one must be met.
         optional method: OneOrMany<Method>,
@@ -71,6 +71,10 @@ section! {
         optional prefix: PrefixPath,
         /// A regular expression that must meet the whole path.
         optional regex: Expression,
+        /// Beside `exact` or `prefix`: which spellings count as that path. `case` (`/Login`), `trailing_slash` (`/login/`),
+        /// `parameters` (`/login;a=1`), `trailing_blanks` (`/login%20`, `/login.`), `escapes` (`/user%40home` for `/user@home`),
+        /// `escaped_slash` (`/admin%2Fx`), `all`, or `none`. Default `none`, and `check` warns where that leaves a way round.
+        optional ignore: OneOrMany<IgnoreWord>,
     }
     later: []
 }

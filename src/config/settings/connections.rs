@@ -72,6 +72,7 @@ impl Default for Connections {
                 // Apache's default
                 fields: 100,
                 twins: UnderscoreTwins::Refuse,
+                escaped_slash: EscapedSlash::Auto,
             },
             request_body: Pace {
                 // Apache's mod_reqtimeout has shipped these two as its default since 2.4
@@ -131,6 +132,34 @@ pub struct HeadSize {
     pub fields: u32,
     /// Fields that imitate trusted ones.
     pub twins: UnderscoreTwins,
+    /// Paths with `%2F` or `%5C`.
+    pub escaped_slash: EscapedSlash,
+}
+
+/// What is done with a path that holds a slash or backslash as an escape, `%2F` or `%5C`: many origins decode it before they
+/// look for the resource, and then `/admin%2Fx` is `/admin/x`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EscapedSlash {
+    /// Refused where a spelling with one would lead past what a route guards
+    /// ([`Policy::escaped_slash_walks_round`](crate::policy::Policy::escaped_slash_walks_round)), kept otherwise.
+    Auto,
+    /// The request is refused.
+    Refuse,
+    /// It stays an escape: data, not a separator.
+    Keep,
+    /// It becomes a slash, for routes and for the origin.
+    Decode,
+}
+
+impl EscapedSlash {
+    /// Decides [`EscapedSlash::Auto`] for a policy.
+    pub fn decided(self, walks_round: bool) -> EscapedSlash {
+        match self {
+            EscapedSlash::Auto if walks_round => EscapedSlash::Refuse,
+            EscapedSlash::Auto => EscapedSlash::Keep,
+            decided => decided,
+        }
+    }
 }
 
 /// What is done with a field such as `X_Forwarded_For`, which CGI and its descendants cannot tell from `X-Forwarded-For`.

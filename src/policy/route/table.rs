@@ -2,18 +2,20 @@
 //!
 //! Every alternative of every route is filed under its host, then under its path; what is filed together is tried in
 //! the order of the remaining precedence. A lookup walks the candidates from the most to the least specific and stops
-//! at the first that asks for nothing the request lacks. It allocates nothing.
+//! at the first that asks for nothing the request lacks. It allocates nothing. Paths that ignore spellings are filed in
+//! their folded form, apart for each set of what is ignored, and the path of a request is folded once for each set.
 //!
 //! A stranger chooses host, path and query, so their length must not multiply: the longest suffix or prefix is found by
 //! trying the *lengths that the policy holds*, never by cutting the stranger's text at each of its dots or slashes. The
 //! maps need no secret seed, because only the operator's text is ever put into them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::iter;
 
 use http::HeaderMap;
 
+use super::fold::{self, Ignore, Room, Within, fold};
 use super::{HostMatch, Match, PathMatch, Route, TextMatch};
 use crate::request::Request;
 
@@ -47,9 +49,9 @@ impl RouteTable {
         };
         let mut entries = entries(&routes);
         // stable, so that the order in the file is the last word
-        entries.sort_by_key(|(entry, _)| std::cmp::Reverse(entry.rank));
+        entries.sort_by_key(|(entry, _)| Reverse(entry.rank));
         for (entry, found) in entries {
-            let Some(Match { host, path, .. }) = found else {
+            let Some(Match { host, path, ignore, .. }) = found else {
                 table.any_host.prefixes.entry("").push(entry);
                 continue;
             };
@@ -58,10 +60,11 @@ impl RouteTable {
                 HostMatch::Exact(host) => table.exact_hosts.entry(host.as_str().into()).or_default(),
                 HostMatch::Suffix(suffix) => table.host_suffixes.entry(suffix),
             };
+            let ignore = ignore.unwrap_or_default();
             match path {
-                PathMatch::Exact(path) => paths.exact.entry(path.as_str().into()).or_default().push(entry),
-                PathMatch::Prefix(prefix) => paths.prefixes.entry(prefix.trim_end_matches('/')).push(entry),
                 PathMatch::Regex(_) => paths.regexes.push(entry),
+                PathMatch::Exact(path) => paths.file_exact(path, ignore, entry),
+                PathMatch::Prefix(prefix) => paths.file_prefix(prefix.trim_end_matches('/'), ignore, entry),
             }
         }
         table.routes = routes;
@@ -73,34 +76,17 @@ impl RouteTable {
     /// # Errors
     /// [`ValueTooLong`] where that cannot be told in bounded time.
     pub fn find(&self, request: &Request<'_>) -> Result<Option<(usize, &Route)>, ValueTooLong> {
-        // the first of `takers`, without the state of an iterator over all of them
-        let Request { host, .. } = *request;
-        let exact = self.exact_hosts.get(host).and_then(|paths| self.first_in(paths, request));
-        exact
-            .or_else(|| self.suffixes_of(host).find_map(|paths| self.first_in(paths, request)))
-            .or_else(|| self.first_in(&self.any_host, request))
-            .transpose()
+        let Some((entry, route)) = self.best(request, None) else { return Ok(None) };
+        route.map(|route| Some((entry.route, route)))
     }
 
-    /// The first of one host that takes `request`, or that cannot tell.
-    #[inline]
-    fn first_in<'t>(
-        &'t self,
-        paths: &'t Paths,
-        request: &Request<'_>,
-    ) -> Option<Result<(usize, &'t Route), ValueTooLong>> {
-        let first_of = |entries: &'t Vec<Entry>| {
-            entries.iter().find_map(|entry| {
-                let route = self.routes.get(entry.route)?;
-                match entry.asks(route).map_or(Ok(true), |asked| holds(asked, request)) {
-                    Ok(true) => Some(Ok((entry.route, route))),
-                    Ok(false) => None,
-                    Err(fault) => Some(Err(fault)),
-                }
-            })
-        };
-        let exact = paths.exact.get(request.path).and_then(first_of);
-        exact.or_else(|| first_of(&paths.regexes)).or_else(|| paths.prefixes_of(request.path).find_map(first_of))
+    /// The most specific alternative that takes `request`, or that cannot tell, among those of all routes but one.
+    fn best(&self, request: &Request<'_>, but: Option<usize>) -> Option<Found<'_>> {
+        let search = Search { routes: &self.routes, request, but };
+        let exact = self.exact_hosts.get(request.host).and_then(|paths| search.in_paths(paths));
+        exact
+            .or_else(|| self.suffixes_of(request.host).find_map(|paths| search.in_paths(paths)))
+            .or_else(|| search.in_paths(&self.any_host))
     }
 
     /// The longest suffix first.
@@ -119,12 +105,12 @@ impl RouteTable {
 
     /// The same two, each with the alternative of it that takes the request.
     pub fn taken(&self, request: &Request<'_>) -> [Option<Taken<'_>>; 2] {
-        let mut takers = self.takers(request);
-        let Some(winner) = takers.next() else { return [None, None] };
+        let Some(winner) = self.best(request, None) else { return [None, None] };
         // the winner's other alternatives are no competition
-        let second = takers.find(|(entry, _)| entry.route != winner.0.route);
+        let second = self.best(request, Some(winner.0.route));
         [Some(winner), second].map(|found| {
             let (entry, route) = found?;
+            let route = route.ok()?;
             Some(Taken { index: entry.route, route, alternative: entry.alternative })
         })
     }
@@ -148,22 +134,6 @@ impl RouteTable {
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
-
-    /// Every alternative that takes `request`, the most specific first, up to one that cannot tell.
-    fn takers<'t>(&'t self, request: &Request<'_>) -> impl Iterator<Item = (&'t Entry, &'t Route)> {
-        let Request { host, path, .. } = *request;
-        let exact = self.exact_hosts.get(host).into_iter();
-        exact
-            .chain(self.suffixes_of(host))
-            .chain(iter::once(&self.any_host))
-            .flat_map(move |paths| paths.candidates(path))
-            .filter_map(|entry| self.routes.get(entry.route).map(|route| (entry, route)))
-            .map_while(|(entry, route)| {
-                let holds = entry.asks(route).map_or(Ok(true), |asked| holds(asked, request)).ok()?;
-                Some(holds.then_some((entry, route)))
-            })
-            .flatten()
-    }
 }
 
 /// A route that takes a request.
@@ -183,17 +153,57 @@ struct Paths {
     exact: Map<Vec<Entry>>,
     regexes: Vec<Entry>,
     prefixes: ByLength<Vec<Entry>>,
+    /// Those that ignore spellings, apart for each set of them.
+    folded: Vec<Folded>,
+}
+
+/// The alternatives that ignore the same spellings, by their folded paths.
+#[derive(Debug, Clone)]
+struct Folded {
+    ignore: Ignore,
+    /// The length of the longest path of all.
+    longest: usize,
+    exact: Map<Vec<Entry>>,
+    prefixes: ByLength<Vec<Entry>>,
 }
 
 impl Paths {
-    /// All whose exact path or prefix fits, and all expressions, the most specific first.
-    fn candidates<'t>(&'t self, path: &str) -> impl Iterator<Item = &'t Entry> {
-        self.exact.get(path).into_iter().flatten().chain(&self.regexes).chain(self.prefixes_of(path).flatten())
+    fn file_exact(&mut self, path: &str, ignore: Ignore, entry: Entry) {
+        let (exact, key) = match self.folded(path, ignore) {
+            Some((folded, key)) => (&mut folded.exact, key),
+            None => (&mut self.exact, path.into()),
+        };
+        exact.entry(key).or_default().push(entry);
     }
 
-    /// The longest prefix first.
+    fn file_prefix(&mut self, prefix: &str, ignore: Ignore, entry: Entry) {
+        // a prefix has no slash at its end
+        let ignore = if ignore == Ignore::NONE { ignore } else { ignore.and(Ignore::TRAILING_SLASH) };
+        let (prefixes, key) = match self.folded(prefix, ignore) {
+            Some((folded, key)) => (&mut folded.prefixes, key),
+            None => (&mut self.prefixes, prefix.into()),
+        };
+        prefixes.entry(&key).push(Entry { length: key.len(), ..entry });
+    }
+
+    /// Where a path is filed that ignores some spellings, and as what; `None` when it is filed as it is.
+    fn folded(&mut self, path: &str, ignore: Ignore) -> Option<(&mut Folded, Box<str>)> {
+        let key = fold::pattern(path, ignore).filter(|_| ignore != Ignore::NONE)?;
+        let at = self.folded.iter().position(|folded| folded.ignore == ignore).unwrap_or_else(|| {
+            let (exact, prefixes) = (Map::default(), ByLength::default());
+            self.folded.push(Folded { ignore, longest: 0, exact, prefixes });
+            self.folded.len() - 1
+        });
+        let folded = self.folded.get_mut(at)?;
+        folded.longest = folded.longest.max(key.len());
+        Some((folded, key))
+    }
+}
+
+impl ByLength<Vec<Entry>> {
+    /// The longest prefix of `path` first, each with its length.
     fn prefixes_of<'t>(&'t self, path: &str) -> impl Iterator<Item = &'t Vec<Entry>> {
-        self.prefixes.longest_first(move |length| {
+        self.longest_first(move |length| {
             // whole segments: the prefix ends where the path does or where a slash stands
             let ends = matches!(path.as_bytes().get(length), None | Some(b'/'));
             ends.then(|| path.get(..length))?
@@ -201,12 +211,81 @@ impl Paths {
     }
 }
 
+/// The question which alternative takes a request.
+struct Search<'t, 'r> {
+    routes: &'t [Route],
+    request: &'r Request<'r>,
+    /// Not this route.
+    but: Option<usize>,
+}
+
+impl<'t> Search<'t, '_> {
+    /// The most specific one for one host.
+    #[inline]
+    fn in_paths(&self, paths: &'t Paths) -> Option<Found<'t>> {
+        if !paths.folded.is_empty() {
+            return self.among_folded(paths);
+        }
+        let path = self.request.path;
+        let exact = paths.exact.get(path).and_then(|entries| self.first_of(entries));
+        exact
+            .or_else(|| self.first_of(&paths.regexes))
+            .or_else(|| paths.prefixes.prefixes_of(path).find_map(|entries| self.first_of(entries)))
+    }
+
+    /// The same where some ignore spellings: of several that match the path alike, the further precedence decides.
+    fn among_folded(&self, paths: &'t Paths) -> Option<Found<'t>> {
+        let path = self.request.path;
+        let mut exact = paths.exact.get(path).and_then(|entries| self.first_of(entries));
+        let mut prefix = self.longest_of(&paths.prefixes, path);
+        let mut room = Room::new();
+        for folded in &paths.folded {
+            for within in Within::WAYS {
+                let (path, ambiguous) = fold(path, folded.ignore, within, folded.longest, &mut room);
+                let found = folded.exact.get(path).and_then(|entries| self.first_of(entries));
+                exact = [exact, found].into_iter().flatten().max_by_key(|(entry, _)| entry.precedence());
+                let found = self.longest_of(&folded.prefixes, path);
+                let both = [prefix, found].into_iter().flatten();
+                prefix = both.max_by_key(|(length, (entry, _))| (*length, entry.precedence()));
+                if !ambiguous {
+                    break;
+                }
+            }
+        }
+        exact.or_else(|| self.first_of(&paths.regexes)).or(prefix.map(|(_, found)| found))
+    }
+
+    /// The longest prefix that takes the request, with its length.
+    fn longest_of(&self, prefixes: &'t ByLength<Vec<Entry>>, path: &str) -> Option<(usize, Found<'t>)> {
+        let found = prefixes.prefixes_of(path).find_map(|entries| self.first_of(entries))?;
+        let (entry, _) = &found;
+        Some((entry.length, found))
+    }
+
+    /// The first of those filed together; they are in the order of the remaining precedence.
+    fn first_of(&self, entries: &'t [Entry]) -> Option<Found<'t>> {
+        entries.iter().filter(|entry| Some(entry.route) != self.but).find_map(|entry| {
+            let route = self.routes.get(entry.route)?;
+            match entry.asks(route).map_or(Ok(true), |asked| holds(asked, self.request)) {
+                Ok(true) => Some((*entry, Ok(route))),
+                Ok(false) => None,
+                Err(fault) => Some((*entry, Err(fault))),
+            }
+        })
+    }
+}
+
+/// An alternative that takes a request, or that cannot tell.
+type Found<'t> = (Entry, Result<&'t Route, ValueTooLong>);
+
 /// One alternative of one route.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     route: usize,
     /// `None` for a route without alternatives.
     alternative: Option<usize>,
+    /// Of the prefix under which it is filed.
+    length: usize,
     rank: Rank,
 }
 
@@ -218,6 +297,11 @@ impl Entry {
     fn asks<'t>(&self, route: &'t Route) -> Option<&'t Match> {
         route.matches.get(self.alternative?)
     }
+
+    /// What is greater comes first, among those that match the path alike.
+    fn precedence(&self) -> (Rank, Reverse<(usize, Option<usize>)>) {
+        (self.rank, Reverse((self.route, self.alternative)))
+    }
 }
 
 /// All alternatives in the order of the file.
@@ -225,11 +309,11 @@ fn entries(routes: &[Route]) -> Vec<(Entry, Option<&Match>)> {
     let mut entries = Vec::with_capacity(routes.len());
     for (route, found) in routes.iter().enumerate() {
         if found.matches.is_empty() {
-            entries.push((Entry { route, alternative: None, rank: (false, 0, 0) }, None));
+            entries.push((Entry { route, alternative: None, length: 0, rank: (false, 0, 0) }, None));
         }
         for (alternative, found) in found.matches.iter().enumerate() {
             let rank = (!found.methods.is_empty(), found.headers.len(), found.query.len());
-            entries.push((Entry { route, alternative: Some(alternative), rank }, Some(found)));
+            entries.push((Entry { route, alternative: Some(alternative), length: 0, rank }, Some(found)));
         }
     }
     entries

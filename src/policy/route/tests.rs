@@ -11,7 +11,7 @@ use super::*;
 use crate::request::{Peer, Request};
 
 /// One alternative out of the short forms used below: `host path`, where a host may be `*` or `*.suffix`, a path
-/// `=exact`, `~expression` or a prefix.
+/// `=exact`, `~expression` or a prefix, and `!` before it ignores all spellings.
 fn alternative(text: &str) -> Match {
     let (host, path) = text.split_once(' ').unwrap();
     let host = match host.strip_prefix('*') {
@@ -19,12 +19,16 @@ fn alternative(text: &str) -> Match {
         Some(suffix) => HostMatch::Suffix(suffix.to_owned()),
         None => HostMatch::Exact(host.to_owned()),
     };
+    let (ignore, path) = match path.strip_prefix('!') {
+        Some(path) => (Some(Ignore::ALL), path),
+        None => (None, path),
+    };
     let path = match path.split_at(1) {
         ("=", exact) => PathMatch::Exact(exact.to_owned()),
         ("~", pattern) => PathMatch::Regex(whole(pattern).unwrap()),
         _ => PathMatch::Prefix(path.trim_end_matches('/').to_owned()),
     };
-    Match { host, path, methods: Vec::new(), headers: Vec::new(), query: Vec::new() }
+    Match { host, path, ignore, methods: Vec::new(), headers: Vec::new(), query: Vec::new() }
 }
 
 fn route(matches: Vec<Match>) -> Route {
@@ -139,6 +143,33 @@ fn an_expression_matches_all_of_a_path_or_nothing() {
 }
 
 #[test]
+fn a_path_that_ignores_spellings_is_exact_or_a_prefix_like_any_other() {
+    let table = table(&["* !=/login", "* =/login/", "* !/Admin", "* /admin/open", "* ~/admin/.*", "* /"]);
+    for (path, wanted) in [
+        ("/login", 0),
+        ("/Login;a=1", 0),
+        // as exact, and first in the file
+        ("/login/", 0),
+        ("/login/x", 5),
+        ("/logins", 5),
+        ("/ADMIN", 2),
+        ("/ADMIN/open", 2),
+        ("/admin%2Fopen", 2),
+        // an expression goes before prefixes, in any spelling
+        ("/admin/open", 4),
+        ("/administrator", 5),
+        ("/log;in", 5),
+        ("/login;%2Fx", 0),
+    ] {
+        assert_eq!(finds(&table, "h", path), Some(wanted), "{path}");
+    }
+    // a method decides between exact paths before the file's order does
+    let posted = Match { methods: vec![Method::GET], ..alternative("* !=/a") };
+    let table = RouteTable::new(vec![route(vec![alternative("* =/a")]), route(vec![posted])]);
+    assert_eq!(finds(&table, "h", "/a"), Some(1));
+}
+
+#[test]
 fn the_search_goes_on_where_a_more_specific_host_has_no_fitting_path() {
     let table = table(&["shop.example.com /api", "*.example.com /"]);
     assert_eq!(finds(&table, "shop.example.com", "/other"), Some(1));
@@ -230,8 +261,9 @@ fn texts_of_any_length_and_script_are_harmless() {
 
 #[test]
 fn a_lookup_allocates_nothing() {
-    let table = table(&["a.b.c /", "*.b.c /a/b", "* =/a", "* ~/x/.*", "* /"]);
-    let asked = ["/a/b/c", "/a", "/x/y", "/"].map(|path| Asked::new("z.b.c", path));
+    let table = table(&["a.b.c /", "*.b.c /a/b", "* =/a", "* ~/x/.*", "* /", "* !=/Login", "* !/admin/"]);
+    let asked =
+        ["/a/b/c", "/a", "/x/y", "/", "/LOGIN;a=1/", "/admin%2Fx", "/login;%2Fx"].map(|path| Asked::new("z.b.c", path));
     let look = || asked.iter().for_each(|asked| assert!(asked.finds(&table).is_some()));
     // the expression's engine makes its scratch memory on its first use in a thread
     look();
@@ -251,10 +283,16 @@ fn standing(asked: &Asked, found: &Match, place: (usize, usize)) -> Option<Stand
         HostMatch::Exact(host) if *host == asked.host => (2, 0),
         _ => return None,
     };
+    // how spellings are folded is held to other readers elsewhere
+    let folded = |path: &str| match found.ignore {
+        Some(ignore) => fold::pattern(path, ignore).unwrap().into_string(),
+        None => path.to_owned(),
+    };
+    let below = |prefix: &str| format!("{}/", folded(&asked.path)).starts_with(&format!("{}/", folded(prefix)));
     let path = match &found.path {
-        PathMatch::Prefix(prefix) if format!("{}/", asked.path).starts_with(&format!("{prefix}/")) => (0, prefix.len()),
+        PathMatch::Prefix(prefix) if below(prefix) => (0, folded(prefix).len()),
         PathMatch::Regex(regex) if regex.is_match(&asked.path) => (1, 0),
-        PathMatch::Exact(path) if *path == asked.path => (2, 0),
+        PathMatch::Exact(path) if folded(path) == folded(&asked.path) => (2, 0),
         _ => return None,
     };
     let method = found.methods.is_empty() || found.methods.contains(&asked.method);
@@ -301,7 +339,22 @@ fn reference(asked: &Asked, routes: &[Vec<Match>]) -> (Option<usize>, Option<usi
 }
 
 const HOSTS: [&str; 7] = ["*", "a.b.c", "b.c", "x.b.c", "*.b.c", "*.c", "*.a.b.c"];
-const PATHS: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "=/a", "=/a/b", "=/", "~/a(/.*)?", "~/a/./c"];
+const PATHS: [&str; 14] = [
+    "/",
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "=/a",
+    "=/a/b",
+    "=/",
+    "~/a(/.*)?",
+    "~/a/./c",
+    "!/",
+    "!/A",
+    "!/a/B/",
+    "!=/A/",
+    "!=/a/b",
+];
 
 /// Expressions are compiled once and cloned, which is what takes the time.
 fn text_match() -> impl Strategy<Value = TextMatch> {
@@ -329,7 +382,23 @@ fn any_request() -> impl Strategy<Value = Asked> {
     (
         select(&[Method::GET, Method::POST, Method::HEAD][..]),
         select(&["a.b.c", "b.c", "c", "x.b.c", "y.x.b.c", "z.a.b.c", ".b.c"][..]),
-        select(&["/", "/a", "/a/", "/a/b", "/ab", "/a/b/c", "/a/x/c", "/a/b/c/d", "/b"][..]),
+        select(
+            &[
+                "/",
+                "/a",
+                "/a/",
+                "/a/b",
+                "/ab",
+                "/a/b/c",
+                "/a/x/c",
+                "/a/b/c/d",
+                "/b",
+                "/A",
+                "/a;x/B/",
+                "/a%2Fb%20",
+                "/A/b/C",
+            ][..],
+        ),
         query,
         lines,
     )

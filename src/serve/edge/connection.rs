@@ -36,7 +36,7 @@ use super::tls::acceptor::Acceptor;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
 use crate::answer::Answer;
-use crate::config::settings::{Connections, Listener, Pace, Protocols};
+use crate::config::settings::{Connections, EscapedSlash, Listener, Pace, Protocols};
 use crate::request::Peer;
 use crate::units;
 
@@ -95,6 +95,7 @@ impl ConnectionLimits {
                 request_line: bytes(words.head.line),
                 fields: usize::try_from(words.head.fields).unwrap_or(usize::MAX),
                 twins: words.head.twins,
+                escaped_slash: words.head.escaped_slash,
             },
             head_deadline: words.head_timeout,
             idle: words.idle,
@@ -156,6 +157,10 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn body_refused(&self, _fault: BodyFault) {}
     /// A client did something for which the log has a line a minute, in the word under which it was counted.
     fn noticed(&self, _reason: &'static str, _peer: Peer) {}
+    /// Whether the policy in force refuses paths with escaped slashes where the listener leaves it to the policy.
+    fn refuses_escaped_slashes(&self) -> bool {
+        false
+    }
     /// Who decides which connections are let in; `None`: all are.
     fn door(&self) -> Option<&Door> {
         None
@@ -183,6 +188,15 @@ pub struct Edge {
     pub events: Box<dyn EdgeEvents>,
 }
 
+impl Edge {
+    /// What the next head is held to: what the listener leaves to the policy follows the one in force.
+    pub fn head_limits(&self) -> HeadLimits {
+        let head = self.limits.head;
+        let walks_round = head.escaped_slash == EscapedSlash::Auto && self.events.refuses_escaped_slashes();
+        HeadLimits { escaped_slash: head.escaped_slash.decided(walks_round), ..head }
+    }
+}
+
 /// Serves a connection in HTTP/1 until it ends. `first` are bytes of it that have been read already, `begun` is when it began.
 pub async fn serve<A, S>(
     app: &Arc<A>,
@@ -208,7 +222,7 @@ pub async fn serve<A, S>(
     let mut look_early = true;
     loop {
         let Some(wire) = stream.wire() else { return };
-        let head = match patience.next_head(wire, limits).await {
+        let head = match patience.next_head(wire, edge).await {
             Next::Request(head) => head,
             Next::Refused(fault) => {
                 let answer = edge.events.refused(fault, wire.inbox());
@@ -318,7 +332,8 @@ impl Patience {
     }
 
     /// Waits for a complete head and judges it.
-    async fn next_head<S: IO>(&mut self, wire: &mut Wire<S>, limits: &ConnectionLimits) -> Next {
+    async fn next_head<S: IO>(&mut self, wire: &mut Wire<S>, edge: &Edge) -> Next {
+        let limits = &edge.limits;
         let first = self.first.take();
         let mut begun = first.is_some();
         let mut deadline = first.unwrap_or_else(|| Instant::now() + limits.idle);
@@ -330,7 +345,7 @@ impl Patience {
                 None => !inbox.is_empty(),
             };
             if worth_parsing {
-                match head::parse(inbox, &limits.head) {
+                match head::parse(inbox, &edge.head_limits()) {
                     Ok(Some(head)) => return Next::Request(head),
                     Err(fault) => return Next::Refused(fault),
                     Ok(None) => {}
@@ -349,7 +364,9 @@ impl Patience {
                 Arrival::End => return Next::Nothing,
                 Arrival::Late if !partial => return Next::Nothing,
                 Arrival::Late => {
-                    return Next::Refused(head::parse(wire.inbox(), &limits.head).err().unwrap_or(HeadFault::Late));
+                    return Next::Refused(
+                        head::parse(wire.inbox(), &edge.head_limits()).err().unwrap_or(HeadFault::Late),
+                    );
                 }
             }
         }

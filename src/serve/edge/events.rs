@@ -133,6 +133,10 @@ impl EdgeEvents for Events {
         self.shared.installed().metrics().malformed(fault.reason());
     }
 
+    fn refuses_escaped_slashes(&self) -> bool {
+        self.shared.installed().refuses_escaped_slashes()
+    }
+
     fn noticed(&self, reason: &'static str, peer: Peer) {
         self.shared.noise(self.listener).note(About::Request, reason, peer);
     }
@@ -157,6 +161,7 @@ fn meant(fault: HeadFault) -> Fault {
         | HeadFault::TargetForm
         | HeadFault::Escape
         | HeadFault::DotSegment
+        | HeadFault::EscapedSlash
         | HeadFault::Version
         | HeadFault::LineEnding
         | HeadFault::FieldName

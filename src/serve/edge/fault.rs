@@ -20,6 +20,8 @@ pub enum HeadFault {
     Escape,
     /// A `.` or `..` segment in the path, plain or encoded.
     DotSegment,
+    /// A slash or backslash as an escape in the path, where the policy refuses them.
+    EscapedSlash,
     /// No version, or something that is not one.
     Version,
     /// A line that does not end in CRLF: bare LF, or CR elsewhere.
@@ -64,13 +66,14 @@ pub enum HeadFault {
 
 impl HeadFault {
     /// Every fault, so that counters and answers can be made before the first request.
-    pub const ALL: [HeadFault; 26] = [
+    pub const ALL: [HeadFault; 27] = [
         HeadFault::Method,
         HeadFault::Blank,
         HeadFault::Target,
         HeadFault::TargetForm,
         HeadFault::Escape,
         HeadFault::DotSegment,
+        HeadFault::EscapedSlash,
         HeadFault::Version,
         HeadFault::LineEnding,
         HeadFault::FieldName,
@@ -115,6 +118,7 @@ impl HeadFault {
             HeadFault::TargetForm => "target_form",
             HeadFault::Escape => "escape",
             HeadFault::DotSegment => "dot_segment",
+            HeadFault::EscapedSlash => "escaped_slash",
             HeadFault::Version => "version",
             HeadFault::LineEnding => "line_ending",
             HeadFault::FieldName => "field_name",

@@ -20,9 +20,9 @@ use self::fields::Fields;
 use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
 use super::authority::host_name;
 use super::fault::HeadFault;
-use super::path::canonical_path;
+use super::path::path_of;
 use super::query::{LONGEST_TARGET, canonical_query};
-use crate::config::settings::UnderscoreTwins;
+use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 
 /// How much head a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct HeadLimits {
     pub fields: usize,
     /// What is done with fields that imitate trusted ones.
     pub twins: UnderscoreTwins,
+    /// What is done with escaped slashes in the path.
+    pub escaped_slash: EscapedSlash,
 }
 
 /// How the end of the body is told.
@@ -193,7 +195,7 @@ impl<'a> Parser<'a> {
         let form = self.target_form(&method, &target)?;
         let fields = self.fields(limits)?;
         let framing = fields.conclude(version)?;
-        let canonical_target = self.canonical_target(&form, &target, fields.host())?;
+        let canonical_target = self.canonical_target(&form, &target, fields.host(), limits.escaped_slash)?;
         Ok(Head {
             start,
             method,
@@ -285,7 +287,13 @@ impl<'a> Parser<'a> {
 
     /// Checks the path, and the authority of an absolute target against `Host`; returns the target that both the policy
     /// and the origin shall see, if it differs from the one written.
-    fn canonical_target(&self, form: &Form, target: &Range<usize>, host: &[u8]) -> Result<Option<String>, Stop> {
+    fn canonical_target(
+        &self,
+        form: &Form,
+        target: &Range<usize>,
+        host: &[u8],
+        escaped_slash: EscapedSlash,
+    ) -> Result<Option<String>, Stop> {
         let target = self.bytes.get(target.clone()).unwrap_or_default();
         if let Some(authority) = &form.authority {
             let authority = target.get(authority.clone()).unwrap_or_default();
@@ -298,7 +306,7 @@ impl<'a> Parser<'a> {
         }
         let rest = target.get(form.path..).unwrap_or_default();
         let (path, query) = rest.split_at_checked(run_end_of_path(rest)).unwrap_or_default();
-        let canonical = canonical_path(if path.is_empty() { b"/" } else { path })?;
+        let canonical = path_of(if path.is_empty() { b"/" } else { path }, escaped_slash)?;
         let canonical_query = canonical_query(query)?;
         if form.path == 0 && canonical.as_bytes() == path && matches!(canonical_query, Cow::Borrowed(_)) {
             return Ok(None);

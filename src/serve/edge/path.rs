@@ -10,12 +10,14 @@
 //!   backslash, or followed by `;parameters` (which some origins cut off first). Browsers and curl resolve them before
 //!   sending, so an honest client never sends one;
 //! - escaped slashes stay escaped (`%2F`): they are data in many interfaces (`/projects/group%2Fname`). An origin that
-//!   decodes them before it routes has a second reading of such a path, so a rule that guards it must name both.
+//!   decodes them before it routes has a second reading of such a path, so a listener may refuse them or decode them
+//!   ([`path_of`]), and refuses them by default where they would lead past what a route guards.
 
 use std::borrow::Cow;
 
 use super::fault::HeadFault;
 use super::head::scan::{PATH, UNRESERVED, class, is};
+use crate::config::settings::EscapedSlash;
 
 /// The canonical form of a path. Borrowed when it was canonical already, which is nearly always.
 ///
@@ -42,6 +44,50 @@ pub fn canonical_path(raw: &[u8]) -> Result<Cow<'_, str>, HeadFault> {
         Ok(same) if same == path => Ok(Cow::Borrowed(same)),
         _ => Ok(Cow::Owned(path)),
     }
+}
+
+/// The canonical form of a path where escaped slashes and backslashes are refused, kept or decoded. Where the policy decides,
+/// it must have done so ([`EscapedSlash::decided`]); otherwise they are kept.
+///
+/// # Errors
+/// [`HeadFault::EscapedSlash`] where they are refused, and as [`canonical_path`]. What is decoded is judged after that.
+pub fn path_of(raw: &[u8], escaped_slash: EscapedSlash) -> Result<Cow<'_, str>, HeadFault> {
+    if escaped_slash == EscapedSlash::Decode
+        && let Some(decoded) = with_slashes_decoded(raw)
+    {
+        return canonical_path(&decoded).map(|path| Cow::Owned(path.into_owned()));
+    }
+    let path = canonical_path(raw)?;
+    let refuses = escaped_slash == EscapedSlash::Refuse;
+    if refuses && path.as_bytes().windows(3).any(|escape| matches!(escape, b"%2F" | b"%5C")) {
+        return Err(HeadFault::EscapedSlash);
+    }
+    Ok(path)
+}
+
+/// The reader of paths for those who ask what a gate would do: [`path_of`] without the reason.
+pub fn reader(escaped_slash: EscapedSlash) -> for<'a> fn(&'a [u8]) -> Option<Cow<'a, str>> {
+    match escaped_slash {
+        EscapedSlash::Auto | EscapedSlash::Keep => |path| path_of(path, EscapedSlash::Keep).ok(),
+        EscapedSlash::Refuse => |path| path_of(path, EscapedSlash::Refuse).ok(),
+        EscapedSlash::Decode => |path| path_of(path, EscapedSlash::Decode).ok(),
+    }
+}
+
+/// A path with its escaped slashes and backslashes as slashes; `None` when it has none. A percent sign is left as it is, so
+/// that `%252F` stays data.
+fn with_slashes_decoded(raw: &[u8]) -> Option<Vec<u8>> {
+    let is_slash = |escape: &[u8]| matches!(escape, b"%2F" | b"%2f" | b"%5C" | b"%5c");
+    raw.windows(3).any(is_slash).then(|| {
+        let mut decoded = Vec::with_capacity(raw.len());
+        let mut rest = raw;
+        while let Some((&byte, behind)) = rest.split_first() {
+            let slash = rest.split_at_checked(3).filter(|(escape, _)| is_slash(escape));
+            decoded.push(if slash.is_some() { b'/' } else { byte });
+            rest = slash.map_or(behind, |(_, behind)| behind);
+        }
+        decoded
+    })
 }
 
 /// Whether one pass can tell that nothing needs a second look: no escape, no slash or dot behind a slash.

@@ -9,14 +9,19 @@
 //! must name the protocol.
 
 use super::fault::AnswerFault;
-use crate::config::settings::UnderscoreTwins;
+use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 use crate::serve::edge::head::fields::plain_number;
 use crate::serve::edge::head::scan::value_end;
 use crate::serve::edge::head::{HeadLimits, Parser, Stop, Version, trim};
 
 /// How much head an answer may have: twice what a request may, since origins are fewer and cookies are set in it.
-pub const ANSWER_LIMITS: HeadLimits =
-    HeadLimits { bytes: 64 * 1024, request_line: 64 * 1024, fields: 200, twins: UnderscoreTwins::Allow };
+pub const ANSWER_LIMITS: HeadLimits = HeadLimits {
+    bytes: 64 * 1024,
+    request_line: 64 * 1024,
+    fields: 200,
+    twins: UnderscoreTwins::Allow,
+    escaped_slash: EscapedSlash::Keep,
+};
 
 /// How the end of an answer's body is told by its head alone; whether there is one at all depends on the request too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -315,7 +315,7 @@ where
         let bytes = request::bytes(&parts);
         let budget = self.edge.limits.h2.head_bytes;
         let over = self.talk.streams() > 0 && self.talk.head_bytes().saturating_add(bytes) > budget;
-        let judged = if over { Err(HeadFault::TooLarge) } else { request::read(&mut parts, &self.edge.limits.head) };
+        let judged = if over { Err(HeadFault::TooLarge) } else { request::read(&mut parts, &self.edge.head_limits()) };
         match judged {
             Ok(expect_continue) => {
                 self.spawn(Head { parts, expect_continue, bytes }, body, respond);

@@ -13,12 +13,13 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, header};
 
+use crate::config::settings::EscapedSlash;
 use crate::serve::edge::authority::host_name;
 use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::head::fields::Fields;
 use crate::serve::edge::head::scan::{METHOD, TARGET, TOKEN, is};
 use crate::serve::edge::head::{HeadLimits, Version};
-use crate::serve::edge::path::canonical_path;
+use crate::serve::edge::path::path_of;
 use crate::serve::edge::query::{LONGEST_TARGET, canonical_query};
 
 /// What a field takes beside its name and value, in the measure of RFC 9113 section 6.5.2.
@@ -61,7 +62,7 @@ pub fn read(parts: &mut Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
     if parts.method.as_str().len() + 1 + target.len() > limits.request_line {
         return Err(HeadFault::TargetTooLong);
     }
-    let canonical = canonical_target(target)?;
+    let canonical = canonical_target(target, limits.escaped_slash)?;
     let written = merge_cookies(parts)?;
     if parts.headers.len() > limits.fields {
         return Err(HeadFault::TooManyFields);
@@ -93,12 +94,12 @@ fn method(method: &Method) -> Result<(), HeadFault> {
     Ok(())
 }
 
-fn canonical_target(target: &str) -> Result<Uri, HeadFault> {
+fn canonical_target(target: &str, escaped_slash: EscapedSlash) -> Result<Uri, HeadFault> {
     if !target.bytes().all(|byte| is(byte, TARGET)) {
         return Err(HeadFault::Target);
     }
     let (path, query) = target.split_at_checked(target.find('?').unwrap_or(target.len())).unwrap_or_default();
-    let path = canonical_path(path.as_bytes())?;
+    let path = path_of(path.as_bytes(), escaped_slash)?;
     let query = canonical_query(query.as_bytes())?;
     let target = format!("{path}{query}");
     if target.len() > LONGEST_TARGET {

@@ -4,7 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: HeadLimits = HeadLimits { bytes: 4096, request_line: 1024, fields: 20, twins: UnderscoreTwins::Refuse };
+const LIMITS: HeadLimits = HeadLimits {
+    bytes: 4096,
+    request_line: 1024,
+    fields: 20,
+    twins: UnderscoreTwins::Refuse,
+    escaped_slash: EscapedSlash::Keep,
+};
 
 fn verdict(bytes: &[u8]) -> Result<Option<Head>, HeadFault> {
     parse(bytes, &LIMITS)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::config::settings::UnderscoreTwins;
+use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 use crate::serve::edge::connection::{ConnectionLimits, EdgeEvents};
 use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::head::{HeadLimits, parse};
@@ -19,8 +19,13 @@ impl EdgeEvents for Silent {
 
 /// A stream whose head has been taken, and the client's end of it.
 async fn begun(request: &[u8]) -> (EdgeStream<DuplexStream>, DuplexStream) {
-    const LIMITS: HeadLimits =
-        HeadLimits { bytes: 4096, request_line: 1024, fields: 10, twins: UnderscoreTwins::Refuse };
+    const LIMITS: HeadLimits = HeadLimits {
+        bytes: 4096,
+        request_line: 1024,
+        fields: 10,
+        twins: UnderscoreTwins::Refuse,
+        escaped_slash: EscapedSlash::Keep,
+    };
     let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events: Box::new(Silent) });
     let (mut client, server) = duplex(1 << 16);
     client.write_all(request).await.unwrap();

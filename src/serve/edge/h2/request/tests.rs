@@ -1,9 +1,15 @@
 use http::Request;
 
 use super::*;
-use crate::config::settings::UnderscoreTwins;
+use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 
-const LIMITS: HeadLimits = HeadLimits { bytes: 4_096, request_line: 200, fields: 10, twins: UnderscoreTwins::Refuse };
+const LIMITS: HeadLimits = HeadLimits {
+    bytes: 4_096,
+    request_line: 200,
+    fields: 10,
+    twins: UnderscoreTwins::Refuse,
+    escaped_slash: EscapedSlash::Keep,
+};
 
 fn parts(method: &str, uri: &str, fields: &[(&str, &str)]) -> Parts {
     let mut request = Request::builder().method(method).uri(uri);

@@ -1,0 +1,298 @@
+//! What a path match ignores, and the folded form in which such matches are compared.
+//!
+//! Origins take several spellings of a path for one: `/Login`, `/login/`, `/login;a=1`, `/login.`, `/login%20`, `/%2Flogin`.
+//! A match that ignores these folds its pattern once, when the policy is loaded, and the path of a request into a few bytes
+//! on the stack, no further than its longest pattern needs. So it costs one pass over the path, and no memory.
+
+use arrayvec::ArrayVec;
+
+/// The spellings that a path match ignores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ignore(u8);
+
+impl Ignore {
+    /// None of them: paths are compared byte by byte.
+    pub const NONE: Ignore = Ignore(0);
+    /// Capitals: `/Login`. Of ASCII letters, and of the four others that some origins fold onto them (`ſ`, `K` the Kelvin
+    /// sign, `ı`, `İ`).
+    pub const CASE: Ignore = Ignore(1);
+    /// A slash at the end: `/login/`.
+    pub const TRAILING_SLASH: Ignore = Ignore(1 << 1);
+    /// What stands behind a semicolon in any segment, as Java servlets do: `/login;a=1`, `/login%3Ba=1`.
+    pub const PARAMETERS: Ignore = Ignore(1 << 2);
+    /// Escaped blanks and dots at the end of any segment, as Windows does: `/login%20`, `/login.`.
+    pub const TRAILING_BLANKS: Ignore = Ignore(1 << 3);
+    /// Escapes of characters that may stand plain: `/user%40home` for `/user@home`.
+    pub const ESCAPES: Ignore = Ignore(1 << 4);
+    /// Slashes and backslashes as escapes, read as slashes: `/admin%2Fx`, `/admin%5Cx`.
+    pub const ESCAPED_SLASH: Ignore = Ignore(1 << 5);
+    /// All of them.
+    pub const ALL: Ignore = Ignore((1 << 6) - 1);
+
+    /// Each by its word in the policy file.
+    pub const WORDS: [(Ignore, &'static str); 6] = [
+        (Ignore::CASE, "case"),
+        (Ignore::TRAILING_SLASH, "trailing_slash"),
+        (Ignore::PARAMETERS, "parameters"),
+        (Ignore::TRAILING_BLANKS, "trailing_blanks"),
+        (Ignore::ESCAPES, "escapes"),
+        (Ignore::ESCAPED_SLASH, "escaped_slash"),
+    ];
+
+    /// These and those.
+    pub const fn and(self, other: Ignore) -> Ignore {
+        Ignore(self.0 | other.0)
+    }
+
+    /// Returns `true` if all of `other` are ignored.
+    pub const fn has(self, other: Ignore) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The words of those that are ignored.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        Ignore::WORDS.into_iter().filter(move |(one, _)| self.has(*one)).map(|(_, word)| word)
+    }
+}
+
+/// The longest folded pattern, in bytes. A longer one is compared as it is written.
+pub const LONGEST: usize = 254;
+
+/// Room for the folded beginning of a path: the longest pattern, and the byte behind it that tells whether a segment ends.
+pub type Room = ArrayVec<u8, { LONGEST + 2 }>;
+
+/// The folded form of a pattern; `None` if it is too long.
+pub fn pattern(path: &str, ignore: Ignore) -> Option<Box<str>> {
+    let mut room = Room::new();
+    let (folded, _) = fold(path, ignore, Within::All, LONGEST, &mut room);
+    (folded.len() <= LONGEST).then(|| folded.into())
+}
+
+/// Which escaped slashes end parameters where both are ignored. Origins differ in it: `/login;%2Fx` is `/login/x` for one that
+/// decodes before it cuts parameters off and `/login` for one that cuts first. Such a path is folded in each way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Within {
+    /// Slashes and backslashes.
+    All,
+    /// Slashes.
+    Slashes,
+    /// None.
+    None,
+}
+
+impl Within {
+    /// All ways; the first is enough for a path that is the same in each.
+    pub const WAYS: [Within; 3] = [Within::All, Within::Slashes, Within::None];
+}
+
+/// Folds a canonical path; says whether another way to fold it might end in something else. What is longer than `enough` bytes
+/// is cut somewhere behind them; `enough` is at most [`LONGEST`].
+pub fn fold<'r>(path: &str, ignore: Ignore, within: Within, enough: usize, room: &'r mut Room) -> (&'r str, bool) {
+    room.clear();
+    let mut folding = Folding { room, lost: 0, solid: 0, begins: true };
+    let mut bytes = path.as_bytes();
+    let mut in_parameters = false;
+    let mut ends_empty = false;
+    let mut ambiguous = false;
+    while let Some((token, rest)) = next(bytes, ignore) {
+        bytes = rest;
+        match token {
+            Token::Escaped(slash) if in_parameters => {
+                ambiguous = true;
+                if within == Within::All || (within == Within::Slashes && slash == b'/') {
+                    folding.end_segment();
+                    in_parameters = false;
+                    ends_empty = true;
+                }
+            }
+            Token::Separator | Token::Escaped(_) => {
+                folding.end_segment();
+                in_parameters = false;
+                ends_empty = true;
+            }
+            _ if in_parameters => {}
+            Token::Parameters => in_parameters = true,
+            Token::Soft(text) => folding.put(text, false),
+            Token::Solid(text) => {
+                folding.put(text, true);
+                ends_empty = false;
+                if folding.solid > enough {
+                    break;
+                }
+            }
+            Token::Letter(letter) => {
+                folding.put(&[letter], true);
+                ends_empty = false;
+                if folding.solid > enough {
+                    break;
+                }
+            }
+        }
+    }
+    folding.end_segment();
+    if ends_empty && !ignore.has(Ignore::TRAILING_SLASH) {
+        folding.put(b"", true);
+    }
+    (std::str::from_utf8(room).unwrap_or_default(), ambiguous)
+}
+
+/// One character of a path, as far as it matters here.
+enum Token<'p> {
+    Separator,
+    /// A separator as an escape: a slash or a backslash.
+    Escaped(u8),
+    /// All up to the next separator is ignored.
+    Parameters,
+    /// Counts unless it stands at a segment's end.
+    Soft(&'p [u8]),
+    Solid(&'p [u8]),
+    Letter(u8),
+}
+
+/// The first character, and what stands behind it.
+fn next(bytes: &[u8], ignore: Ignore) -> Option<(Token<'_>, &[u8])> {
+    let (&byte, rest) = bytes.split_first()?;
+    if byte == b'%'
+        && let Some((escape, behind)) = bytes.split_at_checked(3)
+    {
+        if let Some((letter, behind)) = far_letter(bytes).filter(|_| ignore.has(Ignore::CASE)) {
+            return Some((Token::Letter(letter), behind));
+        }
+        let token = match escape {
+            b"%2F" if ignore.has(Ignore::ESCAPED_SLASH) => Token::Escaped(b'/'),
+            b"%5C" if ignore.has(Ignore::ESCAPED_SLASH) => Token::Escaped(b'\\'),
+            b"%3B" if ignore.has(Ignore::PARAMETERS) => Token::Parameters,
+            b"%20" if ignore.has(Ignore::TRAILING_BLANKS) => Token::Soft(escape),
+            _ => match plain(escape).filter(|_| ignore.has(Ignore::ESCAPES)) {
+                Some(plain) => Token::Letter(plain),
+                None => Token::Solid(escape),
+            },
+        };
+        return Some((token, behind));
+    }
+    let token = match byte {
+        b'/' => Token::Separator,
+        b';' if ignore.has(Ignore::PARAMETERS) => Token::Parameters,
+        b'.' if ignore.has(Ignore::TRAILING_BLANKS) => Token::Soft(b"."),
+        byte if ignore.has(Ignore::CASE) => Token::Letter(byte.to_ascii_lowercase()),
+        byte => Token::Letter(byte),
+    };
+    Some((token, rest))
+}
+
+/// The character that may also stand plain in a canonical path (RFC 3986 section 3.3).
+fn plain(escape: &[u8]) -> Option<u8> {
+    Some(match escape {
+        b"%21" => b'!',
+        b"%24" => b'$',
+        b"%26" => b'&',
+        b"%27" => b'\'',
+        b"%28" => b'(',
+        b"%29" => b')',
+        b"%2A" => b'*',
+        b"%2B" => b'+',
+        b"%2C" => b',',
+        b"%3A" => b':',
+        b"%3B" => b';',
+        b"%3D" => b'=',
+        b"%40" => b'@',
+        _ => return None,
+    })
+}
+
+/// A letter beyond ASCII whose capital or small form is one of ASCII: an origin that compares without case takes one for the
+/// other.
+fn far_letter(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let letters: [(&[u8], u8); 4] = [(b"%C5%BF", b's'), (b"%E2%84%AA", b'k'), (b"%C4%B0", b'i'), (b"%C4%B1", b'i')];
+    letters.iter().find_map(|(escapes, letter)| Some((*letter, bytes.strip_prefix(*escapes)?)))
+}
+
+/// The folded form as far as it is known.
+struct Folding<'r> {
+    room: &'r mut Room,
+    /// Bytes for which there was no room.
+    lost: usize,
+    /// So many bytes stay, whatever follows.
+    solid: usize,
+    /// Nothing of this segment has been put yet.
+    begins: bool,
+}
+
+impl Folding<'_> {
+    fn put(&mut self, text: &[u8], solid: bool) {
+        let slash: &[u8] = if self.begins { b"/" } else { b"" };
+        self.begins = false;
+        for byte in slash.iter().chain(text) {
+            if self.room.try_push(*byte).is_err() {
+                self.lost += 1;
+            }
+        }
+        if solid {
+            self.solid = self.room.len() + self.lost;
+        }
+    }
+
+    /// What was not solid at a segment's end is ignored, and so is a segment of which nothing is left.
+    fn end_segment(&mut self) {
+        self.room.truncate(self.solid);
+        self.lost = self.solid.saturating_sub(self.room.len());
+        self.begins = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(path: &str, ignore: Ignore) -> String {
+        fold(path, ignore, Within::All, LONGEST, &mut Room::new()).0.to_owned()
+    }
+
+    #[test]
+    fn each_word_ignores_what_it_says_and_nothing_else() {
+        for (word, path, wanted) in [
+            (Ignore::CASE, "/Log%C5%BFin/%E2%84%AA%C4%B0", "/logsin/ki"),
+            (Ignore::TRAILING_SLASH, "/Login/", "/Login"),
+            (Ignore::TRAILING_SLASH, "/", ""),
+            (Ignore::PARAMETERS, "/a;x=1/login;b%2F", "/a/login"),
+            (Ignore::PARAMETERS, "/login%3Bb/", "/login/"),
+            (Ignore::PARAMETERS, "/;x/login", "/login"),
+            (Ignore::TRAILING_BLANKS, "/a.%20./b..c.", "/a/b..c"),
+            (Ignore::TRAILING_BLANKS, "/%20/b", "/b"),
+            (Ignore::ESCAPES, "/a%40b%21%2F%5C%22", "/a@b!%2F%5C%22"),
+            (Ignore::ESCAPED_SLASH, "/a%2Fb%5C%2Fc", "/a/b/c"),
+            (Ignore::ESCAPED_SLASH, "/%2Flogin", "/login"),
+            (Ignore::ESCAPED_SLASH, "/login%2F", "/login/"),
+            (Ignore::ALL, "/%2FLOGIN.%20;x/;y/", "/login"),
+        ] {
+            assert_eq!(folded(path, word), wanted, "{path}");
+        }
+        for path in ["/", "/Login/", "/a;x=1/b%3B", "/a./b%20", "/a%40b", "/a%2Fb", "/%C5%BF", "/..."] {
+            assert_eq!(folded(path, Ignore::NONE), path);
+        }
+    }
+
+    #[test]
+    fn an_escaped_slash_within_parameters_is_read_in_each_way() {
+        let ways = |path: &str| {
+            Within::WAYS.map(|within| fold(path, Ignore::ALL, within, LONGEST, &mut Room::new()).0.to_owned())
+        };
+        assert_eq!(ways("/login;%2Fx"), ["/login/x", "/login/x", "/login"]);
+        assert_eq!(ways("/login;%5Cx/y"), ["/login/x/y", "/login/y", "/login/y"]);
+        assert!(fold("/login;%5Cx", Ignore::ALL, Within::All, LONGEST, &mut Room::new()).1);
+        assert!(!fold("/login%5C;x", Ignore::ALL, Within::All, LONGEST, &mut Room::new()).1);
+    }
+
+    #[test]
+    fn what_is_longer_than_asked_for_is_cut_behind_it() {
+        let mut room = Room::new();
+        let long = format!("/login{}/x", ".".repeat(5_000));
+        assert_eq!(fold(&long, Ignore::ALL, Within::All, 6, &mut room), ("/login/x", false));
+        let long = format!("/login{}x", ".".repeat(5_000));
+        assert!(fold(&long, Ignore::ALL, Within::All, 6, &mut room).0.len() > 6);
+        let long = format!("/login{}", "x".repeat(5_000));
+        assert_eq!(fold(&long, Ignore::ALL, Within::All, 6, &mut room), ("/loginx", false));
+        assert_eq!(pattern(&long, Ignore::ALL), None);
+        assert_eq!(pattern("/Login/", Ignore::ALL).as_deref(), Some("/login"));
+    }
+}
