@@ -9,7 +9,7 @@ use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::limiter::Place;
-use crate::policy::Policy;
+use crate::policy::{Ambiguous, Policy};
 use crate::request::Request;
 use crate::sketch::{KeyHash, Seed};
 use crate::units::Timestamp;
@@ -28,6 +28,8 @@ const MOST_KEYS: usize = 2;
 #[derive(Debug, Clone, Default)]
 pub struct Foreseen {
     route: Option<usize>,
+    /// Whether nobody knows which route takes it.
+    ambiguous: bool,
     keys: ArrayVec<(usize, KeyHash), MOST_KEYS>,
 }
 
@@ -45,7 +47,11 @@ impl Foresight {
 
     /// Looks ahead at a request of this client.
     pub fn foresee(&self, request: &Request<'_>, client: &Client) -> Foreseen {
-        let Some((index, route)) = self.policy.routes.find(request) else { return Foreseen::default() };
+        let (index, route) = match self.policy.routes.find(request) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Foreseen::default(),
+            Err(Ambiguous) => return Foreseen { ambiguous: true, ..Foreseen::default() },
+        };
         let about = Read { request, client, route, index, at: Timestamp::ZERO };
         let mut hashed = Hashed::default();
         for &rule_index in &route.rules {
@@ -55,7 +61,8 @@ impl Foresight {
                 self.keys.hash_shared(rule_index, rule, &self.policy, &about, &mut hashed);
             }
         }
-        Foreseen { route: Some(index), keys: hashed.known().iter().take(MOST_KEYS).copied().collect() }
+        let keys = hashed.known().iter().take(MOST_KEYS).copied().collect();
+        Foreseen { route: Some(index), ambiguous: false, keys }
     }
 }
 
@@ -79,6 +86,10 @@ impl Foreseen {
     /// The position of the route in the policy; `None` when none matched.
     pub fn route(&self) -> Option<usize> {
         self.route
+    }
+
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.ambiguous
     }
 
     pub(super) fn keys(&self) -> &[(usize, KeyHash)] {
@@ -140,6 +151,7 @@ mod tests {
         };
         Policy {
             clients: ClientRules::default(),
+            repeated_fields: Default::default(),
             rules,
             origins: vec![],
             stores: vec![],

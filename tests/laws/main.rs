@@ -8,5 +8,6 @@ mod kinds;
 mod later;
 mod limits;
 mod reload;
+mod several;
 mod shared;
 mod together;

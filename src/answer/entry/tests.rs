@@ -169,10 +169,13 @@ fn every_reason_is_read_back() {
         Refusal::Inflight => 3,
         Refusal::FairShare => 4,
         Refusal::KeyMissing => 5,
-        Refusal::OriginFull => 6,
-        Refusal::StoreSilent => 7,
-        Refusal::NoRoute => 8,
-        Refusal::ClientUnresolved => 9,
+        Refusal::AmbiguousValue => 6,
+        Refusal::RepeatedField => 7,
+        Refusal::NominatedField => 8,
+        Refusal::OriginFull => 9,
+        Refusal::StoreSilent => 10,
+        Refusal::NoRoute => 11,
+        Refusal::ClientUnresolved => 12,
     };
     for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
         assert_eq!(listed(refusal), at);

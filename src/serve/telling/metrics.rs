@@ -420,7 +420,7 @@ const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
     (OriginError::Other, "other"),
 ];
 /// Most frequent first: a flood of refusals is found at once.
-const REFUSALS: [Refusal; 10] = [
+const REFUSALS: [Refusal; 13] = [
     Refusal::Limit,
     Refusal::FairShare,
     Refusal::Penalty,
@@ -430,6 +430,9 @@ const REFUSALS: [Refusal; 10] = [
     Refusal::Inflight,
     Refusal::NoRoute,
     Refusal::KeyMissing,
+    Refusal::AmbiguousValue,
+    Refusal::RepeatedField,
+    Refusal::NominatedField,
     Refusal::ClientUnresolved,
 ];
 /// How a client's address was found, most frequent first, with `source` and `result`.
