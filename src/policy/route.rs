@@ -18,7 +18,7 @@ use regex::Regex;
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use crate::units::Bytes;
-pub use table::{RouteTable, Taken};
+pub use table::{Ambiguous, RouteTable, Taken};
 
 /// One route of the policy file.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ pub struct Match {
     pub methods: Vec<Method>,
     /// Header fields, each by name.
     pub headers: Vec<(HeaderName, TextMatch)>,
-    /// Query parameters, each by name, as sent.
+    /// Query parameters, each by name, decoded.
     pub query: Vec<(String, TextMatch)>,
 }
 
@@ -105,8 +105,8 @@ pub enum PathMatch {
 
 /// A header's or query parameter's value. Make its expression with [`whole`].
 ///
-/// A header that came in several lines matches when one of its lines does; a query parameter is compared as it was sent,
-/// without decoding, and only its first occurrence counts.
+/// A header that came in several lines matches when one of its lines does. A query parameter is compared decoded; one that has values
+/// that match and values that do not is [`Ambiguous`].
 #[derive(Debug, Clone)]
 pub enum TextMatch {
     /// Exactly this.

@@ -15,6 +15,7 @@ use std::iter;
 use http::HeaderMap;
 
 use super::{HostMatch, Match, PathMatch, Route, TextMatch};
+use crate::client::values::{Reading, Value, readings};
 use crate::request::Request;
 
 /// All routes of a policy and the index over them.
@@ -60,22 +61,35 @@ impl RouteTable {
     }
 
     /// The most specific route that takes `request`, and its position in the file; `None` when no route does.
-    pub fn find(&self, request: &Request<'_>) -> Option<(usize, &Route)> {
+    ///
+    /// # Errors
+    /// The most specific route that may take it asks for a parameter of which the request has values that fit and values that
+    /// do not: which of them an application reads, nobody knows.
+    pub fn find(&self, request: &Request<'_>) -> Result<Option<(usize, &Route)>, Ambiguous> {
         // the first of `takers`, without the state of an iterator over all of them
         let Request { host, .. } = *request;
         let exact = self.exact_hosts.get(host).and_then(|paths| self.first_in(paths, request));
         exact
             .or_else(|| self.suffixes_of(host).find_map(|paths| self.first_in(paths, request)))
             .or_else(|| self.first_in(&self.any_host, request))
+            .transpose()
     }
 
-    /// The first of one host that takes `request`.
+    /// The first of one host that takes `request`, or of which nobody knows whether it does.
     #[inline]
-    fn first_in<'t>(&'t self, paths: &'t Paths, request: &Request<'_>) -> Option<(usize, &'t Route)> {
+    fn first_in<'t>(
+        &'t self,
+        paths: &'t Paths,
+        request: &Request<'_>,
+    ) -> Option<Result<(usize, &'t Route), Ambiguous>> {
         let first_of = |entries: &'t Vec<Entry>| {
             entries.iter().find_map(|entry| {
                 let route = self.routes.get(entry.route)?;
-                entry.asks(route).is_none_or(|asked| holds(asked, request)).then_some((entry.route, route))
+                match entry.asks(route).map_or(Some(true), |asked| holds(asked, request)) {
+                    Some(true) => Some(Ok((entry.route, route))),
+                    Some(false) => None,
+                    None => Some(Err(Ambiguous)),
+                }
             })
         };
         let exact = paths.exact.get(request.path).and_then(first_of);
@@ -137,9 +151,13 @@ impl RouteTable {
             .chain(iter::once(&self.any_host))
             .flat_map(move |paths| paths.candidates(path))
             .filter_map(|entry| self.routes.get(entry.route).map(|route| (entry, route)))
-            .filter(|(entry, route)| entry.asks(route).is_none_or(|asked| holds(asked, request)))
+            .filter(|(entry, route)| entry.asks(route).is_none_or(|asked| holds(asked, request) == Some(true)))
     }
 }
+
+/// Nobody knows whether a route takes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ambiguous;
 
 /// A route that takes a request.
 #[derive(Debug, Clone, Copy)]
@@ -210,15 +228,28 @@ fn entries(routes: &[Route]) -> Vec<(Entry, Option<&Match>)> {
     entries
 }
 
-/// Whether everything holds that the index has not already looked at; the cheapest is asked first.
-fn holds(asked: &Match, request: &Request<'_>) -> bool {
-    (asked.methods.is_empty() || asked.methods.contains(request.method))
+/// Whether everything holds that the index has not already looked at; the cheapest is asked first. `None`: it depends on
+/// which value of a parameter is read.
+fn holds(asked: &Match, request: &Request<'_>) -> Option<bool> {
+    let rest = (asked.methods.is_empty() || asked.methods.contains(request.method))
         && asked.headers.iter().all(|(name, value)| header_holds(request.headers, name, value))
-        && asked.query.iter().all(|(name, value)| query_holds(request.query.unwrap_or_default(), name, value))
         && match &asked.path {
             PathMatch::Regex(regex) => regex.is_match(request.path),
             PathMatch::Exact(_) | PathMatch::Prefix(_) => true,
+        };
+    if !rest || asked.query.is_empty() {
+        return Some(rest);
+    }
+    let query = request.query.unwrap_or_default();
+    let mut all = Some(true);
+    for (name, value) in &asked.query {
+        match query_holds(query, name, value) {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => all = None,
         }
+    }
+    all
 }
 
 /// A field that came in several lines holds when one of its lines does.
@@ -229,16 +260,37 @@ fn header_holds(headers: &HeaderMap, name: &http::HeaderName, asked: &TextMatch)
     })
 }
 
-/// The first parameter of that name decides, as it was sent; without `=` its value is empty.
-fn query_holds(query: &str, name: &str, asked: &TextMatch) -> bool {
-    let first = query.split('&').find_map(|pair| {
-        let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (found == name).then_some(value)
-    });
-    first.is_some_and(|value| match asked {
-        TextMatch::Exact(text) => value == text,
-        TextMatch::Regex(regex) => regex.is_match(value),
-    })
+/// Whether the parameter's values fit, decoded; without `=` a value is empty. `None` when some do and some do not, or when
+/// one reading of the query has none.
+fn query_holds(query: &str, name: &str, asked: &TextMatch) -> Option<bool> {
+    let fits = |reading: Reading<'_>| {
+        let mut all = None;
+        for value in reading.values(name) {
+            let fits = match asked {
+                TextMatch::Exact(text) => value.is(text),
+                TextMatch::Regex(regex) => matches_decoded(regex, &value),
+            };
+            match all {
+                None => all = Some(fits),
+                Some(before) if before != fits => return None,
+                Some(_) => {}
+            }
+        }
+        Some(all.unwrap_or(false))
+    };
+    let [ampersands, semicolons] = readings(query);
+    let first = fits(ampersands?)?;
+    match semicolons {
+        Some(reading) if fits(reading)? != first => None,
+        _ => Some(first),
+    }
+}
+
+fn matches_decoded(regex: &regex::Regex, value: &Value<'_>) -> bool {
+    match value.as_sent() {
+        Some(bytes) => std::str::from_utf8(bytes).is_ok_and(|value| regex.is_match(value)),
+        None => String::from_utf8(value.decoded()).is_ok_and(|value| regex.is_match(&value)),
+    }
 }
 
 type Map<T> = HashMap<Box<str>, T, BuildHasherDefault<DefaultHasher>>;

@@ -16,7 +16,7 @@ pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 pub fn answer(shared: &Shared, installed: &Installed, listener: usize, request: &Request<'_>) -> Option<Answer> {
     let redirect = shared.settings.listeners.get(listener)?.redirect?;
     let policy = installed.snapshot().policy();
-    if request.path.starts_with(CHALLENGES) && policy.routes.find(request).is_some() {
+    if request.path.starts_with(CHALLENGES) && policy.routes.find(request).is_ok_and(|found| found.is_some()) {
         return None;
     }
     Some(answer::to_https(request, redirect.port).unwrap_or_else(|fault| {
