@@ -101,6 +101,7 @@ codes! {
     UNKNOWN_STORE = "E0322", "a store that is not defined";
     NOT_SHARED = "E0323", "a limit that cannot be shared through a store";
     NO_SHARED_KEY = "E0324", "a shared limit without the key by which all gates name clients";
+    NOT_SENT_ON = "E0330", "a header field that concerns one connection, so that no origin ever gets it";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";
     UNUSED_ORIGIN = "W0402", "an origin that no route uses";
@@ -128,6 +129,7 @@ codes! {
     PLAIN_STORE = "W0432", "a store far away that is spoken to in clear";
     CLOSED_EVERYWHERE = "W0433", "a limit that refuses every request of every route when its store is silent";
     SLOW_STORE = "W0434", "a limit whose requests may all wait long for its store";
+    FREE_KEY = "W0440", "a limit that a client escapes by leaving its key out or writing it in another way";
 }
 
 #[cfg(test)]

@@ -256,6 +256,12 @@ impl Code {
             Code::IDLE_WORD => {
                 "Another word of the same listener leaves this one without any effect. Remove it, or the other."
             }
+            Code::NOT_SENT_ON => {
+                "`Connection`, `Keep-Alive`, `TE`, `Upgrade` and the like are about the connection between the client and the gate. They are taken out or written anew before the request goes on, so a key or a match by one of them would judge another request than the origin gets. Match by path or by a field that travels."
+            }
+            Code::FREE_KEY => {
+                "Nothing on the route counts who is asking. A client that leaves the header, cookie or parameter out is not counted at all with `missing: allow`, and `Authorization` has as many spellings as its scheme has letters. Add a limit by `client_ip` to the route, or `client_ip` to the key, or say `missing: deny`."
+            }
             // every code has one, which a test sees to
             other => other.meaning(),
         }
