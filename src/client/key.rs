@@ -7,7 +7,7 @@
 //! * **`header:NAME`**: its line, by bytes. A list in one line is one value. A request with several lines of a field that a
 //!   limit reads is refused before it is counted, or has one line left ([`crate::policy::RepeatedFields`]); where neither is
 //!   so (in shadow), all lines in their order are the value.
-//! * **`cookie:NAME`**, **`query:NAME`**: each different value of that name, decoded as [`values`](super::values) says. So a
+//! * **`cookie:NAME`**, **`query:NAME`**: each different value of that name, decoded as [`values`] says. So a
 //!   client cannot write one value in several ways, and a second value buys nothing: a request that has several is
 //!   counted under each.
 //! * **`tls_sni`**: the name in the TLS handshake, as it stands in the [`Request`]; missing on plain connections.
