@@ -178,9 +178,12 @@ impl<'a> Fields<'a> {
             .flat_map(|value| value.split(|byte| *byte == b','))
             .map(|option| String::from_utf8_lossy(option).trim_matches([' ', '\t']).to_ascii_lowercase())
             .collect();
-        let tokens =
-            options.iter().flat_map(|option| option.split(|char: char| !u8::try_from(char).is_ok_and(is_token)));
-        if tokens.into_iter().any(|option| TRUSTED.contains(&option)) {
+        let named: Vec<&String> = options.iter().filter(|option| !option.is_empty()).collect();
+        let odd = |option: &String| {
+            TRUSTED.contains(&option.as_str()) || !option.chars().all(|char| u8::try_from(char).is_ok_and(is_token))
+        };
+        // Pingora refuses a tenth
+        if named.len() > 9 || named.iter().any(|option| odd(option)) {
             return None;
         }
         let [host] = values("host")[..] else { return None };

@@ -159,7 +159,13 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
             Some(known.map_or_else(|| soon_seconds(decision.dice, responses), stretched))
         }
         Refusal::Inflight | Refusal::OriginFull | Refusal::StoreSilent => Some(soon_seconds(decision.dice, responses)),
-        Refusal::KeyMissing | Refusal::NoRoute | Refusal::ClientUnresolved | Refusal::ValueTooLong => None,
+        Refusal::KeyMissing
+        | Refusal::AmbiguousValue
+        | Refusal::RepeatedField
+        | Refusal::NominatedField
+        | Refusal::ValueTooLong
+        | Refusal::NoRoute
+        | Refusal::ClientUnresolved => None,
     }
 }
 

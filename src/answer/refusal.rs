@@ -194,6 +194,21 @@ pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
             Some(grpc::INVALID_ARGUMENT),
             "The request lacks something that this service needs to tell its clients apart.",
         ),
+        Refusal::AmbiguousValue => Meaning::client(
+            StatusCode::BAD_REQUEST,
+            Some(grpc::INVALID_ARGUMENT),
+            "The request has several values where this service needs one.",
+        ),
+        Refusal::RepeatedField => Meaning::client(
+            StatusCode::BAD_REQUEST,
+            Some(grpc::INVALID_ARGUMENT),
+            "The request repeats a header field that may stand in it once.",
+        ),
+        Refusal::NominatedField => Meaning::client(
+            StatusCode::BAD_REQUEST,
+            Some(grpc::INVALID_ARGUMENT),
+            "The request's Connection field names a field that must reach the server.",
+        ),
         Refusal::NoRoute => {
             Meaning::client(StatusCode::NOT_FOUND, Some(grpc::UNIMPLEMENTED), "There is nothing under this address.")
         }

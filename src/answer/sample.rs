@@ -43,6 +43,7 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
     };
     Policy {
         clients: ClientRules::default(),
+        repeated_fields: Default::default(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
         stores: Vec::new(),

@@ -1,33 +1,38 @@
 //! What a limit counts by: a list of parts, and the hash of their values in one request.
 //!
-//! Bytes go to the keyed hash as they are, of any length, each behind its kind and length, so that `("ab", "c")` and
-//! `("a", "bc")` are different keys and nothing is ever cut, joined or allocated. Two requests have one key exactly
-//! when all parts are equal:
+//! Bytes go to the keyed hash, of any length, each behind its kind and length, so that `("ab", "c")` and `("a", "bc")` are
+//! different keys and nothing is ever cut, joined or allocated. Two requests have one key exactly when all parts are equal:
 //!
 //! * **`client_ip`**: the binary network of the [`Client`], in a namespace per [`Mark`].
-//! * **`header:NAME`**: all lines, in order, by bytes. `a` twice is not `a, a`.
-//! * **`cookie:NAME`**, **`query:NAME`**: the first of that exact name, by its bytes as sent: no unquoting, no percent-
-//!   or plus-decoding. So a client may write one value in several ways and be several keys; whoever cannot accept that
-//!   counts by `client_ip` too.
+//! * **`header:NAME`**: its line, by bytes. A list in one line is one value. A request with several lines of a field that a
+//!   limit reads is refused before it is counted, or has one line left ([`crate::policy::RepeatedFields`]); where neither is
+//!   so (in shadow), all lines in their order are the value.
+//! * **`cookie:NAME`**, **`query:NAME`**: each different value of that name, decoded as [`values`] says. So a
+//!   client cannot write one value in several ways, and a second value buys nothing: a request that has several is
+//!   counted under each.
 //! * **`tls_sni`**: the name in the TLS handshake, as it stands in the [`Request`]; missing on plain connections.
 //! * **`host`**, **`path`**, **`method`**, **`route`**: as they stand in the [`Request`]; `method_class` is `read` for
 //!   the safe methods of RFC 9110 §9.2.1 and `write` for all others; **`global`** is one key for all.
 //!
+//! A request has one key, or as many as there are combinations of its different values, up to [`MOST_KEYS`].
+//!
 //! A header, cookie, parameter or `tls_sni` is whatever a stranger wrote: only `client_ip` says something about who is asking.
 
 use arrayvec::ArrayVec;
-use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, Method};
 
 use super::identity::{Client, ClientNetwork, Mark};
-use super::x_forwarded_for::trimmed;
+use super::values::{self, MOST_VALUES, TooMany};
 use crate::request::Request;
 use crate::sketch::hash::{KeyHash, KeyHasher, KeyInput, Seed};
 
-pub use super::key_text::{FORMS, KeyFault, PartFault};
+pub use super::key_text::{FORMS, KeyFault, PartFault, is_hop_by_hop};
 
 /// The most parts that one key has.
 pub const MAX_PARTS: usize = 4;
+
+/// The most keys of one request under one limit.
+pub const MOST_KEYS: usize = MOST_VALUES;
 
 /// One thing that a limit counts by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +46,9 @@ pub enum KeyPart {
     },
     /// The lines of a header field; missing when there is none. An empty line is a value.
     Header(HeaderName),
-    /// The value of a cookie; missing when no cookie has that name.
+    /// The values of a cookie; missing when no cookie has that name.
     Cookie(String),
-    /// The value of a query parameter, empty without `=`; missing when none has that name.
+    /// The values of a query parameter, empty without `=`; missing when none has that name.
     Query(String),
     /// The host.
     Host,
@@ -121,45 +126,62 @@ impl KeySpec {
         self.missing
     }
 
-    /// The key of a request on the route of that name, under any seed. Allocates nothing; takes
+    /// The first key of a request on the route of that name, under any seed. Allocates nothing; takes
     /// time for the header, cookies and query that it reads.
     ///
     /// # Errors
-    /// The first part that the request lacks.
-    pub fn hash(
-        &self,
-        request: &Request<'_>,
-        client: &Client,
-        route: &str,
-        seed: &Seed,
-    ) -> Result<KeyHash, KeyMissing<'_>> {
+    /// The request lacks a part, or has too many values of one.
+    pub fn hash(&self, request: &Request<'_>, client: &Client, route: &str, seed: &Seed) -> Result<KeyHash, NoKey<'_>> {
         let mut hasher = KeyHasher::new(seed);
-        self.add_to(&mut hasher, request, client, route)?;
+        self.add_to(&mut hasher, request, client, route, 0)?;
         Ok(hasher.finish())
     }
 
-    /// Adds the key of a request to a hash in the making, for hashes over several keys and for names in a store.
+    /// Adds one key of a request to a hash in the making, for hashes over several keys and for names in a store. Gives how
+    /// many keys the request has; `choice` is the number of the one that is added, from 0.
     ///
     /// # Errors
-    /// The first part that the request lacks.
+    /// As for [`KeySpec::hash`].
     pub fn add_to(
         &self,
         hasher: &mut impl KeyInput,
         request: &Request<'_>,
         client: &Client,
         route: &str,
-    ) -> Result<(), KeyMissing<'_>> {
+        choice: usize,
+    ) -> Result<usize, NoKey<'_>> {
+        let mut keys = 1;
         for part in &self.parts {
             let present = match part {
                 KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => {
                     add_client(hasher, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
                 }
                 KeyPart::Header(name) => add_header(hasher, request.headers, name),
+                KeyPart::Cookie(_) | KeyPart::Query(_) => {
+                    let many = add_value(hasher, part, request, choice / keys).map_err(|TooMany| NoKey::TooMany)?;
+                    keys *= many.unwrap_or(1);
+                    many.map(drop)
+                }
                 part => add_part(hasher, part, request, route),
             };
             present.ok_or(KeyMissing { part, then: self.missing })?;
         }
-        Ok(())
+        if keys > MOST_KEYS { Err(NoKey::TooMany) } else { Ok(keys) }
+    }
+}
+
+/// Why a request cannot be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoKey<'a> {
+    /// It lacks a part of the key.
+    Missing(KeyMissing<'a>),
+    /// It has more than [`MOST_KEYS`] keys.
+    TooMany,
+}
+
+impl<'a> From<KeyMissing<'a>> for NoKey<'a> {
+    fn from(missing: KeyMissing<'a>) -> NoKey<'a> {
+        NoKey::Missing(missing)
     }
 }
 
@@ -188,14 +210,33 @@ mod kind {
     pub const TLS_SNI: u8 = 12;
 }
 
-/// Adds any part but a client's address or a header, of which most keys are made.
+/// Adds one of the values of a cookie or parameter; says how many different ones there are, `None` for none.
+#[inline(never)]
+fn add_value(
+    hasher: &mut impl KeyInput,
+    part: &KeyPart,
+    request: &Request<'_>,
+    choice: usize,
+) -> Result<Option<usize>, TooMany> {
+    let (kind, found) = match part {
+        KeyPart::Cookie(name) => (kind::COOKIE, values::cookies(request.headers, name)?),
+        KeyPart::Query(name) => (kind::QUERY, values::parameters(request.query.unwrap_or_default(), name)?),
+        _ => return Ok(None),
+    };
+    let Some(value) = choice.checked_rem(found.len()).and_then(|at| found.get(at)) else { return Ok(None) };
+    match value.as_sent() {
+        Some(bytes) => hasher.part(kind, bytes),
+        None => hasher.part_of(kind, value.bytes().count(), value.bytes()),
+    }
+    Ok(Some(found.len()))
+}
+
+/// Adds any part but a client's address, of which most keys are made, or what a request may have several of.
 #[inline(never)]
 fn add_part(hasher: &mut impl KeyInput, part: &KeyPart, request: &Request<'_>, route: &str) -> Option<()> {
     match part {
-        // those two are not added here
-        KeyPart::ClientIp { .. } | KeyPart::Header(_) => None,
-        KeyPart::Cookie(name) => add(hasher, kind::COOKIE, cookie(request.headers, name)),
-        KeyPart::Query(name) => add(hasher, kind::QUERY, parameter(request.query.unwrap_or_default(), name)),
+        // those are not added here
+        KeyPart::ClientIp { .. } | KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) => None,
         KeyPart::Host => add(hasher, kind::HOST, Some(request.host.as_bytes())),
         KeyPart::Path => add(hasher, kind::PATH, Some(request.path.as_bytes())),
         KeyPart::Method => add(hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
@@ -245,29 +286,6 @@ fn add_header(hasher: &mut impl KeyInput, headers: &HeaderMap, name: &HeaderName
         hasher.part(kind::HEADER, line.as_bytes());
     }
     Some(())
-}
-
-/// The first cookie of that name, over all lines (RFC 6265 §4.2.1; HTTP/2 splits the line at will, RFC 9113 §8.2.3).
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
-    let mut pairs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    pairs.find_map(|pair| {
-        let (found, value) = split_pair(pair);
-        (trimmed(found) == name.as_bytes()).then(|| trimmed(value))
-    })
-}
-
-/// The first parameter of that name.
-fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a [u8]> {
-    query.as_bytes().split(|byte| *byte == b'&').find_map(|pair| {
-        let (found, value) = split_pair(pair);
-        (found == name.as_bytes()).then_some(value)
-    })
-}
-
-/// What stands before the first `=`, and what behind it; without one, the value is empty.
-fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
-    let mut halves = pair.splitn(2, |byte| *byte == b'=');
-    (halves.next().unwrap_or_default(), halves.next().unwrap_or_default())
 }
 
 fn method_class(method: &Method) -> &'static [u8] {

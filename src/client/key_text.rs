@@ -27,6 +27,7 @@ impl FromStr for KeyPart {
             ("client_ip", Some(lengths)) => client_ip(lengths).ok_or_else(|| fault(LENGTHS)),
             ("header", Some(name)) => match HeaderName::from_str(name) {
                 Ok(name) if name == X_FORWARDED_FOR || name == FORWARDED => Err(fault(FORGEABLE)),
+                Ok(name) if is_hop_by_hop(&name) => Err(fault(NOT_SENT_ON)),
                 Ok(name) => Ok(KeyPart::Header(name)),
                 Err(_) => Err(fault("allowed header:NAME, such as header:x-api-key")),
             },
@@ -82,6 +83,26 @@ pub const FORMS: &str =
 const LENGTHS: &str = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or both, with 1 to 32 and 1 to 128";
 
 const FORGEABLE: &str = "anyone can write this header; allowed client_ip, which reads it from trusted_proxies only";
+
+const NOT_SENT_ON: &str = "this field concerns one connection and never reaches an origin; allowed are fields that do";
+
+/// Whether the field concerns one connection, so that no origin gets it as it was sent (RFC 9110 section 7.6.1, with the older
+/// names).
+pub fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
 
 /// What is wrong with a part, worded for the operator; the caller adds the place.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //! * [`address`]: text to address, address to what it is counted by.
 //! * [`identity`]: the result; [`trace()`]: the way to it, hop by hop.
 //! * [`mod@onward`]: what the origin is told, so that it cannot be fooled by what was ignored here.
-//! * [`key`]: what a limit counts by, and its hash.
+//! * [`key`]: what a limit counts by, and its hash; [`values`]: the cookies and parameters of one name.
 //! * [`subkey`]: the secrets under which clients are named outside the process, one for each purpose.
 //! * [`proxy_protocol`]: whose connection a proxy below HTTP passes on.
 //!
@@ -30,6 +30,7 @@ pub mod proxy_protocol;
 pub mod subkey;
 pub mod trace;
 pub mod trust;
+pub mod values;
 mod x_forwarded_for;
 
 use std::net::IpAddr;
@@ -37,7 +38,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, header};
 
 pub use identity::{Client, ClientAddress, ClientNetwork, Mark, Source, Unresolved};
-pub use key::{KeyMissing, KeyPart, KeySpec, Missing};
+pub use key::{KeyMissing, KeyPart, KeySpec, Missing, NoKey};
 pub use onward::{Field, Onward, Proto, onward};
 pub use trace::{Hop, Standing, Trace, trace};
 pub use trust::{ClientRules, ForwardHeader, OnDegraded, OnShort, ProxySet, Trust};

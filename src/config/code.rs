@@ -102,6 +102,7 @@ codes! {
     UNKNOWN_STORE = "E0322", "a store that is not defined";
     NOT_SHARED = "E0323", "a limit that cannot be shared through a store";
     NO_SHARED_KEY = "E0324", "a shared limit without the key by which all gates name clients";
+    NOT_SENT_ON = "E0330", "a header field that concerns one connection, so that no origin ever gets it";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";
     UNUSED_ORIGIN = "W0402", "an origin that no route uses";
@@ -131,6 +132,7 @@ codes! {
     SLOW_STORE = "W0434", "a limit whose requests may all wait long for its store";
     WALKED_ROUND = "W0440", "a guarded path that another spelling or method walks round";
     DEAD_ALTERNATIVE = "W0441", "an alternative of a regular expression that no path can meet";
+    FREE_KEY = "W0442", "a limit that a client escapes by leaving its key out or writing it in another way";
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     add("secrets", Tree::map(written.secret.iter().map(|secret| ("client_hmac", secret.clone()))));
     add("trusted_proxies", trusted_proxies(&policy.clients, &written.clients));
     add("client_ip", client_ip(&policy.clients, &written.clients));
+    add("repeated_fields", word(&policy.repeated_fields));
     add("origins", Tree::map(policy.origins.iter().map(|origin| (origin.name.clone(), self::origin(origin)))));
     let stores = policy.stores.iter().zip(&written.passwords);
     add(

@@ -14,7 +14,7 @@ use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::cluster::{OnStoreError, Sharing};
-use crate::policy::{BodyFormat, FieldStyle, Mode, Protocol, Report};
+use crate::policy::{BodyFormat, FieldStyle, Mode, Protocol, RepeatedFields, Report};
 use crate::units::Bytes;
 
 /// The words of one field: reader, schema, and the way back.
@@ -139,6 +139,9 @@ words! {
     EscapedSlash = "treatment of escaped slashes" {
         "auto" => EscapedSlash::Auto, "refuse" => EscapedSlash::Refuse, "keep" => EscapedSlash::Keep,
         "decode" => EscapedSlash::Decode,
+    } later: []
+    RepeatedFields = "treatment of repeated fields" {
+        "refuse" => RepeatedFields::Refuse, "first" => RepeatedFields::First, "last" => RepeatedFields::Last,
     } later: []
     Protocol = "protocol" { "h2" => Protocol::Http2, "http/1.1" => Protocol::Http1, } later: ["h3"]
     ClientInLog = "form of clients in the log" {

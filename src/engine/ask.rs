@@ -3,7 +3,7 @@
 use super::by::By;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill};
-use super::keys::{Hashed, key_under};
+use super::keys::{Hashed, Unkeyed, key_into};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
@@ -11,7 +11,7 @@ use crate::client::key::Missing;
 use crate::limiter::{Judgement, Limiter, Near, Place, Refuses, Said};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
-use crate::sketch::{KeyHash, NextUnit, Seed};
+use crate::sketch::{KeyHash, KeyHasher, NextUnit, Seed};
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -68,10 +68,16 @@ impl Snapshot {
         let cost = rule.cost.on_entry(about.request.method);
         let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
         if limiter.is_keyed()
-            && let Err(missing) = self.find_key(rule_index, (rule, limiter), about, hashed, place)
+            && let Err(unkeyed) = self.find_key(rule_index, (rule, limiter), about, hashed, place)
         {
+            let (place, cost) = (*place, cost);
             *asked = None;
-            return self.without_key(rule, missing, about, ahead, judged, hashed);
+            return match unkeyed {
+                Unkeyed::Missing(missing) => self.without_key(rule, missing, about, ahead, judged, hashed),
+                Unkeyed::Several(_) | Unkeyed::TooMany => {
+                    self.with_several((rule_index, rule, limiter), unkeyed, about, (place, cost), judged)
+                }
+            };
         }
         limiter.spot(place, near, ahead);
         None
@@ -156,7 +162,7 @@ impl Snapshot {
 
     /// What follows when the limit of one reading has said that the request does not fit.
     #[inline(never)]
-    fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+    pub(super) fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
         let Judged { decision, asks, .. } = judged;
         let (reading, Ask { place, cost, .. }) = (decision.readings.get_mut(slot)?, asks.get(slot)?.as_ref()?);
         let (rule, limiter) = self.rule(reading.rule)?;
@@ -230,11 +236,14 @@ impl Snapshot {
         about: &Read<'_>,
         hashed: &mut Hashed,
         place: &mut Place,
-    ) -> Result<(), Missing> {
+    ) -> Result<(), Unkeyed> {
         let Some(told) = self.told(index) else {
             return self.keys().own(index, (rule, limiter), self.policy(), about, hashed, place);
         };
-        let name = told.name(rule, self.policy(), (about.request, about.client, about.route))?;
+        let (name, keys) = told.name(rule, self.policy(), (about.request, about.client, about.route), 0)?;
+        if keys > 1 {
+            return Err(Unkeyed::Several(keys));
+        }
         (place.key, place.value) = (told.key(name), KeyHash::from_halves(name.halves()));
         Ok(())
     }
@@ -246,11 +255,21 @@ impl Snapshot {
         self.rollout(index).map_or(rule.mode, |seed| self.mode_by(seed, rule, about))
     }
 
-    fn mode_by(&self, seed: &Seed, rule: &Rule, about: &Read<'_>) -> Mode {
-        let Ok(hash) = key_under(seed, rule, self.policy(), about) else { return rule.mode };
-        // 53 bits are what a share's own number distinguishes
-        let point = (hash.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
-        if point < rule.enforced.get() { Mode::Enforce } else { Mode::Shadow }
+    pub(super) fn mode_by(&self, seed: &Seed, rule: &Rule, about: &Read<'_>) -> Mode {
+        let (mut choice, mut keys) = (0, 1);
+        // of several keys one is enough, as the client chooses which comes first
+        while choice < keys {
+            let mut hasher = KeyHasher::new(seed);
+            let told = key_into(&mut hasher, rule, self.policy(), (about.request, about.client, about.route), choice);
+            let Ok(told) = told else { return rule.mode };
+            // 53 bits are what a share's own number distinguishes
+            let point = (hasher.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
+            if point < rule.enforced.get() {
+                return Mode::Enforce;
+            }
+            (choice, keys) = (choice + 1, told);
+        }
+        Mode::Shadow
     }
 }
 

@@ -42,7 +42,11 @@ impl Snapshot {
                 continue;
             };
             let Some(Some(ask)) = judged.asks.get(slot).copied() else { continue };
-            let lost = self.reserve_one(judged, &reading, &ask, most);
+            let mut lost = self.reserve_one(judged, &reading, &ask, most);
+            for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
+                let ask = Ask { place: more.place, cost: more.cost, ..ask };
+                lost = lost.and_then(|_| self.reserve_one(judged, &reading, &ask, most));
+            }
             judged.charged |= 1 << slot;
             let Some(reading) = judged.decision.readings.get_mut(slot) else { continue };
             match lost {
@@ -95,7 +99,11 @@ impl Snapshot {
             if reading.outcome != Outcome::Admitted || (judged.charged | judged.shared_slots) >> slot & 1 == 1 {
                 continue;
             }
-            if let Err(lost) = self.charge_one(judged, slot, now, holds) {
+            let charged = match self.charge_one(judged, slot, now, holds) {
+                Ok(()) if !judged.more.is_empty() => self.charge_more(judged, slot, now, holds),
+                charged => charged,
+            };
+            if let Err(lost) = charged {
                 contended = contended.or(lost.contended.then_some(slot));
                 self.refuse_late(judged, slot, &lost, now);
                 if judged.decision.verdict != Verdict::Admitted {
@@ -152,9 +160,11 @@ impl Snapshot {
     /// Charges the limit of one reading, if it was asked, and adds what the request holds then.
     #[inline]
     fn charge_one(&self, judged: &mut Judged, slot: usize, now: Timestamp, holds: &mut Holds) -> Result<(), Lost> {
-        let Judged { decision, asks, .. } = judged;
+        let Judged { decision, asks, more, .. } = judged;
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
-        if let Some(Some(Ask { place, cost, near })) = asks.get(slot)
+        // what was found out about one of several keys may not be about the one that is left here
+        if more.is_empty()
+            && let Some(Some(Ask { place, cost, near })) = asks.get(slot)
             && let Some(limiter) = self.limiter(reading.rule)
         {
             let keeper = Holding { slot, holds };

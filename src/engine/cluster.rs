@@ -365,7 +365,8 @@ impl Snapshot {
         let route = route.and_then(|route| self.policy().routes.route(route))?;
         let name = |names: &StoreNames| {
             let mut name = names.begin();
-            key_into(&mut name, limit, self.policy(), (request, client, route)).ok()?;
+            // one that has several is refused before anybody asks
+            key_into(&mut name, limit, self.policy(), (request, client, route), 0).ok()?;
             Some(name.finish())
         };
         let promise = cluster.promise(ask.place.tier);

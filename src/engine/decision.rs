@@ -69,6 +69,13 @@ pub enum Refusal {
     FairShare,
     /// A limit's key is missing from the request and the limit says `missing: deny`.
     KeyMissing,
+    /// A limit's key has more different values in the request than can be counted, or a route asks for a parameter of which the
+    /// request has values that fit and values that do not.
+    AmbiguousValue,
+    /// A header field that a route or an enforced limit reads stands in several lines.
+    RepeatedField,
+    /// `Connection` nominates a header field that the policy reads.
+    NominatedField,
     /// The origin's in-flight cap is reached and its queue, if any, gave no place in time.
     OriginFull,
     /// The store of an enforced shared limit says nothing, and the limit says `on_store_error: closed`.
@@ -83,13 +90,16 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them, for tables and tests.
-    pub const ALL: [Refusal; 11] = [
+    pub const ALL: [Refusal; 14] = [
         Refusal::Limit,
         Refusal::Penalty,
         Refusal::Concurrency,
         Refusal::Inflight,
         Refusal::FairShare,
         Refusal::KeyMissing,
+        Refusal::AmbiguousValue,
+        Refusal::RepeatedField,
+        Refusal::NominatedField,
         Refusal::OriginFull,
         Refusal::StoreSilent,
         Refusal::NoRoute,
@@ -106,6 +116,9 @@ impl Refusal {
             Refusal::Inflight => "inflight",
             Refusal::FairShare => "fair_share",
             Refusal::KeyMissing => "key_missing",
+            Refusal::AmbiguousValue => "ambiguous_value",
+            Refusal::RepeatedField => "repeated_field",
+            Refusal::NominatedField => "nominated_field",
             Refusal::OriginFull => "origin_full",
             Refusal::StoreSilent => "store_silent",
             Refusal::NoRoute => "no_route",

@@ -25,10 +25,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::shared_before;
-use super::keys::key_into;
+use super::keys::{Unkeyed, key_into};
 use super::snapshot::Snapshot;
 use crate::client::Client;
-use crate::client::key::Missing;
 use crate::limiter::cluster::deltas::message::{LimitId, Section};
 use crate::limiter::cluster::deltas::{Delta, Deltas};
 use crate::limiter::cluster::{Sharing, StoreKey, StoreNames};
@@ -97,22 +96,24 @@ impl Told {
         self.limit
     }
 
-    /// The name of a request's key, which tiers do not tell apart: a client that changes its tier takes along what it spent.
+    /// The name of one of a request's keys, and how many it has. Tiers do not tell keys apart: a client that changes its tier takes
+    /// along what it spent.
     pub(super) fn name(
         &self,
         rule: &Rule,
         policy: &Policy,
         about: (&Request<'_>, &Client, &Route),
-    ) -> Result<StoreKey, Missing> {
+        choice: usize,
+    ) -> Result<(StoreKey, usize), Unkeyed> {
         let mut name = self.names.begin();
-        key_into(&mut name, rule, policy, about)?;
-        Ok(name.finish())
+        let keys = key_into(&mut name, rule, policy, about, choice)?;
+        Ok((name.finish(), keys))
     }
 
     /// The name of a key that no route and no origin is part of.
     pub(super) fn name_of_client(&self, rule: &Rule, request: &Request<'_>, client: &Client) -> Option<StoreKey> {
         let mut name = self.names.begin();
-        rule.key.add_to(&mut name, request, client, "").ok()?;
+        rule.key.add_to(&mut name, request, client, "", 0).ok()?;
         Some(name.finish())
     }
 

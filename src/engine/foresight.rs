@@ -55,7 +55,8 @@ impl Foresight {
                 self.keys.hash_shared(rule_index, rule, &self.policy, &about, &mut hashed);
             }
         }
-        Foreseen { route: Some(index), keys: hashed.known().iter().take(MOST_KEYS).copied().collect() }
+        let keys = hashed.known().iter().take(MOST_KEYS).copied().collect();
+        Foreseen { route: Some(index), keys }
     }
 }
 
@@ -140,6 +141,7 @@ mod tests {
         };
         Policy {
             clients: ClientRules::default(),
+            repeated_fields: Default::default(),
             rules,
             origins: vec![],
             stores: vec![],

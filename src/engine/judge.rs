@@ -7,11 +7,12 @@ use super::cluster::Settled;
 use super::decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 use super::foresight::Foreseen;
 use super::keys::Hashed;
+use super::several::More;
 use super::share::Shared;
 use super::snapshot::Snapshot;
 use crate::client::{self, Client};
 use crate::limiter::{Hold, Judgement};
-use crate::policy::{Route, ValueTooLong};
+use crate::policy::{FieldFault, Route, Undecided};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
@@ -33,6 +34,8 @@ pub struct Judged {
     /// The record so far. Its verdict says whether [`Snapshot::admit`] is worth asking.
     pub decision: Decision,
     pub(super) asks: ArrayVec<Option<Ask>, { Route::MAX_RULES }>,
+    /// The further keys of a request that has several under a limit.
+    pub(super) more: ArrayVec<More, { More::MOST }>,
     /// What the route's `fair_share` was offered.
     pub(super) shared: Option<Shared>,
     /// The readings that have been charged before the wait, a bit each.
@@ -66,6 +69,7 @@ impl Judged {
                 verdict: Verdict::Refused(Refusal::NoRoute),
             },
             asks: ArrayVec::new(),
+            more: ArrayVec::new(),
             shared: None,
             charged: 0,
             shared_slots: 0,
@@ -78,19 +82,26 @@ impl Judged {
 
     /// The same in the place of another request, without moving what is large.
     fn begin(&mut self, arrival: Arrival) {
-        let Judged { decision, asks, shared, charged, shared_slots, refills, noted, settled, carried } = self;
+        let Judged { decision, asks, more, shared, charged, shared_slots, refills, noted, settled, carried } = self;
         (decision.id, decision.at, decision.dice) = (arrival.id, arrival.at, arrival.dice);
         (decision.client, decision.route, decision.delay_nanos) = (None, None, 0);
         decision.verdict = Verdict::Refused(Refusal::NoRoute);
         decision.readings.clear();
         asks.clear();
+        more.clear();
         settled.clear();
         (*shared, *charged, *shared_slots, *refills, *noted, *carried) = (None, 0, 0, 0, 0, 0);
     }
 
-    /// The hash of the key that the limit of the reading at this position was asked by; `None` if it was not asked by one.
+    /// The hash of the key that the limit of the reading at this position was asked by, of several the one that it objects to
+    /// most; `None` if it was not asked by one.
     pub fn key(&self, slot: usize) -> Option<KeyHash> {
         self.asks.get(slot)?.as_ref().map(|ask| ask.place.key)
+    }
+
+    /// The hashes of the further keys that the same limit was asked by.
+    pub fn more_keys(&self, slot: usize) -> impl Iterator<Item = KeyHash> {
+        self.more.iter().filter(move |more| more.slot == slot).map(|more| more.place.key)
     }
 }
 
@@ -103,7 +114,7 @@ pub struct Held {
 }
 
 /// What an admitted request holds until its answer or its last byte.
-pub type Holds = ArrayVec<Held, { Route::MAX_RULES }>;
+pub type Holds = ArrayVec<Held, { Route::MAX_RULES + More::MOST }>;
 
 impl Snapshot {
     /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
@@ -158,11 +169,18 @@ impl Snapshot {
     fn judge_on(
         &self,
         judged: &mut Judged,
-        found: Result<Option<(usize, &Route)>, ValueTooLong>,
+        found: Result<Option<(usize, &Route)>, Undecided>,
         hashed: &mut Hashed,
         request: &Request,
         client: Option<Client>,
     ) {
+        let found = match (self.fields().check(request.headers), found) {
+            (Ok(()), Ok(found)) => Ok(found),
+            (Err(FieldFault::Nominated), _) => Err(Refusal::NominatedField),
+            (Err(FieldFault::Repeated), _) => Err(Refusal::RepeatedField),
+            (Ok(()), Err(Undecided::Ambiguous)) => Err(Refusal::AmbiguousValue),
+            (Ok(()), Err(Undecided::ValueTooLong)) => Err(Refusal::ValueTooLong),
+        };
         judged.decision.route = found.ok().flatten().map(|(index, _)| index);
         let Some(client) = client else {
             judged.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
@@ -174,7 +192,7 @@ impl Snapshot {
                 judged.decision.verdict = self.read_limits(judged, request, &client, (index, route), hashed);
             }
             Ok(None) => {}
-            Err(ValueTooLong) => judged.decision.verdict = Verdict::Refused(Refusal::ValueTooLong),
+            Err(refusal) => judged.decision.verdict = Verdict::Refused(refusal),
         }
     }
 
@@ -227,6 +245,11 @@ impl Snapshot {
                 worst = strictest(worst, refusal);
             }
         }
+        if !judged.more.is_empty()
+            && let Some(refusal) = self.ask_more(&about, judged)
+        {
+            worst = strictest(worst, refusal);
+        }
         if worst.is_none() {
             worst = self.ask_share(judged, &about, hashed);
         }
@@ -238,9 +261,9 @@ impl Snapshot {
 }
 
 /// Of two reasons the one that says most to the client: a malformed request before its own budget before our capacity.
-fn strictest(a: Option<Refusal>, b: Refusal) -> Option<Refusal> {
+pub(super) fn strictest(a: Option<Refusal>, b: Refusal) -> Option<Refusal> {
     let rank = |refusal: Refusal| match refusal {
-        Refusal::KeyMissing => 0,
+        Refusal::KeyMissing | Refusal::AmbiguousValue => 0,
         Refusal::Penalty => 1,
         Refusal::Limit => 2,
         Refusal::Concurrency => 3,

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use super::ask::Read;
 use crate::client::Client;
-use crate::client::key::{KeyPart, KeySpec, Missing};
+use crate::client::key::{KeyPart, KeySpec, Missing, NoKey};
 use crate::limiter::{Limiter, Place};
 use crate::policy::{Action, Policy, Route, Rule};
 use crate::request::Request;
@@ -28,6 +28,29 @@ struct Numbers {
     key: usize,
     value: usize,
     nodes: Vec<usize>,
+}
+
+/// One key of a request with one of its values, in a limiter's own hashes, and how many there are of each.
+pub type Choice = ((KeyHash, KeyHash), (usize, usize));
+
+/// Why a request has no one key under a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unkeyed {
+    /// It lacks a part of the key; what the rule says to that.
+    Missing(Missing),
+    /// It has so many, each of which has to be asked.
+    Several(usize),
+    /// It has more than can be asked.
+    TooMany,
+}
+
+impl From<NoKey<'_>> for Unkeyed {
+    fn from(none: NoKey<'_>) -> Unkeyed {
+        match none {
+            NoKey::Missing(missing) => Unkeyed::Missing(missing.then),
+            NoKey::TooMany => Unkeyed::TooMany,
+        }
+    }
 }
 
 /// What a request has been hashed by so far, and the hashes.
@@ -80,7 +103,7 @@ impl SharedKeys {
     /// if one is.
     ///
     /// # Errors
-    /// The request lacks a part of them; what the rule says to that.
+    /// The request has no one key.
     #[inline]
     pub fn own(
         &self,
@@ -90,7 +113,7 @@ impl SharedKeys {
         about: &Read<'_>,
         hashed: &mut Hashed,
         place: &mut Place,
-    ) -> Result<(), Missing> {
+    ) -> Result<(), Unkeyed> {
         let key = self.key(index, rule, policy, about, hashed)?;
         if let Some(of) = &rule.of {
             place.value = limiter.own_hash().of_pair(key, self.value(index, of, about, hashed)?);
@@ -108,8 +131,28 @@ impl SharedKeys {
         (rule, limiter): (&Rule, &Limiter),
         request: &Request<'_>,
         client: &Client,
-    ) -> Result<KeyHash, Missing> {
-        Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed).map_err(|_| rule.key.missing())?))
+    ) -> Result<KeyHash, Unkeyed> {
+        Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed)?))
+    }
+
+    /// The limiter's own hashes of one of the rule's keys and one of its values, by their numbers; and how many there are of each.
+    ///
+    /// # Errors
+    /// The request lacks a part of them, or has too many of one.
+    pub fn own_choice(
+        &self,
+        (rule, limiter): (&Rule, &Limiter),
+        policy: &Policy,
+        about: &Read<'_>,
+        (key, value): (usize, usize),
+    ) -> Result<Choice, Unkeyed> {
+        let mut hasher = KeyHasher::new(&self.seed);
+        let keys = key_into(&mut hasher, rule, policy, (about.request, about.client, about.route), key)?;
+        let key = hasher.finish();
+        let Some(of) = &rule.of else { return Ok(((limiter.own_hash().of(key), KeyHash::default()), (keys, 1))) };
+        let mut hasher = KeyHasher::new(&self.seed);
+        let values = of.add_to(&mut hasher, about.request, about.client, &about.route.name, value)?;
+        Ok(((limiter.own_hash().of(key), limiter.own_hash().of_pair(key, hasher.finish())), (keys, values)))
     }
 
     /// The limiter's own hash of the rule's key, if it is among these.
@@ -139,7 +182,7 @@ impl SharedKeys {
     /// The hash of a rule's key.
     ///
     /// # Errors
-    /// The request lacks a part of it; what the rule says to that.
+    /// The request has no one key.
     pub fn key(
         &self,
         index: usize,
@@ -147,21 +190,28 @@ impl SharedKeys {
         policy: &Policy,
         about: &Read<'_>,
         hashed: &mut Hashed,
-    ) -> Result<KeyHash, Missing> {
+    ) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).map(|numbers| numbers.key);
-        once(hashed, number, || Ok(key_under(&self.seed, rule, policy, about)?.finish()))
+        once(hashed, number, || {
+            let mut hasher = KeyHasher::new(&self.seed);
+            let keys = key_into(&mut hasher, rule, policy, (about.request, about.client, about.route), 0)?;
+            only(keys, hasher)
+        })
     }
 
     /// The hash of a value that a rule counts.
     ///
     /// # Errors
-    /// The request lacks a part of it; what `of` says to that.
-    pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Missing> {
+    /// The request has no one value.
+    pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).map(|numbers| numbers.value);
         once(hashed, number, || self.hash(of, about))
     }
 
-    /// The hash of the key of a rule's node at this position; `None` if the request lacks a part of it.
+    /// The hash of the key of a rule's node at this position.
+    ///
+    /// # Errors
+    /// The request has no one key.
     pub fn node(
         &self,
         index: usize,
@@ -169,9 +219,9 @@ impl SharedKeys {
         node: &KeySpec,
         about: &Read<'_>,
         hashed: &mut Hashed,
-    ) -> Option<KeyHash> {
+    ) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).and_then(|numbers| numbers.nodes.get(position)).copied();
-        once(hashed, number, || self.hash(node, about)).ok()
+        once(hashed, number, || self.hash(node, about))
     }
 
     /// The same if it has been taken already.
@@ -179,9 +229,16 @@ impl SharedKeys {
         hashed.find(*self.numbers.get(index)?.nodes.get(position)?)
     }
 
-    fn hash(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Missing> {
-        key.hash(about.request, about.client, &about.route.name, &self.seed).map_err(|_| key.missing())
+    fn hash(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Unkeyed> {
+        let mut hasher = KeyHasher::new(&self.seed);
+        let keys = key.add_to(&mut hasher, about.request, about.client, &about.route.name, 0)?;
+        only(keys, hasher)
     }
+}
+
+/// The hash of a request's only key.
+fn only(keys: usize, hasher: KeyHasher) -> Result<KeyHash, Unkeyed> {
+    if keys > 1 { Err(Unkeyed::Several(keys)) } else { Ok(hasher.finish()) }
 }
 
 /// The hash of that number, taken if it has not been.
@@ -189,8 +246,8 @@ impl SharedKeys {
 fn once(
     hashed: &mut Hashed,
     number: Option<usize>,
-    hash: impl FnOnce() -> Result<KeyHash, Missing>,
-) -> Result<KeyHash, Missing> {
+    hash: impl FnOnce() -> Result<KeyHash, Unkeyed>,
+) -> Result<KeyHash, Unkeyed> {
     if let Some(hash) = number.and_then(|number| hashed.find(number)) {
         return Ok(hash);
     }
@@ -202,27 +259,21 @@ fn once(
     Ok(hash)
 }
 
-/// The hash of the rule's key in the making, under any seed.
-pub fn key_under(seed: &Seed, rule: &Rule, policy: &Policy, about: &Read<'_>) -> Result<KeyHasher, Missing> {
-    let mut hasher = KeyHasher::new(seed);
-    key_into(&mut hasher, rule, policy, (about.request, about.client, about.route))?;
-    Ok(hasher)
-}
-
-/// Adds the rule's key to whatever takes it.
+/// Adds one of the rule's keys to whatever takes it, and says how many the request has; `choice` is the number of the key.
 ///
 /// # Errors
-/// The request lacks a part of it; what the rule says to that.
+/// The request lacks a part of it, or has too many keys.
 pub fn key_into(
     into: &mut impl KeyInput,
     rule: &Rule,
     policy: &Policy,
     (request, client, route): (&Request<'_>, &Client, &Route),
-) -> Result<(), Missing> {
+    choice: usize,
+) -> Result<usize, Unkeyed> {
     // kinds of part that the key itself has none of
     const ORIGIN: u8 = 128;
     const NO_ORIGIN: u8 = 129;
-    rule.key.add_to(into, request, client, &route.name).map_err(|_| rule.key.missing())?;
+    let keys = rule.key.add_to(into, request, client, &route.name, choice)?;
     if rule.by_origin {
         let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
         match origin {
@@ -230,5 +281,5 @@ pub fn key_into(
             None => into.part(NO_ORIGIN, route.name.as_bytes()),
         }
     }
-    Ok(())
+    Ok(keys)
 }

@@ -18,6 +18,7 @@ mod keys;
 mod pardon;
 mod penalty;
 mod settle;
+mod several;
 mod share;
 mod short;
 mod snapshot;

@@ -62,8 +62,10 @@ impl Snapshot {
         let before = judged.carried;
         judged.carried = before.saturating_add(bytes);
         let mut pause = 0;
-        for (reading, ask) in judged.decision.readings.iter().zip(&judged.asks) {
-            let (Some((rule, limiter)), Some(ask)) = (self.rule(reading.rule), ask) else { continue };
+        let asked = judged.asks.iter().enumerate().filter_map(|(slot, ask)| Some((slot, &ask.as_ref()?.place)));
+        for (slot, place) in asked.chain(judged.more.iter().map(|more| (more.slot, &more.place))) {
+            let Some(reading) = judged.decision.readings.get(slot) else { continue };
+            let Some((rule, limiter)) = self.rule(reading.rule) else { continue };
             let CostRule::Bytes { unit } = rule.cost else { continue };
             if !matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed) {
                 continue;
@@ -72,11 +74,11 @@ impl Snapshot {
             let units = |bytes: u64| bytes.div_ceil(u64::from(unit.max(1))).max(1);
             let more = units(judged.carried) - units(before);
             if let Ok(cost) = Cost::new(u32::try_from(more).unwrap_or(u32::MAX)) {
-                limiter.charge(&ask.place, now, cost);
+                limiter.charge(place, now, cost);
             }
             if let (OnLimit::Delay { max }, Mode::Enforce) = (&rule.action, reading.mode) {
                 let most = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
-                pause = pause.max(limiter.ahead_nanos(&ask.place, now).min(most));
+                pause = pause.max(limiter.ahead_nanos(place, now).min(most));
             }
         }
         pause

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use super::ask::Read;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill};
-use super::keys::Hashed;
+use super::keys::{Hashed, Unkeyed};
 use super::snapshot::Snapshot;
 use crate::limiter::fair_share::{self, MAX_NODES};
 use crate::limiter::{Judgement, Kind, Limiter, Lost, Offered};
@@ -39,7 +39,16 @@ impl Snapshot {
         let Shared { keys, offered, .. } =
             judged.shared.insert(Shared { slot, keys: ArrayVec::new(), offered: Offered::default() });
         for (position, node) in rule.nodes.iter().take(MAX_NODES).enumerate() {
-            let key = self.keys().node(reading.rule, position, node, about, hashed);
+            let key = match self.keys().node(reading.rule, position, node, about, hashed) {
+                Err(Unkeyed::Several(_) | Unkeyed::TooMany) => {
+                    // what is offered is counted once for each node
+                    judged.shared = None;
+                    reading.outcome = Outcome::Refused;
+                    reading.mode = self.mode_of(reading.rule, rule, about);
+                    return (reading.mode == Mode::Enforce).then_some(Refusal::AmbiguousValue);
+                }
+                key => key.ok(),
+            };
             // what it will be judged by comes near while the next is hashed
             if let Some(key) = key {
                 limiter.prefetch_node(key, position);

@@ -8,7 +8,7 @@ use super::estimate::{Told, all_told};
 use super::keys::SharedKeys;
 use super::succession::Numbers;
 use crate::limiter::Limiter;
-use crate::policy::{Mode, Policy, Rule};
+use crate::policy::{FieldsRead, Mode, Policy, Rule};
 use crate::sketch::Seed;
 use crate::units::{Bytes, OutOfRange};
 
@@ -16,6 +16,7 @@ use crate::units::{Bytes, OutOfRange};
 #[derive(Debug)]
 pub struct Snapshot {
     policy: Policy,
+    fields: FieldsRead,
     limiters: Vec<Arc<Limiter>>,
     /// Of limits that are enforced for a part of their keys only: what picks them.
     rollouts: Vec<Option<Seed>>,
@@ -59,11 +60,23 @@ impl Snapshot {
     ) -> Snapshot {
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
-        let keys = SharedKeys::new(&policy, seed);
+        let (keys, fields) = (SharedKeys::new(&policy, seed), FieldsRead::of(&policy));
         let rules = policy.rules.iter().zip(&limiters).enumerate();
         let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, keys.number(index))).collect();
         let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
-        Snapshot { policy, limiters, rollouts, keys, briefs, clusters, told, seed, unix_nanos_at_origin, generation }
+        Snapshot {
+            policy,
+            fields,
+            limiters,
+            rollouts,
+            keys,
+            briefs,
+            clusters,
+            told,
+            seed,
+            unix_nanos_at_origin,
+            generation,
+        }
     }
 
     /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
@@ -126,6 +139,11 @@ impl Snapshot {
     /// The rule book.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// The header fields that decisions by this policy rest on.
+    pub fn fields(&self) -> &FieldsRead {
+        &self.fields
     }
 
     /// The state of the rule at this position in the policy.

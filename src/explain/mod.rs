@@ -328,6 +328,15 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
         }
         Refusal::ValueTooLong => Some("a field or parameter that a route's expression reads is longer than 4 KiB"),
         Refusal::KeyMissing => Some("the request lacks the key of a limit that says `missing: deny`"),
+        Refusal::AmbiguousValue => Some(
+            "the request has several values of a cookie or parameter: more than a limit counts, or some that fit a route's match and some that do not",
+        ),
+        Refusal::RepeatedField => Some(
+            "a header field that a route or limit reads came in several lines: `repeated_fields` says which of them counts, if any",
+        ),
+        Refusal::NominatedField => {
+            Some("the request's `Connection` named a field that the policy reads, which no origin would have got")
+        }
         Refusal::OriginFull => {
             Some("no place was free at the origin, nor in its queue: its `inflight`, not a limit of the client")
         }

@@ -118,7 +118,8 @@ impl Record {
     /// What is to be remembered of a decision.
     pub fn of(snapshot: &Snapshot, judged: &Judged, beside: &Beside<'_>) -> Record {
         let decision = &judged.decision;
-        let [taken, runner_up] = beside.taken;
+        // of a request that was refused before its route was found, the routes say nothing
+        let [taken, runner_up] = if decision.route.is_some() { beside.taken } else { [None, None] };
         let position = |index: usize| u16::try_from(index).ok().filter(|index| *index != NONE);
         Record {
             at: decision.at,

@@ -5,6 +5,7 @@
 
 pub mod condition;
 pub mod edit;
+pub mod fields;
 pub mod guard;
 pub mod origin;
 pub mod response;
@@ -15,20 +16,17 @@ pub mod store;
 
 use std::sync::Arc;
 
-use http::{HeaderName, header};
-
 use crate::client::ClientRules;
-use crate::client::key::KeyPart;
-use crate::client::trust::X_FORWARDED_FOR;
 pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
+pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{
     Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, Origin, OriginAddress, OriginTls, Probe, Protocol,
     Retries, Timeouts,
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
-pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, ValueTooLong};
+pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
 pub use statuses::StatusSet;
 pub use store::{Breaker, Shared, Store, StoreMode};
@@ -38,6 +36,8 @@ pub use store::{Breaker, Shared, Store, StoreMode};
 pub struct Policy {
     /// Who is believed about a client's address, and how clients are counted.
     pub clients: ClientRules,
+    /// What becomes of a request that has several lines of a field that a route or an enforced limit reads.
+    pub repeated_fields: RepeatedFields,
     /// All limits, named ones first, then the unnamed ones of the routes. [`Route::rules`] are positions in this list.
     pub rules: Vec<Arc<Rule>>,
     /// All origins. [`Action::Forward`] holds a position in this list.
@@ -50,33 +50,4 @@ pub struct Policy {
     pub responses: Responses,
     /// A short hash over the effective policy text: equal policies have equal fingerprints.
     pub fingerprint: String,
-}
-
-impl Policy {
-    /// The names of all header fields that a decision may read; without doubles. A request that has just these is judged as
-    /// one that has them all.
-    pub fn fields_read(&self) -> Vec<HeaderName> {
-        let mut names =
-            vec![header::HOST, X_FORWARDED_FOR.clone(), header::FORWARDED, self.clients.header.name().clone()];
-        let hashed = self.origins.iter().filter_map(|origin| match &origin.balance {
-            Balance::Hash(key) => Some(key),
-            Balance::RoundRobin | Balance::LeastInflight => None,
-        });
-        let keys = self.rules.iter().flat_map(|rule| std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes));
-        for part in keys.chain(hashed).flat_map(|key| key.parts()) {
-            match part {
-                KeyPart::Header(name) => names.push(name.clone()),
-                KeyPart::Cookie(_) => names.push(header::COOKIE),
-                _ => {}
-            }
-        }
-        let conditions =
-            self.rules.iter().flat_map(|rule| rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when)));
-        names.extend(conditions.flat_map(|condition| &condition.headers).map(|(name, _)| name.clone()));
-        let matches = self.routes.iter().flat_map(|route| &route.matches);
-        names.extend(matches.flat_map(|matched| &matched.headers).map(|(name, _)| name.clone()));
-        names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-        names.dedup();
-        names
-    }
 }

@@ -10,6 +10,7 @@
 //! A path that ignores spellings ([`Ignore`]) is exact or a prefix like any other.
 
 pub mod fold;
+mod holds;
 pub mod reach;
 mod table;
 #[cfg(test)]
@@ -23,7 +24,8 @@ use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use crate::units::Bytes;
 pub use fold::Ignore;
-pub use table::{LONGEST_VALUE, RouteTable, Taken, ValueTooLong};
+pub use holds::{LONGEST_VALUE, Undecided};
+pub use table::{RouteTable, Taken};
 
 /// One route of the policy file.
 #[derive(Debug, Clone)]
@@ -84,7 +86,7 @@ pub struct Match {
     pub methods: Vec<Method>,
     /// Header fields, each by name.
     pub headers: Vec<(HeaderName, TextMatch)>,
-    /// Query parameters, each by name, as sent.
+    /// Query parameters, each by name, decoded.
     pub query: Vec<(String, TextMatch)>,
 }
 
@@ -112,8 +114,8 @@ pub enum PathMatch {
 
 /// A header's or query parameter's value. Make its expression with [`whole`].
 ///
-/// A header that came in several lines matches when one of its lines does; a query parameter is compared as it was sent,
-/// without decoding, and only its first occurrence counts.
+/// A header that came in several lines matches when one of its lines does. A query parameter is compared decoded; one that has values
+/// that match and values that do not is [`Ambiguous`].
 #[derive(Debug, Clone)]
 pub enum TextMatch {
     /// Exactly this.

@@ -77,6 +77,15 @@ impl Exact {
         }
         if judged.decision.verdict == Verdict::Admitted && !refused && fits {
             self.levels.insert(key, charged);
+            for key in judged.more_keys(slot) {
+                let level = self.levels.get(&key).copied().unwrap_or(0);
+                let (_, charged, _) = match &self.meter {
+                    Which::Rate(meter) => weigh(meter, level, at, cost),
+                    Which::Quota(meter) => weigh(meter, level, at, cost),
+                    Which::RecentAverage(meter) => weigh(meter, level, at, cost),
+                };
+                self.levels.insert(key, charged);
+            }
         }
     }
 

@@ -106,12 +106,13 @@ impl<'a> Stage<'a> {
         let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
         let fitted = fitted::policy(policy, case);
         let snapshot = Snapshot::new(fitted, &SEED, 0).map_err(|(name, fault)| format!("{name}: {fault}"))?;
+        let messages = case.steps.iter().map(|step| Messages::new(step, canonical, snapshot.fields())).collect();
         let mut stage = Stage {
             snapshot,
             book,
             fields,
             case,
-            messages: case.steps.iter().map(|step| Messages::new(step, canonical)).collect(),
+            messages,
             places,
             tallies: case.steps.iter().map(|step| Tally::new(&step.expected)).collect(),
             whole: Tally::new(&case.expected),

@@ -27,7 +27,6 @@ pub struct Installed {
     origins: Vec<Arc<OriginState>>,
     stores: Vec<Arc<StoreInUse>>,
     fields: Vec<RouteFields>,
-    fields_read: Vec<HeaderName>,
     tag_fields: Vec<HeaderName>,
     times_origins: bool,
     refuses_escaped_slashes: bool,
@@ -145,7 +144,6 @@ impl Installed {
             let cluster = snapshot.cluster(index).cloned();
             metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter), cluster, clock));
         }
-        let fields_read = policy.fields_read();
         let tag_fields = tag_fields(policy);
         let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule))
             || policy.origins.iter().any(|origin| learns_by_time(origin))
@@ -159,7 +157,6 @@ impl Installed {
             origins,
             stores: Vec::new(),
             fields,
-            fields_read,
             tag_fields,
             times_origins,
             refuses_escaped_slashes,
@@ -243,11 +240,6 @@ impl Installed {
     /// The prepared rate-limit fields of the route at this position in the policy.
     pub fn fields(&self, route: usize) -> Option<&RouteFields> {
         self.fields.get(route)
-    }
-
-    /// The names of all header fields that a decision may read.
-    pub fn fields_read(&self) -> &[HeaderName] {
-        &self.fields_read
     }
 
     /// The names of all fields that limits with `action: tag` may send to an origin; without doubles. Clients have no say in

@@ -49,12 +49,33 @@ impl fmt::Debug for Seed {
 pub trait KeyInput {
     /// Adds one part. `kind` says what the bytes are; the caller numbers its kinds.
     fn part(&mut self, kind: u8, bytes: &[u8]);
+
+    /// Adds one part of this length that does not lie in one piece; the same as [`KeyInput::part`] of these bytes.
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8>);
 }
 
 impl KeyInput for KeyHasher {
     #[inline]
     fn part(&mut self, kind: u8, bytes: &[u8]) {
         KeyHasher::part(self, kind, bytes);
+    }
+
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8>) {
+        self.word((length as u64) << 8 | u64::from(kind));
+        // the eight bytes seen last, the latest on top
+        let (mut last, mut seen) = (0_u64, 0_usize);
+        for byte in bytes {
+            last = last >> 8 | u64::from(byte) << 56;
+            seen += 1;
+            if seen.is_multiple_of(8) {
+                self.word(last);
+            }
+        }
+        match seen {
+            _ if seen.is_multiple_of(8) => {}
+            0..8 => self.word(last >> (8 * (8 - seen))),
+            _ => self.word(last),
+        }
     }
 }
 
@@ -241,6 +262,17 @@ mod tests {
                 }
             }
             assert_eq!(ours.finish(), whole(theirs.finish128().into()));
+        }
+    }
+
+    #[test]
+    fn a_part_in_pieces_hashes_as_in_one() {
+        let bytes: [u8; 40] = std::array::from_fn(|place| 251 - 6 * place as u8);
+        for length in 0..=bytes.len() {
+            let (mut whole, mut pieces) = (KeyHasher::new(&SEED), KeyHasher::new(&SEED));
+            whole.part(3, &bytes[..length]);
+            pieces.part_of(3, length, bytes[..length].iter().copied());
+            assert_eq!(whole.finish(), pieces.finish(), "{length}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! What a limit counts by: which requests share a key and which never do.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use tidegate::client::{Client, ClientRules, ForwardHeader, KeyMissing, KeyPart, KeySpec, Missing, resolve};
+use tidegate::client::{Client, ClientRules, ForwardHeader, KeyPart, KeySpec, Missing, NoKey, resolve};
 use tidegate::request::Request;
-use tidegate::sketch::hash::{KeyHash, Seed};
+use tidegate::sketch::hash::{KeyHash, KeyHasher, Seed};
 
 use crate::support::{client, peer};
 
@@ -44,7 +44,7 @@ impl Asked {
         Asked { query: Some(query), ..Asked::from("203.0.113.9") }
     }
 
-    fn try_hash<'k>(&self, key: &'k KeySpec) -> Result<KeyHash, KeyMissing<'k>> {
+    fn try_hash<'k>(&self, key: &'k KeySpec) -> Result<KeyHash, NoKey<'k>> {
         let Asked { client, method, host, path, query, route, headers } = self;
         let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni: None };
         key.hash(&request, client, route, &SEED)
@@ -186,14 +186,25 @@ fn safe_methods_are_reads_and_all_others_writes() {
 }
 
 #[test]
-fn a_cookie_is_found_by_its_exact_name_and_the_first_counts() {
+fn a_cookie_is_found_by_its_name_and_is_one_however_it_is_spelled() {
     let key = key(&["cookie:sid"]);
     let expected = Asked::with(&[("cookie", "sid=a")]).hash(&key);
-    for line in ["sid=a", "other=x; sid=a", "sid=a; sid=b", "ssid=b;sid=a", "sidx=b; SID=c; sid=a ", "bare; sid=a"] {
+    for line in [
+        "sid=a",
+        "other=x; sid=a",
+        "sid=a; sid=b",
+        "ssid=b;sid=a",
+        "sidx=b; SID=c; sid=a ",
+        "bare; sid=a",
+        "sid=\"a\"",
+        "sid=%61",
+        "s%69d=a",
+        "sid=\"\\141\"",
+    ] {
         assert_eq!(Asked::with(&[("cookie", line)]).hash(&key), expected, "{line}");
     }
     assert_eq!(Asked::with(&[("cookie", "x=1"), ("cookie", "sid=a"), ("cookie", "sid=b")]).hash(&key), expected);
-    for line in ["sid=b", "sid=\"a\"", "sid=a=", "sid=", "sid=A", "sid"] {
+    for line in ["sid=b", "sid=\"a", "sid=a=", "sid=", "sid=A", "sid", "sid=%zz", "sid=b; sid=a"] {
         assert_ne!(Asked::with(&[("cookie", line)]).hash(&key), expected, "{line}");
     }
     for line in ["", "sidx=a", "x=sid=a", "sid%3Da"] {
@@ -202,20 +213,57 @@ fn a_cookie_is_found_by_its_exact_name_and_the_first_counts() {
 }
 
 #[test]
-fn a_parameter_is_found_by_its_exact_name_as_sent() {
+fn a_parameter_is_found_by_its_name_and_is_one_however_it_is_spelled() {
     let key = key(&["query:token"]);
     let expected = Asked::query("token=a").hash(&key);
-    for query in ["token=a", "x=1&token=a", "token=a&token=b", "&&token=a", "Token=b&xtoken=c&token=a"] {
+    for query in [
+        "token=a",
+        "x=1&token=a",
+        "token=a&token=b",
+        "&&token=a",
+        "Token=b&xtoken=c&token=a",
+        "token=%61",
+        "%74oken=a",
+        "x=1;token=a",
+    ] {
         assert_eq!(Asked::query(query).hash(&key), expected, "{query}");
     }
-    for query in ["token=b", "token=%61", "token=a+", "token", "token=", "token=a=b"] {
+    for query in ["token=b", "token=%2561", "token=a+", "token", "token=", "token=a=b", "token=b&token=a"] {
         assert_ne!(Asked::query(query).hash(&key), expected, "{query}");
     }
     assert_eq!(Asked::query("token").hash(&key), Asked::query("token=").hash(&key));
-    for query in ["", "tokens=a", "x=token=a", "%74oken=a"] {
+    for query in ["", "tokens=a", "x=token=a", "%2574oken=a"] {
         assert!(Asked::query(query).try_hash(&key).is_err(), "{query}");
     }
     assert!(Asked::from("203.0.113.9").try_hash(&key).is_err(), "no query at all");
+}
+
+#[test]
+fn each_different_value_is_a_key_up_to_four() {
+    let keys = |key: &KeySpec, query: &'static str| {
+        let Asked { client, method, host, path, query, route, headers } = &Asked::query(query);
+        let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni: None };
+        let mut found = Vec::new();
+        loop {
+            let mut hasher = KeyHasher::new(&SEED);
+            let all = key.add_to(&mut hasher, &request, client, route, found.len()).ok()?;
+            found.push(hasher.finish());
+            if found.len() == all {
+                return Some(found);
+            }
+        }
+    };
+    let one = key(&["query:a"]);
+    let alone = |query| keys(&one, query).unwrap()[0];
+    assert_eq!(keys(&one, "a=1&a=2&a=%31&a=3;b=4").unwrap().len(), 4, "1, 2, `3;b=4` and 3");
+    assert_eq!(keys(&one, "a=1&a=2").unwrap(), [alone("a=1"), alone("a=2")]);
+    assert_eq!(keys(&one, "a=1&a=2&a=3&a=4&a=5"), None);
+    let two = key(&["query:a", "query:b"]);
+    let all = keys(&two, "a=1&a=2&b=3&b=4").unwrap();
+    for (query, number) in [("a=1&b=3", 0), ("a=2&b=3", 1), ("a=1&b=4", 2), ("a=2&b=4", 3)] {
+        assert_eq!(keys(&two, query).unwrap(), [all[number]], "{query}");
+    }
+    assert_eq!(keys(&two, "a=1&a=2&a=3&b=3&b=4"), None, "six pairs");
 }
 
 #[test]
@@ -223,7 +271,7 @@ fn a_missing_part_is_named_and_the_policy_answers() {
     let parts = || ["client_ip", "header:x-api-key"].map(|part| part.parse::<KeyPart>().unwrap());
     for then in [Missing::Allow, Missing::Deny] {
         let key = KeySpec::new(parts(), Some(then)).unwrap();
-        let missing = Asked::from("203.0.113.9").try_hash(&key).unwrap_err();
+        let Err(NoKey::Missing(missing)) = Asked::from("203.0.113.9").try_hash(&key) else { panic!("a key") };
         assert_eq!((missing.part.to_string().as_str(), missing.then), ("header:x-api-key", then));
         assert!(Asked::with(&[("x-api-key", "")]).try_hash(&key).is_ok(), "an empty value is a value");
     }
@@ -258,7 +306,8 @@ fn a_name_in_the_handshake_is_a_key_and_may_be_missing() {
     let hash = |tls_sni| {
         let Asked { client, method, host, path, query, route, headers } = &asked;
         let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni };
-        key.hash(&request, client, route, &SEED).map_err(|missing| missing.then)
+        key.hash(&request, client, route, &SEED)
+            .map_err(|none| if let NoKey::Missing(missing) = none { missing.then } else { Missing::Allow })
     };
     assert_eq!(hash(Some("a.example")), hash(Some("a.example")));
     assert_ne!(hash(Some("a.example")), hash(Some("b.example")));

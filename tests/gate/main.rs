@@ -61,6 +61,7 @@ mod real_clients;
 mod real_logs;
 mod reload;
 mod replayed;
+mod respelled;
 mod shared_limits;
 mod shutdown;
 mod sick_origins;

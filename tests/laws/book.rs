@@ -83,6 +83,7 @@ pub fn book(rules: Vec<Rule>) -> Snapshot {
     let loopback = Prefix::new("127.0.0.0".parse().unwrap(), 8).unwrap();
     let policy = Policy {
         clients: ClientRules { trust: Trust::Proxies(ProxySet::new([loopback], false)), ..ClientRules::default() },
+        repeated_fields: Default::default(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins: Vec::new(),
         stores: Vec::new(),

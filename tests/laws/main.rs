@@ -8,6 +8,7 @@ mod kinds;
 mod later;
 mod limits;
 mod reload;
+mod several;
 mod shared;
 mod tiers;
 mod together;

@@ -169,11 +169,14 @@ fn every_reason_is_read_back() {
         Refusal::Inflight => 3,
         Refusal::FairShare => 4,
         Refusal::KeyMissing => 5,
-        Refusal::OriginFull => 6,
-        Refusal::StoreSilent => 7,
-        Refusal::NoRoute => 8,
-        Refusal::ClientUnresolved => 9,
-        Refusal::ValueTooLong => 10,
+        Refusal::AmbiguousValue => 6,
+        Refusal::RepeatedField => 7,
+        Refusal::NominatedField => 8,
+        Refusal::OriginFull => 9,
+        Refusal::StoreSilent => 10,
+        Refusal::NoRoute => 11,
+        Refusal::ClientUnresolved => 12,
+        Refusal::ValueTooLong => 13,
     };
     for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
         assert_eq!(listed(refusal), at);

@@ -265,6 +265,12 @@ impl Code {
             Code::WALKED_ROUND => {
                 "The route asks a limit or refuses, and another spelling of its path (`/Login`, `/login/`, `/login;a=1`, `/login%20`, `/admin%2Fx`) or another method reaches the same origin by a route that does not. Many origins take such a spelling for the path itself, and then whoever writes it is not limited. Write `ignore: all` beside the path, or `=/login ignore all`, and leave `method` out. If the origin takes each spelling for a path of its own, say `ignore: none`; if other methods may pass, give them a route of their own for the same path."
             }
+            Code::NOT_SENT_ON => {
+                "`Connection`, `Keep-Alive`, `TE`, `Upgrade` and the like are about the connection between the client and the gate. They are taken out or written anew before the request goes on, so a key or a match by one of them would judge another request than the origin gets. Match by path or by a field that travels."
+            }
+            Code::FREE_KEY => {
+                "Nothing on the route counts who is asking. A client that leaves the header, cookie or parameter out is not counted at all with `missing: allow`, and `Authorization` has as many spellings as its scheme has letters. Add a limit by `client_ip` to the route, or `client_ip` to the key, or say `missing: deny`."
+            }
             // every code has one, which a test sees to
             other => other.meaning(),
         }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use http::{HeaderName, Method};
 
+use crate::client::key::is_hop_by_hop;
 use crate::config::fault::{Code, Diagnostic, Faults, quoted};
 use crate::config::pattern::{ExactText, HostPattern};
 use crate::config::read::{At, Field};
@@ -86,6 +87,11 @@ fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
         tree.push(("method", Tree::texts(&methods)));
     }
     let (headers, headers_tree) = headers(&written.headers, faults);
+    for entry in written.headers.value().iter().flat_map(|map| &map.0) {
+        if let Some(name) = &entry.key {
+            check_sent_on(name, entry.key_span, faults);
+        }
+    }
     if !headers.is_empty() {
         tree.push(("headers", headers_tree));
     }
@@ -135,6 +141,17 @@ fn methods(written: &schema::Match, faults: &mut Faults) -> Vec<Method> {
         );
     }
     methods
+}
+
+/// Reports a field that no origin gets as it was judged.
+pub(super) fn check_sent_on(name: &HeaderName, at: Span, faults: &mut Faults) {
+    if is_hop_by_hop(name) {
+        faults.push(
+            Diagnostic::error(Code::NOT_SENT_ON, at, format!("the field `{name}` never reaches an origin"))
+                .label("concerns the client's connection only")
+                .help("match by path, or by a field that travels with the request"),
+        );
+    }
 }
 
 type Headers = Vec<(HeaderName, TextMatch)>;

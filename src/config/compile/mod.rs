@@ -15,6 +15,7 @@ mod matches;
 mod origin_tls;
 mod origins;
 mod pages;
+mod respelled;
 mod responses;
 mod routes;
 mod settings;
@@ -95,8 +96,10 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         routes: written.iter().map(|route: &WrittenRoute| lines.place(route.at)).collect(),
         trusted: written_clients.as_written.clone(),
     };
+    let limits_at = limits.places().to_vec();
     let mut policy = Policy {
         clients,
+        repeated_fields: file.repeated_fields.value().copied().unwrap_or_default(),
         rules: limits.rules(),
         origins: origins.origins(),
         stores: stores.stores(),
@@ -108,6 +111,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     if context.faults.errors() == 0 {
         guards::warn(&policy, &settings, &written, context.faults);
     }
+    respelled::warn(&policy, &limits_at, context.faults);
     let key = file.secrets.value().and_then(|secrets| secret::written_key(secrets.client_hmac.value()?));
     let token = match file.admin.value() {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),

@@ -40,7 +40,7 @@ use super::shape::{Either, Keyed, List, OneOrMany};
 use super::text::{ListenAddress, Name, OriginName};
 use super::word::BodyLimit;
 use crate::limiter::cluster::OnStoreError;
-use crate::policy::Mode;
+use crate::policy::{Mode, RepeatedFields};
 
 section! {
     /// A tidegate policy file.
@@ -66,6 +66,10 @@ section! {
         optional trusted_proxies: Either<List<Either<String, TrustSource>>, TrustedProxies>,
         /// What counts as one client.
         optional client_ip: ClientIp,
+        /// What becomes of a request with several lines of a header field that a route or an enforced limit reads, of which one
+        /// origin would read the first and another the last. `refuse` (default): 400. `first`, `last`: that line counts, and
+        /// the others are taken out. Fields with a client's address (`trusted_proxies`) have rules of their own.
+        optional repeated_fields: RepeatedFields,
         /// Groups of equal servers that requests are sent to, each under a name of its own.
         optional origins: Keyed<OriginName, Origin>,
         /// Stores that several gates share limits through, each under a name of its own.

@@ -56,7 +56,8 @@ section! {
         optional methods: OneOrMany<Method>,
         /// Header fields by name: the exact value, or a map with `exact` or `regex`.
         optional headers: Keyed<HeaderName, Either<ExactText, TextForm>>,
-        /// Query parameters by name: the exact value as sent, or a map with `exact` or `regex`.
+        /// Query parameters by name: the exact value, decoded, or a map with `exact` or `regex`. A request of whose values some fit
+        /// and some do not gets 400.
         optional query: Keyed<String, Either<ExactText, TextForm>>,
     }
     later: ["cidr", "client", "cookies", "scheme", "listener"]

@@ -81,6 +81,11 @@ impl KeyInput for StoreName {
         self.0.update(&((bytes.len() as u64) << 8 | u64::from(kind)).to_le_bytes());
         self.0.update(bytes);
     }
+
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8>) {
+        self.0.update(&((length as u64) << 8 | u64::from(kind)).to_le_bytes());
+        bytes.for_each(|byte| self.0.update(&[byte]));
+    }
 }
 
 #[cfg(test)]

@@ -13,20 +13,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use http::HeaderMap;
-
 use super::fold::{self, Ignore, Room, Within, fold};
-use super::{HostMatch, Match, PathMatch, Route, TextMatch};
+use super::holds::{Undecided, holds};
+use super::{HostMatch, Match, PathMatch, Route};
 use crate::request::Request;
-
-/// How long a field's line or a parameter's value may be that an expression has to read. An engine in linear time still
-/// multiplies each byte by the size of the expression, and the length is a stranger's; a longer one is refused, since one that
-/// simply did not match would walk round the route.
-pub const LONGEST_VALUE: usize = 4096;
-
-/// A field or parameter that an expression would have to read is longer than [`LONGEST_VALUE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ValueTooLong;
 
 /// All routes of a policy and the index over them.
 #[derive(Debug, Clone)]
@@ -74,8 +64,8 @@ impl RouteTable {
     /// The most specific route that takes `request`, and its position in the file; `None` when no route does.
     ///
     /// # Errors
-    /// [`ValueTooLong`] where that cannot be told in bounded time.
-    pub fn find(&self, request: &Request<'_>) -> Result<Option<(usize, &Route)>, ValueTooLong> {
+    /// [`Undecided`] where the most specific route that may take it cannot be told.
+    pub fn find(&self, request: &Request<'_>) -> Result<Option<(usize, &Route)>, Undecided> {
         let Some((entry, route)) = self.best(request, None) else { return Ok(None) };
         route.map(|route| Some((entry.route, route)))
     }
@@ -276,7 +266,7 @@ impl<'t> Search<'t, '_> {
 }
 
 /// An alternative that takes a request, or that cannot tell.
-type Found<'t> = (Entry, Result<&'t Route, ValueTooLong>);
+type Found<'t> = (Entry, Result<&'t Route, Undecided>);
 
 /// One alternative of one route.
 #[derive(Debug, Clone, Copy)]
@@ -317,57 +307,6 @@ fn entries(routes: &[Route]) -> Vec<(Entry, Option<&Match>)> {
         }
     }
     entries
-}
-
-/// Whether everything holds that the index has not already looked at; the cheapest is asked first.
-fn holds(asked: &Match, request: &Request<'_>) -> Result<bool, ValueTooLong> {
-    if !(asked.methods.is_empty() || asked.methods.contains(request.method)) {
-        return Ok(false);
-    }
-    for (name, value) in &asked.headers {
-        if !header_holds(request.headers, name, value)? {
-            return Ok(false);
-        }
-    }
-    for (name, value) in &asked.query {
-        if !query_holds(request.query.unwrap_or_default(), name, value)? {
-            return Ok(false);
-        }
-    }
-    Ok(match &asked.path {
-        // no longer than a request line
-        PathMatch::Regex(regex) => regex.is_match(request.path),
-        PathMatch::Exact(_) | PathMatch::Prefix(_) => true,
-    })
-}
-
-/// A field that came in several lines holds when one of its lines does.
-fn header_holds(headers: &HeaderMap, name: &http::HeaderName, asked: &TextMatch) -> Result<bool, ValueTooLong> {
-    for value in headers.get_all(name) {
-        let holds = match asked {
-            TextMatch::Exact(text) => value.as_bytes() == text.as_bytes(),
-            TextMatch::Regex(_) if value.len() > LONGEST_VALUE => return Err(ValueTooLong),
-            TextMatch::Regex(regex) => std::str::from_utf8(value.as_bytes()).is_ok_and(|value| regex.is_match(value)),
-        };
-        if holds {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The first parameter of that name decides, as it was sent; without `=` its value is empty.
-fn query_holds(query: &str, name: &str, asked: &TextMatch) -> Result<bool, ValueTooLong> {
-    let first = query.split('&').find_map(|pair| {
-        let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (found == name).then_some(value)
-    });
-    let Some(value) = first else { return Ok(false) };
-    match asked {
-        TextMatch::Exact(text) => Ok(value == text),
-        TextMatch::Regex(_) if value.len() > LONGEST_VALUE => Err(ValueTooLong),
-        TextMatch::Regex(regex) => Ok(regex.is_match(value)),
-    }
 }
 
 type Map<T> = HashMap<Box<str>, T, BuildHasherDefault<DefaultHasher>>;

@@ -26,7 +26,9 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     let mut exchange = Exchange::new(shared.installed(), shared.clock.now());
     exchange.listener = link.listener;
     exchange.conveyed = link.conveyed;
-    let headers = fields(head, bytes, exchange.installed.fields_read());
+    let read = exchange.installed.snapshot().fields();
+    let mut headers = fields(head, bytes, read.all());
+    read.keep_one_line(&mut headers);
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
     let request =

@@ -42,7 +42,7 @@ pub enum HeadFault {
     TransferEncoding,
     /// Both a length and a transfer coding.
     LengthAndEncoding,
-    /// A `Connection` option that would strip a field others trust.
+    /// A `Connection` option that would strip a field others trust, that is no token, or one of too many.
     Connection,
     /// `Upgrade` together with a body.
     Upgrade,

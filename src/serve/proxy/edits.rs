@@ -69,6 +69,11 @@ pub fn towards_origin(
     if let Some(secure) = link.and_then(|link| link.secure.as_ref()) {
         tell_of_tls(secure, upstream)?;
     }
+    let read = exchange.installed.snapshot().fields();
+    let imitations: Vec<HeaderName> = upstream.headers.keys().filter(|name| read.is_imitation(name)).cloned().collect();
+    for name in imitations {
+        upstream.remove_header(&name);
+    }
     let tags = exchange.installed.tag_fields();
     if !tags.is_empty() {
         remove_look_alikes(tags, upstream);

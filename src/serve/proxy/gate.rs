@@ -21,7 +21,7 @@ use pingora::{Error, ErrorType};
 use super::admission::{self, Admission};
 use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
-use super::downstream::{answer_due_in, edge_stream, leave, link_of, over_limit};
+use super::downstream::{answer_due_in, edge_stream, keep_one_line, leave, link_of, over_limit};
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
@@ -61,6 +61,7 @@ impl Gate {
     async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> pingora::Result<Next> {
         let installed = Arc::clone(&exchange.installed);
         let snapshot = installed.snapshot();
+        keep_one_line(session, snapshot.fields())?;
         if exchange.judged.is_none() {
             exchange.started = self.shared.clock.now();
             let link = link_of(session);

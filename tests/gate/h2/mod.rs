@@ -5,6 +5,7 @@ mod leaving;
 mod memory;
 mod passing;
 pub mod raw;
+mod respelled;
 mod vectors;
 
 use crate::harness::{Gate, Origin, talker};

@@ -7,6 +7,7 @@ use super::kind::{Numbers, average, with_max};
 use super::rate::rate_and_burst;
 use crate::client::trust::parse_cidr_or_everyone;
 use crate::config::compile::clients;
+use crate::config::compile::matches::check_sent_on;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema;
@@ -152,7 +153,10 @@ fn condition(at: Span, written: &schema::Condition, faults: &mut Faults) -> Opti
     }
     for entry in written.header.value().into_iter().flat_map(|map| &map.0) {
         match (&entry.key, &entry.value) {
-            (Some(name), Some(value)) => condition.headers.push((name.clone(), value.value.clone())),
+            (Some(name), Some(value)) => {
+                check_sent_on(name, entry.key_span, faults);
+                condition.headers.push((name.clone(), value.value.clone()));
+            }
             _ => good = false,
         }
     }

@@ -27,6 +27,9 @@ const TRUSTED: [&[u8]; 16] = [
     b"x-real-ip",
 ];
 
+/// The most options that `Connection` may have. Pingora refuses a tenth, after the request was judged.
+const MOST_OPTIONS: usize = 9;
+
 /// What was seen so far.
 #[derive(Debug)]
 pub struct Fields<'a> {
@@ -39,6 +42,8 @@ pub struct Fields<'a> {
     close: bool,
     keep_alive: bool,
     hop_by_hop: bool,
+    /// How many options `Connection` has.
+    options: usize,
 }
 
 /// What they mean together.
@@ -79,6 +84,7 @@ impl<'a> Fields<'a> {
             close: false,
             keep_alive: false,
             hop_by_hop: false,
+            options: 0,
         }
     }
 
@@ -170,18 +176,20 @@ impl<'a> Fields<'a> {
     }
 
     fn take_connection(&mut self, value: &[u8]) -> Result<(), HeadFault> {
-        for option in value.split(|&byte| byte == b',').map(super::trim) {
+        for option in value.split(|&byte| byte == b',').map(super::trim).filter(|option| !option.is_empty()) {
             match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
                 10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
                 _ => {}
             }
+            self.options += 1;
+            // an option is a token, and readers differ on what else they trim off one: 0xA0 is a blank in Latin-1
+            let is_token = option.iter().all(|&byte| is(byte, TOKEN));
+            if !is_token || is_trusted(option, |byte| byte) || self.options > MOST_OPTIONS {
+                return Err(HeadFault::Connection);
+            }
         }
-        // an option is a token, and readers differ on what else they trim off one: 0xA0 is a blank in Latin-1
-        match value.split(|&byte| !is(byte, TOKEN)).any(|option| is_trusted(option, |byte| byte)) {
-            true => Err(HeadFault::Connection),
-            false => Ok(()),
-        }
+        Ok(())
     }
 }
 

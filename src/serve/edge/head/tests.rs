@@ -59,6 +59,7 @@ fn ordinary_heads_are_accepted() {
         ("a backslash in the query", b"GET /?q=C:\\x HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("a body on GET", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"),
         ("an upgrade", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+        ("nine options", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: 1,2,,3,4,5\r\nConnection: ,6,7,8,9\r\n\r\n"),
         ("an unknown option of the connection", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: te, x-y\r\n\r\n"),
         ("an underscore in an untrusted name", b"GET / HTTP/1.1\r\nHost: a\r\nX_Custom: 1\r\n\r\n"),
     ]);
@@ -184,6 +185,12 @@ fn fields_with_two_readings_are_refused() {
         (
             "a connection without its host for readers of Latin-1",
             b"GET / HTTP/1.1\r\nHost: a\r\nConnection:\xa0host\r\n\r\n",
+            Connection,
+        ),
+        ("an option that is none", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close, x y\r\n\r\n", Connection),
+        (
+            "a tenth option",
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: 1,2,3,4,5\r\nConnection: 6,7,8,9,10\r\n\r\n",
             Connection,
         ),
         ("a quoted option", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: \"host\"\r\n\r\n", Connection),

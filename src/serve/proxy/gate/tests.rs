@@ -94,6 +94,7 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
     let nobody = Prefix::new("192.0.2.1".parse().unwrap(), 32).unwrap();
     Policy {
         clients: ClientRules { trust: Trust::Proxies(ProxySet::new([nobody], false)), ..ClientRules::default() },
+        repeated_fields: Default::default(),
         rules: rules.into_iter().map(Arc::new).collect(),
         origins,
         stores: Vec::new(),

@@ -86,6 +86,7 @@ fn policy(rules: Vec<Arc<Rule>>, routes: Vec<Route>, origins: Vec<Arc<Origin>>) 
     let proxies = ProxySet::new([Prefix::new("127.0.0.0".parse().unwrap(), 8).unwrap()], false);
     Policy {
         clients: ClientRules { trust: Trust::Proxies(proxies), ..ClientRules::default() },
+        repeated_fields: Default::default(),
         rules,
         origins,
         stores: vec![Arc::new(stores::spec())],

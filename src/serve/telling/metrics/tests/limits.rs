@@ -26,7 +26,7 @@ fn the_bound_on_series_is_as_documented() {
     let policy = fair_shop();
     // `by_key` hands on to `per_client`, which so counts on the route `api` too
     let (listeners, routes, slots, limits, nodes, origins, addresses) = (2, 2, 5, 4, 3, 1, 2);
-    let documented = (28 + 6 * listeners) * (routes + 1)
+    let documented = (31 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 5 * slots
         + 43 * origins

@@ -1,0 +1,267 @@
+//! The values that one request has under a name: cookies and query parameters, told apart by what they mean and not by how
+//! they are spelled.
+//!
+//! Applications do not agree on which of two values is meant, nor on what separates them. A limit that believes one reader is
+//! walked round at all others. So every value counts that some reader finds:
+//!
+//! * **Query.** `&` separates. Where a `;` stands, the query is read a second time with `;` as a separator too.
+//! * **Cookies.** `;` separates, over all lines (RFC 6265 §4.2.1; HTTP/2 splits the line at will, RFC 9113 §8.2.3).
+//!
+//! Two spellings are one value: `%6b1` is `k1` in names and values, and a `+` is a blank however either is written (some
+//! readers turn `+` into a blank, some do not). A percent sign without two hex digits stays as it is. Of a cookie, quotes
+//! around the value are no part of it, and within them `\153` and `\k` are `k`. Blanks in front of a name are no part of it.
+//!
+//! One pass over the bytes for each value that is told apart, of which there are [`MOST_VALUES`].
+
+use arrayvec::ArrayVec;
+use http::HeaderMap;
+use http::header::COOKIE;
+
+use super::x_forwarded_for::trimmed;
+
+/// The most different values of one name that a request may have.
+pub const MOST_VALUES: usize = 4;
+
+/// The different values of one name.
+pub type Values<'a> = ArrayVec<Value<'a>, MOST_VALUES>;
+
+/// A request has more different values than [`MOST_VALUES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany;
+
+/// One value as it was sent. Equal to all other spellings of the same value.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a> {
+    raw: &'a [u8],
+    /// Whether it stood in quotes, so that a backslash escapes.
+    quoted: bool,
+}
+
+impl<'a> Value<'a> {
+    fn plain(raw: &'a [u8]) -> Value<'a> {
+        Value { raw, quoted: false }
+    }
+
+    fn of_cookie(value: &'a [u8]) -> Value<'a> {
+        match trimmed(value) {
+            [b'"', inner @ .., b'"'] => Value { raw: inner, quoted: true },
+            value => Value::plain(value),
+        }
+    }
+
+    /// The bytes as they were sent, if they mean themselves.
+    pub fn as_sent(&self) -> Option<&'a [u8]> {
+        let escapes = |byte: &u8| matches!(byte, b'%' | b'+') || (self.quoted && *byte == b'\\');
+        (!self.raw.iter().any(escapes)).then_some(self.raw)
+    }
+
+    /// What the value means, byte by byte, a `+` being a blank however it is written.
+    pub fn bytes(&self) -> Meant<'a> {
+        Meant { rest: self.raw, quoted: self.quoted, plus_stays: false }
+    }
+
+    /// The value as a form's reader decodes it, where `%2B` is a `+`.
+    pub fn decoded(&self) -> Vec<u8> {
+        Meant { plus_stays: true, ..self.bytes() }.collect()
+    }
+
+    /// Whether the value means this text, in which a `+` stands for itself or a blank.
+    pub fn is(&self, text: &str) -> bool {
+        self.bytes().eq(text.bytes().map(blank_for_plus))
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.raw == other.raw && self.quoted == other.quoted) || self.bytes().eq(other.bytes())
+    }
+}
+
+impl Eq for Value<'_> {}
+
+/// The bytes that a value means.
+#[derive(Debug, Clone)]
+pub struct Meant<'a> {
+    rest: &'a [u8],
+    quoted: bool,
+    /// Whether an escaped `+` is one.
+    plus_stays: bool,
+}
+
+impl Iterator for Meant<'_> {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        let (byte, rest) = match self.rest {
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                (hex(*high) << 4 | hex(*low), rest)
+            }
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] if self.quoted => {
+                ((a & 3) << 6 | (b & 7) << 3 | (c & 7), rest)
+            }
+            [b'\\', byte, rest @ ..] if self.quoted => (*byte, rest),
+            [byte, rest @ ..] => (blank_for_plus(*byte), rest),
+            [] => return None,
+        };
+        self.rest = rest;
+        Some(if self.plus_stays { byte } else { blank_for_plus(byte) })
+    }
+}
+
+fn blank_for_plus(byte: u8) -> u8 {
+    if byte == b'+' { b' ' } else { byte }
+}
+
+/// The value of a hex digit.
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20).wrapping_sub(b'a').wrapping_add(10),
+    }
+}
+
+/// The different cookies of that name, the first one first.
+///
+/// # Errors
+/// There are more than [`MOST_VALUES`].
+pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> Result<Values<'a>, TooMany> {
+    let mut found = Values::new();
+    for pair in headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')) {
+        let (sent, value) = split_pair(pair);
+        if is_name(trimmed(sent), name) {
+            add(&mut found, Value::of_cookie(value))?;
+        }
+    }
+    Ok(found)
+}
+
+/// The different parameters of that name, the first one first; without `=`, a value is empty.
+///
+/// # Errors
+/// There are more than [`MOST_VALUES`].
+pub fn parameters<'a>(query: &'a str, name: &str) -> Result<Values<'a>, TooMany> {
+    let mut found = Values::new();
+    for reading in readings(query).into_iter().flatten() {
+        for value in reading.values(name) {
+            add(&mut found, value)?;
+        }
+    }
+    Ok(found)
+}
+
+/// The ways in which a query can be cut into parameters.
+pub fn readings(query: &str) -> [Option<Reading<'_>>; 2] {
+    let query = query.as_bytes();
+    let semicolons = query.contains(&b';').then_some(Reading { query, semicolons: true });
+    [Some(Reading { query, semicolons: false }), semicolons]
+}
+
+/// One way to cut a query into parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading<'a> {
+    query: &'a [u8],
+    semicolons: bool,
+}
+
+impl<'a> Reading<'a> {
+    /// All values of that name, in their order.
+    pub fn values<'n>(self, name: &'n str) -> impl Iterator<Item = Value<'a>> + use<'a, 'n> {
+        let separates = move |byte: &u8| *byte == b'&' || (self.semicolons && *byte == b';');
+        self.query.split(separates).filter_map(move |pair| {
+            let (sent, value) = split_pair(pair);
+            is_name(sent, name).then(|| Value::plain(value))
+        })
+    }
+}
+
+/// Adds a value that is not there yet.
+fn add<'a>(found: &mut Values<'a>, value: Value<'a>) -> Result<(), TooMany> {
+    if found.contains(&value) { Ok(()) } else { found.try_push(value).map_err(|_| TooMany) }
+}
+
+/// Whether what was sent means this name.
+fn is_name(sent: &[u8], name: &str) -> bool {
+    if sent == name.as_bytes() {
+        return true;
+    }
+    // the operator writes the name as it stands in a URL, so it may have escapes itself
+    let escaped = |text: &[u8]| text.iter().any(|byte| matches!(byte, b'%' | b'+' | b' '));
+    if !escaped(sent) && !escaped(name.as_bytes()) {
+        return false;
+    }
+    let meant = |text| Value::plain(text).bytes().skip_while(|byte| *byte == b' ');
+    meant(sent).eq(meant(name.as_bytes()))
+}
+
+/// What stands before the first `=`, and what behind it; without one, the value is empty.
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    let mut halves = pair.splitn(2, |byte| *byte == b'=');
+    (halves.next().unwrap_or_default(), halves.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(values: Result<Values<'_>, TooMany>) -> Vec<String> {
+        values.unwrap().iter().map(|value| String::from_utf8(value.bytes().collect()).unwrap()).collect()
+    }
+
+    fn of_query(query: &str) -> Vec<String> {
+        meant(parameters(query, "token"))
+    }
+
+    fn of_cookie(line: &str) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, line.parse().unwrap());
+        meant(cookies(&headers, "sid"))
+    }
+
+    #[test]
+    fn spellings_of_one_value_are_one() {
+        for query in [
+            "token=k1",
+            "token=%6b1",
+            "token=%6B%31",
+            "t%6fken=k1",
+            "+token=k1",
+            "%20token=k1",
+            "token=k1&t%6Fken=%6b1&x=2",
+            "x=2;token=k1",
+            "token=k1;token=k1&token=k1",
+        ] {
+            let all = of_query(query);
+            assert!(all.contains(&"k1".to_owned()), "{query}: {all:?}");
+        }
+        assert_eq!(of_query("token=k1&t%6Fken=%6b1"), ["k1"]);
+        assert_eq!(of_query("token=a+b&token=a%20b&token=a%2Bb"), ["a b"]);
+        assert_eq!(of_query("token=%zz&token=%&token=%6"), ["%zz", "%", "%6"]);
+        assert_eq!(of_query("token&token="), [""]);
+    }
+
+    #[test]
+    fn a_semicolon_separates_and_does_not() {
+        assert_eq!(of_query("token=k1;x=2"), ["k1;x=2", "k1"]);
+        assert_eq!(of_query("a=1;token=k1"), ["k1"]);
+        assert_eq!(of_query("token=k1&x=a;b"), ["k1"]);
+        assert_eq!(of_query("tokens=k1&x=token&Token=k1"), [""; 0]);
+    }
+
+    #[test]
+    fn a_cookie_has_no_quotes() {
+        for line in ["sid=k1", "a=b; sid=k1 ", "sid=\"k1\"", "s%69d=%6b1", "sid=\"\\1531\"", "sid=\"\\k1\""] {
+            assert_eq!(of_cookie(line), ["k1"], "{line}");
+        }
+        assert_eq!(of_cookie("sid=k1; sid=\"k1\"; sid=k2"), ["k1", "k2"]);
+        assert_eq!(of_cookie("sid=\"; sid=\"k1; sid=a\\153"), ["\"", "\"k1", "a\\153"]);
+        assert_eq!(of_cookie("sidx=1; x=sid=2; SID=3"), [""; 0]);
+    }
+
+    #[test]
+    fn a_fifth_value_is_one_too_many() {
+        assert_eq!(of_query("token=1&token=2&token=3&token=4&token=%34").len(), 4);
+        assert_eq!(parameters("token=1&token=2&token=3&token=4&token=5", "token"), Err(TooMany));
+        assert_eq!(parameters("token=1;2&token=3;4&token=5", "token").map(|_| ()), Err(TooMany));
+    }
+}

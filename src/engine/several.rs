@@ -1,0 +1,195 @@
+//! Requests that have several keys under one limit: a cookie or parameter came with different values, and nobody knows which
+//! of them the origin reads.
+//!
+//! The limit is asked by each of the keys, and the request is charged under each, or under none: a second value buys nothing.
+//! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
+
+use arrayvec::ArrayVec;
+
+use super::ask::{Ask, Read};
+use super::by::By;
+use super::decision::{Outcome, Reading, Refusal};
+use super::judge::{Held, Holds, Judged, fill, strictest};
+use super::keys::Unkeyed;
+use super::snapshot::Snapshot;
+use crate::client::key::MOST_KEYS;
+use crate::limiter::{Limiter, Lost, Near, Place};
+use crate::policy::{Mode, Rule};
+use crate::sketch::KeyHash;
+use crate::units::{Cost, Timestamp};
+
+/// One key more of a request under the limit of one reading.
+#[derive(Debug, Clone, Copy)]
+pub struct More {
+    /// Position of the reading.
+    pub slot: usize,
+    /// Where the request counts.
+    pub place: Place,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+impl More {
+    /// The most of one request, under all its limits together; a request with more is refused.
+    pub const MOST: usize = 12;
+}
+
+/// All keys of a request under one limit, each with the value that is counted, if one is.
+type Keys = ArrayVec<(KeyHash, KeyHash), MOST_KEYS>;
+
+impl Snapshot {
+    /// Finds all keys of a request under the rule whose reading was just added; says why it forbids the request if they are too
+    /// many.
+    #[cold]
+    pub(super) fn with_several(
+        &self,
+        (index, rule, limiter): (usize, &Rule, &Limiter),
+        unkeyed: Unkeyed,
+        about: &Read<'_>,
+        (place, cost): (Place, Cost),
+        judged: &mut Judged,
+    ) -> Option<Refusal> {
+        // a store is asked about one key of a request
+        let asks_one = self.cluster(index).is_some() || unkeyed == Unkeyed::TooMany;
+        let keys = if asks_one { None } else { self.all_keys((index, rule, limiter), about).ok() };
+        let keys = keys.filter(|keys| keys.len() <= judged.more.remaining_capacity() + 1);
+        let slot = judged.asks.len().checked_sub(1)?;
+        let Some(keys) = keys else {
+            let reading = judged.decision.readings.last_mut()?;
+            reading.outcome = Outcome::Refused;
+            return (reading.mode == Mode::Enforce).then_some(Refusal::AmbiguousValue);
+        };
+        for (number, (key, value)) in keys.into_iter().enumerate() {
+            let place = Place { key, value, ..place };
+            if number > 0 {
+                // there is room for all
+                let _ = judged.more.try_push(More { slot, place, cost });
+            } else if let Some(asked) = judged.asks.last_mut() {
+                let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
+                limiter.spot(place, near, false);
+            }
+        }
+        None
+    }
+
+    fn all_keys(&self, (index, rule, limiter): (usize, &Rule, &Limiter), about: &Read<'_>) -> Result<Keys, Unkeyed> {
+        let mut found = Keys::new();
+        let mut add = |pair| found.try_push(pair).map_err(|_| Unkeyed::TooMany);
+        if let Some(told) = self.told(index) {
+            let (mut choice, mut keys) = (0, 1);
+            while choice < keys {
+                let about = (about.request, about.client, about.route);
+                let (name, all) = told.name(rule, self.policy(), about, choice)?;
+                add((told.key(name), KeyHash::from_halves(name.halves())))?;
+                (choice, keys) = (choice + 1, all);
+            }
+            return Ok(found);
+        }
+        let (mut choice, mut all) = (0, 1);
+        let mut values = 1;
+        while choice < all {
+            let numbers = (choice / values, choice % values);
+            let (pair, (keys, of_each)) = self.keys().own_choice((rule, limiter), self.policy(), about, numbers)?;
+            add(pair)?;
+            (values, all) = (of_each, keys * of_each);
+            choice += 1;
+        }
+        Ok(found)
+    }
+
+    /// Asks the limits by the further keys of the request; says why one of them forbids it if one does.
+    #[cold]
+    pub(super) fn ask_more(&self, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+        let (mut worst, mut at) = (None, 0);
+        while let Some(more) = judged.more.get(at).copied() {
+            let (kept, refusal) = self.ask_one_more(more, about, judged);
+            match (kept, judged.more.get_mut(at)) {
+                (Some(place), Some(more)) => {
+                    more.place = place;
+                    at += 1;
+                }
+                _ => _ = judged.more.swap_pop(at),
+            }
+            worst = refusal.map_or(worst, |refusal| strictest(worst, refusal));
+        }
+        worst
+    }
+
+    /// Asks by one key. Gives the place that is still to be charged beside the one in the ask; `None` if there is none.
+    fn ask_one_more(&self, more: More, about: &Read<'_>, judged: &mut Judged) -> (Option<Place>, Option<Refusal>) {
+        let More { slot, place, cost } = more;
+        let Judged { decision, asks, .. } = judged;
+        let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), asks.get_mut(slot)) else {
+            return (None, None);
+        };
+        let Some((rule, limiter)) = self.rule(reading.rule) else { return (None, None) };
+        if limiter.is_exempt(place.key, about.at) {
+            return (None, None);
+        }
+        let (before, own) = (*reading, *asked);
+        if let Some(seed) = self.rollout(reading.rule) {
+            reading.mode = self.mode_by(seed, rule, about);
+        }
+        fill(reading, &limiter.probe(&place, about.at, cost));
+        if self.told(reading.rule).is_some() {
+            reading.by = By::Estimate;
+        }
+        let fits = reading.outcome == Outcome::Admitted;
+        *asked = Some(Ask { place, cost, near: Near::default() });
+        let refusal = if fits { None } else { self.over_limit(slot, about, judged) };
+        let Some(own) = own else { return (None, refusal) };
+        let Judged { decision, asks, .. } = judged;
+        if let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), asks.get_mut(slot))
+            && objection(&before) >= objection(reading)
+        {
+            (*reading, *asked) = (before, Some(own));
+            return (Some(place), refusal);
+        }
+        (Some(own.place), refusal)
+    }
+
+    /// Charges the limit of one reading under the further keys of the request.
+    ///
+    /// # Errors
+    /// Others were faster at one of them, or a `distinct` limit has room for some of several new values of one key but not for
+    /// all. What was charged before stays: too high by one cost for each.
+    #[cold]
+    pub(super) fn charge_more(
+        &self,
+        judged: &mut Judged,
+        slot: usize,
+        now: Timestamp,
+        holds: &mut Holds,
+    ) -> Result<(), Lost> {
+        let Judged { decision, more, .. } = judged;
+        let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
+        let Some(limiter) = self.limiters().get(reading.rule) else { return Ok(()) };
+        for More { place, cost, .. } in more.iter().filter(|more| more.slot == slot) {
+            let mut hold = None;
+            let judgement = limiter.admit(place, now, *cost, &mut hold)?;
+            if judgement.remaining < reading.remaining {
+                fill(reading, &judgement);
+            }
+            if let Some(hold) = hold {
+                // there are as many places for holds as keys
+                let _ = holds.try_push(Held { slot, hold });
+            }
+            if let Some(told) = self.told(reading.rule) {
+                told.count(place, *cost);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much a limit objects, to compare what it said of several keys.
+fn objection(reading: &Reading) -> (u8, u64) {
+    let wait = reading.retry_nanos.unwrap_or(u64::MAX);
+    match reading.outcome {
+        Outcome::Exempt => (0, 0),
+        Outcome::Admitted => (1, u64::from(u32::MAX - reading.remaining)),
+        Outcome::Delayed => (2, wait),
+        Outcome::Tagged => (3, wait),
+        Outcome::Refused => (4, wait),
+    }
+}

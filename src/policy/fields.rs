@@ -1,0 +1,174 @@
+//! The header fields that decisions rest on, and the heads that would have the gate judge another request than the origin gets.
+//!
+//! Two of them: a `Connection` that nominates a field, which is then taken out of the request after it was judged (RFC 9110
+//! section 7.6.1), and a field in several lines, of which one application reads the first and another the last.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use super::{Balance, Condition, Mode, Policy};
+use crate::client::key::{KeyPart, KeySpec};
+use crate::client::trust::X_FORWARDED_FOR;
+
+/// What becomes of a request that has several lines of a field that a route or an enforced limit reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RepeatedFields {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// The first line counts, and the others are taken out before the request is judged.
+    First,
+    /// The last line counts, and the others are taken out before the request is judged.
+    Last,
+}
+
+/// Why a head is refused before it is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldFault {
+    /// `Connection` nominates a field that the policy reads.
+    Nominated,
+    /// A field that the policy reads stands in several lines.
+    Repeated,
+}
+
+/// The header fields that a policy reads.
+#[derive(Debug, Clone)]
+pub struct FieldsRead {
+    all: Vec<HeaderName>,
+    nominable: Vec<HeaderName>,
+    single: Vec<HeaderName>,
+    repeated: RepeatedFields,
+}
+
+impl FieldsRead {
+    /// Those of a policy.
+    pub fn of(policy: &Policy) -> FieldsRead {
+        let own = [header::HOST, X_FORWARDED_FOR.clone(), header::FORWARDED, header::COOKIE];
+        let mut all = vec![header::HOST, X_FORWARDED_FOR.clone(), header::FORWARDED];
+        let forwarding = policy.clients.header.name().clone();
+        let mut single = of_routes(policy);
+        let mut of_limits = Vec::new();
+        for rule in &policy.rules {
+            let keys = std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes);
+            let keys = keys.flat_map(fields_of);
+            let conditions = rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when));
+            let read: Vec<HeaderName> = keys.chain(conditions.flat_map(fields_of_condition)).cloned().collect();
+            // a limit in shadow turns no request away
+            if rule.mode == Mode::Enforce {
+                single.extend_from_slice(&read);
+            }
+            of_limits.extend(read);
+        }
+        all.extend(single.iter().cloned().chain(of_limits).chain([forwarding.clone()]));
+        if has_cookies(policy) {
+            all.push(header::COOKIE);
+        }
+        sort(&mut all);
+        sort(&mut single);
+        // the head's reader lets nobody nominate these, and refuses a second `Host`
+        let nominable: Vec<HeaderName> = all.iter().filter(|name| !own.contains(name)).cloned().collect();
+        // a chain of proxies writes several lines; `resolve` has rules for them
+        single.retain(|name| ![&header::HOST, &X_FORWARDED_FOR, &header::FORWARDED, &forwarding].contains(&name));
+        if !nominable.is_empty() {
+            all.push(header::CONNECTION);
+        }
+        FieldsRead { all, nominable, single, repeated: policy.repeated_fields }
+    }
+
+    /// The names of all fields that a decision may read; without doubles. A request that has just these is judged as one that has
+    /// them all.
+    pub fn all(&self) -> &[HeaderName] {
+        &self.all
+    }
+
+    /// Whether CGI and its descendants would take this field for another one that is read, as they read `X_Plan` as `X-Plan`.
+    pub fn is_imitation(&self, field: &HeaderName) -> bool {
+        let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
+        let is_read_as = |name: &HeaderName| field.as_str().bytes().map(dashed).eq(name.as_str().bytes().map(dashed));
+        field.as_str().contains('_') && !self.nominable.contains(field) && self.nominable.iter().any(is_read_as)
+    }
+
+    /// Looks for a head that the origin would read in another way.
+    ///
+    /// # Errors
+    /// The head must be refused.
+    #[inline]
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), FieldFault> {
+        if !self.nominable.is_empty() && self.is_nominated(headers) {
+            return Err(FieldFault::Nominated);
+        }
+        if self.single.iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
+            return Err(FieldFault::Repeated);
+        }
+        Ok(())
+    }
+
+    /// The fields that stand in several lines although one is read, each with the line that shall stay; none where such heads are
+    /// refused.
+    pub fn lines_to_keep(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let keep = |name: &HeaderName| {
+            let mut lines = headers.get_all(name).iter();
+            let (first, second) = (lines.next()?, lines.next()?);
+            let line = match self.repeated {
+                RepeatedFields::Refuse => return None,
+                RepeatedFields::First => first,
+                RepeatedFields::Last => lines.next_back().unwrap_or(second),
+            };
+            Some((name.clone(), line.clone()))
+        };
+        match self.repeated {
+            RepeatedFields::Refuse => Vec::new(),
+            _ => self.single.iter().filter_map(keep).collect(),
+        }
+    }
+
+    /// Leaves one line of each field of which one is read, as the policy says.
+    pub fn keep_one_line(&self, headers: &mut HeaderMap) {
+        for (name, line) in self.lines_to_keep(headers) {
+            headers.insert(name, line);
+        }
+    }
+
+    fn is_nominated(&self, headers: &HeaderMap) -> bool {
+        // whatever is no character of a name separates: readers differ on what else they trim off an option
+        let options = headers.get_all(header::CONNECTION).into_iter();
+        let mut options = options.flat_map(|line| line.as_bytes().split(|byte| !is_token(*byte)));
+        options.any(|option| self.nominable.iter().any(|name| name.as_str().as_bytes().eq_ignore_ascii_case(option)))
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// What routes and the choice of an address read.
+fn of_routes(policy: &Policy) -> Vec<HeaderName> {
+    let matches = policy.routes.iter().flat_map(|route| &route.matches);
+    let matched = matches.flat_map(|matched| &matched.headers).map(|(name, _)| name);
+    matched.chain(hashed(policy).flat_map(fields_of)).cloned().collect()
+}
+
+/// The keys that addresses of origins are chosen by.
+fn hashed(policy: &Policy) -> impl Iterator<Item = &KeySpec> {
+    policy.origins.iter().filter_map(|origin| match &origin.balance {
+        Balance::Hash(key) => Some(key),
+        Balance::RoundRobin | Balance::LeastInflight => None,
+    })
+}
+
+fn fields_of(key: &KeySpec) -> impl Iterator<Item = &HeaderName> {
+    key.parts().iter().filter_map(|part| if let KeyPart::Header(name) = part { Some(name) } else { None })
+}
+
+fn fields_of_condition(condition: &Condition) -> impl Iterator<Item = &HeaderName> {
+    condition.headers.iter().map(|(name, _)| name)
+}
+
+fn has_cookies(policy: &Policy) -> bool {
+    let keys = policy.rules.iter().flat_map(|rule| std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes));
+    keys.chain(hashed(policy)).flat_map(|key| key.parts()).any(|part| matches!(part, KeyPart::Cookie(_)))
+}
+
+fn sort(names: &mut Vec<HeaderName>) {
+    names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+}
