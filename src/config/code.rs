@@ -128,6 +128,7 @@ codes! {
     PLAIN_STORE = "W0432", "a store far away that is spoken to in clear";
     CLOSED_EVERYWHERE = "W0433", "a limit that refuses every request of every route when its store is silent";
     SLOW_STORE = "W0434", "a limit whose requests may all wait long for its store";
+    OPEN_PAGE = "W0445", "an `admin` address that tells each user of the machine of clients";
 }
 
 #[cfg(test)]
