@@ -56,6 +56,7 @@ mod real_clients;
 mod real_logs;
 mod reload;
 mod replayed;
+mod secrets;
 mod shared_limits;
 mod shutdown;
 mod sick_origins;
