@@ -3,7 +3,6 @@
 use http::HeaderName;
 
 use super::*;
-use crate::config::settings::ClientInLog;
 
 fn tagging(name: &str, field: &'static str, burst: u32) -> Rule {
     rate(name, 1, HOUR, burst, OnLimit::Tag { header: HeaderName::from_static(field) })
