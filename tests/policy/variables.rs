@@ -170,8 +170,8 @@ proptest! {
         };
         let loaded = load_text("test.yaml", &policy(&forms), &environment, Path::new("."));
         let text = told(&loaded);
-        for at in 0..KINDS.len() {
-            prop_assert!(!text.to_lowercase().contains(&secret(at).to_lowercase()), "{}: {}", KINDS[at].0, text);
+        for (at, (name, _)) in KINDS.iter().enumerate() {
+            prop_assert!(!text.to_lowercase().contains(&secret(at).to_lowercase()), "{}: {}", name, text);
         }
     }
 }
