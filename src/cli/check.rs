@@ -138,7 +138,7 @@ fn series(config: &Config) -> usize {
 
 /// Name, promise, key, memory, columns and error of a limit, and the store that it is shared through. The texts are those of the effective configuration.
 fn row(rule: &Rule, config: &Config) -> [String; 7] {
-    let limit = config.effective.field("limits").and_then(|limits| limits.field(&rule.name));
+    let limit = config.shown.field("limits").and_then(|limits| limits.field(&rule.name));
     let text = |word: &str| limit.and_then(|limit| limit.field(word)).map_or_else(String::new, joined);
     let sketch = |memory: Bytes| {
         let table = MonotoneTable::with_memory(memory);
@@ -217,7 +217,7 @@ fn crowded(columns: u64) -> f64 {
 /// A text, or those of a list.
 fn joined(tree: &Tree) -> String {
     match tree {
-        Tree::Text(text) => text.clone(),
+        Tree::Text(text) | Tree::Written(text) => text.clone(),
         Tree::List(items) => items.iter().map(joined).collect::<Vec<_>>().join(" + "),
         Tree::Map(_) => String::new(),
     }

@@ -52,8 +52,8 @@ fn of_file(path: &str, global: &Global) -> Result<Part, ExitCode> {
         global.tell(&loaded);
         return Err(ExitCode::from(exit::INVALID));
     };
-    let Some(part) = config.effective.at(path) else {
-        say(&format!("tidegate: {}\n", config.effective.missing(path)));
+    let Some(part) = config.shown.at(path) else {
+        say(&format!("tidegate: {}\n", config.shown.missing(path)));
         return Err(ExitCode::from(exit::NO));
     };
     Ok((part.to_yaml(), part.to_json()))

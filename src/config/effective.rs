@@ -11,13 +11,14 @@ mod store;
 use sha2::{Digest, Sha256};
 
 use super::compile::{WrittenClients, WrittenRoute};
+use super::pattern::HostPattern;
 use super::scalar::{duration, percent};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
 use super::word::Word;
 use crate::client::key::KeySpec;
 use crate::client::trust::{ClientRules, Trust};
-use crate::policy::route::Action;
+use crate::policy::route::{Action, HostMatch};
 use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route, Timeouts};
 use crate::units::Prefix;
 use limit::limit;
@@ -268,7 +269,9 @@ fn responses(responses: &Responses) -> Tree {
 fn telemetry(settings: &Settings) -> Tree {
     let mut tree = Vec::new();
     if let Some(page) = &settings.metrics {
-        tree.push(("metrics", Tree::map([("address", Tree::text(page.address)), ("path", Tree::text(&page.path))])));
+        let mut metrics = vec![("address", Tree::text(page.address)), ("path", Tree::text(&page.path))];
+        metrics.extend(hosts(&page.hosts));
+        tree.push(("metrics", Tree::map(metrics)));
     }
     if let Some(log) = &settings.access_log {
         let to = match &log.to {
@@ -292,7 +295,15 @@ fn telemetry(settings: &Settings) -> Tree {
 fn admin(page: &AdminPage, token: Option<&Tree>) -> Vec<(&'static str, Tree)> {
     let mut tree = vec![("address", Tree::text(page.address))];
     tree.extend(token.map(|token| ("token", token.clone())));
+    tree.extend(page.open.then(|| ("open", Tree::text(true))));
+    tree.extend(hosts(&page.hosts));
     tree
+}
+
+/// The names of a page for operators, if it has any.
+fn hosts(hosts: &[HostMatch]) -> Option<(&'static str, Tree)> {
+    let names: Vec<String> = hosts.iter().filter_map(HostPattern::text).collect();
+    (!names.is_empty()).then(|| ("hosts", Tree::texts(names)))
 }
 
 fn server(settings: &Settings) -> Tree {

@@ -3,9 +3,11 @@
 //! Loading goes on after a fault as far as sense can be made of the rest, so that one run shows all of them. How they look
 //! on a screen or in a CI system is `render`'s matter.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 pub use super::code::Code;
+use super::conceal::Concealed;
 use super::source::Span;
 use super::veil;
 
@@ -93,6 +95,19 @@ impl Diagnostic {
         self
     }
 
+    /// The same without what may not be shown. A replacement with such a text in it would mend nothing.
+    pub fn without(&self, concealed: &Concealed) -> Diagnostic {
+        let mut fault = self.clone();
+        if concealed.is_empty() {
+            return fault;
+        }
+        let related = fault.related.iter_mut().map(|(_, what)| what);
+        let texts = [&mut fault.message, &mut fault.label].into_iter().chain(&mut fault.help).chain(related);
+        texts.for_each(|text| concealed.hide(text));
+        fault.replacement = fault.replacement.filter(|text| matches!(concealed.text(text), Cow::Borrowed(_)));
+        fault
+    }
+
     /// Error or warning.
     pub fn severity(&self) -> Severity {
         self.code.severity()
@@ -106,6 +121,7 @@ pub struct Faults {
     seen: HashSet<(Code, Span, String)>,
     errors: usize,
     left_out: usize,
+    concealed: Concealed,
 }
 
 impl Faults {
@@ -123,6 +139,16 @@ impl Faults {
         } else {
             self.left_out += 1;
         }
+    }
+
+    /// No text may show this value of a variable.
+    pub fn conceal(&mut self, name: &str, value: String) {
+        self.concealed.add(name, value);
+    }
+
+    /// What no text may show.
+    pub fn concealed(&self) -> &Concealed {
+        &self.concealed
     }
 
     /// How many errors there are, those that were not kept included.

@@ -10,7 +10,7 @@
 //!    `secret` read what the file refers to.
 //! 4. `effective`, `tree`: what is in force, as a policy file again.
 //!
-//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil` says is secret. Nothing half-valid comes out: a [`Config`]
+//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil` and `conceal` say is secret. Nothing half-valid comes out: a [`Config`]
 //! exists only when there is no error.
 //!
 //! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
@@ -21,6 +21,7 @@ mod case_text;
 pub mod certificate;
 pub mod code;
 mod compile;
+pub mod conceal;
 mod connection_value;
 pub mod day;
 mod effective;
@@ -58,6 +59,7 @@ use std::path::Path;
 use crate::policy::Policy;
 use case::Case;
 use compile::Context;
+use conceal::Concealed;
 pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
@@ -83,6 +85,8 @@ pub struct Config {
     pub settings: Settings,
     /// The whole as a policy file: short forms expanded, defaults filled in, secrets masked.
     pub effective: Tree,
+    /// What of it may be shown: the same without the values of variables.
+    pub shown: Tree,
     /// What the file claims of itself, for `tidegate test`.
     pub cases: Vec<Case>,
     /// Where limits and routes stand in the file.
@@ -124,6 +128,8 @@ pub struct Loaded {
     pub certificates: Vec<UsedCertificate>,
     /// The limits in shadow that say since when, for [`Loaded::warn_of_old_shadows`].
     pub shadows: Vec<Shadow>,
+    /// The values of variables, which no text may show.
+    pub concealed: Concealed,
 }
 
 /// A limit in shadow that says since when.
@@ -196,20 +202,28 @@ fn finish(
     mut faults: Faults,
 ) -> Loaded {
     let (mut presets, mut certificates, mut shadows) = (Vec::new(), Vec::new(), Vec::new());
+    let concealed = faults.concealed().clone();
+    sources.conceal(&concealed);
     let config = root.and_then(|root| {
-        let file = File::read(&root, &mut faults)?;
-        let start = Span::new(root.span.source(), root.span.range().start, root.span.range().start);
-        let mut context = Context {
-            faults: &mut faults,
-            sources: &mut sources,
-            environment,
-            directory,
-            presets: Vec::new(),
-            certificates: Vec::new(),
-            shadows: Vec::new(),
-            start,
-        };
-        let config = compile::compile(&file, &mut context);
+        let mut others = Vec::new();
+        let conceals = conceal::has_variables(&root);
+        if conceals {
+            for which in 0..conceal::STAND_INS {
+                let root = conceal::stood_in(&root, which);
+                // what is wrong with stand-ins is wrong with nothing
+                let (mut sources, mut faults) = (sources.clone(), Faults::default());
+                let mut context = Context::new(&root, &mut sources, &mut faults, environment, directory);
+                context.stands_in = true;
+                let file = File::read(&root, context.faults);
+                others.extend(file.map(|file| compile::compile(&file, &mut context).effective));
+            }
+        }
+        let mut context = Context::new(&root, &mut sources, &mut faults, environment, directory);
+        let file = File::read(&root, context.faults)?;
+        let mut config = compile::compile(&file, &mut context);
+        if conceals {
+            config.shown = conceal::shown(&root, &config.effective, &others);
+        }
         (presets, certificates, shadows) = (context.presets, context.certificates, context.shadows);
         Some(config)
     });
@@ -218,7 +232,7 @@ fn finish(
         (_, errors) => Err(Refused { errors }),
     };
     let left_out = faults.left_out();
-    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets, certificates, shadows }
+    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets, certificates, shadows, concealed }
 }
 
 /// That a limit has been in shadow for so many days; the same words wherever it is told.
@@ -331,6 +345,7 @@ impl Loaded {
         let mut faults = Faults::default();
         let mut reader = Reader { sources: &mut self.sources, faults: &mut faults, environment };
         let (root, _) = reader.path(path);
+        self.concealed.add_all(faults.concealed());
         if let Some(file) = root.and_then(|root| TestFile::read(&root, &mut faults)) {
             config.cases.extend(compile::more_cases(&file, &config.policy, &mut faults));
         }

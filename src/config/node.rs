@@ -37,6 +37,8 @@ pub struct Text {
     pub text: String,
     /// The text as written, if it held a variable: messages show this, never the variable's value.
     pub written: Option<String>,
+    /// Which stand-in is read in its place, if one is; see [`conceal`](super::conceal).
+    pub stand_in: Option<usize>,
 }
 
 /// One field of a map.

@@ -6,6 +6,7 @@
 //!
 //! Source: YAML 1.2.2; merge keys after the YAML 1.1 type repository (`<<`), which editors and people still use.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use serde_yaml::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError, StrInput, Tag};
@@ -154,14 +155,22 @@ impl<'a> Composer<'a> {
                         .help("remove the quotes if a variable is meant"),
                 );
             }
-            return Node { span, value: Value::Text(Text { text: text.to_owned(), written: None }) };
+            return Node { span, value: Value::Text(Text { text: text.to_owned(), ..Text::default() }) };
         }
         if matches!(text, "" | "~" | "null" | "Null" | "NULL") {
             return Node { span, value: Value::Nothing };
         }
-        let value = match variable::expand(text, self.environment) {
-            Ok(None) => Text { text: text.to_owned(), written: None },
-            Ok(Some(expanded)) => Text { text: expanded, written: Some(text.to_owned()) },
+        let used = RefCell::new(Vec::new());
+        let environment = |name: &str| {
+            let value = (self.environment)(name);
+            used.borrow_mut().extend(value.iter().map(|value| (name.to_owned(), value.clone())));
+            value
+        };
+        let expanded = variable::expand(text, &environment);
+        used.into_inner().into_iter().for_each(|(name, value)| self.faults.conceal(&name, value));
+        let value = match expanded {
+            Ok(None) => Text { text: text.to_owned(), ..Text::default() },
+            Ok(Some(expanded)) => Text { text: expanded, written: Some(text.to_owned()), stand_in: None },
             Err(fault) => {
                 self.faults.push(Diagnostic::error(Code::VARIABLE, span, fault.message).help(fault.help));
                 // the field has been reported; a reader skips nodes that are marked like this
@@ -185,7 +194,7 @@ impl<'a> Composer<'a> {
                     self.refuse_tag(tag.as_deref(), key_span);
                     let plain = style == ScalarStyle::Plain;
                     if anchor != 0 {
-                        let value = Value::Text(Text { text: text.to_string(), written: None });
+                        let value = Value::Text(Text { text: text.to_string(), ..Text::default() });
                         self.anchors.insert(anchor, (Node { span: key_span, value }, Weight { nodes: 1, bytes: 0 }));
                     }
                     Some((text.into_owned(), plain))

@@ -10,6 +10,7 @@
 use schemars::Schema;
 use schemars::generate::SchemaGenerator;
 
+use super::conceal::stand_in;
 use super::fault::{Code, Diagnostic, Faults};
 use super::node::{Entry, Node, Text, Value};
 use super::source::Span;
@@ -115,6 +116,9 @@ impl<T: Scalar> Read for T {
             wrong_shape::<T>(node, faults);
             return None;
         };
+        if let Some(which) = text.stand_in {
+            return stand_in(which);
+        }
         match T::parse(&text.text) {
             Ok(value) => Some(value),
             Err(wrong) => {

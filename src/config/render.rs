@@ -30,18 +30,20 @@ pub const JSON_SCHEMA: &str = "tidegate.check/1";
 
 /// All diagnostics of a load. `color` matters to [`Format::Text`] only. Empty when there is nothing to say, except as JSON.
 pub fn render(loaded: &Loaded, format: Format, color: bool) -> String {
+    let diagnostics: Vec<Diagnostic> =
+        loaded.diagnostics.iter().map(|fault| fault.without(&loaded.concealed)).collect();
     let each = |one: fn(&Diagnostic, &Sources) -> String| {
-        loaded.diagnostics.iter().map(|fault| one(fault, &loaded.sources)).collect::<String>()
+        diagnostics.iter().map(|fault| one(fault, &loaded.sources)).collect::<String>()
     };
     let mut out = match format {
         Format::Text => {
             let renderer = if color { Renderer::styled() } else { Renderer::plain() }.decor_style(DecorStyle::Ascii);
             let secrets = Secrets::of(loaded);
-            loaded.diagnostics.iter().map(|fault| text(fault, &secrets, &renderer)).collect()
+            diagnostics.iter().map(|fault| text(fault, &secrets, &renderer)).collect()
         }
         Format::Short => each(short),
         Format::Github => each(github),
-        Format::Json => return json(loaded),
+        Format::Json => return json(loaded, &diagnostics),
     };
     if loaded.left_out > 0 {
         out.push_str(&format!("and {} more\n", loaded.left_out));
@@ -213,7 +215,7 @@ fn github(fault: &Diagnostic, sources: &Sources) -> String {
     )
 }
 
-fn json(loaded: &Loaded) -> String {
+fn json(loaded: &Loaded, diagnostics: &[Diagnostic]) -> String {
     let place = |at: Span| {
         let position = loaded.sources.position(at);
         json!({
@@ -224,8 +226,7 @@ fn json(loaded: &Loaded) -> String {
             "end_column": position.end_column,
         })
     };
-    let diagnostics: Vec<Value> = loaded
-        .diagnostics
+    let diagnostics: Vec<Value> = diagnostics
         .iter()
         .map(|fault| {
             let related: Vec<Value> =

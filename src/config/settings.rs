@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::policy::route::HostMatch;
 use crate::units::Share;
 
 mod connections;
@@ -192,6 +193,8 @@ pub struct MetricsPage {
     pub address: SocketAddr,
     /// The path, `/metrics` by default.
     pub path: String,
+    /// Names that it answers to, beside IP addresses and `localhost`.
+    pub hosts: Vec<HostMatch>,
 }
 
 /// Where the admin endpoints can be read over TCP.
@@ -201,6 +204,10 @@ pub struct AdminPage {
     pub address: SocketAddr,
     /// What whoever reads has to know; there always is one where others than this machine reach the address.
     pub token: Option<Secret>,
+    /// Whether each user of this machine may read of clients and of the configuration, without a token.
+    pub open: bool,
+    /// Names that it answers to, beside IP addresses and `localhost`.
+    pub hosts: Vec<HostMatch>,
 }
 
 /// The access log.

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::conceal::Concealed;
 use super::fault::{Code, Diagnostic};
 
 /// A policy file larger than this is refused: ten thousand routes are 2 MiB, and a log piped in by mistake is not.
@@ -74,6 +75,11 @@ impl Sources {
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> usize {
         self.list.push(Source { name: name.into(), text: text.into() });
         self.list.len() - 1
+    }
+
+    /// Takes what may not be shown out of the names of the files.
+    pub fn conceal(&mut self, concealed: &Concealed) {
+        self.list.iter_mut().for_each(|source| concealed.hide(&mut source.name));
     }
 
     /// A hash over all names and texts, and over `more`.

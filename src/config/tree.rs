@@ -7,6 +7,8 @@ use super::fault::nearest;
 pub enum Tree {
     /// A scalar, unquoted.
     Text(String),
+    /// A scalar as the operator wrote it, with its variables: plain.
+    Written(String),
     /// A list.
     List(Vec<Tree>),
     /// A map, in this order.
@@ -32,7 +34,7 @@ impl Tree {
     /// Whether it is a map or list of nothing.
     pub fn is_empty(&self) -> bool {
         match self {
-            Tree::Text(_) => false,
+            Tree::Text(_) | Tree::Written(_) => false,
             Tree::List(items) => items.is_empty(),
             Tree::Map(fields) => fields.is_empty(),
         }
@@ -45,7 +47,7 @@ impl Tree {
         }
         // an origin's name may hold dots: the longest key that fits goes first
         match self {
-            Tree::Text(_) => None,
+            Tree::Text(_) | Tree::Written(_) => None,
             Tree::List(items) => {
                 let (step, rest) = path.split_once('.').unwrap_or((path, ""));
                 let named = |item: &&Tree| item.field("name") == Some(&Tree::Text(step.to_owned()));
@@ -69,7 +71,7 @@ impl Tree {
     /// What can follow here in a path: keys, or positions and names.
     pub fn steps(&self) -> Vec<String> {
         match self {
-            Tree::Text(_) => Vec::new(),
+            Tree::Text(_) | Tree::Written(_) => Vec::new(),
             Tree::Map(fields) => fields.iter().map(|(key, _)| key.clone()).collect(),
             Tree::List(items) => items
                 .iter()
@@ -85,7 +87,7 @@ impl Tree {
     /// The tree as JSON; every scalar is a text there.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
-            Tree::Text(text) => text.as_str().into(),
+            Tree::Text(text) | Tree::Written(text) => text.as_str().into(),
             Tree::List(items) => items.iter().map(Tree::to_json).collect(),
             Tree::Map(fields) => fields.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
         }
@@ -108,10 +110,7 @@ impl Tree {
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         match self {
-            Tree::Text(value) => {
-                text.push_str(&scalar(value));
-                text.push('\n');
-            }
+            Tree::Text(_) | Tree::Written(_) => self.write(0, false, &mut text),
             tree => tree.write(0, false, &mut text),
         }
         text
@@ -123,6 +122,11 @@ impl Tree {
         match self {
             Tree::Text(value) => {
                 text.push_str(&scalar(value));
+                text.push('\n');
+            }
+            Tree::Written(value) => {
+                // one that went over several lines cannot be plain at any depth
+                text.push_str(&if value.contains('\n') { scalar(value) } else { value.clone() });
                 text.push('\n');
             }
             Tree::List(items) if items.is_empty() => text.push_str("[]\n"),
@@ -144,7 +148,7 @@ impl Tree {
                     text.push_str(&scalar(key));
                     text.push(':');
                     match value {
-                        value if matches!(value, Tree::Text(_)) || value.is_empty() => {
+                        value if matches!(value, Tree::Text(_) | Tree::Written(_)) || value.is_empty() => {
                             text.push(' ');
                             value.write(depth + 1, false, text);
                         }

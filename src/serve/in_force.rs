@@ -10,7 +10,7 @@ pub struct InForce {
     /// The file or directory that it was read from; `None` when it came from the command line.
     pub file: Option<PathBuf>,
     /// The whole as a policy file, with secrets masked.
-    pub effective: Tree,
+    pub shown: Tree,
     /// Paths of what the file says otherwise by now and needs a new process.
     pub waiting: Vec<String>,
 }

@@ -31,7 +31,7 @@ use super::lifecycle::watchdog::{self, Watchdog};
 use super::lifecycle::{self, Life, Signals};
 use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
 use super::shared::Shared;
-use super::small_server;
+use super::small_server::{self, Hosts};
 use crate::config::settings::Settings;
 use crate::config::{self, Config, Places};
 use crate::engine::Snapshot;
@@ -129,7 +129,7 @@ fn start_and_serve(
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
     let Start { program, file, load, admin, given, .. } = start;
-    let Config { policy, settings, effective, places, .. } = config;
+    let Config { policy, settings, effective, shown, places, .. } = config;
     let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
@@ -152,7 +152,7 @@ fn start_and_serve(
     if admin.is_some() {
         shared.watch();
     }
-    shared.set_in_force(InForce { file, effective: effective.clone(), waiting: Vec::new() });
+    shared.set_in_force(InForce { file, shown: shown.clone(), waiting: Vec::new() });
     register_certificates(&shared, &watch);
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -180,7 +180,8 @@ fn start_and_serve(
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let reloader = Reloader::new(Arc::clone(&shared), effective, load, Arc::clone(&watch), doors.clone(), stopping);
+    let reloader =
+        Reloader::new(Arc::clone(&shared), (effective, shown), load, Arc::clone(&watch), doors.clone(), stopping);
     descriptors::share_out(limit, connections);
     let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
     let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
@@ -309,15 +310,15 @@ async fn serve(
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
     if let (Some(page), Some(bound)) = (&shared.settings.metrics, metrics) {
-        let path = page.path.clone();
-        let pages = scrape::Pages::new(path, metrics_of(shared), most_refused_of(shared), Arc::clone(&ready));
+        let hosts = Hosts::new(&page.hosts);
+        let pages = scrape::Pages::new(page.path.clone(), hosts, metrics_of(shared), Arc::clone(&ready));
         tokio::spawn(small_server::serve(bound.socket, pages, stopping.clone()));
     }
     let (order, orders) = mpsc::channel(1);
     let named = listeners.iter().map(|bound| (bound.name.clone(), bound.address.to_string())).collect();
     let context = Arc::new(admin::Context::new(Arc::clone(shared), Arc::clone(&ready), named, order));
     if let (Some(settings), Some(bound)) = (&shared.settings.admin, web) {
-        let way = Admin::web(Arc::clone(&context), Web::new(settings.token.as_ref()));
+        let way = Admin::web(Arc::clone(&context), Web::new(settings));
         tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
     shared.installed().tell();
@@ -408,15 +409,4 @@ async fn first_answers(shared: &Arc<Shared>) {
 fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
     let shared = Arc::clone(shared);
     Arc::new(move || shared.installed().metrics().render())
-}
-
-/// Clients appear as in the access log; as pseudonyms if there is none.
-fn most_refused_of(shared: &Arc<Shared>) -> scrape::Render {
-    let shared = Arc::clone(shared);
-    let clients = shared.clients_in_log();
-    Arc::new(move || {
-        let installed = shared.installed();
-        let rules = &installed.snapshot().policy().rules;
-        installed.refused().page(shared.clock.now(), rules, clients, &shared.pseudonyms)
-    })
 }

@@ -14,7 +14,7 @@ use crate::explain::Book;
 use crate::serve::proxy::shared_limits::Bells;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
-use crate::serve::telling::decisions::{Decisions, SLOTS};
+use crate::serve::telling::decisions::Decisions;
 use crate::serve::telling::history::History;
 use crate::serve::telling::noise::{Noise, Saying};
 use crate::serve::telling::notices::Notices;
@@ -74,14 +74,10 @@ impl Shared {
             waits,
             bells: Arc::default(),
             history: History::new(),
-            decisions: Decisions::new(SLOTS, book),
+            decisions: Decisions::new(book),
             notices: Notices::default(),
             installed: ArcSwap::new(installed),
-            in_force: ArcSwap::from_pointee(InForce {
-                file: None,
-                effective: Tree::Map(Vec::new()),
-                waiting: Vec::new(),
-            }),
+            in_force: ArcSwap::from_pointee(InForce { file: None, shown: Tree::Map(Vec::new()), waiting: Vec::new() }),
             draining: AtomicBool::new(false),
         }
     }

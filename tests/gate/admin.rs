@@ -44,7 +44,7 @@ routes:
 }
 
 /// An `admin` for everybody on this machine.
-pub const OPEN: &str = "127.0.0.1:0";
+pub const OPEN: &str = "{ address: \"127.0.0.1:0\", open: true }";
 
 fn web_address(gate: &Gate) -> SocketAddr {
     gate.announced("admin address", |line| line.strip_prefix("admin on http://")?.strip_suffix('/')?.parse().ok())
@@ -139,6 +139,103 @@ fn the_web_address_only_tells() {
 }
 
 #[test]
+fn without_a_token_neither_clients_nor_the_configuration_are_told() {
+    let gate = gate("127.0.0.1:0", "");
+    let address = web_address(&gate);
+    for _ in 0..4 {
+        request(&gate, "203.0.113.7");
+    }
+    let offenders = ask(&gate, "GET", "/api/v1/offenders", &Value::Null).1;
+    let pseudonym = offenders["offenders"][0]["client"].as_str().expect("it was refused").to_owned();
+    let decisions = ask(&gate, "GET", "/api/v1/decisions", &Value::Null).1;
+    let id = decisions["decisions"][0]["id"].as_str().expect("it is remembered").to_owned();
+    let one = format!("/api/v1/decisions/{id}");
+    let closed =
+        ["config", "status", "origins", "offenders", "decisions", "pardons"].map(|name| format!("/api/v1/{name}"));
+    for path in closed.iter().chain([&one]) {
+        for method in ["GET", "HEAD"] {
+            let (status, _, body) = web(address, &format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            assert_eq!(status, 403, "{method} {path}");
+            assert_eq!(body.contains("admin socket") && body.contains("token"), method == "GET", "{path}: {body}");
+        }
+    }
+    // what stays open names no client, no address of an origin, and nothing of the file
+    for path in ["/", "/healthz", "/readyz", "/page.css", "/page.js", "/api/v1/limits", "/api/v1/history"] {
+        let (status, _, body) = get(address, path, "Host: localhost\r\n");
+        assert_eq!(status, 200, "{path}");
+        for secret in [pseudonym.as_str(), &id, "203.0.113", "127.0.0.1:9", "tidegate.yaml"] {
+            assert!(!body.contains(secret), "{path} tells {secret}: {body}");
+        }
+    }
+    // nor does the stream that keeps the page live
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /api/v1/stream?view=page HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut told = String::new();
+    let mut piece = [0; 4096];
+    while !told.contains("Clients are not shown") {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "{told}");
+        told.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(!told.contains(&pseudonym) && !told.contains(&id) && !told.contains("127.0.0.1:9"), "{told}");
+    // the socket asks for no token
+    assert_eq!(ask(&gate, "GET", "/api/v1/config", &Value::Null).0, 200);
+}
+
+#[test]
+fn names_in_the_policy_file_are_answered_too() {
+    let admin = "{ address: \"127.0.0.1:0\", open: true, hosts: gate.internal }";
+    let gate = gate(
+        admin,
+        "telemetry: { metrics: { address: \"127.0.0.1:0\", hosts: [\"*.svc\"] }, access_log: { to: ACCESS_LOG } }\n",
+    );
+    let status = |address, path, host: &str| get(address, path, &format!("Host: {host}\r\n")).0;
+    let (admin, metrics) = (web_address(&gate), gate.metrics_address());
+    for (host, at_admin, at_metrics) in [
+        ("gate.internal:9901", 200, 403),
+        ("prometheus.svc", 403, 200),
+        ("localhost", 200, 200),
+        ("10.1.2.3:9464", 200, 200),
+        ("evil.example", 403, 403),
+        ("svc", 403, 403),
+    ] {
+        assert_eq!(status(admin, "/api/v1/status", host), at_admin, "{host}");
+        assert_eq!(status(metrics, "/metrics", host), at_metrics, "{host}");
+        assert_eq!(status(metrics, "/healthz", host), 200, "{host}");
+    }
+    assert_eq!(get(metrics, "/metrics", "").0, 403);
+    assert_eq!(get(metrics, "/metrics", "Host: localhost\r\nHost: localhost\r\n").0, 403);
+}
+
+#[test]
+fn connections_that_do_nothing_delay_nobody() {
+    let gate = gate(OPEN, "");
+    let (admin, metrics) = (web_address(&gate), gate.metrics_address());
+    let socket = gate.admin_socket();
+    let idle: Vec<TcpStream> =
+        [admin, metrics].iter().flat_map(|address| (0..100).map(|_| TcpStream::connect(*address).unwrap())).collect();
+    let idle_at_socket: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    // and some that have their answer and do not leave
+    let stubborn: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(metrics).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    let began = std::time::Instant::now();
+    for _ in 0..5 {
+        assert_eq!(get(metrics, "/metrics", "Host: localhost\r\n").0, 200);
+        assert_eq!(get(admin, "/api/v1/status", "Host: localhost\r\n").0, 200);
+        assert_eq!(ask(&gate, "GET", "/healthz", &Value::Null).0, 200);
+    }
+    // fifteen answers, none of which waited for the five seconds after which silence ends by itself
+    assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
+    drop((idle, idle_at_socket, stubborn));
+}
+
+#[test]
 fn a_token_is_asked_for_and_never_told() {
     let gate = gate("{ address: \"127.0.0.1:0\", token: { file: admin.token } }", "");
     let address = web_address(&gate);
@@ -188,7 +285,7 @@ fn who_is_slow_is_closed_and_holds_nobody_up() {
             stream
         })
         .collect();
-    // one more waits for a place, which the slow ones lose by themselves; the socket has places of its own
+    // one more takes the place of the oldest; the socket has places of its own
     assert_eq!(ask(&gate, "GET", "/healthz", &Value::Null).0, 200);
     assert_eq!(get(address, "/api/v1/status", "Host: localhost\r\n").0, 200);
     for mut stream in slow {

@@ -51,7 +51,7 @@ routes:
     ));
     assert_eq!(gate.fetch("/", "").status, 200);
     gate.counts("tidegate_requests_total", &[("route", "shop")], 1.0);
-    let text = Connection::open(gate.metrics_address()).ask("GET", "/metrics", "", b"").text();
+    let text = Connection::open(gate.metrics_address()).ask("GET", "/metrics", "Host: localhost\r\n", b"").text();
     let mut exported = Exported::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let series = line.rsplit_once(' ').expect("a series has a value").0;

@@ -1,5 +1,6 @@
 //! From a refusal to its explanation: what the running process remembers, as the command line tells it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -126,7 +127,7 @@ fn what_a_shadow_limit_would_have_refused_is_remembered_although_it_passed() {
 
 #[test]
 fn the_endpoints_tell_the_last_ones_first_and_as_many_as_are_asked_for() {
-    let gate = start(&format!("{POLICY}admin: \"127.0.0.1:0\"\n"));
+    let gate = start(&format!("{POLICY}admin: {{ address: \"127.0.0.1:0\", open: true }}\n"));
     let address = gate.announced("admin address", |line| {
         let (_, rest) = line.split_once("admin on http://")?;
         rest.trim_end_matches('/').parse().ok()
@@ -149,6 +150,88 @@ fn the_endpoints_tell_the_last_ones_first_and_as_many_as_are_asked_for() {
     assert_eq!(get("/api/v1/decisions/0000000000000").0, 404);
     assert_eq!(get("/api/v1/decisions?since=yesterday").0, 400);
     assert_eq!(get("/api/v1/decisions?latest=x").0, 400);
+}
+
+#[test]
+fn a_flood_of_one_client_erases_nobody_elses_explanation() {
+    let gate = start(POLICY);
+    let refused = sixth(&gate, "203.0.113.7");
+    let id = id_of(&refused);
+    // more than all that is remembered: pipelined, a hundred at a time
+    let mut connection = gate.connect();
+    let hundred = "GET /login HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.66\r\n\r\n".repeat(100);
+    let mut last = None;
+    let mut refused = 0;
+    while refused < 45_000 {
+        connection.send(hundred.as_bytes()).unwrap();
+        for _ in 0..100 {
+            let answer = connection.answer_to("GET").expect("an answer comes");
+            refused += u32::from(answer.status == 429);
+            let goes_on = answer.keeps_connection();
+            last = Some(answer);
+            if !goes_on {
+                connection = gate.connect();
+                break;
+            }
+        }
+    }
+    let told = explain(&gate, &["--decision", &id]);
+    assert!(told.code == Some(0) && told.stdout.contains("limited by `login`"), "{}{}", told.stdout, told.stderr);
+    let told = explain(&gate, &["--client", "203.0.113.7"]);
+    assert!(told.code == Some(0) && told.stdout.contains(&id), "{}{}", told.stdout, told.stderr);
+    // one that is honest meanwhile is remembered as well
+    let meanwhile = id_of(&sixth(&gate, "203.0.113.8"));
+    passed_on(&gate, "/login", "198.51.100.66");
+    assert_eq!(explain(&gate, &["--decision", &meanwhile]).code, Some(0));
+    // and the flood by its latest decision
+    assert_eq!(explain(&gate, &["--decision", &id_of(&last.unwrap())]).code, Some(0));
+    assert_eq!(explain(&gate, &["--client", "198.51.100.66", "--limit", "5"]).code, Some(0));
+}
+
+#[test]
+fn a_client_is_found_over_a_change_of_the_key() {
+    let gate = start(POLICY);
+    for name in ["one", "two"] {
+        let file = gate.folder().join(name);
+        std::fs::write(&file, format!("{name}, a key of thirty-two bytes....")).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let file = gate.folder().join("tidegate.yaml");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let rotate = |key: &str| {
+        std::fs::write(&file, format!("{written}secrets: {{ client_hmac: {{ file: {key} }} }}\n")).unwrap();
+        let ended = end(binary().arg("reload").arg("--admin").arg(gate.admin_socket()));
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    };
+    // under the random key of the start, then under two of the operator's
+    let first = id_of(&sixth(&gate, "203.0.113.7"));
+    rotate("one");
+    let second = id_of(&passed_on(&gate, "/login", "203.0.113.7"));
+    rotate("two");
+    let third = id_of(&passed_on(&gate, "/login", "203.0.113.7"));
+    let told = explain(&gate, &["--client", "203.0.113.7"]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    for id in [&first, &second, &third] {
+        assert!(told.stdout.contains(id.as_str()), "{id} in {}", told.stdout);
+    }
+    // a pseudonym from a log line of before, and one of now, find the same
+    let entries = gate.log_of(8);
+    let of = |id: &str| entries.iter().find(|entry| entry.id == id).expect("it was logged").client.clone();
+    let names = [of(&first), of(&second), of(&third)];
+    assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
+    for name in &names {
+        let told = explain(&gate, &["--client", name]);
+        for id in [&first, &second, &third] {
+            assert!(told.stdout.contains(id.as_str()), "{id} by {name} in {}{}", told.stdout, told.stderr);
+        }
+    }
+    // and pardon knows it by its earlier name
+    let pardoned = end(binary().args(["pardon", &names[0], "--admin"]).arg(gate.admin_socket()));
+    assert_eq!(pardoned.code, Some(0), "{}", pardoned.stderr);
+    assert_eq!(passed_on(&gate, "/login", "203.0.113.7").status, 200);
+    rotate("one");
+    let revoked = end(binary().args(["pardon", "--revoke", "203.0.113.7", "--admin"]).arg(gate.admin_socket()));
+    assert_eq!(revoked.code, Some(0), "{}", revoked.stderr);
 }
 
 #[test]

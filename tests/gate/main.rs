@@ -62,6 +62,7 @@ mod real_logs;
 mod reload;
 mod replayed;
 mod respelled;
+mod secrets;
 mod shared_limits;
 mod shutdown;
 mod sick_origins;

@@ -1,14 +1,16 @@
-//! `GET /most_refused`: whom the limits refuse most, without naming anybody.
+//! `GET /api/v1/offenders`: whom the limits refuse most, by pseudonyms unless the log has addresses.
 
 use serde_json::Value;
 
+use crate::admin::ask;
+use crate::explain::start;
 use crate::harness::{Connection, Gate, wait_for};
 
 const ABUSER: &str = "198.51.100.66";
 const MANY: usize = 2_000;
 
 fn gate(client: &str) -> Gate {
-    Gate::start(&format!(
+    start(&format!(
         "trusted_proxies: [127.0.0.0/8]
 limits:
   per_client: {{ key: client_ip, rate: 1/h, burst: 1 }}
@@ -23,11 +25,10 @@ telemetry:
 }
 
 fn page(gate: &Gate) -> (String, Value) {
-    let answer = Connection::open(gate.metrics_address()).ask("GET", "/most_refused", "", b"");
-    assert_eq!((answer.status, answer.field("content-type").as_deref()), (200, Some("application/json")));
-    let text = answer.text();
-    let page = serde_json::from_str(&text).unwrap_or_else(|fault| panic!("no JSON ({fault}): {text}"));
-    (text, page)
+    wait_for("the admin socket", || std::os::unix::net::UnixStream::connect(gate.admin_socket()).ok());
+    let (status, page) = ask(gate, "GET", "/api/v1/offenders", &Value::Null);
+    assert_eq!(status, 200, "{page}");
+    (page.to_string(), page)
 }
 
 fn number(value: &Value) -> u64 {
@@ -63,13 +64,13 @@ fn abuse(gate: &Gate) -> u64 {
 fn an_abuser_among_many_is_the_first_and_nobody_is_named() {
     let gate = gate("pseudonym");
     let (_, empty) = page(&gate);
-    assert_eq!((&empty["schema"], &empty["total"]), (&"tidegate.most_refused/1".into(), &0.into()));
-    assert_eq!(empty["entries"].as_array().map(Vec::len), Some(0));
+    assert_eq!((&empty["schema"], &empty["total"]), (&"tidegate.offenders/1".into(), &0.into()));
+    assert_eq!(empty["offenders"].as_array().map(Vec::len), Some(0));
 
     let refused = abuse(&gate);
     assert_eq!(refused, 2 * MANY as u64 - 1);
     let (text, page) = page(&gate);
-    let entries = page["entries"].as_array().expect("a list");
+    let entries = page["offenders"].as_array().expect("a list");
     println!(
         "{} entries; total {}, error bound {}; first {}",
         entries.len(),
@@ -112,7 +113,7 @@ fn addresses_are_told_where_the_log_tells_them() {
     }
     let told = wait_for("both clients", || {
         let (_, page) = page(&gate);
-        let entries = page["entries"].as_array()?.clone();
+        let entries = page["offenders"].as_array()?.clone();
         (entries.len() == 2).then_some(entries)
     });
     let mut clients: Vec<&str> = told.iter().filter_map(|entry| entry["client"].as_str()).collect();
@@ -121,8 +122,20 @@ fn addresses_are_told_where_the_log_tells_them() {
 }
 
 #[test]
-fn the_list_is_not_on_the_public_listener() {
-    let gate = gate("pseudonym");
-    let answer = gate.fetch("/most_refused", "");
+fn the_list_is_neither_on_the_public_listener_nor_at_the_metrics_address() {
+    let gate = gate("address");
+    let mut connection = gate.connect();
+    for _ in 0..3 {
+        connection.ask("GET", "/", &format!("X-Forwarded-For: {ABUSER}\r\n"), b"");
+    }
+    gate.counts("tidegate_requests_total", &[], 3.0);
+    let answer = gate.fetch("/api/v1/offenders", "");
     assert_eq!((answer.status, answer.text().as_str()), (200, "ok"), "a path like any other there");
+    for path in ["/most_refused", "/api/v1/offenders", "/api/v1/decisions", "/metrics", "/", "/healthz", "/readyz"] {
+        let mut connection = Connection::open(gate.metrics_address());
+        let answer = connection.ask("GET", path, "Host: localhost\r\n", b"");
+        let known = matches!(path, "/metrics" | "/healthz" | "/readyz");
+        assert_eq!(answer.status, if known { 200 } else { 404 }, "{path}");
+        assert!(!answer.text().contains("198.51.100"), "{path} names a client: {}", answer.text());
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::{Connection, Gate, wait_for};
 
-const POLICY: &str = "TRUSTadmin: 127.0.0.1:0
+const POLICY: &str = "TRUSTadmin: { address: \"127.0.0.1:0\", open: true }
 limits:
   per_client: { key: client_ip, rate: 100000/s, burst: 100000 }
   api: { key: \"header:x-api-key\", missing: allow, rate: 100000/s, burst: 100000 }

@@ -152,7 +152,8 @@ server:
   drain: { delay: 60s, timeout: 1s }
 ",
     );
-    let page = |path: &str| Connection::open(gate.metrics_address()).ask("GET", path, "", b"").status;
+    let page =
+        |path: &str| Connection::open(gate.metrics_address()).ask("GET", path, "Host: localhost\r\n", b"").status;
     wait_for("readiness", || (page("/readyz") == 200).then_some(()));
     assert_eq!((page("/healthz"), page("/nothing")), (200, 404));
     gate.signal("TERM");

@@ -22,7 +22,7 @@ const ABUSER: &str = "198.51.100.66";
 fn gate(origin: &Origin) -> Gate {
     let origin = origin.address();
     Gate::start(&format!(
-        "admin: 127.0.0.1:0
+        "admin: {{ address: \"127.0.0.1:0\", open: true }}
 trusted_proxies: [127.0.0.0/8]
 origins:
   shop: {{ addresses: [\"{origin}\"], inflight: {{ max: 40, queue: 10, queue_timeout: 250ms }} }}

@@ -24,6 +24,7 @@ mod sources;
 mod stores;
 mod suggest;
 mod thousand;
+mod variables;
 mod verbs;
 
 use std::path::{Path, PathBuf};

@@ -171,6 +171,9 @@ impl Code {
             Code::OPEN_ADMIN => {
                 "The admin pages tell routes, limits, origins and whom they refuse. Where others than this machine can reach the address, they must know a token: `token: { file: … }`; or listen on 127.0.0.1."
             }
+            Code::OPEN_PAGE => {
+                "Each process on this machine can connect to 127.0.0.1, whoever runs it. With `open: true` it reads there whom the limits refuse, why, and the configuration. Give the address a `token`, or leave `open` out: without it the address tells numbers, and `tidegate` asks the rest on the admin socket, which hears its owner and root alone."
+            }
             Code::BAD_STORE_URL => {
                 "A store is named by `redis://HOST:PORT`, or `rediss://` for TLS; several servers stand with commas between, and a database as `/1` behind them. A user and a password have words of their own, `username` and `password`, because URLs are shown and logged."
             }

@@ -31,6 +31,7 @@ use std::time::Duration;
 use super::case::Case;
 use super::effective::{Written, effective};
 use super::fault::{Code, Diagnostic, Faults};
+use super::node::Node;
 use super::places::{Lines, Places};
 use super::preset::UsedPreset;
 use super::read::Field;
@@ -63,6 +64,23 @@ pub struct Context<'a> {
     pub shadows: Vec<Shadow>,
     /// Where faults of the whole are shown.
     pub start: Span,
+    /// Whether stand-ins are compiled, of which only the effective text is wanted, as far as it can be had.
+    pub stands_in: bool,
+}
+
+impl<'c> Context<'c> {
+    /// For the file whose tree this is.
+    pub fn new(
+        root: &Node,
+        sources: &'c mut Sources,
+        faults: &'c mut Faults,
+        environment: &'c Environment<'c>,
+        directory: &'c Path,
+    ) -> Context<'c> {
+        let start = Span::new(root.span.source(), root.span.range().start, root.span.range().start);
+        let (presets, certificates, shadows) = Default::default();
+        Context { faults, sources, environment, directory, presets, certificates, shadows, start, stands_in: false }
+    }
 }
 
 /// What routes, origins and limits fall back on.
@@ -123,11 +141,11 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         Written { clients: written_clients, routes: written, secret: key, token, passwords: stores.written(), tests };
     // of a file with mistakes, which nobody will load, it would be made in vain
     let effective = match context.faults.errors() {
-        0 => effective(&policy, &settings, &written),
-        _ => Tree::Map(Vec::new()),
+        1.. if !context.stands_in => Tree::Map(Vec::new()),
+        _ => effective(&policy, &settings, &written),
     };
     policy.fingerprint = super::effective::fingerprint(&effective);
-    Config { policy, settings, effective, places, cases }
+    Config { policy, settings, shown: effective.clone(), effective, places, cases }
 }
 
 /// Compiles the tests of a file of their own.

@@ -5,11 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::Context;
 use super::settings::clash;
 use crate::config::fault::{Code, Diagnostic};
+use crate::config::pattern::HostPattern;
+use crate::config::read::Field;
 use crate::config::schema::File;
 use crate::config::secret;
 use crate::config::settings::{AdminPage, ListenOn, Listener, MetricsPage};
-use crate::config::shape::Either;
+use crate::config::shape::{Either, OneOrMany};
 use crate::config::source::Span;
+use crate::policy::route::HostMatch;
 
 /// Prometheus' register of default ports has this one free for exporters that meet no other.
 const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
@@ -21,7 +24,7 @@ pub fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<
     let address = own.map_or(METRICS, |own| own.value.0);
     own_address("the metrics page wants", address, own.map_or(at.span, |own| own.span), sockets, context);
     let path = at.value.path.value().map_or_else(|| "/metrics".to_owned(), |path| path.0.clone());
-    Some(MetricsPage { address, path })
+    Some(MetricsPage { address, path, hosts: hosts(&at.value.hosts) })
 }
 
 /// Where the admin endpoints can be read.
@@ -32,13 +35,14 @@ pub fn admin(
     context: &mut Context<'_>,
 ) -> Option<AdminPage> {
     let at = file.admin.get()?;
-    let (address, place, token) = match &at.value {
+    let (address, place, long) = match &at.value {
         Either::Short(address) => (address.0, at.span, None),
         Either::Long(long) => {
             let address = long.address.get()?;
-            (address.value.0, address.span, Some(&long.token))
+            (address.value.0, address.span, Some(long))
         }
     };
+    let token = long.map(|long| &long.token);
     own_address("`admin` wants", address, place, sockets, context);
     if metrics.is_some_and(|metrics| clash(&ListenOn::Ip(metrics.address), &ListenOn::Ip(address))) {
         let fault = Diagnostic::error(Code::ADDRESS_CLASH, place, format!("`admin` wants {address}, which is taken"));
@@ -53,7 +57,31 @@ pub fn admin(
         );
     }
     let token = token.and_then(|token| token.get()).and_then(|token| secret::secret(token, context));
-    Some(AdminPage { address, token })
+    let open = long.and_then(|long| long.open.get()).filter(|open| open.value);
+    if let Some(open) = open {
+        context.faults.push(match given {
+            true => Diagnostic::error(Code::CONFLICT, open.span, "both `token` and `open`")
+                .label("with a token nothing is open")
+                .help("remove one of them"),
+            false => Diagnostic::new(
+                Code::OPEN_PAGE,
+                open.span,
+                "each user of this machine can read clients and configuration",
+            )
+            .label("nobody is asked for a token")
+            .help("write `token: { file: PATH }` in its place, or remove it: the admin socket asks for nothing either"),
+        });
+    }
+    Some(AdminPage {
+        address,
+        token,
+        open: open.is_some(),
+        hosts: long.map(|long| hosts(&long.hosts)).unwrap_or_default(),
+    })
+}
+
+fn hosts(field: &Field<OneOrMany<HostPattern>>) -> Vec<HostMatch> {
+    field.value().into_iter().flat_map(|list| &list.0.items).map(|item| item.value.0.clone()).collect()
 }
 
 /// Reports an address that a listener has.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::listen_on::Permissions;
-use crate::config::pattern::{CertificateName, ExactPath};
+use crate::config::pattern::{CertificateName, ExactPath, HostPattern};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::settings::{
@@ -132,6 +132,9 @@ section! {
         optional address: ListenAddress,
         /// Its path. Default `/metrics`.
         optional path: ExactPath,
+        /// Names by which scrapers call it, such as `gate.monitoring.svc` or `*.internal`. A `Host` that is neither one of
+        /// these, nor an IP address, nor `localhost`, is answered 403: a stranger's page could send it through a browser.
+        optional hosts: OneOrMany<HostPattern>,
     }
     later: []
 }
@@ -144,6 +147,11 @@ section! {
         /// What whoever reads has to know, sent as `Authorization: Bearer TOKEN` or as the password of `Basic`. Better than a
         /// text are `{ file: PATH }` and `{ env: NAME }`.
         optional token: Either<String, SecretSource>,
+        /// `true`: without a token, too, tell each user of this machine of clients and of the configuration. Default `false`: without a
+        /// token only what names neither is told.
+        optional open: bool,
+        /// Names by which it is called, as in `telemetry.metrics`.
+        optional hosts: OneOrMany<HostPattern>,
     }
     later: []
 }

@@ -11,12 +11,23 @@ use crate::serve::small_server::{Answer, Request};
 pub struct Asked {
     request: Request,
     parameters: Vec<(&'static str, String)>,
+    names: bool,
 }
 
 impl Asked {
     /// This request, whose path fits with these parameters.
     pub(super) fn new(request: Request, parameters: Vec<(&'static str, String)>) -> Asked {
-        Asked { request, parameters }
+        Asked { request, parameters, names: true }
+    }
+
+    /// The same by somebody who may read of clients and of the configuration, or may not.
+    pub(super) fn by_one_who_may_read_names(self, names: bool) -> Asked {
+        Asked { names, ..self }
+    }
+
+    /// Whether the answer may name clients and configuration.
+    pub fn may_read_names(&self) -> bool {
+        self.names
     }
 
     /// The request as it came.

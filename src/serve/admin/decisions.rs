@@ -11,7 +11,8 @@ use crate::engine::DecisionId;
 use crate::explain::Explanation;
 use crate::serve::shared::Shared;
 use crate::serve::small_server::Answer;
-use crate::serve::telling::decisions::{Surroundings, Whom};
+use crate::serve::telling::decisions::budget::{PERIOD, WHOLE};
+use crate::serve::telling::decisions::{SAMPLE, Surroundings, Whom};
 use crate::units::Timestamp;
 
 /// What the first member of a list says.
@@ -44,7 +45,9 @@ pub fn one(context: &Arc<Context>, asked: &Asked) -> Answer {
         None => Answer::error(
             StatusCode::NOT_FOUND,
             format!(
-                "decision {id} is not remembered: of admitted requests only a sample is, and the oldest are forgotten"
+                "decision {id} is not remembered: of a client that is refused over and over only the first {WHOLE} are kept, \
+                 then one in every {} minutes; of admitted requests one in {SAMPLE}; ask by `--client` for those that are kept",
+                PERIOD.as_secs() / 60,
             ),
         ),
     }
@@ -68,13 +71,18 @@ pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
     let client = asked.query("client");
     let whom = match &client {
         None => None,
-        Some(text) => match Whom::parse(text, &shared.installed().snapshot().policy().clients, &shared.pseudonyms) {
-            Some(whom) => Some((whom, text.as_str())),
-            None => {
-                let why = format!("`{text}` is neither an address nor a pseudonym, which has 22 characters");
-                return Answer::error(StatusCode::BAD_REQUEST, why);
+        Some(text) => {
+            let installed = shared.installed();
+            let lately = installed.refused().list(shared.clock.now()).entries;
+            let known = lately.into_iter().map(|entry| entry.payload);
+            match Whom::parse(text, &installed.snapshot().policy().clients, &shared.pseudonyms, known) {
+                Some(whom) => Some((whom, text.as_str())),
+                None => {
+                    let why = format!("`{text}` is neither an address nor a pseudonym, which has 22 characters");
+                    return Answer::error(StatusCode::BAD_REQUEST, why);
+                }
             }
-        },
+        }
     };
     // a pseudonym is told anyway, and no address that could be shown
     let shown = |text: &'_ str| text.parse::<std::net::IpAddr>().is_ok();

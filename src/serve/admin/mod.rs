@@ -2,8 +2,8 @@
 //!
 //! * The admin socket: a UNIX socket in a private folder. Only the process's own user and root are heard; they may do
 //!   everything.
-//! * The web address, if the policy file names one: reading only, and never by a name that somebody else's page can take;
-//!   see [`web`].
+//! * The web address, if the policy file names one: reading only, and never by a name that somebody else's page can take.
+//!   What names clients or configuration needs a token there; see [`web`].
 //!
 //! Every endpoint is one entry of the table of `endpoints`, with a [`Handler`]; its path may have segments such as `{id}`.
 //! Faults are answered `{ "error": … }`. What the verbs of the command line ask with is [`client`].
@@ -90,17 +90,24 @@ pub struct Endpoint {
     /// From `/`; a segment in braces takes any one segment.
     path: &'static str,
     handler: Handler,
+    /// Whether its answer names clients or configuration. What is not said to be otherwise does.
+    names: bool,
 }
 
 impl Endpoint {
     /// For reading: answers `GET` and `HEAD`, on the web address too.
     const fn get(path: &'static str, handler: fn(&Arc<Context>, &Asked) -> Answer) -> Endpoint {
-        Endpoint { method: Method::GET, path, handler: Handler::Now(handler) }
+        Endpoint { method: Method::GET, path, handler: Handler::Now(handler), names: true }
+    }
+
+    /// The same of what tells no more than the metrics do, or leaves the rest out by [`Asked::may_read_names`].
+    fn nameless(self) -> Endpoint {
+        Endpoint { names: false, ..self }
     }
 
     /// For acting: answers `POST`, on the socket only.
     const fn post(path: &'static str, handler: Handler) -> Endpoint {
-        Endpoint { method: Method::POST, path, handler }
+        Endpoint { method: Method::POST, path, handler, names: true }
     }
 
     /// Whether this method, which may be `HEAD`, is the endpoint's.
@@ -112,17 +119,17 @@ impl Endpoint {
 /// Every endpoint there is.
 fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/", page::page),
-        Endpoint::get("/page.css", page::style),
-        Endpoint::get("/page.js", page::script),
-        Endpoint::get("/healthz", status::healthz),
-        Endpoint::get("/readyz", status::readyz),
+        Endpoint::get("/", page::page).nameless(),
+        Endpoint::get("/page.css", page::style).nameless(),
+        Endpoint::get("/page.js", page::script).nameless(),
+        Endpoint::get("/healthz", status::healthz).nameless(),
+        Endpoint::get("/readyz", status::readyz).nameless(),
         Endpoint::get("/api/v1/status", status::status),
-        Endpoint::get("/api/v1/limits", parts::get_limits),
+        Endpoint::get("/api/v1/limits", parts::get_limits).nameless(),
         Endpoint::get("/api/v1/origins", parts::get_origins),
         Endpoint::get("/api/v1/offenders", parts::get_offenders),
-        Endpoint::get("/api/v1/history", page::history),
-        Endpoint::get("/api/v1/stream", page::stream),
+        Endpoint::get("/api/v1/history", page::history).nameless(),
+        Endpoint::get("/api/v1/stream", page::stream).nameless(),
         Endpoint::get("/api/v1/decisions", decisions::latest),
         Endpoint::get("/api/v1/decisions/{id}", decisions::one),
         Endpoint::get("/api/v1/config", parts::get_config),
@@ -180,8 +187,12 @@ impl Admin {
             let why = format!("{} is not for {}", request.path, request.method);
             return Answer::error(StatusCode::METHOD_NOT_ALLOWED, why).with("Allow", allowed.join(", "));
         };
+        let names = self.web.as_ref().is_none_or(Web::tells_all);
+        if endpoint.names && !names {
+            return Web::unnamed();
+        }
         let parameters = asked::parameters(endpoint.path, &request.path).unwrap_or_default();
-        let asked = Asked::new(request, parameters);
+        let asked = Asked::new(request, parameters).by_one_who_may_read_names(names);
         match endpoint.handler {
             Handler::Now(handler) => handler(&self.context, &asked),
             Handler::Later(handler) => handler(Arc::clone(&self.context), asked).await,

@@ -98,7 +98,7 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
         return Answer::error(StatusCode::BAD_REQUEST, "an exemption lasts for 31 days at most");
     }
     let mut pardons = context.pardons.kept(now);
-    if pardons.len() >= MOST_PARDONED && !pardons.contains_key(&found.name) {
+    if pardons.len() >= MOST_PARDONED && named(&pardons, &found.clients).is_none() {
         let why = format!("{MOST_PARDONED} clients are pardoned already; revoke one of them first");
         return Answer::error(StatusCode::CONFLICT, why);
     }
@@ -130,6 +130,10 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
     }
     tracing::info!(client = found.name, limits = limits.join(","), exempt_seconds = exempt.as_secs(), "pardoned");
     let ends = outcomes.values().filter_map(|outcome| outcome.ok()).max().unwrap_or(now);
+    // under the name that it has now, if another key gave it another one before
+    if let Some(known) = named(&pardons, &found.clients) {
+        pardons.remove(&known);
+    }
     let given = Given { clients: found.clients, limits, at: now, exempt_until: now.after(exempt), ends };
     pardons.insert(found.name.clone(), given);
     let told = json!({
@@ -150,7 +154,7 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
     let name = if pardons.contains_key(&wanted.client) {
         Some(wanted.client.clone())
     } else {
-        find(context, &wanted.client).map(|found| found.name)
+        find(context, &wanted.client).and_then(|found| named(&pardons, &found.clients))
     };
     let Some((name, given)) = name.and_then(|name| pardons.remove_entry(&name)) else {
         return Answer::error(StatusCode::NOT_FOUND, "this client is not pardoned");
@@ -174,7 +178,8 @@ pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
         .iter()
         .map(|(name, given)| {
             json!({
-                "client": name,
+                // as it is called now
+                "client": given.clients.first().map_or_else(|| name.clone(), |client| context.name_of(client)),
                 "limits": given.limits,
                 "given_seconds_ago": seconds(now, given.at),
                 "exempt_for_seconds": seconds(given.exempt_until, now),
@@ -182,6 +187,15 @@ pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
         })
         .collect();
     Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.pardons/1", "pardons": pardons }))
+}
+
+/// The name under which the first of these clients is pardoned.
+fn named(pardons: &BTreeMap<String, Given>, clients: &[Client]) -> Option<String> {
+    let wanted = clients.first()?;
+    let is_it = |given: &Given| {
+        given.clients.first().is_some_and(|client| client.network == wanted.network && client.mark == wanted.mark)
+    };
+    pardons.iter().find(|(_, given)| is_it(given)).map(|(name, _)| name.clone())
 }
 
 /// Whom an operator means.
@@ -207,7 +221,8 @@ fn find(context: &Context, text: &str) -> Option<Found> {
     let network = address.or_else(|| parse_cidr(text).ok().map(|(prefix, _)| prefix));
     if network.is_none() && text != "unix" {
         let client = lately.iter().map(|entry| entry.payload).find(|client| {
-            context.shared.pseudonyms.of(client).as_str() == text || client.network.to_string() == text
+            context.shared.pseudonyms.all_of(client).any(|name| name.as_str() == text)
+                || client.network.to_string() == text
         })?;
         return Some(Found { name: context.name_of(&client), clients: vec![client], network: None });
     }

@@ -140,8 +140,8 @@ pub fn get_origins(context: &Arc<Context>, _: &Asked) -> Answer {
 pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
     let in_force = context.shared.in_force();
     let path = asked.query("path").unwrap_or_default();
-    let Some(part) = in_force.effective.at(&path) else {
-        return Answer::error(StatusCode::NOT_FOUND, in_force.effective.missing(&path));
+    let Some(part) = in_force.shown.at(&path) else {
+        return Answer::error(StatusCode::NOT_FOUND, in_force.shown.missing(&path));
     };
     let told = json!({
         "schema": "tidegate.config/1",

@@ -3,25 +3,26 @@
 //! A browser on the operator's machine reaches the loopback interface for every page that it shows, also for a stranger's.
 //! What keeps such pages out:
 //!
-//! * *Names.* A stranger's page can only read what has its own origin, so it has its own name resolve to our address (DNS
-//!   rebinding). Only an IP address or `localhost` is taken as `Host`: neither can be made to point elsewhere.
+//! * *Names.* Only names of ours are taken as `Host`; see [`Hosts`].
 //! * *Methods.* Nothing here acts; `GET` and `HEAD` are all there is.
 //! * *Fetch metadata.* What a browser says that it fetches for another site's page is refused, so that such a page cannot
 //!   even take up the places.
 //! * *Token.* If one is given, `Authorization` must carry it: `Bearer TOKEN`, or as the password of `Basic`, for which a
 //!   browser asks by itself.
 //!
-//! Sources: Jackson et al. 2007, "Protecting browsers from DNS rebinding attacks"; RFC 6750; RFC 7617; W3C Fetch Metadata.
-
-use std::net::IpAddr;
+//! Every user of the machine reaches the loopback interface too. Without a token only what names no client and no
+//! configuration is told there, unless the operator wrote `open: true`.
+//!
+//! Sources: RFC 6750; RFC 7617; W3C Fetch Metadata.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, StatusCode, header};
 use sha2::{Digest, Sha256};
 
-use crate::config::settings::Secret;
-use crate::serve::small_server::{Answer, Request};
+use crate::config::settings::AdminPage;
+use crate::serve::small_server::hosts::REFUSAL;
+use crate::serve::small_server::{Answer, Hosts, Request};
 
 /// Sent with every answer: what a page of ours may load is ours, and nobody may frame it.
 pub const FIELDS: &[(&str, &str)] = &[
@@ -34,17 +35,39 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("Referrer-Policy", "no-referrer"),
 ];
 
+/// What is said where a token is wanted and none can be given.
+const UNNAMED: &str = "this tells of clients or of the configuration, and this address has no token: ask on the admin socket, \
+                       or write `admin: { address: …, token: { file: PATH } }`, or `open: true` to let each user of this \
+                       machine read it";
+
 /// The rules of the web address.
 #[derive(Debug, Clone)]
 pub struct Web {
+    hosts: Hosts,
     /// The token's digest: comparing digests tells nothing about where two tokens begin to differ.
     token: Option<[u8; 32]>,
+    /// Whether clients and configuration are told without a token.
+    open: bool,
 }
 
 impl Web {
-    /// With this token, or for everybody who reaches the address.
-    pub fn new(token: Option<&Secret>) -> Web {
-        Web { token: token.map(|secret| Sha256::digest(&secret.0).into()) }
+    /// As the policy file has it.
+    pub fn new(page: &AdminPage) -> Web {
+        Web {
+            hosts: Hosts::new(&page.hosts),
+            token: page.token.as_ref().map(|secret| Sha256::digest(&secret.0).into()),
+            open: page.open,
+        }
+    }
+
+    /// Whether those whom [`Web::allows`] may read of clients and of the configuration.
+    pub fn tells_all(&self) -> bool {
+        self.token.is_some() || self.open
+    }
+
+    /// The answer where they may not.
+    pub fn unnamed() -> Answer {
+        Answer::error(StatusCode::FORBIDDEN, UNNAMED)
     }
 
     /// Whether this request may be answered.
@@ -52,11 +75,8 @@ impl Web {
     /// # Errors
     /// It may not; the answer says why.
     pub fn allows(&self, request: &Request) -> Result<(), Answer> {
-        let mut hosts = request.fields.get_all(header::HOST).iter();
-        let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|_| hosts.next().is_none());
-        if !host.is_some_and(is_ours) {
-            let why = "the Host is neither an IP address nor `localhost`; no other name is answered here";
-            return Err(Answer::error(StatusCode::FORBIDDEN, why));
+        if !self.hosts.allow(&request.fields) {
+            return Err(Answer::error(StatusCode::FORBIDDEN, REFUSAL));
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
             let why = "the web address is for reading; verbs are for the admin socket";
@@ -77,20 +97,6 @@ impl Web {
     }
 }
 
-/// Whether a `Host` can only mean this machine's address, as an IP address or by the one name that is always local.
-fn is_ours(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        // the colons of an address in brackets are not a port's
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let inner = name.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
-    match inner {
-        Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => name.eq_ignore_ascii_case("localhost") || matches!(name.parse(), Ok(IpAddr::V4(_))),
-    }
-}
-
 /// The token that an `Authorization` carries.
 fn token_in(authorization: &[u8]) -> Option<Vec<u8>> {
     let (scheme, rest) = std::str::from_utf8(authorization).ok()?.split_once(' ')?;
@@ -108,7 +114,17 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
     use super::*;
+    use crate::config::settings::Secret;
     use crate::serve::small_server::Origin;
+
+    fn web(token: Option<&str>) -> Web {
+        Web::new(&AdminPage {
+            address: ([127, 0, 0, 1], 0).into(),
+            token: token.map(|token| Secret(token.into())),
+            open: false,
+            hosts: Vec::new(),
+        })
+    }
 
     fn status(web: &Web, method: Method, fields: &[(&'static str, &str)]) -> u16 {
         let mut map = HeaderMap::new();
@@ -127,49 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_and_localhost_are_names_of_ours() {
-        for host in ["127.0.0.1", "127.0.0.1:9901", "localhost", "LocalHost:9901", "[::1]", "[::1]:9901", "10.1.2.3:80"]
-        {
-            assert_eq!(status(&Web::new(None), Method::GET, &[("host", host)]), 200, "{host}");
-        }
-        for host in [
-            "evil.example",
-            "evil.example:9901",
-            "127.0.0.1.evil.example",
-            "localhost.evil.example",
-            "localhost.",
-            "127.0.0.1.",
-            "",
-            ":9901",
-            "::1",
-            "[evil.example]",
-            "[::1",
-            "127.0.0.1@evil.example",
-            "0x7f000001",
-            "2130706433",
-            "127.1",
-            "localhost:9901:80",
-        ] {
-            assert_eq!(status(&Web::new(None), Method::GET, &[("host", host)]), 403, "{host}");
-        }
-        assert_eq!(status(&Web::new(None), Method::GET, &[]), 403);
-        let two = [("host", "localhost"), ("host", "evil.example")];
-        assert_eq!(status(&Web::new(None), Method::GET, &two), 403);
-    }
-
-    #[test]
     fn nothing_but_reading_is_allowed() {
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH, Method::TRACE] {
-            assert_eq!(status(&Web::new(None), method.clone(), &[("host", "localhost")]), 405, "{method}");
+            assert_eq!(status(&web(None), method.clone(), &[("host", "localhost")]), 405, "{method}");
         }
-        assert_eq!(status(&Web::new(None), Method::HEAD, &[("host", "localhost")]), 200);
+        assert_eq!(status(&web(None), Method::HEAD, &[("host", "localhost")]), 200);
     }
 
     #[test]
     fn pages_of_other_sites_are_not_answered_but_links_from_them_are_followed() {
         let of = |site, mode| {
             let fields = [("host", "localhost"), ("sec-fetch-site", site), ("sec-fetch-mode", mode)];
-            status(&Web::new(None), Method::GET, &fields)
+            status(&web(None), Method::GET, &fields)
         };
         assert_eq!((of("cross-site", "no-cors"), of("same-site", "cors")), (403, 403));
         assert_eq!((of("cross-site", "navigate"), of("same-origin", "cors"), of("none", "navigate")), (200, 200, 200));
@@ -177,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_token_is_taken_as_bearer_or_as_a_password_and_nothing_else_is() {
-        let web = Web::new(Some(&Secret(b"t0ken".to_vec())));
+        let web = web(Some("t0ken"));
         let of =
             |authorization: &str| status(&web, Method::GET, &[("host", "localhost"), ("authorization", authorization)]);
         assert_eq!((of("Bearer t0ken"), of("bearer  t0ken")), (200, 200));

@@ -26,8 +26,19 @@ const MOST_ROWS: usize = 50;
 /// As many offenders are shown, and networks.
 const MOST_OFFENDERS: usize = 20;
 
-/// Everything as of now.
-pub fn view(shared: &Shared) -> View {
+/// Everything as of now; without clients and configuration unless `names`.
+pub fn view(shared: &Shared, names: bool) -> View {
+    let view = whole(shared);
+    if names {
+        return view;
+    }
+    // addresses stand in the configuration, and notices tell of both
+    let origins = view.origins.into_iter().map(|origin| OriginView { endpoints: Vec::new(), ..origin }).collect();
+    let (notices, offenders, decisions) = Default::default();
+    View { unnamed: true, notices, offenders, decisions, origins, ..view }
+}
+
+fn whole(shared: &Shared) -> View {
     let installed = shared.installed();
     // a process that is young has whole minutes on its page, not ten that are nearly empty
     let seconds = shared.history.seconds().div_ceil(60).max(1) * 60;
@@ -69,6 +80,7 @@ pub fn view(shared: &Shared) -> View {
         offenders: offenders(shared, &installed),
         decisions: decisions(shared, &installed),
         last_second: shared.history.last_second().unwrap_or(0),
+        unnamed: false,
     }
 }
 

@@ -38,9 +38,9 @@ pub fn stream(context: &Arc<Context>, asked: &Asked) -> Answer {
         Ok(begun) => begun,
         Err(refused) => return refused,
     };
-    let context = Arc::clone(context);
+    let (context, names) = (Arc::clone(context), asked.may_read_names());
     match asked.query("view").as_deref() {
-        Some("page") => drop(tokio::spawn(send_sections(context, events))),
+        Some("page") => drop(tokio::spawn(send_sections(context, events, names))),
         _ => drop(tokio::spawn(send_seconds(context, events))),
     }
     answer
@@ -61,7 +61,7 @@ async fn send_seconds(context: Arc<Context>, events: Events) {
     }
 }
 
-async fn send_sections(context: Arc<Context>, events: Events) {
+async fn send_sections(context: Arc<Context>, events: Events, names: bool) {
     let mut turns = turns();
     let mut sent: HashMap<&'static str, String> = HashMap::new();
     if events.send(RETRY).await.is_err() {
@@ -71,7 +71,7 @@ async fn send_sections(context: Arc<Context>, events: Events) {
         let shared = Arc::clone(&context.shared);
         // with very many limits it takes milliseconds, which no request should wait for
         let drawn = tokio::task::spawn_blocking(move || {
-            render::sections(&gather::view(&shared)).collect::<HashMap<&'static str, String>>()
+            render::sections(&gather::view(&shared, names)).collect::<HashMap<&'static str, String>>()
         });
         // one that panicked has been reported, and the next may be better
         let Ok(drawn) = drawn.await else { continue };

@@ -25,8 +25,8 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// `GET /`: the page as of now.
-pub fn page(context: &Arc<Context>, _: &Asked) -> Answer {
-    let page = render::page(&gather::view(&context.shared));
+pub fn page(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let page = render::page(&gather::view(&context.shared, asked.may_read_names()));
     Answer::new(StatusCode::OK, "text/html; charset=utf-8", page.into_bytes())
 }
 

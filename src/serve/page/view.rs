@@ -38,6 +38,8 @@ pub struct View {
     pub decisions: Vec<DecisionView>,
     /// The number of the second that all series end with; all begin at the same, ten minutes before it at most.
     pub last_second: u64,
+    /// Whether clients and configuration were left out, because the reader gave no token.
+    pub unnamed: bool,
 }
 
 /// Which process this is.

@@ -43,7 +43,7 @@ fn named(section: Option<&Tree>) -> Vec<(String, &Tree)> {
     match section {
         Some(Tree::Map(fields)) => fields.iter().map(|(name, tree)| (name.clone(), tree)).collect(),
         Some(tree @ Tree::List(items)) => tree.steps().into_iter().zip(items).collect(),
-        Some(Tree::Text(_)) | None => Vec::new(),
+        Some(Tree::Text(_) | Tree::Written(_)) | None => Vec::new(),
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Reloader {
 struct State {
     /// What is in force, as far as it can be changed while the process runs.
     effective: Tree,
+    /// What of it may be shown.
+    shown: Tree,
     listeners: Vec<Listener>,
     /// The key of pseudonyms, and the one before it.
     secrets: [Option<Secret>; 2],
@@ -85,7 +87,7 @@ impl Reloader {
     /// For the process that was started with this configuration. Without a `load` there is no file, and every reload is refused.
     pub fn new(
         shared: Arc<Shared>,
-        effective: Tree,
+        (effective, shown): (Tree, Tree),
         load: Option<Loader>,
         certificates: Arc<Watch>,
         doors: Vec<Arc<Door>>,
@@ -94,7 +96,7 @@ impl Reloader {
         let (secrets, watch) = (secrets(&shared.settings), shared.settings.watch);
         let listeners = shared.settings.listeners.clone();
         let passwords = shared.settings.store_passwords.clone();
-        let state = State { effective: effective.clone(), listeners, secrets, passwords, watch, digest: None };
+        let state = State { effective: effective.clone(), shown, listeners, secrets, passwords, watch, digest: None };
         Reloader { shared, load, certificates, doors, stopping, started: effective, state: Mutex::new(state) }
     }
 
@@ -139,7 +141,8 @@ impl Reloader {
         }
         let (warnings, text) = (loaded.warnings(), render(&loaded, Format::Text, false));
         let lines = render(&loaded, Format::Short, false);
-        let Ok(Config { policy, settings, effective, places, .. }) = loaded.outcome else {
+        let concealed = loaded.concealed;
+        let Ok(Config { policy, settings, effective, shown, places, .. }) = loaded.outcome else {
             if !dry_run {
                 lines.lines().for_each(|line| tracing::error!("the policy file is refused: {line}"));
             }
@@ -189,13 +192,14 @@ impl Reloader {
             milliseconds: 0,
             routes: Changes::of(&state.effective, &effective, "routes"),
             origins: Changes::of(&state.effective, &effective, "origins"),
-            limits: Limits::of(succession, &state.effective, &effective),
+            limits: Limits::of(succession, &state.shown, &shown),
             changed: hot,
             stores: answers,
             tls: Tls::default(),
             waiting,
             warnings,
         };
+        report.conceal(&concealed);
         if dry_run {
             report.tls.certificates =
                 self.certificates.states().iter().filter(|state| state.expires().is_some()).count();
@@ -214,8 +218,8 @@ impl Reloader {
         next.tell();
         self.hand_over(&before, &next, prepared.fresh());
         let file = self.shared.in_force().file.clone();
-        self.shared.set_in_force(InForce { file, effective: effective.clone(), waiting: report.waiting.clone() });
-        self.adopt(state, &settings, effective);
+        self.shared.set_in_force(InForce { file, shown: shown.clone(), waiting: report.waiting.clone() });
+        self.adopt(state, &settings, effective, shown);
         next.metrics().reload_succeeded(generation);
         report.milliseconds = milliseconds(began.elapsed());
         report.tls = renew(Arc::clone(&self.certificates)).await;
@@ -264,7 +268,7 @@ impl Reloader {
     }
 
     /// Settings that can change while the process runs.
-    fn adopt(&self, state: &mut State, settings: &Settings, effective: Tree) {
+    fn adopt(&self, state: &mut State, settings: &Settings, effective: Tree, shown: Tree) {
         log::set_level(settings.log.level);
         self.change_doors(state, settings);
         if let (Some((log, _)), Some(words)) = (&self.shared.access_log, &settings.access_log) {
@@ -276,7 +280,7 @@ impl Reloader {
         let digest = state.digest;
         let listeners = settings.listeners.clone();
         let (secrets, passwords) = (secrets(settings), settings.store_passwords.clone());
-        *state = State { effective, listeners, secrets, passwords, watch: settings.watch, digest };
+        *state = State { effective, shown, listeners, secrets, passwords, watch: settings.watch, digest };
     }
 
     /// Lists, penalties and caps of the listeners that the process has, by their names.

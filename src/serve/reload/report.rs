@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::difference::Changes;
 use crate::config::Tree;
+use crate::config::conceal::Concealed;
 use crate::config::day::Day;
 use crate::engine::{Fate, Succession};
 
@@ -173,7 +174,7 @@ fn numbers(before: &Tree, was: &str, after: &Tree, name: &str) -> Vec<Number> {
     let limit = |tree: &Tree, name: &str| tree.field("limits").and_then(|limits| limits.field(name).cloned());
     let (Some(was), Some(now)) = (limit(before, was), limit(after, name)) else { return Vec::new() };
     let text = |tree: &Tree, word: &str| match tree.field(word) {
-        Some(Tree::Text(text)) => text.clone(),
+        Some(Tree::Text(text) | Tree::Written(text)) => text.clone(),
         _ => "none".to_owned(),
     };
     let mut numbers: Vec<Number> = WORDS
@@ -191,7 +192,26 @@ fn numbers(before: &Tree, was: &str, after: &Tree, name: &str) -> Vec<Number> {
     numbers
 }
 
+/// The names as they may be shown.
+fn hidden(names: Vec<String>, concealed: &Concealed) -> Vec<String> {
+    names.into_iter().map(|name| concealed.text(&name).into_owned()).collect()
+}
+
 impl Report {
+    /// Takes values of variables out of all names: an origin that is written as its address has that for a name.
+    pub fn conceal(&mut self, concealed: &Concealed) {
+        let changes = |changes: &mut Changes| {
+            [&mut changes.added, &mut changes.changed, &mut changes.removed].map(std::mem::take)
+        };
+        for changed in [&mut self.routes, &mut self.origins] {
+            let [added, altered, removed] = changes(changed).map(|names| hidden(names, concealed));
+            *changed = Changes { added, changed: altered, removed };
+        }
+        for names in [&mut self.changed, &mut self.waiting] {
+            *names = hidden(std::mem::take(names), concealed);
+        }
+    }
+
     /// Whether nothing at all is another.
     fn is_empty(&self) -> bool {
         let limits = &self.limits;

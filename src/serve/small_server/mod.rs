@@ -7,6 +7,8 @@
 //! A body is either whole, with its length, or a stream that ends with its connection; see [`Body`].
 
 pub mod answer;
+pub mod hosts;
+mod places;
 pub mod request;
 
 use std::io;
@@ -14,10 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 pub use self::answer::{Answer, Body};
+pub use self::hosts::Hosts;
+use self::places::{Lost, Place, Places};
 pub use self::request::{Origin, Request};
 use super::edge::listening::{Acceptor, Listening};
 use super::socket::Socket;
@@ -32,7 +36,7 @@ pub const MAX_BODY: usize = 64 << 10;
 /// closed.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Connections beyond these wait in the kernel's queue.
+/// So many connections at once. One more takes the place of the oldest that only waits.
 pub const MAX_CONNECTIONS: usize = 64;
 
 /// Knows the answers.
@@ -48,7 +52,7 @@ pub trait Answers: Send + Sync + 'static {
 pub async fn serve(socket: Listening, answers: impl Answers, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
     let listener = Acceptor::new(socket)?;
     let answers = Arc::new(answers);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(MAX_CONNECTIONS);
     loop {
         let accepted = tokio::select! {
             _ = shutdown.wait_for(|down| *down) => break,
@@ -58,21 +62,18 @@ pub async fn serve(socket: Listening, answers: impl Answers, mut shutdown: watch
         let (answers, shutdown) = (Arc::clone(&answers), shutdown.clone());
         tokio::spawn(async move {
             // broken, or too slow: the connection is closed, and there is nobody to tell
-            let _ = converse(stream, &*answers, shutdown).await;
-            drop(place);
+            let _ = converse(stream, &*answers, &place, shutdown).await;
         });
     }
     drop(listener);
     // all places are free when the last answer is done
-    let _ = timeout(DEADLINE, places.acquire_many(MAX_CONNECTIONS as u32)).await;
+    let _ = timeout(DEADLINE, places.all_free(MAX_CONNECTIONS)).await;
     Ok(())
 }
 
-async fn accept(listener: &Acceptor, places: &Arc<Semaphore>) -> Option<(Socket, OwnedSemaphorePermit)> {
-    // never closed
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &Acceptor, places: &Arc<Places>) -> Option<(Socket, Place)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, _)) => Some((stream, places.take().await?)),
         Err(_) => {
             // out of descriptors, mostly: trying again at once would not help and would take a core
             sleep(Duration::from_millis(100)).await;
@@ -81,9 +82,21 @@ async fn accept(listener: &Acceptor, places: &Arc<Semaphore>) -> Option<(Socket,
     }
 }
 
-async fn converse(mut stream: Socket, answers: &impl Answers, shutdown: watch::Receiver<bool>) -> io::Result<()> {
+impl From<Lost> for io::Error {
+    fn from(_: Lost) -> io::Error {
+        io::Error::other("another connection took the place")
+    }
+}
+
+async fn converse(
+    mut stream: Socket,
+    answers: &impl Answers,
+    place: &Place,
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
     let origin = Origin::of(&stream)?;
-    let (answer, head_only) = match timeout(DEADLINE, request::read(&mut stream, origin)).await?? {
+    let asked = place.waiting(timeout(DEADLINE, request::read(&mut stream, origin))).await???;
+    let (answer, head_only) = match asked {
         // went away before it had asked
         None => return Ok(()),
         Some(Err(refusal)) => (refusal, false),
@@ -97,7 +110,7 @@ async fn converse(mut stream: Socket, answers: &impl Answers, shutdown: watch::R
     match body {
         Body::Whole(body) => {
             let whole = if head_only { head } else { [&head, body.as_ref()].concat() };
-            timeout(DEADLINE, stream.write_all(&whole)).await??;
+            place.waiting(timeout(DEADLINE, stream.write_all(&whole))).await???;
         }
         Body::Stream(pieces) => {
             timeout(DEADLINE, stream.write_all(&head)).await??;
@@ -107,14 +120,14 @@ async fn converse(mut stream: Socket, answers: &impl Answers, shutdown: watch::R
         }
     }
     drop(witness);
-    timeout(DEADLINE, async {
+    let leaving = async {
         stream.shutdown().await?;
         // what the client still sends is read, or the kernel would reset the connection and could take our answer with it
         let mut rest = [0; 512];
         while stream.read(&mut rest).await? > 0 {}
         Ok(())
-    })
-    .await?
+    };
+    place.waiting(timeout(DEADLINE, leaving)).await??
 }
 
 /// Writes pieces as they come, until there are no more, the client leaves or the process ends.

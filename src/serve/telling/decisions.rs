@@ -1,15 +1,20 @@
 //! What was decided lately, for people who ask why.
 //!
-//! A [ring] of the last decisions that a limit refused, or would have refused, and of a sample of the others; and the policies
-//! they were decided by. Only those requests pay for it: a pseudonym (an HMAC), a second look at the routes, and a few stores.
-//! What is kept are numbers and pseudonyms: no address, host, path or field of any client.
+//! Decisions that a limit refused, or would have refused, and a sample of the others; and the policies they were decided by.
+//! Only those requests pay for it: a pseudonym (an HMAC), a second look at the routes, and a few stores. What is kept are
+//! numbers and pseudonyms: no address, host, path or field of any client.
+//!
+//! They go into one of two [rings](ring). *Kept* takes what the [budget] of its client and of its limit allows, and holds
+//! it for ten minutes at least, whatever others send. *Passing* takes everything else, and holds the latest.
 
+pub mod budget;
 pub mod ring;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use self::budget::{Budget, Part};
 use self::ring::Ring;
 use super::pseudonym::{PseudonymText, Pseudonyms};
 use crate::answer::headers::retry_after_seconds;
@@ -22,11 +27,19 @@ use crate::policy::Policy;
 use crate::request::{Peer, Request};
 use crate::units::Timestamp;
 
-/// Slots of the ring: 3 MiB. A flood of 1,000 refusals a second by two limits fills it in half a minute.
-pub const SLOTS: usize = 32_768;
+/// Slots of the ring for what is kept. With those of the other and the counts of the budget: 3 MiB.
+pub const KEPT: usize = 22_528;
+
+/// Slots of the ring for everything else. A flood of 1,000 refusals a second fills it in nine seconds.
+pub const PASSING: usize = 8_832;
+
+/// The memory of all of it.
+#[cfg(test)]
+const MEMORY: usize =
+    (KEPT + PASSING) * Ring::SLOT_BYTES + budget::CLIENTS_MEMORY.0 as usize + (budget::LIMITS + 2) * size_of::<u64>();
 
 /// Of admitted requests that no limit objected to, one of so many is remembered.
-const SAMPLE: u64 = 1_024;
+pub const SAMPLE: u64 = 1_024;
 
 /// So many policies are remembered; an older one's decisions are forgotten with it.
 const BOOKS: usize = 64;
@@ -34,7 +47,9 @@ const BOOKS: usize = 64;
 /// The last decisions, and what is known of the policies that made them.
 #[derive(Debug)]
 pub struct Decisions {
-    ring: Ring,
+    kept: Ring,
+    passing: Ring,
+    budget: Budget,
     books: ArcSwap<Books>,
 }
 
@@ -57,15 +72,17 @@ pub struct Surroundings<'a> {
     pub unix_nanos_at_origin: u64,
 }
 
-/// Whom decisions are asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Whom([[u8; 16]; MARKS.len()]);
+/// Whom decisions are asked about: every pseudonym that the client has, or had under an earlier key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whom(Vec<[u8; 16]>);
 
 impl Decisions {
     /// Nothing yet, under this policy.
-    pub fn new(slots: usize, book: Book) -> Decisions {
+    pub fn new(book: Book) -> Decisions {
         Decisions {
-            ring: Ring::new(slots),
+            kept: Ring::new(KEPT),
+            passing: Ring::new(PASSING),
+            budget: Budget::new(KEPT),
             books: ArcSwap::from_pointee(Books { first: 0, books: vec![Arc::new(book)] }),
         }
     }
@@ -128,12 +145,46 @@ impl Decisions {
         let client = decision.client.map_or([0; 16], |client| pseudonyms.of(&client).bytes());
         let taken = policy.routes.taken(request);
         let beside = Beside { client, method: request.method, taken, book, retry_after, silence };
-        self.ring.write(decision.id, &Record::of(snapshot, judged, &beside));
+        self.remember(decision.id, &Record::of(snapshot, judged, &beside), policy.rules.len());
+    }
+
+    /// Writes a decision by a policy of so many limits.
+    fn remember(&self, id: DecisionId, record: &Record, limits: usize) {
+        let objected = record.limits.iter().find(|said| matches!(said.outcome, Outcome::Refused | Outcome::Tagged));
+        let part = match (objected, record.verdict) {
+            (Some(said), _) => Part::Limit(usize::from(said.rule), limits),
+            (None, Verdict::Refused(_)) => Part::Unlimited,
+            (None, Verdict::Admitted) => Part::Sample,
+        };
+        let ring = match self.budget.take(&record.client, part, Ring::cost(record), record.at) {
+            true => &self.kept,
+            false => &self.passing,
+        };
+        ring.write(id, record);
+    }
+
+    /// The record of this id. One that was decided about twice was admitted before it was refused: the last word counts.
+    fn find(&self, id: DecisionId) -> Option<Record> {
+        let of = |ring: &Ring| ring.find(id);
+        match (of(&self.kept), of(&self.passing)) {
+            (Some(kept), Some(passing)) if kept.verdict == Verdict::Admitted => Some(passing),
+            (kept, passing) => kept.or(passing),
+        }
+    }
+
+    /// Everything that is remembered, the latest first.
+    fn latest_first(&self) -> impl Iterator<Item = (DecisionId, Record)> + '_ {
+        let (mut kept, mut passing) = (self.kept.latest_first().peekable(), self.passing.latest_first().peekable());
+        std::iter::from_fn(move || match (kept.peek(), passing.peek()) {
+            (Some((_, one)), Some((_, other))) if one.at < other.at => passing.next(),
+            (None, _) => passing.next(),
+            _ => kept.next(),
+        })
     }
 
     /// Why the decision of this id came out as it did; `None` when it is not remembered.
     pub fn explain(&self, id: DecisionId, around: &Surroundings<'_>) -> Option<Explanation> {
-        let record = self.ring.find(id)?;
+        let record = self.find(id)?;
         self.told(id, &record, around, None)
     }
 
@@ -146,7 +197,7 @@ impl Decisions {
         around: &Surroundings<'_>,
     ) -> Vec<Explanation> {
         let about = |record: &Record| whom.is_none_or(|(whom, _)| whom.0.contains(&record.client));
-        let found = self.ring.latest_first().filter(|(_, record)| record.at >= since && about(record));
+        let found = self.latest_first().filter(|(_, record)| record.at >= since && about(record));
         let shown = whom.and_then(|(_, shown)| shown);
         found.filter_map(|(id, record)| self.told(id, &record, around, shown)).take(most).collect()
     }
@@ -195,10 +246,18 @@ impl Decisions {
 }
 
 impl Whom {
-    /// A client by its address, under every mark that it may have been counted by, or by its pseudonym; `None` if the text is neither.
-    pub fn parse(text: &str, rules: &ClientRules, pseudonyms: &Pseudonyms) -> Option<Whom> {
+    /// A client by its address, or by a pseudonym of it, under every mark that it may have been counted by; `None` if the text is
+    /// neither. A pseudonym cannot be led back to a client: under another key it is found if the client is one of `known`.
+    pub fn parse(
+        text: &str,
+        rules: &ClientRules,
+        pseudonyms: &Pseudonyms,
+        known: impl IntoIterator<Item = Client>,
+    ) -> Option<Whom> {
         if let Some(bytes) = PseudonymText::parse(text) {
-            return Some(Whom([bytes; MARKS.len()]));
+            let names = |client: &Client| pseudonyms.all_of(client).map(|name| name.bytes()).collect::<Vec<_>>();
+            let found = known.into_iter().map(|client| names(&client)).find(|names| names.contains(&bytes));
+            return Some(Whom(found.unwrap_or_else(|| vec![bytes])));
         }
         let peer = match text {
             "unix" => Peer::Unix,
@@ -208,12 +267,16 @@ impl Whom {
         let itself = ClientRules { trust: Trust::Off, ..rules.clone() };
         let client = resolve(&itself, peer, &http::HeaderMap::new()).ok()?;
         let marked = |mark| {
-            let mut client: Client = client;
+            let mut client = client;
             client.mark = mark;
-            pseudonyms.of(&client).bytes()
+            client
         };
-        Some(Whom(MARKS.map(marked)))
+        let names = |mark| pseudonyms.all_of(&marked(mark)).map(|name| name.bytes()).collect::<Vec<_>>();
+        Some(Whom(MARKS.into_iter().flat_map(names).collect()))
     }
 }
 
 const MARKS: [Mark; 4] = [Mark::Verified, Mark::Degraded, Mark::Short, Mark::AllTrusted];
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -28,13 +28,16 @@ use crate::units::Prefix;
 const VERSION: u8 = 1;
 const PURPOSE: &[u8] = b"log";
 
+/// Keys before the one in force under which clients are still found: a rotation that is done again at once loses nobody.
+const EARLIER_KEYS: usize = 4;
+
 /// Makes pseudonyms under one secret.
 #[derive(Clone)]
 pub struct Pseudonyms {
     /// Keyed and fed with what all inputs begin with: cloning it is cheaper than keying anew (128 ns against 200 ns).
     begun: Arc<ArcSwap<Hmac<Sha256>>>,
-    /// The same under the key before this one, for what was written under that.
-    before: Arc<ArcSwapOption<Hmac<Sha256>>>,
+    /// The same under the keys before this one, the latest first, for what was written under those.
+    before: Arc<ArcSwap<Vec<Arc<Hmac<Sha256>>>>>,
     fallback: [u8; 32],
 }
 
@@ -49,12 +52,18 @@ impl Pseudonyms {
     /// From now on under another `secret`; the one so far becomes the one before.
     pub fn rekey(&self, secret: Option<&[u8]>) {
         let begun = begun(secret.unwrap_or(&self.fallback));
-        self.before.store(Some(self.begun.swap(Arc::new(begun))));
+        let last = self.begun.swap(Arc::new(begun));
+        let earlier = self.before.load();
+        let kept = std::iter::once(last).chain(earlier.iter().cloned()).take(EARLIER_KEYS);
+        self.before.store(Arc::new(kept.collect()));
     }
 
-    /// The pseudonym that the client had under the key before this one; `None` if there was none.
-    pub fn before(&self, client: &Client) -> Option<PseudonymText> {
-        self.before.load().as_ref().map(|begun| text((**begun).clone(), client.mark, client.network))
+    /// Every pseudonym of `client`: that of now, then those under the keys before, the latest first.
+    pub fn all_of(&self, client: &Client) -> impl Iterator<Item = PseudonymText> + use<> {
+        let (mark, network) = (client.mark, client.network);
+        let earlier = self.before.load_full();
+        let earlier = (0..earlier.len()).filter_map(move |at| Some(text((**earlier.get(at)?).clone(), mark, network)));
+        std::iter::once(self.of(client)).chain(earlier)
     }
 
     /// The pseudonym of `client`. Allocates nothing.
@@ -252,6 +261,19 @@ mod tests {
         assert_ne!(of(Some(b"a"), [0; 32]), of(Some(b"b"), [0; 32]));
         assert_eq!(of(Some(b"a"), [0; 32]), of(Some(b"a"), [1; 32]));
         assert_ne!(of(None, [0; 32]), of(None, [1; 32]));
+    }
+
+    #[test]
+    fn after_a_rotation_a_client_is_known_by_its_earlier_names_too() {
+        let pseudonyms = Pseudonyms::new(Some(b"first"), [0; 32]);
+        let client = client("192.0.2.1");
+        let mut names = vec![pseudonyms.of(&client)];
+        for number in 0..6_u8 {
+            pseudonyms.rekey(Some(&[number]));
+            names.insert(0, pseudonyms.of(&client));
+            names.truncate(1 + EARLIER_KEYS);
+            assert_eq!(pseudonyms.all_of(&client).collect::<Vec<_>>(), names, "{number}");
+        }
     }
 
     #[test]

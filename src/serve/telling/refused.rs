@@ -1,4 +1,4 @@
-//! Which clients the limits refuse most, in fixed memory and with a stated error: what `GET /most_refused` tells.
+//! Which clients the limits refuse most, in fixed memory and with a stated error: what `GET /api/v1/offenders` tells.
 //!
 //! Every worker has a [summary](Heaviest) of its own; a reader copies one after the other and merges
 //! the copies. Nobody waits to be counted: a worker only tries for its summary, takes another's if a reader is just copying
@@ -8,18 +8,14 @@
 //! one for the whole gate, or has no use for it, as `fair_share`, each client counts as one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use serde::Serialize;
 
-use super::pseudonym::Pseudonyms;
 use crate::client::{Client, ClientNetwork};
-use crate::config::settings::ClientInLog;
 use crate::engine::{Judged, Outcome, Snapshot};
 use crate::limiter::Limiter;
-use crate::policy::{Mode, Rule};
+use crate::policy::Mode;
 use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
 use crate::units::{Prefix, Timestamp};
 
@@ -101,29 +97,6 @@ impl MostRefused {
         }
     }
 
-    /// The page, as JSON: the heaviest first.
-    pub fn page(&self, now: Timestamp, rules: &[Arc<Rule>], clients: ClientInLog, pseudonyms: &Pseudonyms) -> String {
-        let List { entries, total, error_bound, .. } = self.list(now);
-        let entry = |entry: heaviest::Entry<Client>| Entry {
-            limit: rules.get(entry.rule as usize).map_or("", |rule| rule.name.as_str()),
-            client: match clients {
-                ClientInLog::Pseudonym => pseudonyms.of(&entry.payload).to_string(),
-                ClientInLog::Address => entry.payload.network.to_string(),
-            },
-            count: entry.count,
-            error: entry.error,
-            last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
-        };
-        let page = Page {
-            schema: "tidegate.most_refused/1",
-            entries: entries.into_iter().map(entry).collect(),
-            total,
-            error_bound,
-        };
-        // text and numbers only: nothing in it can fail
-        serde_json::to_string(&page).unwrap_or_default() + "\n"
-    }
-
     fn hash_of(&self, client: &Client) -> KeyHash {
         hash_of(&self.seed, client)
     }
@@ -187,25 +160,6 @@ fn networks(entries: &[heaviest::Entry<Client>]) -> Vec<Network> {
     let mut networks: Vec<Network> = sums.into_values().filter(|network| network.entries > 1).collect();
     networks.sort_by_key(|network| std::cmp::Reverse(network.count));
     networks
-}
-
-#[derive(Debug, Serialize)]
-struct Page<'a> {
-    schema: &'static str,
-    entries: Vec<Entry<'a>>,
-    /// All refusals, as they weigh now: each counts half after the next turn of a minute.
-    total: u64,
-    error_bound: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Entry<'a> {
-    limit: &'a str,
-    client: String,
-    /// At least the key's weight; at most by `error` too high.
-    count: u64,
-    error: u64,
-    last_seen_seconds_ago: u64,
 }
 
 /// A number that no other thread has.
@@ -282,7 +236,7 @@ mod tests {
         let seen = client("192.0.2.1");
         refused.offer(NOW, 0, refused.hash_of(&seen), seen);
         drop(reading);
-        let page = refused.page(NOW, &[], ClientInLog::Address, &Pseudonyms::new(None, [7; 32]));
-        assert!(page.contains(r#""entries":[],"total":1,"error_bound":1"#), "{page}");
+        let list = refused.list(NOW);
+        assert_eq!((list.entries.len(), list.total, list.error_bound), (0, 1, 1));
     }
 }

@@ -1,12 +1,13 @@
 //! The page that Prometheus reads, and the answers to "are you alive" and "do you want requests": a listener of its own.
 //!
-//! Never a public one: it tells route, limit and origin names, and asks nobody who they are. It is a
-//! [small server](crate::serve::small_server), `GET` and `HEAD` only.
+//! Never a public one: it tells route, limit and origin names, and asks nobody who they are. No client is named here; whom
+//! the limits refuse most is told by the [admin endpoints](crate::serve::admin). It is a
+//! [small server](crate::serve::small_server), `GET` and `HEAD` only. The metrics are told to its own [`Hosts`] alone, so that
+//! no stranger's page reads them through an operator's browser; the other two say nothing that is worth it.
 //!
 //! | path | answer |
 //! |---|---|
 //! | the configured one | the metrics, in the text format 0.0.4 |
-//! | `/most_refused` | whom the limits refuse most, as JSON; see [`refused`](super::refused) |
 //! | `/healthz` | 200 while the process can answer at all |
 //! | `/readyz` | 200 when requests are welcome, 503 before that and while draining |
 
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Method, StatusCode};
 
-use crate::serve::small_server::{Answer, Answers, Request};
+use crate::serve::small_server::hosts::REFUSAL;
+use crate::serve::small_server::{Answer, Answers, Hosts, Request};
 
 /// Makes a page.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
@@ -23,16 +25,16 @@ pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 /// What is to be had.
 pub struct Pages {
     path: String,
+    hosts: Hosts,
     metrics: Render,
-    most_refused: Render,
     ready: Arc<AtomicBool>,
 }
 
 impl Pages {
     /// The metrics under `path`, and the others under their own, unless that one is the metrics'. `ready` says whether
     /// requests are welcome.
-    pub fn new(path: String, metrics: Render, most_refused: Render, ready: Arc<AtomicBool>) -> Pages {
-        Pages { path, metrics, most_refused, ready }
+    pub fn new(path: String, hosts: Hosts, metrics: Render, ready: Arc<AtomicBool>) -> Pages {
+        Pages { path, hosts, metrics, ready }
     }
 }
 
@@ -43,10 +45,12 @@ impl Answers for Pages {
         }
         // scrapers may add a query
         match request.path.as_str() {
+            path if path == self.path && !self.hosts.allow(&request.fields) => {
+                Answer::plain(StatusCode::FORBIDDEN, format!("{REFUSAL}\n"))
+            }
             path if path == self.path => {
                 Answer::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", (self.metrics)().into_bytes())
             }
-            "/most_refused" => Answer::new(StatusCode::OK, "application/json", (self.most_refused)().into_bytes()),
             "/healthz" => alive(),
             "/readyz" => ready(&self.ready),
             _ => Answer::plain(StatusCode::NOT_FOUND, "not found\n"),
@@ -97,8 +101,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let ready = Arc::new(AtomicBool::new(false));
         let (shutdown, down) = watch::channel(false);
-        let refused = Arc::new(|| "{}\n".to_owned());
-        let pages = Pages::new("/metrics".to_owned(), render, refused, ready.clone());
+        let pages = Pages::new("/metrics".to_owned(), Hosts::default(), render, ready.clone());
         let task = tokio::spawn(serve(Listening::Tcp(listener), pages, down));
         Server { address, ready, shutdown, task }
     }
@@ -112,7 +115,7 @@ mod tests {
         }
 
         async fn get(&self, path: &str) -> String {
-            self.ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await
+            self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await
         }
     }
 
@@ -136,15 +139,13 @@ mod tests {
         assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
         assert!(answer.ends_with("\r\n\r\ntidegate_up_total 1\n"), "{answer}");
         assert!(server.get("/metrics?name=a").await.starts_with("HTTP/1.1 200 "));
-        let head = server.ask(b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let head = server.ask(b"HEAD /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n").await;
         assert!(head.contains("Content-Length: 20\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     }
 
     #[tokio::test]
     async fn alive_and_ready_are_two_questions() {
         let server = start(page());
-        let refused = server.get("/most_refused").await;
-        assert!(refused.contains("Content-Type: application/json\r\n") && refused.ends_with("{}\n"), "{refused}");
         assert!(server.get("/healthz").await.starts_with("HTTP/1.1 200 "));
         assert!(server.get("/readyz").await.starts_with("HTTP/1.1 503 "));
         server.ready.store(true, Ordering::Relaxed);
@@ -159,6 +160,9 @@ mod tests {
         let server = start(page());
         for (request, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("GET /metrics HTTP/1.1\r\n\r\n", "403"),
+            ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
+            ("GET /healthz HTTP/1.1\r\nHost: balancer.example\r\n\r\n", "200"),
             ("GET /metrics/ HTTP/1.1\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "405"),
             ("get /metrics HTTP/1.1\r\n\r\n", "405"),
@@ -216,18 +220,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_than_the_allowed_number_are_served_at_once() {
+    async fn connections_that_say_nothing_keep_no_place_from_one_that_asks() {
         let server = start(page());
         let mut silent = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..3 * MAX_CONNECTIONS {
             silent.push(TcpStream::connect(server.address).await.unwrap());
         }
-        let mut one_more = TcpStream::connect(server.address).await.unwrap();
-        one_more.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
-        // the paused clock moves only when nothing else can happen
-        let waited = timeout(DEADLINE / 2, one_more.readable()).await;
-        assert!(waited.is_err(), "served although all places are taken");
-        silent.pop();
-        assert!(read_all(&mut one_more).await.starts_with("HTTP/1.1 200 "));
+        let before = tokio::time::Instant::now();
+        assert!(server.get("/metrics").await.starts_with("HTTP/1.1 200 "));
+        // the paused clock moves only when nothing else can happen: nobody waited for a deadline
+        assert!(before.elapsed() < DEADLINE / 2, "{:?}", before.elapsed());
+        // the oldest are closed, and no more of them than had to be
+        let mut first = silent.remove(0);
+        assert_eq!(first.read(&mut [0; 1]).await.unwrap_or(0), 0);
+        let mut last = silent.pop().unwrap();
+        last.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+        assert!(read_all(&mut last).await.starts_with("HTTP/1.1 200 "));
     }
 }

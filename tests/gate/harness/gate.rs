@@ -153,7 +153,7 @@ impl Gate {
 
     /// The metrics page, parsed.
     pub fn metrics(&self) -> Metrics {
-        let answer = Connection::open(self.metrics_address()).ask("GET", "/metrics", "", b"");
+        let answer = Connection::open(self.metrics_address()).ask("GET", "/metrics", "Host: localhost\r\n", b"");
         assert_eq!(answer.status, 200, "the metrics page answers");
         Metrics::parse(&answer.text())
     }

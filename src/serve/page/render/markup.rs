@@ -129,6 +129,10 @@ pub fn bar(html: &mut Svg, class: &str, part: f64) {
     });
 }
 
+/// What stands where clients would.
+pub const NEEDS_A_TOKEN: &str = "Clients are not shown at an address without a token. Give `admin` a `token`, write \
+                                 `open: true`, or ask on the admin socket.";
+
 /// What is said where there is nothing to show.
 pub fn nothing(html: &mut Svg, words: &str) {
     html.labelled("p", &[("class", &"nothing")], words);

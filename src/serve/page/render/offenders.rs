@@ -1,11 +1,14 @@
 //! Whom the limits refuse most, and where they come from.
 
 use super::super::view::{Offender, View};
-use super::markup::{bar, cell, grouped, name, nothing, percent, row, span, table, text};
+use super::markup::{NEEDS_A_TOKEN, bar, cell, grouped, name, nothing, percent, row, span, table, text};
 use crate::picture::svg::Svg;
 
 /// Clients, then their networks.
 pub fn offenders(html: &mut Svg, view: &View) {
+    if view.unnamed {
+        return nothing(html, NEEDS_A_TOKEN);
+    }
     let offenders = &view.offenders;
     if offenders.clients.is_empty() {
         return nothing(html, "Nobody was refused in the last minutes.");

@@ -70,6 +70,7 @@ pub fn busy() -> View {
         ago: 2,
     };
     View {
+        unnamed: false,
         header: Header {
             instance: "edge-1".to_owned(),
             process: 4_711,

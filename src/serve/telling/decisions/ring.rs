@@ -15,6 +15,7 @@ use arrayvec::ArrayVec;
 
 use crate::engine::DecisionId;
 use crate::explain::Record;
+use crate::units::Cost;
 
 /// The ring.
 #[derive(Debug)]
@@ -52,6 +53,11 @@ impl Ring {
             next: AtomicU64::new(slots as u64 + 1),
             dropped: AtomicU64::new(0),
         }
+    }
+
+    /// How many slots a record takes.
+    pub fn cost(record: &Record) -> Cost {
+        Cost::new(record.pack().chunks(WORDS).len() as u32).unwrap_or(Cost::ONE)
     }
 
     /// Remembers a decision.
@@ -104,6 +110,11 @@ impl Ring {
     /// How many could not be written.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How many slots were written so far.
+    pub fn written(&self) -> u64 {
+        self.next.load(Ordering::Relaxed).saturating_sub(self.slots.len() as u64 + 1)
     }
 
     /// How many slots there are.
