@@ -14,6 +14,7 @@
 
 mod harness;
 
+mod abandoned;
 mod accept_refusal;
 mod actions;
 mod adaptive;

@@ -46,6 +46,8 @@ pub struct Session {
     written: Option<Box<ResponseHeader>>,
     /// The answer is complete.
     ended: bool,
+    /// The request has come to its end. Of a stream that was reset the library no longer says so.
+    whole: bool,
     read: usize,
     sent: usize,
     kept: Kept,
@@ -92,11 +94,12 @@ impl Session {
             head: RequestHeader::from(parts),
             holds_back: expect_continue && !body.is_end_stream(),
             unhurried,
-            body,
             respond,
             send: None,
             written: None,
             ended: false,
+            whole: body.is_end_stream(),
+            body,
             read: 0,
             sent: 0,
             kept: Kept::Off,
@@ -129,6 +132,7 @@ impl Session {
                     return Poll::Ready(Err(gone(ErrorType::ReadError, "the stream is closed")));
                 }
                 self.read += data.len();
+                self.whole |= self.body.is_end_stream();
                 self.upload.progressed(data.len());
                 self.kept.add(&data);
                 if !self.unhurried && !self.body.is_end_stream() && self.upload.is_over() {
@@ -137,7 +141,10 @@ impl Session {
                 Poll::Ready(Ok(Some(data)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(broken(ErrorType::ReadError, error))),
-            Poll::Ready(None) => Poll::Ready(Ok(None)),
+            Poll::Ready(None) => {
+                self.whole = true;
+                Poll::Ready(Ok(None))
+            }
             // once the answer has begun, both sides may have nothing to say for a while
             Poll::Pending if self.holds_back || self.unhurried || self.written.is_some() => Poll::Pending,
             Poll::Pending => {
@@ -341,7 +348,7 @@ impl Session {
     }
 
     fn is_body_complete(&self) -> bool {
-        self.has_no_body() || self.body.is_end_stream()
+        self.whole || self.has_no_body() || self.body.is_end_stream()
     }
 
     fn has_no_body(&self) -> bool {
