@@ -6,6 +6,7 @@ use super::brief::Brief;
 use super::cluster::{Cluster, clusters};
 use super::estimate::{Told, all_told};
 use super::keys::SharedKeys;
+use super::learned::Learned;
 use super::succession::Numbers;
 use crate::limiter::Limiter;
 use crate::policy::{Mode, Policy, Rule};
@@ -26,6 +27,8 @@ pub struct Snapshot {
     clusters: Vec<Option<Arc<Cluster>>>,
     /// The same of those that gates tell each other of.
     told: Vec<Option<Arc<Told>>>,
+    /// What answers told that requests cost.
+    learned: Learned,
     seed: Seed,
     unix_nanos_at_origin: u64,
     /// Which one it is of those that followed one another, from 1.
@@ -63,7 +66,20 @@ impl Snapshot {
         let rules = policy.rules.iter().zip(&limiters).enumerate();
         let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, keys.number(index))).collect();
         let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
-        Snapshot { policy, limiters, rollouts, keys, briefs, clusters, told, seed, unix_nanos_at_origin, generation }
+        let learned = Learned::of(&policy, |_, _| None);
+        Snapshot {
+            policy,
+            limiters,
+            rollouts,
+            keys,
+            briefs,
+            clusters,
+            told,
+            learned,
+            seed,
+            unix_nanos_at_origin,
+            generation,
+        }
     }
 
     /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
@@ -148,6 +164,16 @@ impl Snapshot {
     #[inline]
     pub(super) fn is_alone(&self, index: usize) -> bool {
         self.brief(index).is_some_and(|brief| brief.alone)
+    }
+
+    /// What answers told that requests cost.
+    pub(super) fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
+    /// The same, knowing what the snapshot before it learned.
+    pub(super) fn knowing(self, learned: Learned) -> Snapshot {
+        Snapshot { learned, ..self }
     }
 
     /// What the rules' keys are hashed by.

@@ -20,6 +20,7 @@ mod actions;
 mod adaptive;
 mod admin;
 mod alerts;
+mod answer_costs;
 mod answers;
 mod caps;
 mod cluster_outages;
