@@ -23,8 +23,8 @@ pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
 pub use origin::{
-    Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls, Probe, Protocol,
-    Retries, Timeouts,
+    Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls,
+    Probe, Protocol, Retries, Timeouts,
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, Route, RouteTable, Taken};

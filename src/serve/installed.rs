@@ -32,6 +32,7 @@ pub struct Installed {
     fields_read: Vec<HeaderName>,
     tag_fields: Vec<HeaderName>,
     times_origins: bool,
+    follows_origins: bool,
     usual: Vec<Arc<UpperQuantile>>,
     floods: Vec<Option<Flood>>,
     refused: Arc<MostRefused>,
@@ -128,7 +129,7 @@ impl Installed {
             before.and_then(|index| self.usual.get(index)).cloned()
         };
         let usual = snapshot.policy().routes.iter().map(|route| known(route).unwrap_or_else(unmeasured)).collect();
-        let next = Installed::of(snapshot, prepared.origins.clone(), metrics, refused, clock) .with_version(version);
+        let next = Installed::of(snapshot, prepared.origins.clone(), metrics, refused, clock).with_version(version);
         let next = Installed { usual, ..next };
         // what was measured under the same policy goes on
         if same { Installed { sample: Arc::clone(&self.sample), ..next } } else { next }
@@ -155,7 +156,8 @@ impl Installed {
         }
         let fields_read = policy.fields_read();
         let tag_fields = tag_fields(policy);
-        let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule))
+        let follows_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
+        let times_origins = follows_origins
             || policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some())
             || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
@@ -171,6 +173,7 @@ impl Installed {
             fields_read,
             tag_fields,
             times_origins,
+            follows_origins,
             usual,
             floods,
             refused,
@@ -263,6 +266,11 @@ impl Installed {
     /// Whether anybody wants to know how long origins take to answer: a limit, or what is learnt of origins.
     pub fn times_origins(&self) -> bool {
         self.times_origins
+    }
+
+    /// Whether a limit shares out what an origin can take.
+    pub fn follows_origins(&self) -> bool {
+        self.follows_origins
     }
 
     /// How long requests of the route at this position usually take until their answer begins, in units of [`USUAL_UNIT`].

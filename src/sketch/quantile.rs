@@ -11,7 +11,7 @@
 //! Two threads at the turn of a period may lose a number that both count just then. By one thread, the same numbers at the same times
 //! give the same answers.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::units::Timestamp;
@@ -31,8 +31,10 @@ pub struct UpperQuantile {
     /// The period that the present histogram belongs to, counted from time zero.
     period: AtomicU64,
     histograms: [Histogram; 2],
-    /// The answer plus one; zero while nothing is known. Moves with each number, so that asking costs one load.
+    /// The answer plus one; zero while nothing is known.
     known: AtomicU64,
+    /// A number was counted since the answer was found out.
+    stale: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,7 @@ impl UpperQuantile {
             period: AtomicU64::new(0),
             histograms: [Histogram::default(), Histogram::default()],
             known: AtomicU64::new(0),
+            stale: AtomicBool::new(false),
         }
     }
 
@@ -59,13 +62,17 @@ impl UpperQuantile {
         if let Some(present) = self.histograms.get((period & 1) as usize) {
             present.see(number);
         }
-        self.known.store(self.read().map_or(0, |number| u64::from(number) + 1), Ordering::Relaxed);
+        // looked at first, as all threads share it and mostly nobody asks
+        if !self.stale.load(Ordering::Relaxed) {
+            self.stale.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The quantile; `None` when no number was seen lately.
     pub fn get(&self, now: Timestamp) -> Option<u32> {
-        if now.nanos() / self.period_nanos > self.period.load(Ordering::Relaxed) {
-            self.turn(now);
+        let before = self.period.load(Ordering::Relaxed);
+        // what is counted while the answer is found out makes it stale again
+        if self.turn(now) != before || self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed) {
             self.known.store(self.read().map_or(0, |number| u64::from(number) + 1), Ordering::Relaxed);
         }
         self.known.load(Ordering::Relaxed).checked_sub(1).and_then(|number| u32::try_from(number).ok())
@@ -74,6 +81,10 @@ impl UpperQuantile {
     /// Forgets what is too old; returns the present period, which never goes back.
     fn turn(&self, now: Timestamp) -> u64 {
         let wanted = now.nanos() / self.period_nanos;
+        let present = self.period.load(Ordering::Relaxed);
+        if wanted <= present {
+            return present;
+        }
         let before = self.period.fetch_max(wanted, Ordering::Relaxed);
         if wanted <= before {
             return before;
@@ -90,9 +101,8 @@ impl UpperQuantile {
     fn read(&self) -> Option<u32> {
         let [one, other] = &self.histograms;
         let both = one.counts.iter().zip(&other.counts);
-        let counts = both.map(|(one, other)| {
-            u64::from(one.load(Ordering::Relaxed)) + u64::from(other.load(Ordering::Relaxed))
-        });
+        let counts =
+            both.map(|(one, other)| u64::from(one.load(Ordering::Relaxed)) + u64::from(other.load(Ordering::Relaxed)));
         let all: u64 = counts.clone().sum();
         // so many may lie above the answer
         let above = all - (all * self.per_mille).div_ceil(1000);
@@ -117,7 +127,9 @@ impl Default for Histogram {
 impl Histogram {
     fn see(&self, number: u32) {
         // before the count, so that no reader finds the count and a greatest number that is too small
-        self.greatest.fetch_max(number, Ordering::Relaxed);
+        if number > self.greatest.load(Ordering::Relaxed) {
+            self.greatest.fetch_max(number, Ordering::Relaxed);
+        }
         if let Some(count) = self.counts.get(bucket_of(number)) {
             // a bucket that is full stays full
             let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_add(1));
@@ -187,7 +199,10 @@ mod tests {
         assert_eq!(quantile.get(at(3)), Some(10), "one of twenty");
         let quantile = UpperQuantile::new(950, PERIOD);
         quantile.see(1000, at(59));
-        assert_eq!((quantile.get(at(60)), quantile.get(at(119)), quantile.get(at(120))), (Some(1000), Some(1000), None));
+        assert_eq!(
+            (quantile.get(at(60)), quantile.get(at(119)), quantile.get(at(120))),
+            (Some(1000), Some(1000), None)
+        );
         quantile.see(7, at(121));
         assert_eq!(quantile.get(at(500)), None);
     }

@@ -17,7 +17,7 @@ pub fn tell_duration(shared: &Shared, exchange: &Exchange) {
     // capacity of its better days
     let silent = exchange.fault == Some(Fault::OriginTimeout);
     let until = exchange.answered.or_else(|| silent.then(|| shared.clock.now()));
-    if exchange.installed.times_origins()
+    if exchange.installed.follows_origins()
         && let (Some(origin), Some(from), Some(to)) = (exchange.origin_index(), exchange.forwarded, until)
         && let Some(cap) = exchange.origin().and_then(|origin| origin.limit())
     {
