@@ -12,7 +12,7 @@ use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
 use crate::limiter::cluster::Sharing;
 use crate::limiter::{Kind, Scope};
-use crate::policy::Rule;
+use crate::policy::{CostRule, Rule};
 use crate::serve::telling::metrics::Metrics;
 use crate::sketch::MonotoneTable;
 use crate::units::Bytes;
@@ -126,6 +126,9 @@ fn details(config: &Config, series: usize) -> String {
     if config.policy.rules.iter().any(|rule| matches!(rule.kind, Kind::Distinct { .. })) {
         text.push_str("  (seen): probability that a new value is taken for one that was seen\n");
     }
+    for rule in &config.policy.rules {
+        text.push_str(&overshoot(rule));
+    }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
     text.push_str(&format!("metric series: at most {series}{page}\n"));
     text
@@ -200,6 +203,27 @@ fn tables(rule: &Rule) -> usize {
         }
     }
     kinds.len()
+}
+
+/// How far a limit can be exceeded whose cost the answer tells; empty for any other. See `engine::learned`.
+fn overshoot(rule: &Rule) -> String {
+    let CostRule::Response { estimate, max, .. } = &rule.cost else { return String::new() };
+    let tiers = rule.tiers.iter().filter_map(|tier| tier.kind.as_ref());
+    let whole = std::iter::once(&rule.kind).chain(tiers).filter_map(Kind::at_once).max().unwrap_or(0);
+    let (name, estimate) = (&rule.name, estimate.get());
+    let requests = whole / estimate;
+    let bound = match max {
+        Some(max) => {
+            let each = max.get() - estimate;
+            let units = u64::from(requests) * u64::from(each);
+            format!("by at most {units} units: {requests} requests at once, {each} units each above `cost_estimate`")
+        }
+        None => format!(
+            "by at most {requests} requests at once, each by what it costs above `cost_estimate` ({estimate}); \
+             `cost_max` makes it a number"
+        ),
+    };
+    format!("{name}: answers exceed it {bound}; paid back by later requests, less once costs are learned\n")
 }
 
 /// So many keys are taken to be at their limit.

@@ -181,6 +181,7 @@ fn origin(origin: &Origin) -> Tree {
         tree.push(("slow_start", Tree::text(duration(origin.slow_start))));
     }
     tree.extend(origin.adaptive.as_ref().map(|adaptive| ("adaptive", health::adaptive(adaptive))));
+    tree.push(("on_client_abort", word(&origin.on_client_abort)));
     tree.push(("protocol", Tree::text(origin.protocol.word())));
     tree.extend(origin.tls.as_ref().map(|tls| ("tls", origin_tls(tls))));
     Tree::map(tree)

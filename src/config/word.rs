@@ -14,7 +14,7 @@ use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::cluster::{OnStoreError, Sharing};
-use crate::policy::{BodyFormat, FieldStyle, Mode, Protocol, RepeatedFields, Report};
+use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
 use crate::units::Bytes;
 
 /// The words of one field: reader, schema, and the way back.
@@ -111,6 +111,9 @@ words! {
     } later: []
     StoreModeWord = "mode of a store" {
         "single" => StoreModeWord::Single, "sentinel" => StoreModeWord::Sentinel, "cluster" => StoreModeWord::Cluster,
+    } later: []
+    OnClientAbort = "treatment of requests whose client left" {
+        "await" => OnClientAbort::Await, "close" => OnClientAbort::Close, "release" => OnClientAbort::Release,
     } later: []
     OnFull = "answer when full" { "shed" => OnFull::Shed, } later: []
     BalanceWord = "balance" {

@@ -65,7 +65,12 @@ impl Snapshot {
         let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
         // filled in where it stays
         let place = Place { route: about.index, origin, tier, ..Place::default() };
-        let cost = rule.cost.on_entry(about.request.method);
+        let mut cost = rule.cost.on_entry(about.request.method);
+        if rule.cost.is_deferred() {
+            let whole = limiter.whole(tier).unwrap_or(u32::MAX);
+            let held = self.learned().held_back(rule_index, about.index, &rule.cost, whole, about.at);
+            cost = held.unwrap_or(cost);
+        }
         let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
         if limiter.is_keyed()
             && let Err(unkeyed) = self.find_key(rule_index, (rule, limiter), about, hashed, place)

@@ -113,6 +113,13 @@ pub struct Held {
     pub(super) hold: Hold,
 }
 
+impl Held {
+    /// Whether it is a place, which comes back; an attempt is settled.
+    pub fn is_place(&self) -> bool {
+        self.hold.is_place()
+    }
+}
+
 /// What an admitted request holds until its answer or its last byte.
 pub type Holds = ArrayVec<Held, { Route::MAX_RULES + More::MOST }>;
 

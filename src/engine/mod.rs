@@ -15,6 +15,7 @@ pub mod estimate;
 mod foresight;
 mod judge;
 mod keys;
+mod learned;
 mod pardon;
 mod penalty;
 mod settle;

@@ -49,9 +49,14 @@ impl Snapshot {
                 kept.push(held);
                 continue;
             };
-            let rule = judged.decision.readings.get(held.slot).and_then(|reading| self.rule(reading.rule));
+            let index = judged.decision.readings.get(held.slot).map(|reading| reading.rule);
+            let rule = index.and_then(|index| self.rule(index));
             let held_back = attempt.cost();
-            attempt.settle(now, rule.and_then(|(rule, _)| charge(rule, held_back, status, headers)));
+            let charged = rule.and_then(|(rule, _)| charge(rule, status, headers));
+            if let (Some(Charge::Told(cost)), Some(index), Some(route)) = (charged, index, judged.decision.route) {
+                self.learned().told(index, route, cost, now);
+            }
+            attempt.settle(now, charged.and_then(|charged| charged.cost(held_back)));
         }
         *holds = kept;
     }
@@ -139,19 +144,32 @@ impl Snapshot {
     }
 }
 
-/// What an answer costs under a rule.
-fn charge(rule: &Rule, held_back: Cost, status: StatusCode, headers: &HeaderMap) -> Option<Cost> {
+/// What an answer costs under a rule; `None` if it does not count.
+fn charge(rule: &Rule, status: StatusCode, headers: &HeaderMap) -> Option<Charge> {
     if let Counted::Responses(statuses) = &rule.counted
         && !statuses.contains(status)
     {
         return None;
     }
-    let CostRule::Response { header, .. } = &rule.cost else { return Some(held_back) };
+    let CostRule::Response { header, .. } = &rule.cost else { return Some(Charge::Held) };
     let told = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
-    match told {
-        // the origin says that this one is free
-        Some(0) => None,
-        Some(cost) => Cost::new(u32::try_from(cost).unwrap_or(u32::MAX)).ok(),
-        None => Some(held_back),
+    Some(told.map_or(Charge::Held, |cost| Charge::Told(u32::try_from(cost).unwrap_or(u32::MAX))))
+}
+
+/// What an answer that counts costs.
+#[derive(Debug, Clone, Copy)]
+enum Charge {
+    /// What was held back.
+    Held,
+    /// What it says, which may be nothing.
+    Told(u32),
+}
+
+impl Charge {
+    fn cost(self, held_back: Cost) -> Option<Cost> {
+        match self {
+            Charge::Held => Some(held_back),
+            Charge::Told(cost) => Cost::new(cost).ok(),
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::brief::Brief;
 use super::cluster::{Cluster, clusters};
 use super::estimate::{Told, all_told};
 use super::keys::SharedKeys;
+use super::learned::Learned;
 use super::succession::Numbers;
 use crate::limiter::Limiter;
 use crate::policy::{FieldsRead, Mode, Policy, Rule};
@@ -27,6 +28,8 @@ pub struct Snapshot {
     clusters: Vec<Option<Arc<Cluster>>>,
     /// The same of those that gates tell each other of.
     told: Vec<Option<Arc<Told>>>,
+    /// What answers told that requests cost.
+    learned: Learned,
     seed: Seed,
     unix_nanos_at_origin: u64,
     /// Which one it is of those that followed one another, from 1.
@@ -64,6 +67,7 @@ impl Snapshot {
         let rules = policy.rules.iter().zip(&limiters).enumerate();
         let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, keys.number(index))).collect();
         let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
+        let learned = Learned::of(&policy, |_, _| None);
         Snapshot {
             policy,
             fields,
@@ -73,6 +77,7 @@ impl Snapshot {
             briefs,
             clusters,
             told,
+            learned,
             seed,
             unix_nanos_at_origin,
             generation,
@@ -166,6 +171,16 @@ impl Snapshot {
     #[inline]
     pub(super) fn is_alone(&self, index: usize) -> bool {
         self.brief(index).is_some_and(|brief| brief.alone)
+    }
+
+    /// What answers told that requests cost.
+    pub(super) fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
+    /// The same, knowing what the snapshot before it learned.
+    pub(super) fn knowing(self, learned: Learned) -> Snapshot {
+        Snapshot { learned, ..self }
     }
 
     /// What the rules' keys are hashed by.

@@ -10,6 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::learned::Learned;
 use super::snapshot::Snapshot;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::cluster::Sharing;
@@ -149,7 +150,12 @@ impl Snapshot {
         let left = old.rules.iter().zip(taken).filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone());
         let succession = Succession { limits, removed: left.collect() };
         let (seed, origin) = (self.seed(), self.unix_nanos_at_origin());
-        Ok((Snapshot::of(policy, limiters, seed, origin, generation), succession))
+        let learned = Learned::of(&policy, |index, route| {
+            let rule = predecessor(old, policy.rules.get(index)?)?;
+            let route = old.routes.iter().position(|before| before.name == route.name)?;
+            self.learned().get(rule, route).cloned()
+        });
+        Ok((Snapshot::of(policy, limiters, seed, origin, generation).knowing(learned), succession))
     }
 
     /// This snapshot is in force from now on.

@@ -25,6 +25,11 @@ pub trait Keeper {
 }
 
 impl Hold {
+    /// Whether it is a place, which comes back; an attempt is settled.
+    pub fn is_place(&self) -> bool {
+        matches!(self, Hold::Slot(_) | Hold::Key { .. })
+    }
+
     /// Moves a place to the class of connections that were switched to another protocol; says whether that had room. What
     /// is no place stays as it is.
     pub fn upgrade(&mut self) -> bool {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::MIXED;
+use crate::sketch::{Meter, RecentAverage};
 use crate::units::{Bytes, OutOfRange, Rate};
 
 /// What a limit promises. The variants are named after the words in `type:`.
@@ -73,6 +74,18 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// How many units one key may spend at once, of kinds that are charged in units.
+    pub fn at_once(&self) -> Option<u32> {
+        match self {
+            Kind::Rate { burst, .. } => Some(*burst),
+            Kind::Quota { max, .. } => Some(*max),
+            Kind::RecentAverage { rate, half_life, .. } => {
+                RecentAverage::new(*rate, *half_life, Duration::ZERO).ok().map(|average| average.quota())
+            }
+            Kind::Distinct { .. } | Kind::FairShare { .. } | Kind::Inflight { .. } => None,
+        }
+    }
+
     /// The word in `type:`.
     pub fn word(&self) -> &'static str {
         match self {

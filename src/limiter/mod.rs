@@ -34,7 +34,7 @@ mod tiered;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sketch::{KeyHash, NextUnit, OwnHash, Seed};
+use crate::sketch::{KeyHash, Meter, NextUnit, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use adaptive::Adaptive;
 pub use attempt::Attempt;
@@ -306,6 +306,17 @@ impl Limiter {
             State::FairShare { share, .. } => share.maintain(now),
             State::SlidingQuota(limiter) => limiter.maintain(now),
             State::Inflight(_) | State::InflightByKey { .. } => {}
+        }
+    }
+
+    /// The most that can be charged at once under the numbers of a tier; `None` of kinds that do not wait for answers that tell a
+    /// cost.
+    pub fn whole(&self, tier: u8) -> Option<u32> {
+        match &self.state {
+            State::Rate(limiter) => Some(limiter.at(tier).meter().quota()),
+            State::Quota(limiter) => Some(limiter.at(tier).meter().quota()),
+            State::RecentAverage(limiter) => Some(limiter.tiered().at(tier).meter().quota()),
+            _ => None,
         }
     }
 

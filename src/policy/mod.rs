@@ -22,8 +22,8 @@ pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};
 pub use origin::{
-    Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, Origin, OriginAddress, OriginTls, Probe, Protocol,
-    Retries, Timeouts,
+    Balance, CertificateFiles, Ejection, HealthCheck, InflightCap, OnClientAbort, Origin, OriginAddress, OriginTls,
+    Probe, Protocol, Retries, Timeouts,
 };
 pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};

@@ -31,6 +31,8 @@ pub struct Origin {
     pub slow_start: Duration,
     /// How the in-flight cap moves; none means that it stays. Only beside [`Origin::inflight`], whose cap is its most.
     pub adaptive: Option<AdaptiveSpec>,
+    /// What becomes of requests whose client leaves while they are at work.
+    pub on_client_abort: OnClientAbort,
     /// What is spoken with it.
     pub protocol: Protocol,
     /// How the connection is secured; none means in clear.
@@ -51,10 +53,23 @@ impl Origin {
             ejection: None,
             slow_start: Duration::ZERO,
             adaptive: None,
+            on_client_abort: OnClientAbort::Await,
             protocol: Protocol::Http1,
             tls: None,
         }
     }
+}
+
+/// What becomes of a request that its client has left while it is with the origin, and of the places that it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnClientAbort {
+    /// The answer is awaited and thrown away; the places come back with its end.
+    #[default]
+    Await,
+    /// The connection to the origin is closed; the places come back when the origin's usual duration is over.
+    Close,
+    /// The connection to the origin is closed, and the places come back at once.
+    Release,
 }
 
 /// Which requests are tried again.

@@ -121,8 +121,11 @@ pub enum CostRule {
     Response {
         /// The field, whose value is a whole number.
         header: HeaderName,
-        /// Held back meanwhile; charged when the answer says nothing, or nothing that is a number.
+        /// The least that is held back meanwhile, and what is held back while nothing is known and `max` is not given. What is held back
+        /// is charged when the answer says nothing, or nothing that is a number.
         estimate: Cost,
+        /// The most that an answer says, as far as the operator knows: held back while nothing is known.
+        max: Option<Cost>,
     },
     /// The bytes of request and answer bodies, in units of so many bytes, charged as they pass.
     Bytes {
@@ -132,7 +135,7 @@ pub enum CostRule {
 }
 
 impl CostRule {
-    /// What a request must find free on entry.
+    /// What a request must find free on entry, while no answer has said what they cost.
     #[inline]
     pub fn on_entry(&self, method: &Method) -> Cost {
         match self {
@@ -140,7 +143,7 @@ impl CostRule {
             CostRule::ByMethod { methods, other } => {
                 methods.iter().find(|(named, _)| named == method).map_or(*other, |(_, cost)| *cost)
             }
-            CostRule::Response { estimate, .. } => *estimate,
+            CostRule::Response { estimate, max, .. } => max.unwrap_or(*estimate),
             CostRule::Bytes { .. } => Cost::ONE,
         }
     }

@@ -1,6 +1,7 @@
 //! A policy made ready to serve: its snapshot, its origins at run time, and what of its answers can be written in advance.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderName;
 
@@ -9,7 +10,7 @@ use crate::config::places::Trusted;
 use crate::engine::{Cluster, Snapshot};
 use crate::limiter::Limiter;
 use crate::limiter::cluster::Sharing;
-use crate::policy::{Capacity, Kind, OnLimit, Origin, OriginAddress, Policy, Rule};
+use crate::policy::{Capacity, Kind, OnClientAbort, OnLimit, Origin, OriginAddress, Policy, Route, Rule};
 use crate::serve::clock::Clock;
 use crate::serve::origins::origin::OriginState;
 use crate::serve::origins::resolve::carry_over;
@@ -19,6 +20,7 @@ use crate::serve::telling::flood::Flood;
 use crate::serve::telling::metrics::{EndpointLoad, LimitState, Metrics, OriginError, OriginLoad, Reader};
 use crate::serve::telling::notices::sample::Sample;
 use crate::serve::telling::refused::MostRefused;
+use crate::sketch::UpperQuantile;
 use crate::units::Timestamp;
 
 /// Everything that a request takes from the policy in force. Swapped as one.
@@ -30,6 +32,8 @@ pub struct Installed {
     tag_fields: Vec<HeaderName>,
     times_origins: bool,
     refuses_escaped_slashes: bool,
+    follows_origins: bool,
+    usual: Vec<Arc<UpperQuantile>>,
     floods: Vec<Option<Flood>>,
     refused: Arc<MostRefused>,
     sample: Arc<Sample>,
@@ -120,7 +124,13 @@ impl Installed {
             false => Arc::new(self.refused.empty()),
         };
         let metrics = self.metrics.next(snapshot.policy());
+        let known = |route: &Route| {
+            let before = self.snapshot.policy().routes.iter().position(|before| before.name == route.name);
+            before.and_then(|index| self.usual.get(index)).cloned()
+        };
+        let usual = snapshot.policy().routes.iter().map(|route| known(route).unwrap_or_else(unmeasured)).collect();
         let next = Installed::of(snapshot, prepared.origins.clone(), metrics, refused, clock).with_version(version);
+        let next = Installed { usual, ..next };
         // what was measured under the same policy goes on
         if same { Installed { sample: Arc::clone(&self.sample), ..next } } else { next }
     }
@@ -145,10 +155,13 @@ impl Installed {
             metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter), cluster, clock));
         }
         let tag_fields = tag_fields(policy);
-        let times_origins = policy.rules.iter().any(|rule| follows_an_origin(rule))
+        let follows_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
+        let times_origins = follows_origins
             || policy.origins.iter().any(|origin| learns_by_time(origin))
-            || policy.routes.iter().any(|route| route.timeouts.attempt.is_some());
+            || policy.routes.iter().any(|route| route.timeouts.attempt.is_some())
+            || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
         let refuses_escaped_slashes = policy.escaped_slash_walks_round();
+        let usual = policy.routes.iter().map(|_| unmeasured()).collect();
         let floods = policy.rules.iter().map(|rule| Flood::of(rule)).collect();
         let version = Version::default();
         let sample = Sample::new(policy, &[], refused.seed().derive("a sample"), clock.now(), None);
@@ -160,6 +173,8 @@ impl Installed {
             tag_fields,
             times_origins,
             refuses_escaped_slashes,
+            follows_origins,
+            usual,
             floods,
             refused,
             sample: Arc::new(sample),
@@ -253,6 +268,16 @@ impl Installed {
         self.times_origins
     }
 
+    /// Whether a limit shares out what an origin can take.
+    pub fn follows_origins(&self) -> bool {
+        self.follows_origins
+    }
+
+    /// How long requests of the route at this position usually take until their answer begins, in units of [`USUAL_UNIT`].
+    pub fn usual(&self, route: usize) -> Option<&UpperQuantile> {
+        self.usual.get(route).map(Arc::as_ref)
+    }
+
     /// What is known of the refusals of the limit at this position in the policy, if it is a `fair_share`.
     pub fn flood(&self, rule: usize) -> Option<&Flood> {
         self.floods.get(rule)?.as_ref()
@@ -272,6 +297,16 @@ impl Installed {
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
+}
+
+/// What [`Installed::usual`] counts in.
+pub const USUAL_UNIT: Duration = Duration::from_micros(100);
+/// How long a duration counts at least; at most twice as long.
+const USUAL_PERIOD: Duration = Duration::from_secs(300);
+
+/// One request in a hundred may take longer than is usual.
+fn unmeasured() -> Arc<UpperQuantile> {
+    Arc::new(UpperQuantile::new(990, USUAL_PERIOD))
 }
 
 fn tag_fields(policy: &Policy) -> Vec<HeaderName> {
@@ -305,6 +340,7 @@ fn reader_of_origin(origin: Arc<OriginState>, clock: Clock) -> Reader<OriginLoad
         inflight: u64::from(origin.inflight()),
         limit: origin.limit().map(u64::from),
         queued: u64::from(origin.waiting()),
+        abandoned: u64::from(origin.abandoned().count()),
         despite: origin.watches().then(|| origin.despite()),
         endpoints: endpoints(&origin, clock.now()),
     })

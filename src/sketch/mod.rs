@@ -12,6 +12,7 @@
 //! * [`seen`]: which (key, value) pairs were counted not long ago; may forget, and then counts twice.
 //! * [`lattice`]: levels for several kinds of key side by side, in one re-keyed pair.
 //! * [`offered`]: how often every key was asked for lately, estimated, without a promise.
+//! * [`quantile`]: an upper quantile of numbers seen lately.
 //! * [`heaviest`]: the keys that weigh most in a stream, with their error.
 //!
 //! Nothing here knows of requests, clients, clocks or dice: keys arrive hashed, time arrives as an argument.
@@ -26,6 +27,7 @@ pub mod meter;
 pub mod monotone;
 pub mod offered;
 pub mod own_hash;
+pub mod quantile;
 pub mod rekeyed;
 pub mod seen;
 pub mod sliding;
@@ -40,6 +42,7 @@ pub use meter::{Axis, Bucket, Charged, Course, Meter, NextUnit, Pace, RecentAver
 pub use monotone::{Admission, Cell, Crowding, MonotoneTable, Word};
 pub use offered::OfferedRates;
 pub use own_hash::OwnHash;
+pub use quantile::UpperQuantile;
 pub use rekeyed::{Rekeyed, Spot};
 pub use seen::{Inserted, Lifetime, SeenSet};
 pub use sliding::{SlidingReading, SlidingWindows};

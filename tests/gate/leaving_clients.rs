@@ -1,17 +1,22 @@
-//! Clients that go away in the middle. Whenever they do, the origin's place is given back and the gate goes on.
+//! Clients that go away in the middle. Whenever they do, the origin's place is given back and the gate goes on: when the
+//! origin's work should be over, or at once where the policy says `release`. How many are at work meanwhile: [`crate::abandoned`].
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{Gate, Latch, Origin, PATIENCE, Reply, wait_for};
 
 fn gate_before(origin: &Origin) -> Gate {
+    gate_with(origin, "")
+}
+
+fn gate_with(origin: &Origin, word: &str) -> Gate {
     Gate::start(&format!(
         "origins:
   app:
     addresses: [\"{}\"]
     timeouts: {{ connect: 2s, read: 60s, write: 60s, request: 60s }}
     inflight: {{ max: 4 }}
-routes:
+{word}routes:
   - name: site
     origin: app
 ",
@@ -53,6 +58,8 @@ fn a_client_that_leaves_before_its_head_is_complete_costs_nothing() {
 fn a_client_that_leaves_in_the_middle_of_its_upload_gives_its_place_back() {
     let origin = fine_or(Reply::Echo);
     let mut gate = gate_before(&origin);
+    // how long the origin takes is known from here on, and a place is kept no longer
+    assert_eq!(gate.fetch("/fine", "").status, 200);
     for round in 0..4 {
         for framing in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
             let come = origin.count();
@@ -63,7 +70,10 @@ fn a_client_that_leaves_in_the_middle_of_its_upload_gives_its_place_back() {
             origin.wait_for(come + 1);
             if round % 2 == 0 {
                 connection.reset();
+            } else {
+                drop(connection);
             }
+            gate.comes_to_rest();
         }
     }
     all_places_are_free(&mut gate);
@@ -81,16 +91,19 @@ fn a_client_that_leaves_in_the_middle_of_its_download_gives_its_place_back() {
         connection.skip(100_000).expect("some of the body comes");
         if round % 2 == 0 {
             connection.reset();
+        } else {
+            drop(connection);
         }
+        gate.comes_to_rest();
     }
     all_places_are_free(&mut gate);
 }
 
 #[test]
-fn a_client_that_leaves_while_the_origin_thinks_gives_its_place_back_at_once() {
+fn a_client_that_leaves_while_the_origin_thinks_gives_its_place_back_at_once_where_the_policy_says_so() {
     let latch = Latch::default();
     let origin = fine_or(Reply::Held(latch.clone()));
-    let mut gate = gate_before(&origin);
+    let mut gate = gate_with(&origin, "    on_client_abort: release\n");
     for round in 0..4 {
         let mut connection = gate.connect();
         connection.send(b"GET /think HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

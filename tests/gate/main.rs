@@ -14,12 +14,14 @@
 
 mod harness;
 
+mod abandoned;
 mod accept_refusal;
 mod accounted;
 mod actions;
 mod adaptive;
 mod admin;
 mod alerts;
+mod answer_costs;
 mod answers;
 mod caps;
 mod cluster_outages;

@@ -99,7 +99,7 @@ fn attempts_under_way_hold_their_part_back() {
 #[test]
 fn the_answer_tells_the_cost() {
     let header = http::HeaderName::from_static("x-cost");
-    let cost = CostRule::Response { header: header.clone(), estimate: Cost::new(2).unwrap() };
+    let cost = CostRule::Response { header: header.clone(), estimate: Cost::new(2).unwrap(), max: None };
     let rule = Rule { cost, ..rate("graph", 1, 10, Mode::Enforce) };
     // told cost → what is left of ten
     for (told, left) in [(Some("7"), 3), (Some("0"), 10), (None, 8), (Some("many"), 8), (Some("400000"), 0)] {

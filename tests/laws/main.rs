@@ -1,6 +1,7 @@
 //! Laws that every kind of limit keeps, tested through the engine as a face would drive it.
 
 mod allocation;
+mod answer_costs;
 mod book;
 mod corners;
 mod estimate;

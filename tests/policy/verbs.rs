@@ -88,6 +88,8 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB - 1.2e-7 (seen)",
         "fair origin:shop in all 4 nodes 4MiB - -",
         "uploads 20 at once route - - 0 (exact)",
+        "graphql: answers exceed it by at most 19000 units: 100 requests at once, 190 units each above `cost_estimate`; paid back by \
+         later requests, less once costs are learned",
         "tenants 50 at once header:x-tenant + origin 2MiB 65536 2.8e-15",
     ] {
         assert!(squeezed.iter().any(|line| line == row), "{row}\n{}", out(&detailed));

@@ -187,6 +187,7 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
         ejection,
         slow_start,
         adaptive,
+        on_client_abort: origin.on_client_abort.value().copied().unwrap_or_default(),
         protocol,
         tls: tls?,
     })

@@ -133,9 +133,10 @@ fn cost(rule: &Rule, tree: &mut Vec<(&'static str, Tree)>) {
             let methods = methods.iter().map(|(method, cost): &(Method, Cost)| (method.to_string(), number(*cost)));
             tree.push(("cost", Tree::map(methods.chain([("other".to_owned(), number(*other))]))));
         }
-        CostRule::Response { header, estimate } => {
+        CostRule::Response { header, estimate, max } => {
             tree.push(("cost", Tree::text(format!("response:{header}"))));
             tree.push(("cost_estimate", number(*estimate)));
+            tree.extend(max.map(|max| ("cost_max", number(max))));
         }
     }
     match (&rule.counted, &rule.kind) {

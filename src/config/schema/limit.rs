@@ -79,9 +79,12 @@ section! {
         /// What one request takes: a number (default 1), a map by method (`{ GET: 1, POST: 5, other: 1 }`), or
         /// `response:HEADER`, which is charged when the answer comes. For `rate`, `quota` and `recent_average`.
         optional cost: Either<CostText, Keyed<CostMethod, Count>>,
-        /// What is held back until the answer says the cost, and charged if it does not say. Default 1. With
-        /// `cost: response:HEADER`.
+        /// The least that is held back until the answer says the cost; once answers have said more, what is enough for 95% of
+        /// them. What is held back is charged if the answer does not say. Default 1. With `cost: response:HEADER`.
         optional cost_estimate: Count,
+        /// The most that an answer says: held back while no answer has said anything, and never more. Default: `cost_estimate`
+        /// is held back then. With `cost: response:HEADER`.
+        optional cost_max: Count,
         /// Which requests use up the limit. For `rate`, `quota` and `distinct`: those whose answer has one of some statuses,
         /// `responses 401,403`, `responses 4xx,503`, `not 2xx`; until the answer comes, an attempt is held back. For
         /// `recent_average`: `all` (default; refused ones too, so that who goes on stays out) or `admitted`.

@@ -14,7 +14,7 @@ use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::word::{BalanceWord, OnFull, RetryOn};
-use crate::policy::Protocol;
+use crate::policy::{OnClientAbort, Protocol};
 use crate::units::Share;
 
 section! {
@@ -40,6 +40,10 @@ section! {
         optional slow_start: Duration,
         /// Moves the in-flight cap by how the origin answers. Default: it stays.
         optional adaptive: Adaptive,
+        /// What becomes of a request whose client leaves while the origin works for it: `await` (default) reads the answer and throws it
+        /// away, `close` closes the connection to the origin; both keep its places in `inflight` until the work should be over.
+        /// `release` closes and gives them back at once, so that clients that leave can have any number of requests at work.
+        optional on_client_abort: OnClientAbort,
         /// `http/1.1` (default), or `h2`: agreed in the handshake with `tls`, taken for granted without.
         optional protocol: Protocol,
         /// Encrypts the connection; `{}` trusts the system's certificates and expects the host of the address in the origin's.

@@ -1,6 +1,7 @@
 //! The way of a connection from the accepting socket to HTTP, and which HTTP it is.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -36,8 +37,17 @@ pub async fn arrive<A>(
     let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
     let transport = Transport::accepted(stream, peer);
     let Some((transport, secure)) = secured(transport, link.peer, edge).await else { return };
-    speak(app, transport, Arc::new(link.with_secure(secure)), edge, shutdown).await;
-    drop(entry);
+    let link = Arc::new(link.with_secure(secure));
+    let mut spoken = pin!(speak(app, transport, Arc::clone(&link), edge, shutdown));
+    tokio::select! {
+        biased;
+        () = &mut spoken => {}
+        // closed, although the answer to its last request is still awaited
+        () = link.has_left() => {
+            drop(entry);
+            spoken.await;
+        }
+    }
 }
 
 /// The connection with its client as a PROXY header names it, where one is read. `None`: it is to be closed, and was counted.

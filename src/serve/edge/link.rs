@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tokio::sync::Notify;
+
 use super::tls::secure::Secure;
 use crate::client::Proto;
 use crate::client::proxy_protocol::Source;
@@ -9,7 +11,7 @@ use crate::request::Peer;
 use crate::units::prefix::fold;
 
 /// What all requests of a connection have in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Link {
     /// Position in the settings of the listener that took it.
     pub listener: usize,
@@ -19,13 +21,14 @@ pub struct Link {
     pub conveyed: bool,
     /// What its handshake said; `None` without TLS.
     pub secure: Option<Secure>,
+    left: Notify,
 }
 
 impl Link {
     /// A connection that `listener` took from this address, or from a socket that has none.
     pub fn new(listener: usize, peer: Option<SocketAddr>) -> Link {
         let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
-        Link { listener, peer, conveyed: false, secure: None }
+        Link { listener, peer, conveyed: false, secure: None, left: Notify::new() }
     }
 
     /// The same connection for whom a PROXY header names.
@@ -41,6 +44,16 @@ impl Link {
     /// The same, by TLS if there was a handshake.
     pub fn with_secure(self, secure: Option<Secure>) -> Link {
         Link { secure, ..self }
+    }
+
+    /// The connection is closed, although a request of it goes on.
+    pub fn leave(&self) {
+        self.left.notify_one();
+    }
+
+    /// Ends when [`Link::leave`] was called. For one caller.
+    pub async fn has_left(&self) {
+        self.left.notified().await;
     }
 
     /// The name that the client asked for in its handshake.

@@ -8,9 +8,11 @@
 //! * [`h2`] is the same for clients that speak HTTP/2.
 //! * [`head`] is the strict reading of a request's head, with [`authority`], [`path`], [`query`] and [`chunk`] beside it.
 //! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer, [`alarm`] what both sleep by.
+//! * [`absence`]: a client that leaves while the origin works for it.
 //! * What went wrong is a [`fault`]; [`events`] is who hears of it, with a [`glimpse`] of what was asked for.
 //! * [`early`] judges a request without a body before Pingora sees it, and answers a refusal with the bytes of [`written`].
 
+pub mod absence;
 pub mod alarm;
 pub mod arrive;
 pub mod authority;

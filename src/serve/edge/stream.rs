@@ -3,7 +3,8 @@
 //! [`Wire`] keeps account of every byte of the current request. Pingora may read exactly its body: what follows stays in
 //! the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
 //! lost, and what is left of a body can never be taken for a request. While the answer is awaited Pingora polls the
-//! connection to see whether the client has gone: it is told the truth about a close, and nothing about further requests.
+//! connection to see whether the client has gone: it is told the truth about a close, and nothing about further requests. Where the
+//! answer of a client that has gone is awaited ([`Absence`]), the connection is closed and Pingora is told nothing.
 //!
 //! Small writes are gathered as Pingora's own stream would do (its buffer can only be sized from inside Pingora); a large
 //! one takes what was gathered along in the same system call.
@@ -25,6 +26,7 @@ use pingora::protocols::IO;
 use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 
+use super::absence::{Absence, Departure};
 use super::chunk::ChunkScanner;
 use super::connection::Edge;
 use super::due::{Due, LateAnswer};
@@ -34,9 +36,12 @@ use super::link::Link;
 use super::pace::Pace;
 use super::transport::Transport;
 
+mod absent;
 mod delegate;
+mod parts;
 mod reading;
 
+use parts::send_parts;
 use reading::Reading;
 
 /// What one read takes from the kernel when the bytes go to the inbox.
@@ -58,7 +63,8 @@ enum Answer {
 
 /// One client connection, with its bytes accounted for.
 pub struct Wire<S> {
-    transport: S,
+    /// Gone once the client has left a request whose answer is awaited.
+    transport: Option<S>,
     /// Bytes from the client that nobody has read yet.
     inbox: BytesMut,
     /// Bytes to the client that have not been sent yet.
@@ -78,6 +84,8 @@ pub struct Wire<S> {
     hop_by_hop: bool,
     /// The present request was refused. Atomic for the reason that [`Due`] gives.
     refused: AtomicBool,
+    absence: Absence,
+    departure: Departure,
     link: Arc<Link>,
     edge: Arc<Edge>,
 }
@@ -89,7 +97,7 @@ impl<S: IO> Wire<S> {
         let upload = Pace::new(limits.least_rate, limits.body_time);
         let download = Pace::new(limits.least_answer_rate, limits.answer_time);
         Wire {
-            transport,
+            transport: Some(transport),
             inbox: first,
             outbox: BytesMut::new(),
             reading: Reading::Complete,
@@ -103,6 +111,8 @@ impl<S: IO> Wire<S> {
             due: Due::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
+            absence: Absence::default(),
+            departure: Departure::default(),
             link,
             edge,
         }
@@ -125,6 +135,7 @@ impl<S: IO> Wire<S> {
         self.due.clear();
         self.hop_by_hop = head.hop_by_hop;
         *self.refused.get_mut() = false;
+        self.absence = Absence::default();
         self.may_switch = head.upgrade;
         self.holds_back = head.expect_continue;
         self.upload.restart();
@@ -181,7 +192,10 @@ impl<S: IO> Wire<S> {
 
     fn poll_transport(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = ready!(Pin::new(&mut self.transport).poll_read(cx, buf));
+        let read = match &mut self.transport {
+            Some(transport) => ready!(Pin::new(transport).poll_read(cx, buf)),
+            None => Ok(()),
+        };
         if read.is_err() || buf.filled().len() == before {
             self.ended = true;
         }
@@ -223,12 +237,13 @@ impl<S: IO> Wire<S> {
 
     /// Nothing more may be read: only the end of the stream is of interest. Bytes of later requests are kept.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.inbox.len() < PIPELINED_BYTES {
-            if ready!(self.poll_fill(cx))? == 0 {
-                return Poll::Ready(Ok(()));
+        while !self.absence.is_gone() && self.inbox.len() < PIPELINED_BYTES {
+            let filled = ready!(self.poll_fill(cx));
+            if !matches!(filled, Ok(1..)) && !self.leave() {
+                return Poll::Ready(filled.map(|_| ()));
             }
         }
-        Poll::Pending
+        self.departure.poll_over(cx).map(Ok)
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -269,6 +284,9 @@ impl<S: IO> Wire<S> {
             return Poll::Ready(Ok(0));
         }
         self.holds_back = false;
+        if self.absence.is_gone() {
+            return Poll::Ready(self.discard(parts));
+        }
         if self.answer == Answer::Awaited {
             // Pingora writes each head with one call. All of it is taken, so that no second half is mistaken for a head.
             self.note_status(parts.first().map_or(&[], |head| head));
@@ -281,7 +299,10 @@ impl<S: IO> Wire<S> {
                 return Poll::Ready(Ok(length));
             }
             let gathered = self.outbox.len();
-            let sent = ready!(self.poll_send(cx, parts))?;
+            let sent = match ready!(self.poll_send(cx, parts)) {
+                Err(_) if self.leave() => return Poll::Ready(self.discard(parts)),
+                sent => sent?,
+            };
             if sent > gathered {
                 return Poll::Ready(Ok(sent - gathered));
             }
@@ -297,19 +318,24 @@ impl<S: IO> Wire<S> {
     /// Sends what can be sent.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
-            ready!(self.poll_send(cx, &[]))?;
+            let sent = ready!(self.poll_send(cx, &[]));
+            if sent.is_err() && !self.leave() {
+                return Poll::Ready(sent.map(|_| ()));
+            }
         }
-        self.poll_records(cx)
+        let flushed = ready!(self.poll_records(cx));
+        Poll::Ready(if flushed.is_err() && self.leave() { Ok(()) } else { flushed })
     }
 
     /// With TLS, what was written may lie in records that the kernel has had no room for: the client is waited for as at a write.
     fn poll_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.transport).poll_flush(cx);
+        let Some(transport) = &mut self.transport else { return Poll::Ready(Ok(())) };
+        let flushed = Pin::new(&mut *transport).poll_flush(cx);
         if flushed.is_ready() {
             self.download.progressed(0);
             return flushed;
         }
-        let sent = self.transport.as_any().downcast_ref().map_or(0, Transport::sent);
+        let sent = transport.as_any().downcast_ref().map_or(0, Transport::sent);
         if sent > self.sent {
             self.download.progressed(usize::try_from(sent - self.sent).unwrap_or(usize::MAX));
             self.sent = sent;
@@ -321,7 +347,7 @@ impl<S: IO> Wire<S> {
     /// Sends what can be sent and ends our side of the stream.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
-        Pin::new(&mut self.transport).poll_shutdown(cx)
+        self.transport.as_mut().map_or(Poll::Ready(Ok(())), |transport| Pin::new(transport).poll_shutdown(cx))
     }
 
     /// Adds to what is to be sent.
@@ -337,11 +363,12 @@ impl<S: IO> Wire<S> {
             self.ended = true;
             return Poll::Ready(Err(self.fault(BodyFault::LateDownload)));
         }
+        let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         let attempt = if parts.is_empty() {
             // a plain send is cheaper for the kernel than one of parts
-            Pin::new(&mut self.transport).poll_write(cx, &self.outbox)
+            Pin::new(transport).poll_write(cx, &self.outbox)
         } else {
-            self.poll_parts(cx, parts)
+            send_parts(Pin::new(transport), &self.outbox, parts, cx)
         };
         match attempt {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -360,15 +387,6 @@ impl<S: IO> Wire<S> {
                 Poll::Ready(Err(self.fault(if late { BodyFault::LateDownload } else { BodyFault::SlowDownload })))
             }
         }
-    }
-
-    fn poll_parts(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        // the size, the data and the end of a chunk are three parts; what has no room waits for the next call
-        let mut all = [IoSlice::new(&self.outbox), IoSlice::new(&[]), IoSlice::new(&[]), IoSlice::new(&[])];
-        for (place, part) in all.iter_mut().skip(1).zip(parts) {
-            *place = IoSlice::new(part);
-        }
-        Pin::new(&mut self.transport).poll_write_vectored(cx, &all)
     }
 
     /// The start of an answer's head: a final status begins the answer, 101 to who asked for it ends HTTP.
@@ -428,6 +446,11 @@ impl<S: IO> EdgeStream<S> {
         self.wire.as_ref().is_none_or(|wire| wire.hop_by_hop)
     }
 
+    /// What is said of a client that leaves the present request.
+    pub fn absence(&self) -> Option<&Absence> {
+        self.wire.as_ref().map(|wire| &wire.absence)
+    }
+
     /// By when the answer to the present request must have begun, from now.
     pub fn answer_due_in(&self, time: Duration) {
         if let Some(wire) = &self.wire {
@@ -453,7 +476,7 @@ impl<S> Drop for EdgeStream<S> {
 impl<S: IO> fmt::Debug for EdgeStream<S> {
     /// The transport only: buffers hold what clients sent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EdgeStream").field(&self.wire.as_ref().map(|wire| wire.transport.id())).finish()
+        f.debug_tuple("EdgeStream").field(&self.transport().map(|transport| transport.id())).finish()
     }
 }
 

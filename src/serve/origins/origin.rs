@@ -16,6 +16,7 @@ use super::way::Way;
 use crate::limiter::adaptive::Sample;
 use crate::limiter::{Adaptive, Permit, Slots};
 use crate::policy::{Balance, InflightCap, Origin};
+use crate::serve::edge::absence::Abandoned;
 use crate::sketch::{KeyHash, Seed};
 use crate::units::Timestamp;
 
@@ -25,6 +26,7 @@ pub struct OriginState {
     spec: Arc<Origin>,
     slots: Arc<Slots>,
     queue: Arc<Queue>,
+    abandoned: Arc<Abandoned>,
     ring: ArcSwap<Ring>,
     cursor: AtomicUsize,
     /// Held while an address is being ejected; only ever tried.
@@ -98,6 +100,7 @@ impl OriginState {
         Ok(Arc::new(OriginState {
             slots: Slots::new(first_cap(&spec)),
             queue: Arc::default(),
+            abandoned: Arc::default(),
             ring: ArcSwap::from_pointee(Ring::default()),
             cursor: AtomicUsize::new(0),
             ejecting: parking_lot::Mutex::new(()),
@@ -132,6 +135,7 @@ impl OriginState {
         Ok(Arc::new(OriginState {
             slots: Arc::clone(&self.slots),
             queue: Arc::clone(&self.queue),
+            abandoned: Arc::clone(&self.abandoned),
             ring: ArcSwap::new(self.ring.load_full()),
             cursor: AtomicUsize::new(0),
             ejecting: parking_lot::Mutex::new(()),
@@ -189,6 +193,11 @@ impl OriginState {
     /// Requests waiting for a place at this moment.
     pub fn waiting(&self) -> u32 {
         self.queue.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Its requests whose clients have left.
+    pub fn abandoned(&self) -> &Arc<Abandoned> {
+        &self.abandoned
     }
 
     /// The places, for the gauge of what is held.

@@ -7,6 +7,8 @@
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType};
 
+use super::abandoned;
+use super::downstream::is_gone;
 use super::exchange::Exchange;
 use super::observe;
 use crate::serve::clock::Clock;
@@ -22,7 +24,7 @@ pub fn is_failure(status: u16) -> bool {
 }
 
 /// No connection came to stand; says whether another attempt is made. Nothing was sent, so it is safe for every request.
-pub fn not_connected(exchange: &mut Exchange, error: &Error, clock: &Clock) -> bool {
+pub fn not_connected(exchange: &mut Exchange, session: &Session, error: &Error, clock: &Clock) -> bool {
     observe::origin_failed(exchange, error);
     if NoDescriptor::caused(error) {
         // ours to mend, and another attempt would find none either
@@ -32,7 +34,7 @@ pub fn not_connected(exchange: &mut Exchange, error: &Error, clock: &Clock) -> b
     }
     let now = clock.now();
     failed(exchange, now);
-    let Some(origin) = exchange.origin() else { return false };
+    let Some(origin) = exchange.origin().filter(|_| !is_gone(session)) else { return false };
     let retries = &origin.spec().retries;
     let wanted = retries.on_connect_error && exchange.attempts <= retries.max && exchange.time_left(now);
     wanted && is_granted(exchange, now)
@@ -58,7 +60,8 @@ pub fn broke_off(exchange: &mut Exchange, session: &mut Session, error: &Error, 
     if !waits_for_client && !session.was_upgraded() {
         failed(exchange, now);
     }
-    let Some(origin) = exchange.origin() else { return false };
+    // nobody is there for the answer of another attempt
+    let Some(origin) = exchange.origin().filter(|_| !is_gone(session)) else { return false };
     let retries = &origin.spec().retries;
     let safe = session.req_header().method.is_idempotent()
         && !session.as_ref().retry_buffer_truncated()
@@ -79,6 +82,7 @@ pub fn answered(exchange: &mut Exchange, status: u16) {
     let Some((origin, attempt)) = exchange.origin().zip(exchange.attempt.as_ref()) else { return };
     if let Some(ended) = exchange.answered {
         origin.completed(attempt.began, ended, is_failure(status));
+        abandoned::note_duration(exchange, attempt.began, ended);
     }
 }
 

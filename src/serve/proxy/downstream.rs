@@ -7,6 +7,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
 use crate::policy::{FieldsRead, Route};
+use crate::serve::edge::absence::Absence;
 use crate::serve::edge::h2::talk::Stream;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::stream::EdgeStream;
@@ -35,6 +36,19 @@ pub fn answer_due_in(session: &Session, time: Duration) {
     } else if let Some(stream) = edge_stream(session) {
         stream.answer_due_in(time);
     }
+}
+
+/// What is said of a client that leaves.
+pub fn absence(session: &Session) -> Option<&Absence> {
+    match h2_stream(session) {
+        Some(stream) => Some(stream.absence()),
+        None => edge_stream(session)?.absence(),
+    }
+}
+
+/// Whether the client has gone and its answer is awaited all the same.
+pub fn is_gone(session: &Session) -> bool {
+    absence(session).is_some_and(Absence::is_gone)
 }
 
 /// The client's stream, if it speaks HTTP/2.

@@ -61,6 +61,8 @@ pub struct Exchange {
     pub switch_refused: bool,
     /// What went wrong on our way to the origin and back, for the answer and the log.
     pub fault: Option<Fault>,
+    /// The origin may be at work on it.
+    pub at_work: bool,
     /// When the request was handed to the origin.
     pub forwarded: Option<Timestamp>,
     /// When the origin's answer began.
@@ -92,6 +94,7 @@ impl Exchange {
             charged_bytes: 0,
             switch_refused: false,
             fault: None,
+            at_work: false,
             forwarded: None,
             answered: None,
             answered_with: None,
@@ -143,6 +146,7 @@ impl Exchange {
 
     /// The request is being handed to the origin, which may act on it from now on.
     pub fn sent(&mut self) {
+        self.at_work = true;
         self.installed.snapshot().sent(&mut self.holds);
     }
 

@@ -18,15 +18,17 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorType};
 
+use super::abandoned;
 use super::admission::{self, Admission};
 use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
-use super::downstream::{answer_due_in, edge_stream, keep_one_line, leave, link_of, over_limit};
+use super::downstream::{answer_due_in, edge_stream, is_gone, keep_one_line, leave, link_of, over_limit};
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
+use super::timing;
 use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Judged, Verdict};
 use crate::policy::{Action, Balance, Protocol, Route};
@@ -101,28 +103,6 @@ impl Gate {
             (Verdict::Admitted, Some(Route { action: Action::Respond(_), .. })) => Next::Respond,
             _ => Next::Refuse,
         })
-    }
-}
-
-impl Gate {
-    /// The time, if anybody wants to know how long the origin takes.
-    fn stamp(&self, exchange: &Exchange) -> Option<Timestamp> {
-        let needed = || exchange.installed.times_origins().then(|| self.shared.clock.now());
-        self.shared.now_if_watched().or_else(needed)
-    }
-
-    /// Tells the limits that share out an origin's capacity how long it took to answer.
-    fn tell_duration(&self, exchange: &Exchange) {
-        // an origin that says nothing in time has taken at least that long; one that never answers would otherwise keep the
-        // capacity of its better days
-        let silent = exchange.fault == Some(Fault::OriginTimeout);
-        let until = exchange.answered.or_else(|| silent.then(|| self.shared.clock.now()));
-        if exchange.installed.times_origins()
-            && let (Some(origin), Some(from), Some(to)) = (exchange.origin_index(), exchange.forwarded, until)
-            && let Some(cap) = exchange.origin().and_then(|origin| origin.limit())
-        {
-            exchange.installed.snapshot().completed(origin, to.since(from), cap);
-        }
     }
 }
 
@@ -205,6 +185,7 @@ impl ProxyHttp for Gate {
                     session.set_read_timeout(Some(route.timeouts.request.min(pause)));
                     answer_due_in(session, route.timeouts.request);
                 }
+                abandoned::expect(session, exchange);
                 return Ok(false);
             }
             Next::Respond => reply::fixed(session, exchange, &self.shared.clock).await?,
@@ -233,7 +214,7 @@ impl ProxyHttp for Gate {
         };
         let timeouts = route.timeouts;
         let way = Arc::clone(origin.way());
-        let now = self.stamp(exchange);
+        let now = timing::stamp(&self.shared, exchange);
         if exchange.attempts == 0 {
             origin.begun();
         }
@@ -275,12 +256,12 @@ impl ProxyHttp for Gate {
 
     fn fail_to_connect(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         _peer: &HttpPeer,
         slot: &mut Slot,
         mut e: Box<Error>,
     ) -> Box<Error> {
-        let again = attempts::not_connected(slot.exchange(self), &e, &self.shared.clock);
+        let again = attempts::not_connected(slot.exchange(self), session, &e, &self.shared.clock);
         e.set_retry(again);
         e
     }
@@ -365,7 +346,7 @@ impl ProxyHttp for Gate {
         if upstream.status.is_informational() && !switches {
             return Ok(());
         }
-        exchange.answered = self.stamp(exchange);
+        exchange.answered = timing::stamp(&self.shared, exchange);
         attempts::answered(exchange, upstream.status.as_u16());
         exchange.settle(upstream.status, &upstream.headers, &self.shared.clock);
         if switches {
@@ -436,6 +417,7 @@ impl ProxyHttp for Gate {
         if !counts_as_an_attempt(fault) {
             exchange.origin_failed();
         }
+        abandoned::keep_places(session, exchange, e, &self.shared.clock);
         // the attempt is over; whoever reads our answer and asks again at once must find the place free
         exchange.release();
         let begun = session.response_written().is_some_and(|head| !head.status.is_informational());
@@ -478,9 +460,12 @@ impl ProxyHttp for Gate {
 
     async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
         let exchange = slot.exchange(self);
+        if is_gone(session) {
+            exchange.fault.get_or_insert(Fault::ClientGone);
+        }
         attempts::ended(exchange, &self.shared.clock);
         exchange.release();
-        self.tell_duration(exchange);
+        timing::tell_duration(&self.shared, exchange);
         observe::done(&self.shared, exchange, &Ended::of(session));
     }
 }

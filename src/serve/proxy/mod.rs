@@ -2,8 +2,10 @@
 //!
 //! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`], [`shared_limits`] asks stores,
 //! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
-//! itself, [`attempts`] is what is tried again, [`blame`] whose fault it was, [`observe`] what metrics and log are told.
+//! itself, [`attempts`] is what is tried again, [`abandoned`] what becomes of requests whose client has left, [`blame`] whose fault it was,
+//! [`timing`] how long the origin took, [`observe`] what metrics and log are told.
 
+pub mod abandoned;
 pub mod admission;
 pub mod attempts;
 pub mod blame;
@@ -16,4 +18,5 @@ pub mod gate;
 pub mod observe;
 pub mod reply;
 pub mod shared_limits;
+pub mod timing;
 pub mod waits;

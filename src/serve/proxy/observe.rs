@@ -7,7 +7,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
-use super::downstream::link_of;
+use super::downstream::{absence, link_of};
 use super::exchange::Exchange;
 use super::facts::Facts;
 use crate::answer::Fault;
@@ -19,6 +19,7 @@ use crate::limiter::cluster::Silence;
 use crate::policy::Route;
 use crate::request::{Peer, Request};
 use crate::serve::clock::{roll, wall_nanos};
+use crate::serve::edge::absence::Absence;
 use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::h2::talk::Stream;
 use crate::serve::installed::Installed;
@@ -70,14 +71,17 @@ impl<'a> Ended<'a> {
     /// As Pingora's session has it.
     pub fn of(session: &'a Session) -> Ended<'a> {
         let head = session.req_header();
+        let absence = absence(session);
+        let unanswered = absence.is_some_and(Absence::left_unanswered);
+        let discarded = absence.map_or(0, Absence::discarded);
         let written = session.response_written().filter(|head| !head.status.is_informational());
         Ended {
             protocol: if Stream::of(&head.extensions).is_some() { "h2" } else { "h1" },
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
-            status: written.map_or(ABORTED, |head| head.status.as_u16()),
-            bytes_out: session.body_bytes_sent() as u64,
+            status: written.filter(|_| !unanswered).map_or(ABORTED, |head| head.status.as_u16()),
+            bytes_out: (session.body_bytes_sent() as u64).saturating_sub(discarded),
             head_fault: None,
         }
     }

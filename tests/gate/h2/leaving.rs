@@ -1,4 +1,6 @@
-//! Streams and connections of HTTP/2 that end in the middle. Whenever they do, the place at the origin is given back.
+//! Streams and connections of HTTP/2 that end in the middle. Whenever they do, the place at the origin is given back: when the
+//! origin's work should be over, or at once where the policy says `release`. How many are at work meanwhile:
+//! [`crate::abandoned`].
 
 use bytes::Bytes;
 use h2::Reason;
@@ -6,6 +8,11 @@ use h2::Reason;
 use super::gate_before;
 use super::talker::{Talker, request, talk};
 use crate::harness::{Gate, Latch, Origin, Reply};
+
+const RELEASE: &str = "    timeouts: { connect: 2s, read: 60s, write: 60s, request: 60s }
+    inflight: { max: 2, queue: 8, queue_timeout: 60s }
+    on_client_abort: release
+";
 
 const CAP: &str = "    timeouts: { connect: 2s, read: 60s, write: 60s, request: 60s }
     inflight: { max: 2, queue: 8, queue_timeout: 60s }
@@ -28,10 +35,10 @@ fn all_places_are_free(gate: &mut Gate) {
 }
 
 #[test]
-fn a_request_that_is_cancelled_while_the_origin_thinks_gives_its_place_back_at_once() {
+fn a_request_that_is_cancelled_while_the_origin_thinks_gives_its_place_back_at_once_where_the_policy_says_so() {
     let latch = Latch::default();
     let origin = fine_or(Reply::Held(latch.clone()));
-    let mut gate = gate_before(&origin, CAP);
+    let mut gate = gate_before(&origin, RELEASE);
     talk(async {
         let (mut talker, _) = Talker::open(gate.address("main")).await;
         for round in 0..6 {
@@ -67,8 +74,8 @@ fn a_request_that_is_cancelled_in_the_queue_leaves_it() {
         poll_until(|| gate.metrics().sum("tidegate_origin_queue_requests", &[]) == 0.0).await;
     });
     assert_eq!(origin.count(), 2, "those that were cancelled never reached the origin");
-    all_places_are_free(&mut gate);
     latch.open();
+    all_places_are_free(&mut gate);
 }
 
 #[test]
@@ -77,7 +84,9 @@ fn an_upload_that_is_cancelled_gives_its_place_back() {
     let mut gate = gate_before(&origin, CAP);
     talk(async {
         let (mut talker, _) = Talker::open(gate.address("main")).await;
-        for round in 0..6 {
+        // how long the origin takes is known from here on, and a place is kept no longer
+        assert_eq!(talker.get("/fine").await.unwrap().status, 200);
+        for round in 1..7 {
             let (_, mut sending) = talker.begin(request("POST", "/up", &[("content-length", "1000000")]), false).await;
             sending.send_data(Bytes::from(vec![b'x'; 10_000]), false).unwrap();
             poll_until(|| origin.count() > round).await;
@@ -111,15 +120,18 @@ fn a_connection_that_is_cut_gives_all_its_places_back() {
     let mut gate = gate_before(&origin, CAP);
     talk(async {
         let (mut talker, ended) = Talker::open(gate.address("main")).await;
+        // how long the origin takes is known from here on, and the place of half a request is kept no longer
+        assert_eq!(talker.get("/fine").await.unwrap().status, 200);
         let mut under_way = Vec::new();
         for number in 0..8 {
             under_way.push(talker.begin(request("POST", "/think", &[]), number % 2 == 0).await);
         }
-        poll_until(|| origin.count() >= 1).await;
+        poll_until(|| origin.count() >= 2).await;
         ended.abort();
     });
-    all_places_are_free(&mut gate);
+    // those that wait in the queue leave it with their connection; those that came whole are still at work
     latch.open();
+    all_places_are_free(&mut gate);
 }
 
 #[test]

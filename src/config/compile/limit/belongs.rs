@@ -11,7 +11,7 @@ use LimitType::{Distinct, FairShare, Inflight, Quota, Rate, RecentAverage};
 type Place = fn(&Limit) -> Option<Span>;
 
 /// Words that do not belong to every type, with those they belong to.
-const WORDS: [(&str, Place, &[LimitType]); 18] = [
+const WORDS: [(&str, Place, &[LimitType]); 19] = [
     ("key", |limit| limit.key.key(), &[Rate, Quota, RecentAverage, Distinct, Inflight]),
     ("missing", |limit| limit.missing.key(), &[Rate, Quota, RecentAverage, Distinct, Inflight]),
     ("of", |limit| limit.of.key(), &[Distinct]),
@@ -28,6 +28,7 @@ const WORDS: [(&str, Place, &[LimitType]); 18] = [
     ("upgraded", |limit| limit.upgraded.key(), &[Inflight]),
     ("cost", |limit| limit.cost.key(), &[Rate, Quota, RecentAverage]),
     ("cost_estimate", |limit| limit.cost_estimate.key(), &[Rate, Quota, RecentAverage]),
+    ("cost_max", |limit| limit.cost_max.key(), &[Rate, Quota, RecentAverage]),
     ("count", |limit| limit.count.key(), &[Rate, Quota, RecentAverage, Distinct]),
     ("tiers", |limit| limit.tiers.key(), &[Rate, Quota, RecentAverage, Distinct, Inflight]),
 ];

@@ -22,6 +22,12 @@ pub fn cost(written: &Written<'_>, faults: &mut Faults) -> Option<CostRule> {
             "it is what is held back until the answer says the cost",
             faults,
         );
+        out_of_place(
+            &limit.cost_max,
+            "`cost_max` without `cost: response:HEADER`",
+            "it is the most that an answer says",
+            faults,
+        );
     }
     let Some(at) = limit.cost.get() else {
         return (!limit.cost.is_present()).then_some(CostRule::Fixed(Cost::ONE));
@@ -39,7 +45,17 @@ pub fn cost(written: &Written<'_>, faults: &mut Faults) -> Option<CostRule> {
         Either::Short(CostText::Response(header)) => {
             let estimate =
                 if limit.cost_estimate.is_present() { in_range(&limit.cost_estimate, faults)? } else { Cost::ONE };
-            Some(CostRule::Response { header: header.clone(), estimate })
+            let max = if limit.cost_max.is_present() { Some(in_range(&limit.cost_max, faults)?) } else { None };
+            if let (Some(max), Some(at)) = (max, limit.cost_max.get())
+                && max < estimate
+            {
+                faults.push(
+                    Diagnostic::error(Code::CONFLICT, at.span, "`cost_max` below `cost_estimate`")
+                        .label(format!("must be at least {}", estimate.get())),
+                );
+                return None;
+            }
+            Some(CostRule::Response { header: header.clone(), estimate, max })
         }
         Either::Long(map) => {
             if map.0.is_empty() {

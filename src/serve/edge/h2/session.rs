@@ -22,12 +22,14 @@ use pingora::{Error, ErrorType, Result};
 
 use super::request::Head;
 use super::talk::Stream;
+use crate::serve::edge::absence::Departure;
 use crate::serve::edge::alarm::Alarm;
 use crate::serve::edge::connection::Edge;
 use crate::serve::edge::due::LateAnswer;
 use crate::serve::edge::fault::BodyFault;
 use crate::serve::edge::pace::Pace;
 
+mod absent;
 mod framework;
 
 /// How much of a request's body is kept for another attempt; as much as the framework keeps in HTTP/1.
@@ -44,6 +46,8 @@ pub struct Session {
     written: Option<Box<ResponseHeader>>,
     /// The answer is complete.
     ended: bool,
+    /// The request has come to its end. Of a stream that was reset the library no longer says so.
+    whole: bool,
     read: usize,
     sent: usize,
     kept: Kept,
@@ -54,6 +58,7 @@ pub struct Session {
     upload: Pace,
     download: Pace,
     due: Alarm,
+    departure: Departure,
     stream: Arc<Stream>,
     digest: Arc<Digest>,
     edge: Arc<Edge>,
@@ -89,17 +94,19 @@ impl Session {
             head: RequestHeader::from(parts),
             holds_back: expect_continue && !body.is_end_stream(),
             unhurried,
-            body,
             respond,
             send: None,
             written: None,
             ended: false,
+            whole: body.is_end_stream(),
+            body,
             read: 0,
             sent: 0,
             kept: Kept::Off,
             upload,
             download,
             due: Alarm::default(),
+            departure: Departure::default(),
             stream,
             digest,
             edge,
@@ -125,6 +132,7 @@ impl Session {
                     return Poll::Ready(Err(gone(ErrorType::ReadError, "the stream is closed")));
                 }
                 self.read += data.len();
+                self.whole |= self.body.is_end_stream();
                 self.upload.progressed(data.len());
                 self.kept.add(&data);
                 if !self.unhurried && !self.body.is_end_stream() && self.upload.is_over() {
@@ -133,7 +141,10 @@ impl Session {
                 Poll::Ready(Ok(Some(data)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(broken(ErrorType::ReadError, error))),
-            Poll::Ready(None) => Poll::Ready(Ok(None)),
+            Poll::Ready(None) => {
+                self.whole = true;
+                Poll::Ready(Ok(None))
+            }
             // once the answer has begun, both sides may have nothing to say for a while
             Poll::Pending if self.holds_back || self.unhurried || self.written.is_some() => Poll::Pending,
             Poll::Pending => {
@@ -150,11 +161,17 @@ impl Session {
         if self.poll_due(cx).is_ready() {
             return Poll::Ready(late());
         }
-        let reset = match &mut self.send {
+        if self.is_gone() {
+            return self.departure.poll_over(cx).map(|()| enough());
+        }
+        let reset = ready!(match &mut self.send {
             Some(send) => send.poll_reset(cx),
             None => self.respond.poll_reset(cx),
-        };
-        reset.map(|reset| match reset {
+        });
+        if self.leave() {
+            return self.departure.poll_over(cx).map(|()| enough());
+        }
+        Poll::Ready(match reset {
             Ok(reason) => gone(ErrorType::ConnectionClosed, &format!("the client reset the stream: {reason}")),
             Err(error) => broken(ErrorType::ConnectionClosed, error),
         })
@@ -165,6 +182,9 @@ impl Session {
             return Ok(());
         }
         strip(&mut head);
+        if self.is_gone() {
+            return self.discard_head(head, end);
+        }
         if head.status.is_informational() {
             if head.status == http::StatusCode::CONTINUE {
                 self.holds_back = false;
@@ -178,8 +198,11 @@ impl Session {
         // Pingora says that an answer ends only when it ends; gRPC takes a status for one only in a head that says so itself
         let end = end || head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0");
         let answer = Response::from_parts(head.as_owned_parts(), ());
-        let send = self.respond.send_response(answer, end).map_err(|error| broken(ErrorType::WriteError, error))?;
-        self.send = Some(send);
+        match self.respond.send_response(answer, end) {
+            Ok(send) => self.send = Some(send),
+            Err(_) if self.leave() => return self.discard_head(head, end),
+            Err(error) => return Err(broken(ErrorType::WriteError, error)),
+        }
         self.written = Some(head);
         self.ended = end;
         Ok(())
@@ -193,12 +216,21 @@ impl Session {
             return if end { self.put_end() } else { Ok(()) };
         }
         while !data.is_empty() {
-            let room = poll_fn(|cx| self.poll_room(data.len(), cx)).await?;
+            if self.is_gone() {
+                return self.discard(data.len(), end);
+            }
+            let room = match poll_fn(|cx| self.poll_room(data.len(), cx)).await {
+                Err(_) if self.leave() => continue,
+                room => room?,
+            };
             let piece = data.split_to(room.min(data.len()));
             self.sent += piece.len();
             let ends = end && data.is_empty();
             let Some(send) = &mut self.send else { return Err(headless()) };
-            send.send_data(piece, ends).map_err(|error| broken(ErrorType::WriteError, error))?;
+            match send.send_data(piece, ends) {
+                Err(_) if self.leave() => return self.discard(data.len(), end),
+                sent => sent.map_err(|error| broken(ErrorType::WriteError, error))?,
+            }
             self.ended = ends;
         }
         Ok(())
@@ -235,6 +267,9 @@ impl Session {
         for name in CONNECTION_FIELDS {
             trailers.remove(name);
         }
+        if self.is_gone() {
+            return self.discard(0, true);
+        }
         let Some(send) = &mut self.send else { return Err(headless()) };
         send.send_trailers(trailers).map_err(|error| broken(ErrorType::WriteError, error))?;
         self.ended = true;
@@ -245,6 +280,9 @@ impl Session {
     fn put_end(&mut self) -> Result<()> {
         if self.ended {
             return Ok(());
+        }
+        if self.is_gone() {
+            return self.discard(0, true);
         }
         let Some(send) = &mut self.send else { return Ok(()) };
         send.send_data(Bytes::new(), true).map_err(|error| broken(ErrorType::WriteError, error))?;
@@ -310,7 +348,7 @@ impl Session {
     }
 
     fn is_body_complete(&self) -> bool {
-        self.has_no_body() || self.body.is_end_stream()
+        self.whole || self.has_no_body() || self.body.is_end_stream()
     }
 
     fn has_no_body(&self) -> bool {
@@ -366,6 +404,11 @@ fn gone(kind: ErrorType, what: &str) -> Box<Error> {
 
 fn broken(kind: ErrorType, error: h2::Error) -> Box<Error> {
     Error::because(kind, "on a stream of the client", error).into_down()
+}
+
+/// The client has gone, and as much of its answer as is awaited has come.
+fn enough() -> Box<Error> {
+    gone(ErrorType::ConnectionClosed, "the client has gone, and the rest of its answer is not awaited")
 }
 
 fn headless() -> Box<Error> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Extensions;
 use tokio::sync::Notify;
 
+use crate::serve::edge::absence::Absence;
 use crate::serve::edge::due::Due;
 use crate::serve::edge::link::Link;
 
@@ -79,12 +80,13 @@ pub struct Stream {
     link: Arc<Link>,
     talk: Arc<Talk>,
     due: Due,
+    absence: Absence,
 }
 
 impl Stream {
     /// A stream of this connection.
     pub fn new(link: Arc<Link>, talk: Arc<Talk>) -> Arc<Stream> {
-        Arc::new(Stream { link, talk, due: Due::default() })
+        Arc::new(Stream { link, talk, due: Due::default(), absence: Absence::default() })
     }
 
     /// The stream that a request came on, if it came by HTTP/2.
@@ -105,6 +107,11 @@ impl Stream {
     /// The deadline that was set.
     pub fn due(&self) -> &Due {
         &self.due
+    }
+
+    /// What is said of a client that leaves.
+    pub fn absence(&self) -> &Absence {
+        &self.absence
     }
 
     /// The connection takes no new requests after this one; in HTTP/1 that is `Connection: close`.

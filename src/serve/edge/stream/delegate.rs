@@ -22,8 +22,12 @@ impl<S: IO> EdgeStream<S> {
         self.wire.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    fn transport(&self) -> Option<&S> {
-        self.wire.as_ref().map(|wire| &wire.transport)
+    pub(super) fn transport(&self) -> Option<&S> {
+        self.wire.as_ref()?.transport.as_ref()
+    }
+
+    fn transport_mut(&mut self) -> Option<&mut S> {
+        self.wire.as_mut()?.transport.as_mut()
     }
 }
 
@@ -108,8 +112,8 @@ impl<S: IO> GetProxyDigest for EdgeStream<S> {
     }
 
     fn set_proxy_digest(&mut self, digest: ProxyDigest) {
-        if let Some(wire) = &mut self.wire {
-            wire.transport.set_proxy_digest(digest);
+        if let Some(transport) = self.transport_mut() {
+            transport.set_proxy_digest(digest);
         }
     }
 }
@@ -120,8 +124,8 @@ impl<S: IO> GetSocketDigest for EdgeStream<S> {
     }
 
     fn set_socket_digest(&mut self, digest: SocketDigest) {
-        if let Some(wire) = &mut self.wire {
-            wire.transport.set_socket_digest(digest);
+        if let Some(transport) = self.transport_mut() {
+            transport.set_socket_digest(digest);
         }
     }
 }

@@ -153,6 +153,8 @@ fn forwarding(rules: Vec<Rule>, origin: &Scripted, inflight: Option<u32>) -> Ser
     let spec = Origin {
         inflight: inflight.map(|max| InflightCap { max, queue: 0, queue_timeout: Duration::ZERO }),
         retries: Retries { max: 0, ..Retries::default() },
+        // a client that leaves frees its place, as `/hold` never ends
+        on_client_abort: crate::policy::OnClientAbort::Release,
         ..Origin::of("app".into(), vec![address])
     };
     serve(policy(rules, Action::Forward(0), vec![Arc::new(spec)]), 10, Some(origin.address))

@@ -132,6 +132,8 @@ catalogue! {
         "How many requests may be with the origin at once; absent without a cap.");
     ORIGIN_QUEUE = read("tidegate_origin_queue_requests", Gauge, &["origin"],
         "Requests that wait for a place at the origin now.");
+    ORIGIN_ABANDONED = read("tidegate_origin_abandoned_requests", Gauge, &["origin"],
+        "Requests whose client has left and that hold places at the origin until its work should be over.");
     ORIGIN_SHED = held("tidegate_origin_shed_requests_total", Counter, &["origin", "reason"],
         "Requests refused because the origin had no place: `full` at once, `queue_full` too, `queue_timeout` after waiting.");
     ORIGIN_ERRORS = held("tidegate_origin_errors_total", Counter, &["origin", "reason"],

@@ -25,6 +25,8 @@ pub struct OriginLoad {
     pub limit: Option<u64>,
     /// Requests that wait for a place.
     pub queued: u64,
+    /// Requests whose client has left and that still hold their places.
+    pub abandoned: u64,
     /// Requests that were sent although all its addresses were out; `None` where none ever is.
     pub despite: Option<u64>,
     /// Its addresses, in the policy's order.
@@ -183,6 +185,7 @@ impl Collector for Live {
             page.add(&catalogue::ORIGIN_INFLIGHT, Some(name), Some(load.inflight));
             page.add(&catalogue::ORIGIN_INFLIGHT_LIMIT, Some(name), load.limit);
             page.add(&catalogue::ORIGIN_QUEUE, Some(name), Some(load.queued));
+            page.add(&catalogue::ORIGIN_ABANDONED, Some(name), Some(load.abandoned));
             page.add(&catalogue::ORIGIN_DESPITE, Some(name), load.despite);
             for EndpointLoad { endpoint, healthy, ejections } in &load.endpoints {
                 page.add_labelled(&catalogue::ENDPOINT_HEALTHY, &[name, endpoint], *healthy);

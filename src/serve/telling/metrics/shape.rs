@@ -102,7 +102,7 @@ impl Shape {
         // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
         const PER_LIMIT: usize = 14;
         // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
-        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 4;
+        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;

@@ -147,7 +147,7 @@ fn backend() -> OriginLoad {
     let endpoint =
         |port: u16, healthy, ejections| EndpointLoad { endpoint: format!("127.0.0.1:{port}"), healthy, ejections };
     let endpoints = vec![endpoint(1, 1.0, 0), endpoint(2, 0.0, 4)];
-    OriginLoad { inflight: 3, limit: Some(10), queued: 1, despite: Some(6), endpoints }
+    OriginLoad { inflight: 3, limit: Some(10), queued: 1, abandoned: 2, despite: Some(6), endpoints }
 }
 
 /// With everything registered that the face registers.

@@ -29,7 +29,7 @@ fn the_bound_on_series_is_as_documented() {
     let documented = (31 + 6 * listeners) * (routes + 1)
         + 2 * routes
         + 5 * slots
-        + 43 * origins
+        + 44 * origins
         + 2 * addresses
         + 14 * limits
         + nodes
