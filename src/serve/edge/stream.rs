@@ -1,7 +1,7 @@
 //! A client's connection as Pingora sees it: one request at a time, and never a byte more.
 //!
-//! [`Wire`] keeps account of every byte of the current request. Pingora may read exactly its body: what follows stays in
-//! the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
+//! [`Wire`] keeps account of every byte of the current request. Pingora may read exactly its body, small chunks joined to
+//! larger ones: what follows stays in the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
 //! lost, and what is left of a body can never be taken for a request. While the answer is awaited Pingora polls the
 //! connection to see whether the client has gone: it is told the truth about a close, and nothing about further requests.
 //!
@@ -16,7 +16,7 @@ use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 
 use super::chunk::ChunkScanner;
+use super::chunk::repack::{Failed, poll_repack};
 use super::connection::Edge;
 use super::due::{Due, LateAnswer};
 use super::fault::BodyFault;
@@ -78,6 +79,8 @@ pub struct Wire<S> {
     hop_by_hop: bool,
     /// The present request was refused. Atomic for the reason that [`Due`] gives.
     refused: AtomicBool,
+    /// How large the body may be, until the chunks have been told; `u64::MAX`: any size. Atomic for the same reason.
+    body_limit: AtomicU64,
     link: Arc<Link>,
     edge: Arc<Edge>,
 }
@@ -103,6 +106,7 @@ impl<S: IO> Wire<S> {
             due: Due::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
+            body_limit: AtomicU64::new(u64::MAX),
             link,
             edge,
         }
@@ -125,6 +129,7 @@ impl<S: IO> Wire<S> {
         self.due.clear();
         self.hop_by_hop = head.hop_by_hop;
         *self.refused.get_mut() = false;
+        *self.body_limit.get_mut() = u64::MAX;
         self.may_switch = head.upgrade;
         self.holds_back = head.expect_continue;
         self.upload.restart();
@@ -212,7 +217,6 @@ impl<S: IO> Wire<S> {
         if let Reading::Broken(fault) = self.reading {
             return Poll::Ready(Err(fault.into()));
         }
-        let before = buf.filled().len();
         match self.poll_body(cx, buf) {
             Poll::Pending if self.holds_back || self.reading == Reading::Switched => Poll::Pending,
             Poll::Pending => {
@@ -220,15 +224,15 @@ impl<S: IO> Wire<S> {
                 let late = self.upload.is_over();
                 Poll::Ready(Err(self.fault(if late { BodyFault::LateUpload } else { BodyFault::SlowUpload })))
             }
-            Poll::Ready(Ok(())) => {
-                self.upload.progressed(buf.filled().len() - before);
+            Poll::Ready(Ok(taken)) => {
+                self.upload.progressed(taken);
                 let goes_on = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
                 if goes_on && self.upload.is_over() {
                     return Poll::Ready(Err(self.broken(BodyFault::LateUpload)));
                 }
                 Poll::Ready(Ok(()))
             }
-            failed => failed,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
     }
 
@@ -242,36 +246,54 @@ impl<S: IO> Wire<S> {
         Poll::Pending
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    /// Reads a part of the body; returns how many of the client's bytes it was.
+    fn poll_body(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        if matches!(self.reading, Reading::Chunked(_)) {
+            return self.poll_chunks(cx, buf);
+        }
         // A read that could take too much goes through the inbox. Pingora asks for no more than the length itself, so
         // this is for whoever else reads, and bodies go straight from the kernel to where they are wanted.
         let too_much = matches!(self.reading, Reading::Length(left) if left < buf.remaining() as u64);
         if self.inbox.is_empty() && too_much && ready!(self.poll_fill(cx))? == 0 {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(0));
         }
         let before = buf.filled().len();
-        if self.inbox.is_empty() {
+        let ours = if self.inbox.is_empty() {
             ready!(self.poll_transport(cx, buf))?;
             let fresh = buf.filled().get(before..).unwrap_or_default();
-            if fresh.is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            let ours = match self.reading.account(fresh) {
-                Ok(ours) => ours,
-                Err(fault) => return Poll::Ready(Err(self.broken(fault))),
-            };
+            let ours = self.reading.account(fresh)?;
             self.inbox.extend_from_slice(fresh.get(ours..).unwrap_or_default());
             buf.set_filled(before + ours);
+            ours
         } else {
             let offered = self.inbox.get(..buf.remaining()).unwrap_or(&self.inbox);
-            let ours = match self.reading.account(offered) {
-                Ok(ours) => ours,
-                Err(fault) => return Poll::Ready(Err(self.broken(fault))),
-            };
+            let ours = self.reading.account(offered)?;
             buf.put_slice(offered.get(..ours).unwrap_or_default());
             self.inbox.advance(ours);
+            ours
+        };
+        Poll::Ready(Ok(ours))
+    }
+
+    /// The same for a body in chunks: all that has come is handed on as one chunk.
+    fn poll_chunks(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        let Wire { reading, inbox, transport, ended, body_limit, .. } = self;
+        let Reading::Chunked(scanner) = reading else { return Poll::Ready(Ok(0)) };
+        scanner.limit(mem::replace(body_limit.get_mut(), u64::MAX));
+        let packed = ready!(poll_repack(scanner, inbox, buf, |buf| {
+            let before = buf.filled().len();
+            let read = Pin::new(&mut *transport).poll_read(cx, buf);
+            *ended |= matches!(&read, Poll::Ready(read) if read.is_err() || buf.filled().len() == before);
+            read
+        }));
+        if scanner.is_done() {
+            *reading = Reading::Complete;
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(match packed {
+            Ok(taken) => Ok(taken),
+            Err(Failed::Read(error)) => Err(error),
+            Err(Failed::Body(fault)) => Err(self.broken(fault)),
+        })
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -443,6 +465,13 @@ impl<S: IO> EdgeStream<S> {
     pub fn answer_due_in(&self, time: Duration) {
         if let Some(wire) = &self.wire {
             wire.due.set(time);
+        }
+    }
+
+    /// How large the body of the present request may be.
+    pub fn limit_body(&self, limit: u64) {
+        if let Some(wire) = &self.wire {
+            wire.body_limit.store(limit, Ordering::Relaxed);
         }
     }
 
