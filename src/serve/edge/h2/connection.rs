@@ -82,10 +82,11 @@ pub async fn serve<A, S>(
     let account = Account::new(limits.h2.frames(&limits.head), begun);
     // of all answers together; each has its own time besides
     let download = Pace::new(limits.least_answer_rate, None);
-    let (tap, mut home) = Tap::new(transport, first, PREFACE.len(), account, download, Arc::clone(&pulse));
+    let talk = Arc::new(Talk::default());
+    let (tap, mut home) =
+        Tap::new(transport, first, PREFACE.len(), account, download, Arc::clone(&pulse), Arc::clone(&talk));
     let abuse = match timeout_at(begun + limits.head_deadline, options(limits).handshake(tap)).await {
         Ok(Ok(connection)) => {
-            let talk = Arc::new(Talk::default());
             let round = Round {
                 app,
                 edge,
