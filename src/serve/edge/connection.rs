@@ -324,7 +324,10 @@ impl Patience {
             };
             if worth_parsing {
                 match head::parse(inbox, &limits.head) {
-                    Ok(Some(head)) => return Next::Request(head),
+                    Ok(Some(head)) => {
+                        wire.drop_empty_port(&head);
+                        return Next::Request(head);
+                    }
                     Err(fault) => return Next::Refused(fault),
                     Ok(None) => {}
                 }

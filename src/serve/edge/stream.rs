@@ -30,7 +30,7 @@ use super::chunk::repack::{Failed, poll_repack};
 use super::connection::Edge;
 use super::due::{Due, LateAnswer};
 use super::fault::BodyFault;
-use super::head::{Body, Head};
+use super::head::{self, Body, Head};
 use super::link::Link;
 use super::pace::Pace;
 use super::transport::Transport;
@@ -115,6 +115,13 @@ impl<S: IO> Wire<S> {
     /// Bytes of the next request, as far as they have come.
     pub fn inbox(&self) -> &[u8] {
         &self.inbox
+    }
+
+    /// Takes the colon of an empty port out of the head at the front of the inbox.
+    pub fn drop_empty_port(&mut self, head: &Head) {
+        if head.empty_port {
+            head::drop_empty_port(self.inbox.get_mut(..head.end).unwrap_or_default());
+        }
     }
 
     /// Begins the request whose head stands at the front of the inbox; returns the head for Pingora to parse, with the

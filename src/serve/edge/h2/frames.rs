@@ -402,13 +402,15 @@ impl Account {
         }
     }
 
-    /// Whether nothing more is to be read until small DATA frames have been taken; so many were since the last call.
-    pub fn is_choked(&mut self, taken: u32, now: Instant) -> bool {
-        self.small.give(taken);
-        if self.small.left == 0 {
-            self.small.refill(now);
-        }
+    /// Whether nothing more is to be read until small DATA frames have been taken.
+    pub fn is_choked(&self) -> bool {
         self.small.left == 0
+    }
+
+    /// So many small DATA frames were taken since the last call.
+    pub fn relieve(&mut self, taken: u32, now: Instant) {
+        self.small.refill(now);
+        self.small.give(taken);
     }
 
     /// Since when a block of header fields is passing, if one is.

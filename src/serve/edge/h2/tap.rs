@@ -167,7 +167,7 @@ impl<S> Tap<S> {
                     let now = Instant::now();
                     self.account.begun(frame, now)?;
                     self.names.begun(frame);
-                    if frame.kind == Kind::Data && self.account.is_choked(self.talk.small_frames_taken(), now) {
+                    if frame.kind == Kind::Data && self.account.is_choked() {
                         return Ok(passed);
                     }
                     let since = self.account.head_since().map_or(0, |since| self.pulse.nanos(since) + 1);
@@ -222,13 +222,15 @@ impl<S> Tap<S> {
 
     /// `Pending` while too many small frames wait for the proxy to take them.
     fn poll_small_frames(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let now = Instant::now();
-        if !self.account.is_choked(self.talk.small_frames_taken(), now) {
+        if !self.account.is_choked() {
             return Poll::Ready(());
         }
-        let next = now + CHOKED;
-        while self.choked.poll(next, cx).is_ready() {}
-        Poll::Pending
+        let now = Instant::now();
+        self.account.relieve(self.talk.small_frames_taken(), now);
+        if !self.account.is_choked() {
+            return Poll::Ready(());
+        }
+        self.choked.poll(now + CHOKED, cx)
     }
 
     /// The client does not take what we have for it.
