@@ -4,7 +4,7 @@ mod floods;
 mod leaving;
 mod memory;
 mod passing;
-mod raw;
+pub mod raw;
 mod vectors;
 
 use crate::harness::{Gate, Origin, talker};

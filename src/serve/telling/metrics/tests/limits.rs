@@ -34,7 +34,7 @@ fn the_bound_on_series_is_as_documented() {
         + 14 * limits
         + nodes
         + 26 * listeners
-        + 14
+        + 15
         + 2
         + 1
         + 40
