@@ -27,7 +27,7 @@ use pingora::server::ShutdownWatch;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use super::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE};
+use super::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
 use super::request::{self, Head};
 use super::session::Session;
 use super::talk::{Stream, Talk};
@@ -120,6 +120,7 @@ fn options(limits: &ConnectionLimits) -> Builder {
     options
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_BUDGET)
         .max_send_buffer_size(SEND_BUFFER)
         .max_header_list_size(head_bytes.saturating_mul(HEAD_LIST_FACTOR))
         .max_concurrent_streams(limits.h2.streams)

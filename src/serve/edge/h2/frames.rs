@@ -318,9 +318,11 @@ const EARNED_BY_ANSWER: u32 = 2;
 
 /// A DATA frame with fewer bytes is small: the library's own account of it outweighs what it holds.
 pub const SMALL: u32 = 256;
-/// How many small DATA frames may wait for the proxy to take them. Time gives some back for those that nobody will take, as
-/// their stream is gone.
-const SMALL_FRAMES: Allowance = Allowance { count: 4_096, nanos: 40_960_000_000 };
+/// How many small DATA frames may wait for the proxy to take them; then nothing is read until it has. Time gives some back for
+/// those that it will never take, as their stream is gone.
+const SMALL_FRAMES: Allowance = Allowance { count: 1_024, nanos: 40_960_000_000 };
+/// What the library counts for them before it gives the connection up: each as [`SMALL`] bytes.
+pub const SMALL_BUDGET: usize = 4 * SMALL_FRAMES.count as usize * SMALL as usize;
 
 /// What one client has sent and is still good for.
 #[derive(Debug)]

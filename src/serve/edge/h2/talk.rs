@@ -20,6 +20,8 @@ pub struct Talk {
     head_bytes: AtomicUsize,
     /// Small DATA frames that the streams took since this was last looked at.
     small_frames: AtomicU32,
+    /// Nothing is read until some are taken.
+    choked: AtomicBool,
     /// The stream whose trailers hold a pseudo-header field, until it has looked; zero for none.
     bad_trailers: AtomicU32,
     news: Notify,
@@ -50,6 +52,14 @@ impl Talk {
     /// A stream has taken so many small DATA frames.
     pub fn took_small_frames(&self, count: u32) {
         self.small_frames.fetch_add(count, Ordering::Relaxed);
+        if self.choked.swap(false, Ordering::Relaxed) {
+            self.news.notify_one();
+        }
+    }
+
+    /// Nothing is read until small DATA frames are taken; the loop is woken then.
+    pub fn choke(&self) {
+        self.choked.store(true, Ordering::Relaxed);
     }
 
     /// How many small DATA frames were taken since the last call.

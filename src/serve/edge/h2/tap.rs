@@ -27,8 +27,8 @@ use crate::serve::edge::alarm::Alarm;
 use crate::serve::edge::fault::BodyFault;
 use crate::serve::edge::pace::Pace;
 
-/// How soon a client with too many small frames is looked at again.
-const CHOKED: Duration = Duration::from_millis(10);
+/// How soon a client with too many small frames is looked at again if none is taken.
+const CHOKED: Duration = Duration::from_millis(50);
 
 /// What the loop must know of the bytes. One task owns both ends, but the library keeps the tap to itself; the values are
 /// atomic for that reason alone, and nothing needs to be ordered.
@@ -230,6 +230,7 @@ impl<S> Tap<S> {
         if !self.account.is_choked() {
             return Poll::Ready(());
         }
+        self.talk.choke();
         self.choked.poll(now + CHOKED, cx)
     }
 
