@@ -229,7 +229,8 @@ impl<'a> Fields<'a> {
 /// Up to 18 digits and nothing else, no zero before others.
 pub fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 18 && (text == "0" || !text.starts_with('0'));
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 18 && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain)
 }
 

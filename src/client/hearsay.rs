@@ -93,7 +93,10 @@ pub fn listed() -> impl Iterator<Item = &'static str> {
 /// From whom the origin gets the field of this name in lower case; `None`: from everybody.
 pub fn standing(name: &str) -> Option<Standing> {
     // most names are ordinary, and the first letter and the length say so
-    if !matches!(name.as_bytes(), [b'a' | b'c' | b'd' | b'f' | b'i' | b'p' | b'r' | b's' | b't' | b'w'..=b'z', _, _, _, _, ..]) {
+    if !matches!(
+        name.as_bytes(),
+        [b'a' | b'c' | b'd' | b'f' | b'i' | b'p' | b'r' | b's' | b't' | b'w'..=b'z', _, _, _, _, ..]
+    ) {
         return None;
     }
     if name.starts_with(FORWARDED) {
@@ -153,7 +156,9 @@ mod tests {
 
     #[test]
     fn another_spelling_is_a_twin_and_the_right_one_is_none() {
-        for name in ["X_Real_IP", "x-real_ip", "CF_Connecting_IP", "Fastly-Client_Ip", "X.Client.IP", "x_forwarded_user"] {
+        for name in
+            ["X_Real_IP", "x-real_ip", "CF_Connecting_IP", "Fastly-Client_Ip", "X.Client.IP", "x_forwarded_user"]
+        {
             assert!(is_twin(name.as_bytes(), &[]), "{name}");
         }
         for name in ["X-Real-IP", "x_request_id", "a_b", "proxy", "_"] {

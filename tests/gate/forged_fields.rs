@@ -92,7 +92,8 @@ fn what_the_gate_says_of_a_request_no_client_says_in_another_spelling() {
     assert_eq!(gate.fetch("/", lines).status, 200);
     let arrival = origin.only_arrival();
     let of = |folded: &str| -> Vec<(String, String)> {
-        let fields = arrival.fields.iter().filter(|(name, _)| name.to_ascii_lowercase().replace(['_', '.'], "-") == folded);
+        let fields =
+            arrival.fields.iter().filter(|(name, _)| name.to_ascii_lowercase().replace(['_', '.'], "-") == folded);
         fields.cloned().collect()
     };
     let said = |name: &str| of(name).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
@@ -107,7 +108,9 @@ fn what_the_gate_says_of_a_request_no_client_says_in_another_spelling() {
 fn a_host_with_an_empty_port_is_the_host() {
     let origin = Origin::that(Reply::Ok);
     let gate = gate_before(&origin, "");
-    for request in ["GET / HTTP/1.1\r\nHost: a.example:\r\n\r\n", "GET http://a.example:/ HTTP/1.1\r\nHost: a.example:\r\n\r\n"] {
+    for request in
+        ["GET / HTTP/1.1\r\nHost: a.example:\r\n\r\n", "GET http://a.example:/ HTTP/1.1\r\nHost: a.example:\r\n\r\n"]
+    {
         let mut client = gate.connect();
         client.send(request.as_bytes()).unwrap();
         assert_eq!(client.answer_to("GET").unwrap().status, 200);

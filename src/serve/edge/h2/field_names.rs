@@ -38,12 +38,25 @@ pub struct FieldNames {
 enum At {
     Field,
     /// A number that did not fit into its first byte.
-    Number { what: What, value: u32, shift: u32 },
-    NameLength { adds: bool },
-    NameStart { adds: bool, huffman: bool, length: u32 },
+    Number {
+        what: What,
+        value: u32,
+        shift: u32,
+    },
+    NameLength {
+        adds: bool,
+    },
+    NameStart {
+        adds: bool,
+        huffman: bool,
+        length: u32,
+    },
     ValueLength,
     /// In a name or a value, with so many bytes to come.
-    Text { left: u32, of_name: bool },
+    Text {
+        left: u32,
+        of_name: bool,
+    },
     /// The library refuses the connection for it.
     Broken,
 }

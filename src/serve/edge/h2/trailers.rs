@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn what_frames_a_request_stands_before_its_body() {
-        let with = |name: &'static str| HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("1"))]);
+        let with =
+            |name: &'static str| HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("1"))]);
         for name in ["content-length", "transfer-encoding", "host", "authorization", "forwarded"] {
             assert!(!are_harmless(&with(name)), "{name}");
         }

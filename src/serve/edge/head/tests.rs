@@ -280,9 +280,8 @@ fn what_the_head_means_is_told() {
     assert_eq!((plain.version, plain.body, plain.keep_alive), (Version::Http11, Body::None, true));
     assert_eq!((plain.canonical_target, plain.expect_continue, plain.upgrade), (None, false, false));
 
-    let upload = head(
-        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\nExpect: 100-continue\r\nConnection: x, close\r\n\r\n",
-    );
+    let upload =
+        head("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\nExpect: 100-continue\r\nConnection: x, close\r\n\r\n");
     assert_eq!((upload.body, upload.expect_continue, upload.keep_alive), (Body::Length(7), true, false));
 
     let chunked = head("PUT / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: CHUNKED\r\n\r\n");
