@@ -193,7 +193,12 @@ impl Reader {
                     };
                     pass += head.end;
                     self.answer = self.after(head.status, head.framing, head.upgrade)?;
-                    if matches!(self.answer, Answer::Chunked(_)) && pass < bytes.len() {
+                    if let (Answer::Chunked(scanner), Some(rest)) = (&self.answer, bytes.get(pass..))
+                        && !rest.is_empty()
+                    {
+                        // what is wrong with chunks that came with their head is found before the head goes on
+                        let mut ahead = *scanner;
+                        ahead.scan(rest)?;
                         return Ok(Taken { pass, hold: true });
                     }
                 }
