@@ -2,7 +2,7 @@
 //!
 //! One list for everything: [`standing`] says what becomes of a field on its way to the origin, and the head of a request is
 //! refused if it spells one of these names otherwise ([`is_twin`]). `X-Forwarded-For` and `Forwarded` are not in it, as they
-//! are always written anew ([`onward`](super::onward)). `docs/connections.md` has the same list for people.
+//! are always written anew ([`onward`](mod@super::onward)). `docs/connections.md` has the same list for people.
 
 use arrayvec::ArrayVec;
 
