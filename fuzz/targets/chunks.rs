@@ -3,9 +3,14 @@
 //! - It ends where a second, slow decoder finds its end, and nowhere else.
 //! - Decoders with every leniency known from the field find the same data in it and the same end.
 //! - Where it is cut does not matter, and no byte behind the end is looked at.
-//! - httparse, which Pingora decodes it by, reads the same sizes.
+//! - Repacked into larger chunks it holds the same data, and httparse, which Pingora decodes those by, reads their sizes as they are.
+//! - A body that may hold a byte less than it does is refused.
 
+use std::task::Poll;
+
+use bytes::BytesMut;
 use tidegate::serve::edge::chunk::ChunkScanner;
+use tidegate::serve::edge::chunk::repack::{LEAST_ROOM, poll_repack};
 use tidegate::serve::edge::fault::BodyFault;
 
 use super::cost::{self, USUAL, Work};
@@ -32,11 +37,19 @@ pub fn chunks(data: &[u8]) {
     let slow = slow.expect("an end that is none");
     assert_eq!(passed, slow.end);
     assert_eq!(scan(&data[..passed], passed), Ok((passed, true)), "what follows matters");
-    for size_line in &slow.size_lines {
-        let text = &data[size_line.0..];
-        assert!(
-            matches!(httparse::parse_chunk_size(text), Ok(httparse::Status::Complete((_, size))) if size == size_line.1)
-        );
+    for (step, room) in [(1, LEAST_ROOM), (7, 64), (64, 1 << 16)] {
+        let repacked = repack(&data[..passed], step, room);
+        let again = decode(&repacked).expect("what is handed on is a body");
+        assert_eq!((again.payload, again.end), (slow.payload.clone(), repacked.len()));
+        for (at, size) in again.size_lines {
+            let read = httparse::parse_chunk_size(&repacked[at..]);
+            assert!(matches!(read, Ok(httparse::Status::Complete((_, read))) if read == size));
+        }
+    }
+    if let Some(less) = slow.payload.len().checked_sub(1) {
+        let mut scanner = ChunkScanner::new();
+        scanner.limit(less as u64);
+        assert_eq!(scanner.scan(data), Err(BodyFault::TooLarge));
     }
     for leniency in Leniency::ALL {
         assert_eq!(leniency.decode(data), Some((slow.payload.clone(), slow.end)), "{leniency:?}");
@@ -64,6 +77,27 @@ fn scan(data: &[u8], step: usize) -> Result<(usize, bool), BodyFault> {
     Ok((passed, scanner.is_done()))
 }
 
+/// What a reader with buffers of this size is handed, when the body comes in pieces.
+fn repack(body: &[u8], step: usize, room: usize) -> Vec<u8> {
+    let (mut scanner, mut inbox, mut handed) = (ChunkScanner::new(), BytesMut::new(), Vec::new());
+    let mut pieces = body.chunks(step);
+    let mut space = vec![0; room];
+    while !scanner.is_done() {
+        let mut buf = tokio::io::ReadBuf::new(&mut space);
+        let read = |buf: &mut tokio::io::ReadBuf<'_>| {
+            let piece = pieces.next().unwrap_or_default();
+            // a piece that does not fit is cut, and what is left of it lost: the last room is never that small
+            buf.put_slice(piece);
+            Poll::Ready(Ok(()))
+        };
+        match poll_repack(&mut scanner, &mut inbox, &mut buf, read) {
+            Poll::Ready(Ok(1..)) => handed.extend_from_slice(buf.filled()),
+            other => panic!("a sound body is handed on: {other:?}"),
+        }
+    }
+    handed
+}
+
 /// A whole body, taken apart.
 #[derive(Debug, PartialEq)]
 struct Decoded {
@@ -80,13 +114,11 @@ fn decode(data: &[u8]) -> Option<Decoded> {
     let mut at = 0;
     loop {
         let size_line = line(at)?;
-        let (size, extension) = match size_line.iter().position(|byte| *byte == b';') {
-            Some(semicolon) => (&size_line[..semicolon], &size_line[semicolon + 1..]),
-            None => (size_line, &[][..]),
-        };
-        let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
-        let digits = (1..=15).contains(&size.len()) && size.iter().all(u8::is_ascii_hexdigit);
-        if !digits || extension.len() > 256 || !extension.iter().all(printable) {
+        let digits = size_line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (size, extensions) = size_line.split_at(digits);
+        // the semicolon that begins them is not counted, a blank before it is
+        let length = extensions.strip_prefix(b";").unwrap_or(extensions).len();
+        if !(1..=15).contains(&digits) || length > 256 || !are_extensions(extensions) {
             return None;
         }
         let size = u64::from_str_radix(std::str::from_utf8(size).ok()?, 16).ok()?;
@@ -120,6 +152,48 @@ fn decode(data: &[u8]) -> Option<Decoded> {
             return None;
         }
     }
+}
+
+/// `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112 section 7.1.1).
+fn are_extensions(mut text: &[u8]) -> bool {
+    let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let word = |text: &[u8]| text.iter().take_while(|byte| token(byte)).count();
+    while !text.is_empty() {
+        let Some(rest) = unblanked(text).strip_prefix(b";").map(unblanked) else { return false };
+        let name = word(rest);
+        if name == 0 {
+            return false;
+        }
+        text = &rest[name..];
+        let Some(rest) = unblanked(text).strip_prefix(b"=").map(unblanked) else { continue };
+        let value = if rest.starts_with(b"\"") { quoted(rest) } else { word(rest) };
+        if value == 0 {
+            return false;
+        }
+        text = &rest[value..];
+    }
+    true
+}
+
+fn unblanked(text: &[u8]) -> &[u8] {
+    &text[text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()..]
+}
+
+/// The length of the quoted string at the front, quotes included; 0 if it is none.
+fn quoted(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 1,
+            _ => {}
+        }
+        if !text.get(at).is_some_and(|byte| !byte.is_ascii_control() || *byte == b'\t') {
+            return 0;
+        }
+        at += 1;
+    }
+    0
 }
 
 /// What a decoder in the field does differently.

@@ -118,7 +118,7 @@ fn form_of_http1(parts: &Parts, target: &str) -> Option<Vec<u8>> {
         let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
         if OF_A_CONNECTION.contains(&name)
             || (name == "te" && value != b"trailers")
-            || (name == "host" && authority.is_some_and(|authority| authority != value))
+            || (name == "host" && authority.is_some_and(|authority| portless(authority) != portless(value)))
             || blank(value.first())
             || blank(value.last())
         {
@@ -132,6 +132,11 @@ fn form_of_http1(parts: &Parts, target: &str) -> Option<Vec<u8>> {
         lines.push(("host", authority));
     }
     Some(head(parts.method.as_str(), target, &lines))
+}
+
+/// Without the colon of an empty port.
+fn portless(authority: &[u8]) -> &[u8] {
+    authority.strip_suffix(b":").unwrap_or(authority)
 }
 
 fn head(method: &str, target: &str, lines: &[(&str, &[u8])]) -> Vec<u8> {
@@ -152,6 +157,7 @@ fn has_one_reading(parts: &Parts, body: &Body) {
         parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let count = |wanted: &str| lines.iter().filter(|(name, _)| *name == wanted).count();
     assert_eq!(count("host"), 1);
+    assert!(lines.iter().all(|(name, value)| *name != "host" || !value.ends_with(b":")), "an empty port is dropped");
     assert!(count("cookie") <= 1 && count("content-length") <= 1);
     let target = target_of(&parts.uri);
     assert!(target.starts_with('/') && parts.uri.authority().is_none());

@@ -92,9 +92,15 @@ fn drive(asked: &Asked, data: &[u8], step: usize) -> Result<Found, AnswerFault> 
     let (mut passed, mut inbox) = (0, Vec::new());
     for piece in data.chunks(step) {
         inbox.extend(piece);
-        let taken = reader.received(&inbox)?;
+        let mut taken = reader.received(&inbox)?;
         passed += taken.pass;
         inbox.drain(..taken.pass);
+        if taken.hold && taken.pass > 0 && reader.chunks().is_some() {
+            // behind the head of a chunked answer the rest is presented once more
+            taken = reader.received(&inbox)?;
+            passed += taken.pass;
+            inbox.drain(..taken.pass);
+        }
         if !taken.hold && !inbox.is_empty() {
             assert!(reader.has_answered() && reader.is_spoilt());
             return Ok(Found { passed, answered: true, spoilt: true });

@@ -3,12 +3,13 @@
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
+use tidegate::client::hearsay;
 use tidegate::serve::edge::head::{Body, Head, HeadLimits, Version};
 
 use super::path::canonical;
 
-/// What must not be stripped by `Connection`, nor imitated with underscores.
-const TRUSTED: [&str; 14] = [
+/// What must not be stripped by `Connection`, nor imitated with underscores, beside what names the client.
+const TRUSTED: [&str; 9] = [
     "authorization",
     "content-length",
     "content-type",
@@ -16,14 +17,19 @@ const TRUSTED: [&str; 14] = [
     "expect",
     "forwarded",
     "host",
-    "true-client-ip",
     "transfer-encoding",
     "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-real-ip",
 ];
+
+fn is_trusted(name: &str) -> bool {
+    TRUSTED.contains(&name) || name.starts_with("x-forwarded-") || hearsay::listed().any(|listed| listed == name)
+}
+
+/// Whether the name is a trusted one once every byte but letters and digits is a hyphen, and is not spelt so.
+fn is_twin(name: &str) -> bool {
+    let folded: String = name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect();
+    folded != name && folded.len() <= 40 && is_trusted(&folded)
+}
 
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
@@ -122,6 +128,7 @@ pub fn head(data: &[u8], limits: &HeadLimits) -> Option<Head> {
         upgrade: fields.upgrade,
         keep_alive: fields.keep_alive,
         hop_by_hop: fields.hop_by_hop,
+        empty_port: fields.host.ends_with(':'),
         end,
     })
 }
@@ -132,7 +139,7 @@ fn canonical_target(target: &str, host: &str) -> Option<Option<String>> {
         _ if target.starts_with('/') => (false, target),
         Some((scheme, rest)) if ["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) => {
             let end = rest.find(['/', '?']).unwrap_or(rest.len());
-            if &rest[..end] != host {
+            if rest[..end].trim_end_matches(':') != host.trim_end_matches(':') || !is_host(&rest[..end]) {
                 return None;
             }
             (true, &rest[end..])
@@ -169,8 +176,7 @@ impl<'a> Fields<'a> {
             let same = names.iter().zip(fields).filter(|(name, _)| *name == wanted);
             same.map(|(_, (_, value))| *value).collect()
         };
-        let twin = |name: &String| name.contains('_') && TRUSTED.contains(&name.replace('_', "-").as_str());
-        if names.iter().any(twin) {
+        if names.iter().any(|name| is_twin(name)) {
             return None;
         }
         let options: Vec<String> = values("connection")
@@ -179,9 +185,8 @@ impl<'a> Fields<'a> {
             .map(|option| String::from_utf8_lossy(option).trim_matches([' ', '\t']).to_ascii_lowercase())
             .collect();
         let named: Vec<&String> = options.iter().filter(|option| !option.is_empty()).collect();
-        let odd = |option: &String| {
-            TRUSTED.contains(&option.as_str()) || !option.chars().all(|char| u8::try_from(char).is_ok_and(is_token))
-        };
+        let odd =
+            |option: &String| is_trusted(option) || !option.chars().all(|char| u8::try_from(char).is_ok_and(is_token));
         // Pingora refuses a tenth
         if named.len() > 9 || named.iter().any(|option| odd(option)) {
             return None;
@@ -226,10 +231,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Up to 18 digits and nothing else.
+/// Up to 18 digits and nothing else, no zero before others.
 pub fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 18;
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 18 && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain)
 }
 
@@ -248,6 +254,7 @@ fn is_host(host: &str) -> bool {
         name.len() <= 254 && labels.split('.').all(|label| !label.is_empty() && label.chars().all(known))
     });
     let is_port = port.is_empty()
+        || port == ":"
         || port.strip_prefix(':').is_some_and(|port| {
             let digits = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
             digits && port.parse::<u16>().is_ok_and(|port| port > 0)

@@ -22,6 +22,7 @@
 pub mod address;
 mod cidr;
 mod forwarded;
+pub mod hearsay;
 pub mod identity;
 pub mod key;
 mod key_text;

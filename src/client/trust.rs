@@ -38,6 +38,8 @@ pub struct ClientRules {
     pub ipv6_prefix: u8,
     /// NAT64 prefixes beside the well-known one, under which an IPv4 address is keyed as itself.
     pub translation: Vec<Translation>,
+    /// Fields of trusted peers that reach the origin although nobody here reads them; see [`hearsay`](super::hearsay).
+    pub keep_headers: Vec<HeaderName>,
 }
 
 impl Default for ClientRules {
@@ -51,6 +53,7 @@ impl Default for ClientRules {
             ipv4_prefix: 32,
             ipv6_prefix: 64,
             translation: Vec::new(),
+            keep_headers: Vec::new(),
         }
     }
 }

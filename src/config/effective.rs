@@ -106,6 +106,9 @@ fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
         tree.push(("short", word(&rules.short)));
     }
     tree.push(("degraded", word(&rules.degraded)));
+    if !rules.keep_headers.is_empty() {
+        tree.push(("keep_headers", Tree::List(rules.keep_headers.iter().map(Tree::text).collect())));
+    }
     Tree::map(tree)
 }
 

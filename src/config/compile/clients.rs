@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Context, number};
 use crate::client::address::Translation;
+use crate::client::hearsay::{self, Standing};
 use crate::client::trust::{
     ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
 };
@@ -48,6 +49,7 @@ pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenC
                 rules.header = ForwardHeader::from(header.clone());
             }
             on_invalid(long, &mut rules, context);
+            keep_headers(long, &mut rules, context);
             let hops = hops(long, &rules, context);
             if let Some(from) = long.from.get() {
                 trusted = peers(TRUSTED, &from.value, from.span, hops.is_some(), context);
@@ -124,6 +126,25 @@ fn on_invalid(long: &TrustedProxies, rules: &mut ClientRules, context: &mut Cont
     };
     rules.short = long.short.value().copied().unwrap_or(short);
     rules.degraded = long.degraded.value().copied().unwrap_or(degraded);
+}
+
+/// `keep_headers`: names of fields that would be removed otherwise.
+fn keep_headers(long: &TrustedProxies, rules: &mut ClientRules, context: &mut Context<'_>) {
+    for entry in long.keep_headers.value().iter().flat_map(|list| &list.items) {
+        let name = &entry.value;
+        if hearsay::standing(name.as_str()) == Some(Standing::Named) {
+            rules.keep_headers.push(name.clone());
+            continue;
+        }
+        let what = format!("{} in `keep_headers`", entry.shown);
+        let help = match hearsay::standing(name.as_str()) {
+            Some(Standing::Nobody) => "no server should read this field; it reaches no origin",
+            Some(Standing::Trusted) => "trusted peers may send it anyway; remove it from the list",
+            _ => "the list is for fields that are removed otherwise, such as X-Real-IP; this one is not",
+        };
+        let fault = Diagnostic::error(Code::CONFLICT, entry.span, what).label("has no effect").help(help.to_owned());
+        context.faults.push(fault);
+    }
 }
 
 fn set(trusted: &WrittenClients) -> ProxySet {

@@ -26,6 +26,10 @@ section! {
         /// What becomes of a request with an unreadable address where it counts. `hop` (default): it counts for the last
         /// hop that could be verified, apart from others; `reject`: 400.
         optional degraded: OnDegraded,
+        /// Fields of these peers that reach the origin although they are not the `header` that is read, such as `X-Real-IP`. All
+        /// other fields that name a client's address or another target are removed, whoever sends them, as a proxy passes on
+        /// those that it does not write itself. The list of such fields is in `docs/connections.md`.
+        optional keep_headers: List<HeaderName>,
         /// Short for both `short` and `degraded`: `peer` or `reject`.
         optional on_invalid: OnInvalid,
     }

@@ -1,7 +1,7 @@
 //! Host names as they stand in `Host` and in absolute targets (RFC 9110 section 4.2, RFC 3986 section 3.2).
 //!
-//! Strict on purpose: letters, digits, `-`, `.`, `_`, or an IPv6 address in brackets, and a port from 1 to 65535 if there
-//! is a colon. Userinfo, escapes, empty labels and zone identifiers have no honest use here, and readers differ on them.
+//! Strict on purpose: letters, digits, `-`, `.`, `_`, or an IPv6 address in brackets, and behind a colon a port from 1 to 65535,
+//! or nothing (RFC 3986 section 3.2.3), which is the same as no colon. Userinfo, escapes, empty labels and zone identifiers have no honest use here, and readers differ on them.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -27,6 +27,11 @@ pub fn host_name(authority: &[u8]) -> Option<&[u8]> {
         (name, port)
     };
     is_port(port).then_some(name)
+}
+
+/// The authority without the colon of an empty port.
+pub fn without_empty_port(authority: &[u8]) -> &[u8] {
+    authority.strip_suffix(b":").unwrap_or(authority)
 }
 
 /// The host that routes match: without port, in lower case, without a trailing dot; empty when there is none.
@@ -56,7 +61,7 @@ fn is_name(name: &[u8]) -> bool {
 
 fn is_port(port: &[u8]) -> bool {
     match port.split_first() {
-        None => true,
+        None | Some((b':', [])) => true,
         Some((b':', digits)) if (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) => {
             let number = digits.iter().fold(0u32, |number, digit| number * 10 + u32::from(digit - b'0'));
             (1..=65_535).contains(&number)
@@ -78,6 +83,8 @@ mod tests {
             ("192.0.2.1:65535", "192.0.2.1"),
             ("[2001:db8::1]:80", "[2001:db8::1]"),
             ("[::1]", "[::1]"),
+            ("example.com:", "example.com"),
+            ("[::1]:", "[::1]"),
             ("a_b.internal", "a_b.internal"),
         ] {
             assert_eq!(host_name(host.as_bytes()), Some(name.as_bytes()), "{host}");
@@ -91,7 +98,8 @@ mod tests {
             ":80",
             "a@b",
             "a:b@c",
-            "a:",
+            ":",
+            "a::",
             "a:0",
             "a:65536",
             "a:123456",
@@ -123,6 +131,7 @@ mod tests {
     fn one_host_has_one_spelling() {
         assert_eq!(canonical_host("Example.COM.:443"), "example.com");
         assert_eq!(canonical_host("example.com"), "example.com");
+        assert_eq!(canonical_host("example.com:"), "example.com");
         assert_eq!(canonical_host("[2001:DB8::1]:80"), "[2001:db8::1]");
         assert_eq!(canonical_host(""), "");
     }

@@ -1,9 +1,11 @@
-//! Follows the chunks of a request body (RFC 9112 section 7.1) without taking them apart.
+//! Reads the chunks of a body (RFC 9112 section 7.1): where the body ends, and which bytes of it are data.
 //!
-//! Pingora decodes the body; this only finds out where it ends, so that not one byte of the next request is taken for it,
-//! and refuses what decoders in the field read differently: sizes that are not plain hex, blanks around them, lone LFs,
-//! data that is not followed by CRLF, trailers that are no header fields. What it lets through is a strict subset of what
-//! Pingora understands.
+//! Nothing that decoders in the field read differently passes: sizes that are not plain hex, extensions outside the grammar,
+//! lone LFs, data that is not followed by CRLF, trailers that are no header fields. Chunk extensions and trailers are read
+//! and go no further. [`ChunkScanner::unpack`] takes the data out of its chunks, so that [`repack`] can hand many small
+//! chunks on as one.
+
+pub mod repack;
 
 use super::fault::BodyFault;
 use super::head::scan::{TOKEN, is};
@@ -12,19 +14,21 @@ use super::head::scan::{TOKEN, is};
 const SIZE_DIGITS: u8 = 15;
 /// Extensions are next to unused; more than this per chunk is an attack on whoever buffers them.
 const EXTENSION_BYTES: u16 = 256;
-/// Trailers are dropped by Pingora, so they only cost time.
+/// Trailers are dropped, so they only cost time.
 const TRAILER_BYTES: u16 = 8192;
 
 /// Where in a chunked body the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkScanner {
     at: At,
+    /// How many bytes of data the body may still announce.
+    room: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Size { digits: u8, size: u64 },
-    Extension { size: u64, used: u16 },
+    Extension { size: u64, used: u16, part: Part },
     SizeLineFeed { size: u64 },
     Data { left: u64 },
     DataReturn,
@@ -37,10 +41,44 @@ enum At {
     End,
 }
 
+/// Where in the extensions of a chunk: `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Behind a blank; only a semicolon may come.
+    BeforeSemicolon,
+    /// Behind a semicolon.
+    BeforeName,
+    Name,
+    /// Behind a name and a blank.
+    AfterName,
+    /// Behind the equals sign.
+    BeforeValue,
+    Token,
+    Quoted,
+    /// Behind a backslash.
+    Escaped,
+    /// Behind the closing quote.
+    AfterQuoted,
+}
+
+/// What [`ChunkScanner::unpack`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Bytes that belong to the body: all, unless it ends among them.
+    pub taken: usize,
+    /// Bytes of data; they stand at the front now.
+    pub kept: usize,
+}
+
 impl ChunkScanner {
     /// At the first byte of a body.
     pub fn new() -> ChunkScanner {
-        ChunkScanner { at: At::Size { digits: 0, size: 0 } }
+        ChunkScanner { at: At::Size { digits: 0, size: 0 }, room: u64::MAX }
+    }
+
+    /// From here on the body may have so many bytes of data, or as many as was said before if that is less.
+    pub fn limit(&mut self, data: u64) {
+        self.room = self.room.min(data);
     }
 
     /// Whether the body has ended.
@@ -54,24 +92,61 @@ impl ChunkScanner {
     /// # Errors
     /// The first fault. The scanner must not be used after one.
     pub fn scan(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
-        let mut rest = bytes;
-        while let Some((&byte, after)) = rest.split_first() {
+        let mut passed = 0;
+        while passed < bytes.len() && !self.is_done() {
+            let (framing, data) = self.run(bytes.get(passed..).unwrap_or_default())?;
+            passed += framing + data;
+        }
+        Ok(passed)
+    }
+
+    /// As [`ChunkScanner::scan`], and moves the data of the chunks to the front of `bytes`. What stands behind the body is not
+    /// moved.
+    ///
+    /// # Errors
+    /// As [`ChunkScanner::scan`].
+    pub fn unpack(&mut self, bytes: &mut [u8]) -> Result<Unpacked, BodyFault> {
+        let (mut taken, mut kept) = (0, 0);
+        while taken < bytes.len() && !self.is_done() {
+            let (framing, data) = self.run(bytes.get(taken..).unwrap_or_default())?;
+            let from = taken + framing;
+            taken = from + data;
+            if from != kept && data > 0 {
+                bytes.copy_within(from..taken, kept);
+            }
+            kept += data;
+        }
+        Ok(Unpacked { taken, kept })
+    }
+
+    /// Passes over framing up to the first data, and over that data; says how many bytes each were.
+    fn run(&mut self, bytes: &[u8]) -> Result<(usize, usize), BodyFault> {
+        for (framing, &byte) in bytes.iter().enumerate() {
             self.at = match self.at {
-                At::End => break,
+                At::End => return Ok((framing, 0)),
                 At::Data { left } => {
-                    let here = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
-                    rest = rest.get(here..).unwrap_or_default();
+                    let rest = bytes.len() - framing;
+                    let here = usize::try_from(left).map_or(rest, |left| left.min(rest));
                     self.at = match left - here as u64 {
                         0 => At::DataReturn,
                         left => At::Data { left },
                     };
-                    continue;
+                    return Ok((framing, here));
+                }
+                At::SizeLineFeed { size } if byte == b'\n' => {
+                    self.room = self.room.saturating_sub(size);
+                    if size == 0 { At::TrailerStart { used: 0 } } else { At::Data { left: size } }
                 }
                 at => at.next(byte)?,
             };
-            rest = after;
+            // the digits so far are a lower bound of the size: what is too large is refused before its bytes come
+            if let At::Size { size, .. } = self.at
+                && size > self.room
+            {
+                return Err(BodyFault::TooLarge);
+            }
         }
-        Ok(bytes.len() - rest.len())
+        Ok((bytes.len(), 0))
     }
 }
 
@@ -88,16 +163,19 @@ impl At {
             (At::Size { digits, size }, _) if byte.is_ascii_hexdigit() && digits < SIZE_DIGITS => {
                 At::Size { digits: digits + 1, size: size << 4 | u64::from(hex(byte)) }
             }
-            (At::Size { digits: 1.., size }, b';') => At::Extension { size, used: 0 },
+            (At::Size { digits: 1.., size }, b';') => At::Extension { size, used: 0, part: Part::BeforeName },
+            (At::Size { digits: 1.., size }, b' ' | b'\t') => {
+                At::Extension { size, used: 1, part: Part::BeforeSemicolon }
+            }
             (At::Size { digits: 1.., size }, b'\r') => At::SizeLineFeed { size },
             (At::Size { .. }, _) => return Err(BodyFault::ChunkSize),
-            (At::Extension { size, .. }, b'\r') => At::SizeLineFeed { size },
-            (At::Extension { size, used }, b' '..=b'~' | b'\t') if used < EXTENSION_BYTES => {
-                At::Extension { size, used: used + 1 }
+            (At::Extension { size, part: Part::Name | Part::Token | Part::AfterQuoted, .. }, b'\r') => {
+                At::SizeLineFeed { size }
             }
-            (At::Extension { .. }, _) => return Err(BodyFault::ChunkExtension),
-            (At::SizeLineFeed { size: 0 }, b'\n') => At::TrailerStart { used: 0 },
-            (At::SizeLineFeed { size }, b'\n') => At::Data { left: size },
+            (At::Extension { size, used, part }, _) => match part.next(byte) {
+                Some(part) if used < EXTENSION_BYTES => At::Extension { size, used: used + 1, part },
+                _ => return Err(BodyFault::ChunkExtension),
+            },
             (At::DataReturn, b'\r') => At::DataLineFeed,
             (At::DataLineFeed, b'\n') => At::Size { digits: 0, size: 0 },
             (At::SizeLineFeed { .. } | At::DataReturn | At::DataLineFeed, _) => return Err(BodyFault::ChunkEnding),
@@ -118,6 +196,30 @@ impl At {
             }
             (At::TrailerLineFeed { .. }, _) => return Err(BodyFault::Trailer),
             (at @ (At::Data { .. } | At::End), _) => at,
+        })
+    }
+}
+
+impl Part {
+    /// One byte of an extension; `None` where the grammar has no place for it.
+    fn next(self, byte: u8) -> Option<Part> {
+        let blank = matches!(byte, b' ' | b'\t');
+        let token = is(byte, TOKEN);
+        Some(match (self, byte) {
+            (Part::BeforeSemicolon | Part::BeforeName | Part::AfterName | Part::BeforeValue, _) if blank => self,
+            (Part::BeforeName | Part::Name, _) if token => Part::Name,
+            (Part::BeforeValue | Part::Token, _) if token => Part::Token,
+            (Part::Name, _) if blank => Part::AfterName,
+            (Part::Token | Part::AfterQuoted, _) if blank => Part::BeforeSemicolon,
+            (Part::Name | Part::AfterName, b'=') => Part::BeforeValue,
+            (Part::BeforeValue, b'"') => Part::Quoted,
+            (Part::Quoted, b'"') => Part::AfterQuoted,
+            (Part::Quoted, b'\\') => Part::Escaped,
+            (Part::Quoted | Part::Escaped, b'\t' | b' '..=b'~' | 0x80..) => Part::Quoted,
+            (Part::BeforeSemicolon | Part::Name | Part::AfterName | Part::Token | Part::AfterQuoted, b';') => {
+                Part::BeforeName
+            }
+            _ => return None,
         })
     }
 }
@@ -145,6 +247,7 @@ mod tests {
             (&b"0\r\n\r\nGET "[..], 5),
             (b"5\r\nhello\r\n0\r\n\r\n", 15),
             (b"5;a=b\r\nhello\r\n0;x=\"y z\"\r\n\r\nrest", 27),
+            (b"5 ; a = b\t;c;d=\"\\\"\x80;\"\r\nhello\r\n0;e\r\n\r\n", 37),
             (b"00000A\r\n0123456789\r\n000\r\n\r\n", 27),
             (b"1\r\na\r\n0\r\nDigest: x\r\nA:\r\n\r\nGET", 26),
         ] {
@@ -163,10 +266,24 @@ mod tests {
             (b"-5\r\n", BodyFault::ChunkSize),
             (b"+5\r\n", BodyFault::ChunkSize),
             (b" 5\r\n", BodyFault::ChunkSize),
-            (b"5 \r\n", BodyFault::ChunkSize),
+            (b"5 \r\n", BodyFault::ChunkExtension),
             (b"5\n", BodyFault::ChunkSize),
             (b"5_0\r\n", BodyFault::ChunkSize),
             (b"1000000000000000\r\n", BodyFault::ChunkSize),
+            (b"5;\r\n", BodyFault::ChunkExtension),
+            (b"5;;\r\n", BodyFault::ChunkExtension),
+            (b"5;=b\r\n", BodyFault::ChunkExtension),
+            (b"5;a=\r\n", BodyFault::ChunkExtension),
+            (b"5;a \r\n", BodyFault::ChunkExtension),
+            (b"5;a=b \r\n", BodyFault::ChunkExtension),
+            (b"5;a=b c\r\n", BodyFault::ChunkExtension),
+            (b"5;a b\r\n", BodyFault::ChunkExtension),
+            (b"5;a=b=c\r\n", BodyFault::ChunkExtension),
+            (b"5;a=\"b\r\n", BodyFault::ChunkExtension),
+            (b"5;a=\"b\"c\r\n", BodyFault::ChunkExtension),
+            (b"5;a=\"b\\\r\n", BodyFault::ChunkExtension),
+            (b"5;a,b\r\n", BodyFault::ChunkExtension),
+            (b"5;\x80\r\n", BodyFault::ChunkExtension),
             (b"5;a\nhello", BodyFault::ChunkExtension),
             (b"5;a\x00b\r\n", BodyFault::ChunkExtension),
             (b"5\rhello", BodyFault::ChunkEnding),
@@ -188,6 +305,21 @@ mod tests {
         assert_eq!(whole(&long), Err(BodyFault::ChunkExtension));
         let long = [b"0\r\nA:".as_slice(), &[b'a'; 9000], b"\r\n"].concat();
         assert_eq!(whole(&long), Err(BodyFault::Trailer));
+    }
+
+    #[test]
+    fn a_size_over_the_limit_is_refused_before_its_bytes_come() {
+        let within = |limit, body: &[u8]| {
+            let mut scanner = ChunkScanner::new();
+            scanner.limit(limit);
+            scanner.scan(body)
+        };
+        assert_eq!(within(5, b"5\r\nhello\r\n0\r\n\r\n"), Ok(15));
+        assert_eq!(within(4, b"5"), Err(BodyFault::TooLarge));
+        assert_eq!(within(0x1000, b"1001"), Err(BodyFault::TooLarge));
+        assert_eq!(within(5, b"3\r\nabc\r\n3"), Err(BodyFault::TooLarge));
+        assert_eq!(within(5, b"3\r\nabc\r\n2\r\nde\r\n0"), Ok(16));
+        assert_eq!(within(5, b"3\r\nabc\r\n2\r\nde\r\n1"), Err(BodyFault::TooLarge));
     }
 
     proptest! {

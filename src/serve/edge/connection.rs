@@ -346,7 +346,10 @@ impl Patience {
             };
             if worth_parsing {
                 match head::parse(inbox, &edge.head_limits()) {
-                    Ok(Some(head)) => return Next::Request(head),
+                    Ok(Some(head)) => {
+                        wire.drop_empty_port(&head);
+                        return Next::Request(head);
+                    }
                     Err(fault) => return Next::Refused(fault),
                     Ok(None) => {}
                 }

@@ -163,6 +163,8 @@ pub enum BodyFault {
     ChunkEnding,
     /// A trailer line that is no header field, or too many of them.
     Trailer,
+    /// A chunk whose size takes the body over the route's limit.
+    TooLarge,
     /// The client sent its request more slowly than the least rate.
     SlowUpload,
     /// The client took its answer more slowly than the least rate.
@@ -175,11 +177,12 @@ pub enum BodyFault {
 
 impl BodyFault {
     /// Every fault, so that counters can be made before the first request.
-    pub const ALL: [BodyFault; 8] = [
+    pub const ALL: [BodyFault; 9] = [
         BodyFault::ChunkSize,
         BodyFault::ChunkExtension,
         BodyFault::ChunkEnding,
         BodyFault::Trailer,
+        BodyFault::TooLarge,
         BodyFault::SlowUpload,
         BodyFault::SlowDownload,
         BodyFault::LateUpload,
@@ -191,6 +194,7 @@ impl BodyFault {
         match self {
             BodyFault::SlowUpload | BodyFault::LateUpload => Some(408),
             BodyFault::SlowDownload | BodyFault::LateDownload => None,
+            BodyFault::TooLarge => Some(413),
             _ => Some(400),
         }
     }
@@ -202,6 +206,7 @@ impl BodyFault {
             BodyFault::ChunkExtension => "chunk_extension",
             BodyFault::ChunkEnding => "chunk_ending",
             BodyFault::Trailer => "trailer",
+            BodyFault::TooLarge => "body_too_large",
             BodyFault::SlowUpload => "slow_upload",
             BodyFault::SlowDownload => "slow_download",
             BodyFault::LateUpload => "late_upload",

@@ -18,7 +18,7 @@ use bytes::BytesMut;
 
 use self::fields::Fields;
 use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
-use super::authority::host_name;
+use super::authority::{host_name, without_empty_port};
 use super::fault::HeadFault;
 use super::path::path_of;
 use super::query::{LONGEST_TARGET, canonical_query};
@@ -82,6 +82,8 @@ pub struct Head {
     pub keep_alive: bool,
     /// There is a field that concerns this connection only, `Connection` itself among them.
     pub hop_by_hop: bool,
+    /// `Host` ends in a colon, for whose port nothing is written. [`drop_empty_port`] takes it out.
+    pub empty_port: bool,
     /// Where the head ends, empty line included.
     pub end: usize,
 }
@@ -118,6 +120,18 @@ pub fn parse(bytes: &[u8], limits: &HeadLimits) -> Result<Option<Head>, HeadFaul
         Err(Stop::Fault(fault)) => Err(fault),
         Err(Stop::Incomplete) if bytes.len() >= limits.bytes => Err(HeadFault::TooLarge),
         Err(Stop::Incomplete) => Ok(None),
+    }
+}
+
+/// Writes a blank for the colon of an empty port in `Host`, so that all who read the head find the same name. `bytes` are those of
+/// a head that [`parse`] took.
+pub fn drop_empty_port(bytes: &mut [u8]) {
+    for line in bytes.split_mut(|byte| *byte == b'\n') {
+        let is_host = line.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"host:"));
+        let last = line.iter().rposition(|byte| !matches!(byte, b'\r' | b' ' | b'\t'));
+        if let (true, Some(colon)) = (is_host, last.and_then(|last| line.get_mut(last)).filter(|last| **last == b':')) {
+            *colon = b' ';
+        }
     }
 }
 
@@ -207,6 +221,7 @@ impl<'a> Parser<'a> {
             upgrade: framing.upgrade,
             keep_alive: framing.keep_alive,
             hop_by_hop: framing.hop_by_hop,
+            empty_port: fields.host().ends_with(b":"),
             end: self.at,
         })
     }
@@ -300,7 +315,7 @@ impl<'a> Parser<'a> {
             if host_name(authority).is_none() {
                 return Err(HeadFault::Host.into());
             }
-            if authority != host {
+            if without_empty_port(authority) != without_empty_port(host) {
                 return Err(HeadFault::HostMismatch.into());
             }
         }

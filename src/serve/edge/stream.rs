@@ -1,7 +1,7 @@
 //! A client's connection as Pingora sees it: one request at a time, and never a byte more.
 //!
-//! [`Wire`] keeps account of every byte of the current request. Pingora may read exactly its body: what follows stays in
-//! the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
+//! [`Wire`] keeps account of every byte of the current request. Pingora may read exactly its body, small chunks joined to
+//! larger ones: what follows stays in the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
 //! lost, and what is left of a body can never be taken for a request. While the answer is awaited Pingora polls the
 //! connection to see whether the client has gone: it is told the truth about a close, and nothing about further requests. Where the
 //! answer of a client that has gone is awaited ([`Absence`]), the connection is closed and Pingora is told nothing.
@@ -17,7 +17,7 @@ use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,12 +31,13 @@ use super::chunk::ChunkScanner;
 use super::connection::Edge;
 use super::due::{Due, LateAnswer};
 use super::fault::BodyFault;
-use super::head::{Body, Head};
+use super::head::{self, Body, Head};
 use super::link::Link;
 use super::pace::Pace;
 use super::transport::Transport;
 
 mod absent;
+mod body;
 mod delegate;
 mod parts;
 mod reading;
@@ -86,6 +87,8 @@ pub struct Wire<S> {
     refused: AtomicBool,
     absence: Absence,
     departure: Departure,
+    /// How large the body may be, until the chunks have been told; `u64::MAX`: any size. Atomic for the same reason.
+    body_limit: AtomicU64,
     link: Arc<Link>,
     edge: Arc<Edge>,
 }
@@ -113,6 +116,7 @@ impl<S: IO> Wire<S> {
             refused: AtomicBool::new(false),
             absence: Absence::default(),
             departure: Departure::default(),
+            body_limit: AtomicU64::new(u64::MAX),
             link,
             edge,
         }
@@ -121,6 +125,13 @@ impl<S: IO> Wire<S> {
     /// Bytes of the next request, as far as they have come.
     pub fn inbox(&self) -> &[u8] {
         &self.inbox
+    }
+
+    /// Takes the colon of an empty port out of the head at the front of the inbox.
+    pub fn drop_empty_port(&mut self, head: &Head) {
+        if head.empty_port {
+            head::drop_empty_port(self.inbox.get_mut(..head.end).unwrap_or_default());
+        }
     }
 
     /// Begins the request whose head stands at the front of the inbox; returns the head for Pingora to parse, with the
@@ -136,6 +147,7 @@ impl<S: IO> Wire<S> {
         self.hop_by_hop = head.hop_by_hop;
         *self.refused.get_mut() = false;
         self.absence = Absence::default();
+        *self.body_limit.get_mut() = u64::MAX;
         self.may_switch = head.upgrade;
         self.holds_back = head.expect_continue;
         self.upload.restart();
@@ -215,7 +227,6 @@ impl<S: IO> Wire<S> {
         if let Reading::Broken(fault) = self.reading {
             return Poll::Ready(Err(fault.into()));
         }
-        let before = buf.filled().len();
         match self.poll_body(cx, buf) {
             Poll::Pending if self.holds_back || self.reading == Reading::Switched => Poll::Pending,
             Poll::Pending => {
@@ -223,15 +234,15 @@ impl<S: IO> Wire<S> {
                 let late = self.upload.is_over();
                 Poll::Ready(Err(self.fault(if late { BodyFault::LateUpload } else { BodyFault::SlowUpload })))
             }
-            Poll::Ready(Ok(())) => {
-                self.upload.progressed(buf.filled().len() - before);
+            Poll::Ready(Ok(taken)) => {
+                self.upload.progressed(taken);
                 let goes_on = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
                 if goes_on && self.upload.is_over() {
                     return Poll::Ready(Err(self.broken(BodyFault::LateUpload)));
                 }
                 Poll::Ready(Ok(()))
             }
-            failed => failed,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
     }
 
@@ -244,38 +255,6 @@ impl<S: IO> Wire<S> {
             }
         }
         self.departure.poll_over(cx).map(Ok)
-    }
-
-    fn poll_body(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A read that could take too much goes through the inbox. Pingora asks for no more than the length itself, so
-        // this is for whoever else reads, and bodies go straight from the kernel to where they are wanted.
-        let too_much = matches!(self.reading, Reading::Length(left) if left < buf.remaining() as u64);
-        if self.inbox.is_empty() && too_much && ready!(self.poll_fill(cx))? == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        let before = buf.filled().len();
-        if self.inbox.is_empty() {
-            ready!(self.poll_transport(cx, buf))?;
-            let fresh = buf.filled().get(before..).unwrap_or_default();
-            if fresh.is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            let ours = match self.reading.account(fresh) {
-                Ok(ours) => ours,
-                Err(fault) => return Poll::Ready(Err(self.broken(fault))),
-            };
-            self.inbox.extend_from_slice(fresh.get(ours..).unwrap_or_default());
-            buf.set_filled(before + ours);
-        } else {
-            let offered = self.inbox.get(..buf.remaining()).unwrap_or(&self.inbox);
-            let ours = match self.reading.account(offered) {
-                Ok(ours) => ours,
-                Err(fault) => return Poll::Ready(Err(self.broken(fault))),
-            };
-            buf.put_slice(offered.get(..ours).unwrap_or_default());
-            self.inbox.advance(ours);
-        }
-        Poll::Ready(Ok(()))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -455,6 +434,13 @@ impl<S: IO> EdgeStream<S> {
     pub fn answer_due_in(&self, time: Duration) {
         if let Some(wire) = &self.wire {
             wire.due.set(time);
+        }
+    }
+
+    /// How large the body of the present request may be.
+    pub fn limit_body(&self, limit: u64) {
+        if let Some(wire) = &self.wire {
+            wire.body_limit.store(limit, Ordering::Relaxed);
         }
     }
 

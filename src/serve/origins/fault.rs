@@ -126,8 +126,9 @@ impl From<BodyFault> for AnswerFault {
             BodyFault::ChunkSize => AnswerFault::ChunkSize,
             BodyFault::ChunkExtension => AnswerFault::ChunkExtension,
             BodyFault::Trailer => AnswerFault::Trailer,
-            // the scanner of chunks knows nothing of speed
+            // the scanner of chunks knows nothing of speed, and an answer has no limit
             BodyFault::ChunkEnding
+            | BodyFault::TooLarge
             | BodyFault::SlowUpload
             | BodyFault::SlowDownload
             | BodyFault::LateUpload

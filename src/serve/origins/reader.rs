@@ -24,8 +24,8 @@ const OPENING: &[u8] = b"HTTP/1.";
 pub struct Taken {
     /// So many from the front belong to the answer.
     pub pass: usize,
-    /// The others are the beginning of a head and must be presented again with what follows them. If false, they belong to
-    /// no answer.
+    /// The others are the beginning of a head, or of chunks, and must be presented again with what follows them. If false,
+    /// they belong to no answer.
     pub hold: bool,
 }
 
@@ -193,6 +193,14 @@ impl Reader {
                     };
                     pass += head.end;
                     self.answer = self.after(head.status, head.framing, head.upgrade)?;
+                    if let (Answer::Chunked(scanner), Some(rest)) = (&self.answer, bytes.get(pass..))
+                        && !rest.is_empty()
+                    {
+                        // what is wrong with chunks that came with their head is found before the head goes on
+                        let mut ahead = *scanner;
+                        ahead.scan(rest)?;
+                        return Ok(Taken { pass, hold: true });
+                    }
                 }
                 Answer::Length(left) => {
                     let here = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
@@ -212,6 +220,22 @@ impl Reader {
             }
         }
         Ok(Taken { pass, hold: false })
+    }
+
+    /// The scanner of the body's chunks, if the next byte is of one.
+    pub fn chunks(&mut self) -> Option<&mut ChunkScanner> {
+        match &mut self.answer {
+            Answer::Chunked(scanner) => Some(scanner),
+            _ => None,
+        }
+    }
+
+    /// The scanner was used; `surplus` says whether bytes stood behind the body.
+    pub fn scanned(&mut self, surplus: bool) {
+        if self.chunks().is_some_and(|scanner| scanner.is_done()) {
+            self.answer = Answer::None;
+            self.spoilt |= surplus;
+        }
     }
 
     /// The connection has ended; `held` bytes of a head were held back.

@@ -1,8 +1,8 @@
 //! A connection to an HTTP/1 origin as Pingora sees it: only what [`Reader`] lets through.
 //!
 //! The head of an answer is held back until it is complete and judged, so that Pingora's time-out for one read is the time
-//! for the whole head, however it drips. Everything else passes as it comes, without a copy; no more than one head is ever
-//! held. Between requests Pingora looks whether the origin has closed or said something; either way it then gives the
+//! for the whole head, however it drips. Everything else passes as it comes, without a copy, small chunks joined to larger
+//! ones; no more than one head is ever held. Between requests Pingora looks whether the origin has closed or said something; either way it then gives the
 //! connection up.
 
 use std::fmt;
@@ -26,6 +26,7 @@ use super::fault::AnswerFault;
 use super::reader::Reader;
 use super::way::Way;
 use super::wire::Wire;
+use crate::serve::edge::chunk::repack::{Failed, poll_repack};
 
 /// What one read takes from the kernel when a head does not come in one piece.
 const READ_BYTES: usize = 4096;
@@ -34,7 +35,8 @@ const READ_BYTES: usize = 4096;
 pub struct OriginStream<S = Wire> {
     wire: S,
     reader: Reader,
-    /// Bytes that came and were not passed on: the beginning of a head, or a head whose reader has a small buffer.
+    /// Bytes that came and were not passed on: the beginning of a head, a head whose reader has a small buffer, or chunks that
+    /// came with their head.
     inbox: BytesMut,
     /// How many of them may be passed on.
     passed: usize,
@@ -80,6 +82,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// What is read of a body in chunks: all that has come, as one chunk.
+    fn poll_chunks(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Some(scanner) = self.reader.chunks() else { return Poll::Pending };
+        let wire = &mut self.wire;
+        let read = |buf: &mut ReadBuf<'_>| Pin::new(&mut *wire).poll_read(cx, buf);
+        match ready!(poll_repack(scanner, &mut self.inbox, buf, read)) {
+            Ok(0) => return self.ended(),
+            Ok(_) => {}
+            Err(Failed::Read(error)) => return Poll::Ready(Err(error)),
+            Err(Failed::Body(fault)) => return Poll::Ready(Err(AnswerFault::from(fault).into())),
+        }
+        self.reader.scanned(!self.inbox.is_empty());
+        if self.reader.has_answered() {
+            self.inbox.clear();
+            self.note_spoilt();
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// The connection has ended inside or behind an answer.
     fn ended(&mut self) -> Poll<io::Result<()>> {
         Poll::Ready(self.reader.ended(self.inbox.len()).map_err(io::Error::from))
@@ -105,6 +126,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for OriginStream<S> {
             }
             if this.reader.has_answered() {
                 return this.poll_between(cx, buf);
+            }
+            if this.reader.chunks().is_some() {
+                return this.poll_chunks(cx, buf);
             }
             if this.inbox.is_empty() {
                 let before = buf.filled().len();

@@ -13,6 +13,7 @@ pub fn fault_of(e: &Error) -> Fault {
     if let Some(fault) = BodyFault::of(e) {
         return match fault.status() {
             Some(408) => Fault::ClientTimeout,
+            Some(413) => Fault::BodyTooLarge,
             Some(_) => Fault::BadRequest,
             None => Fault::ClientGone,
         };

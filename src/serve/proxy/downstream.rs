@@ -51,6 +51,15 @@ pub fn is_gone(session: &Session) -> bool {
     absence(session).is_some_and(Absence::is_gone)
 }
 
+/// The request is forwarded: its body may pause for so long, and be as large as its route says; the answer is due.
+pub fn forwarded(session: &mut Session, route: &Route, pause: Duration) {
+    session.set_read_timeout(Some(route.timeouts.request.min(pause)));
+    answer_due_in(session, route.timeouts.request);
+    if let (Some(limit), Some(stream)) = (route.body_limit, edge_stream(session)) {
+        stream.limit_body(limit.0);
+    }
+}
+
 /// The client's stream, if it speaks HTTP/2.
 pub fn h2_stream(session: &Session) -> Option<&Stream> {
     Stream::of(&session.req_header().extensions)

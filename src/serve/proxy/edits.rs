@@ -7,34 +7,40 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::exchange::Exchange;
-use crate::client::{Field, Proto, onward};
+use crate::client::hearsay::{self, Standing};
+use crate::client::trust::ForwardHeader;
+use crate::client::{ClientRules, Field, Proto, onward};
 use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
 use crate::request::Peer;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::tls::secure::{ClientIdentity, Secure};
 
-/// What only a trusted peer may say about the client and the request it made; from anybody else the origin gets none of
-/// it. `X-Forwarded-For` and `Forwarded` are written anew in any case.
-fn is_hearsay(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "x-forwarded-proto"
-            | "x-forwarded-host"
-            | "x-forwarded-port"
-            | "x-forwarded-prefix"
-            | "x-forwarded-server"
-            | "x-forwarded-scheme"
-            | "x-forwarded-ssl"
-            | "x-real-ip"
-            | "x-client-ip"
-            | "x-cluster-client-ip"
-            | "true-client-ip"
-            | "cf-connecting-ip"
-            | "fastly-client-ip"
-            | "client-cert"
-            | "client-cert-chain"
-    )
+/// Whether the origin must not get the field, as it is hearsay that this peer may not tell.
+fn is_hearsay(name: &HeaderName, peer_trusted: bool, rules: &ClientRules) -> bool {
+    if let ForwardHeader::Single(header) = &rules.header
+        && is_twin(name, header)
+    {
+        return true;
+    }
+    let is_named = || rules.header.name() == name || rules.keep_headers.contains(name);
+    match hearsay::standing(name.as_str()) {
+        None => false,
+        Some(Standing::Trusted) => !peer_trusted,
+        Some(Standing::Named) => !(peer_trusted && is_named()),
+        Some(Standing::Nobody) => true,
+    }
+}
+
+/// Takes out the fields of which this is true.
+fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bool) {
+    if !upstream.headers.keys().any(&unwanted) {
+        return;
+    }
+    let names: Vec<HeaderName> = upstream.headers.keys().filter(|name| unwanted(name)).cloned().collect();
+    for name in names {
+        upstream.remove_header(&name);
+    }
 }
 
 /// The request as the origin gets it: who the client is, then the operator's edits.
@@ -53,12 +59,7 @@ pub fn towards_origin(
         let rules = &exchange.installed.snapshot().policy().clients;
         let peer = link.map_or(Peer::Unix, |link| link.peer);
         let onward = onward(rules, peer, client, received, link.map_or(Proto::Http, Link::proto));
-        if !client.peer_trusted && upstream.headers.keys().any(is_hearsay) {
-            let names: Vec<HeaderName> = upstream.headers.keys().filter(|name| is_hearsay(name)).cloned().collect();
-            for name in names {
-                upstream.remove_header(&name);
-            }
-        }
+        remove_all(upstream, |name| is_hearsay(name, client.peer_trusted, rules));
         if let Some(name) = onward.remove {
             upstream.remove_header(name);
         }
@@ -76,12 +77,16 @@ pub fn towards_origin(
     }
     let tags = exchange.installed.tag_fields();
     if !tags.is_empty() {
-        remove_look_alikes(tags, upstream);
+        remove_all(upstream, |field| tags.iter().any(|name| field == name || is_twin(field, name)));
     }
     if let Some(route) = exchange.route()
         && !route.request_headers.is_empty()
     {
-        apply(&route.request_headers, exchange, upstream)?;
+        // what the gate says of itself, or wants unsaid, no client may say in another spelling
+        let edits = &route.request_headers;
+        let edited = || edits.remove.iter().chain(edits.set.iter().chain(&edits.add).map(|(name, _)| name));
+        remove_all(upstream, |field| edited().any(|name| is_twin(field, name)));
+        apply(edits, exchange, upstream)?;
     }
     if tags.is_empty() { Ok(()) } else { put_tags(upstream, exchange) }
 }
@@ -102,19 +107,9 @@ fn tell_of_tls(secure: &Secure, upstream: &mut RequestHeader) -> pingora::Result
     Ok(())
 }
 
-/// Takes out a client's own fields of these names, and those that CGI and its descendants would take for them.
-fn remove_look_alikes(names: &[HeaderName], upstream: &mut RequestHeader) {
-    let is_one = |field: &HeaderName| names.iter().any(|name| is_read_as(field.as_str(), name.as_str()));
-    let theirs: Vec<HeaderName> = upstream.headers.keys().filter(|field| is_one(field)).cloned().collect();
-    for field in theirs {
-        upstream.remove_header(&field);
-    }
-}
-
-/// Whether the two names, in lower case, are one where `-` and `_` are.
-fn is_read_as(field: &str, name: &str) -> bool {
-    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    field.len() == name.len() && field.bytes().map(folded).eq(name.bytes().map(folded))
+/// Whether CGI and its descendants take the field for the one of this name.
+fn is_twin(field: &HeaderName, name: &HeaderName) -> bool {
+    hearsay::is_twin_of(field.as_str(), name.as_str())
 }
 
 /// Tells the origin which limits the request is over: one line per field, their names separated by commas. No edit can

@@ -22,7 +22,7 @@ use super::abandoned;
 use super::admission::{self, Admission};
 use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
-use super::downstream::{answer_due_in, edge_stream, is_gone, keep_one_line, leave, link_of, over_limit};
+use super::downstream::{self, answer_due_in, edge_stream, is_gone, keep_one_line, leave, link_of, over_limit};
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
@@ -181,9 +181,7 @@ impl ProxyHttp for Gate {
                 if let Some(route) = exchange.route() {
                     let listener = self.shared.settings.listeners.get(exchange.listener);
                     let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
-                    let pause = BODY_PAUSE.max(grace + AFTER_GRACE);
-                    session.set_read_timeout(Some(route.timeouts.request.min(pause)));
-                    answer_due_in(session, route.timeouts.request);
+                    downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
                 }
                 abandoned::expect(session, exchange);
                 return Ok(false);

@@ -204,6 +204,8 @@ fn fields() -> Vec<(&'static str, Want, Vec<u8>)> {
             Turned,
             post(&[(b"transfer-encoding", b"chunked"), (b"content-length", b"48")], SMUGGLED),
         ),
+        ("an authority with an empty port", Forwarded("/x"), authority(b"gate.example:", &[])),
+        ("a twin with a dot", Status(400), field(b"x.real.ip", b"192.0.2.1")),
         ("a twin of a trusted field", Status(400), field(b"x_forwarded_for", b"192.0.2.1")),
         ("a twin of the length", Status(400), field(b"content_length", b"5")),
         ("a twin of the coding", Status(400), field(b"transfer_encoding", b"chunked")),

@@ -23,6 +23,8 @@ pub fn cases() -> Vec<Case> {
         post("a hexadecimal length", BAD, "Content-Length: 0x5", "hello"),
         post("a length with a blank inside", BAD, "Content-Length: 4 4", ""),
         post("an empty length", BAD, "Content-Length:", ""),
+        post("a length with a leading zero", BAD, "Content-Length: 043", ""),
+        post("a length of two zeros", BAD, "Content-Length: 00", ""),
         post("a length with a fraction", BAD, "Content-Length: 5.0", "hello"),
         post("a length with letters behind", BAD, "Content-Length: 5abc", "hello"),
         post("a length beyond 64 bits", BAD, "Content-Length: 18446744073709551621", "hello"),
@@ -53,6 +55,11 @@ pub fn cases() -> Vec<Case> {
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n0\r\n\r\n",
         ),
         case(
+            "all that the grammar of chunk extensions has",
+            Want::Forwarded("/"),
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 ; a = \"\\\"b\" ;c;d=e\r\nhello\r\n0;f\r\n\r\n",
+        ),
+        case(
             "trailers that speak of framing",
             Unambiguous,
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nContent-Length: 44\r\nHost: b\r\n\r\n",
@@ -63,7 +70,14 @@ pub fn cases() -> Vec<Case> {
         cut_off("chunks without the last", Turned, b"POST /cut HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
         cut_off("a body with nothing of it", Turned, b"POST /cut HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n"),
     ];
-    let chunks: [(&'static str, &str); 13] = [
+    let chunks: [(&'static str, &str); 20] = [
+        ("a chunk extension without a name", "5;\r\nhello\r\n0\r\n\r\n"),
+        ("a chunk extension without a value", "5;a=\r\nhello\r\n0\r\n\r\n"),
+        ("a chunk extension with a blank behind it", "5;a=b \r\nhello\r\n0\r\n\r\n"),
+        ("a chunk extension with an open quote", "5;a=\"b\r\nhello\r\n0\r\n\r\n"),
+        ("a chunk extension with two words", "5;a b\r\nhello\r\n0\r\n\r\n"),
+        ("a blank behind a chunk size", "5 \r\nhello\r\n0\r\n\r\n"),
+        ("a comma behind a chunk size", "5,a\r\nhello\r\n0\r\n\r\n"),
         ("a chunk size that is no number", "zz\r\nhello\r\n0\r\n\r\n"),
         ("an empty chunk size", "\r\nhello\r\n0\r\n\r\n"),
         ("a negative chunk size", "-5\r\nhello\r\n0\r\n\r\n"),

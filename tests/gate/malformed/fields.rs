@@ -1,6 +1,6 @@
 //! Header fields: hosts, names, values, folding, nominations.
 
-use super::Want::{Turned, Unambiguous};
+use super::Want::{Forwarded, Turned, Unambiguous};
 use super::{BAD, Case, case};
 
 pub fn cases() -> Vec<Case> {
@@ -21,6 +21,8 @@ pub fn cases() -> Vec<Case> {
         case("a host with a query", BAD, b"GET / HTTP/1.1\r\nHost: a?b\r\n\r\n"),
         case("a host with a port that is no number", BAD, b"GET / HTTP/1.1\r\nHost: a:b\r\n\r\n"),
         case("a host with a port above the last", BAD, b"GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n"),
+        case("a host with an empty port", Forwarded("/"), b"GET / HTTP/1.1\r\nHost: a:\r\n\r\n"),
+        case("an absolute form with an empty port", Forwarded("/"), b"GET http://a:/ HTTP/1.1\r\nHost: a\r\n\r\n"),
         case("a host with an open bracket", BAD, b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n"),
         case("a host with a high byte", Unambiguous, b"GET / HTTP/1.1\r\nHost: \xe4\r\n\r\n"),
         case("another host than the absolute form", BAD, b"GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n"),

@@ -27,7 +27,7 @@ use pingora::server::ShutdownWatch;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use super::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE};
+use super::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
 use super::request::{self, Head};
 use super::session::Session;
 use super::talk::{Stream, Talk};
@@ -82,10 +82,11 @@ pub async fn serve<A, S>(
     let account = Account::new(limits.h2.frames(&limits.head), begun);
     // of all answers together; each has its own time besides
     let download = Pace::new(limits.least_answer_rate, None);
-    let (tap, mut home) = Tap::new(transport, first, PREFACE.len(), account, download, Arc::clone(&pulse));
+    let talk = Arc::new(Talk::default());
+    let (tap, mut home) =
+        Tap::new(transport, first, PREFACE.len(), account, download, Arc::clone(&pulse), Arc::clone(&talk));
     let abuse = match timeout_at(begun + limits.head_deadline, options(limits).handshake(tap)).await {
         Ok(Ok(connection)) => {
-            let talk = Arc::new(Talk::default());
             let round = Round {
                 app,
                 edge,
@@ -122,6 +123,7 @@ fn options(limits: &ConnectionLimits) -> Builder {
     options
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_BUDGET)
         .max_send_buffer_size(SEND_BUFFER)
         .max_header_list_size(head_bytes.saturating_mul(HEAD_LIST_FACTOR))
         .max_concurrent_streams(limits.h2.streams)

@@ -316,12 +316,22 @@ const EARNED_BY_REQUEST: u32 = 5;
 /// A frame of an answer earns the two WINDOW_UPDATE frames (for the stream and the connection) that it may be met with.
 const EARNED_BY_ANSWER: u32 = 2;
 
+/// A DATA frame with fewer bytes is small: the library's own account of it outweighs what it holds.
+pub const SMALL: u32 = 256;
+/// How many small DATA frames may wait for the proxy to take them; then nothing is read until it has. Time gives some back for
+/// those that it will never take, as their stream is gone.
+const SMALL_FRAMES: Allowance = Allowance { count: 1_024, nanos: 40_960_000_000 };
+/// What the library counts for them before it gives the connection up: each as [`SMALL`] bytes.
+pub const SMALL_BUDGET: usize = 4 * SMALL_FRAMES.count as usize * SMALL as usize;
+
 /// What one client has sent and is still good for.
 #[derive(Debug)]
 pub struct Account {
     limits: FrameLimits,
     control: Credit,
     resets: Credit,
+    /// Small DATA frames that may still come before nothing more is read for a while.
+    small: Credit,
     highest: u32,
     /// The block of header fields that is passing.
     head: Option<Head>,
@@ -342,6 +352,7 @@ impl Account {
             limits,
             control: Credit::new(limits.control, now),
             resets: Credit::new(limits.resets, now),
+            small: Credit::new(SMALL_FRAMES, now),
             highest: 0,
             head: None,
         }
@@ -354,7 +365,12 @@ impl Account {
     pub fn begun(&mut self, frame: Frame, now: Instant) -> Result<(), Abuse> {
         let (cost, abuse) = match frame.kind {
             Kind::Data if frame.length == 0 && !frame.has(END_STREAM) => (1, Abuse::EmptyData),
-            Kind::Data => return Ok(()),
+            Kind::Data => {
+                if frame.length < SMALL {
+                    self.small.take(1, now);
+                }
+                return Ok(());
+            }
             Kind::Headers => return self.head(frame, now),
             Kind::Continuation => {
                 self.more_head(frame)?;
@@ -386,6 +402,17 @@ impl Account {
             // whoever waits for an answer and then breaks off has paid for it as for any other request
             self.resets.give(1);
         }
+    }
+
+    /// Whether nothing more is to be read until small DATA frames have been taken.
+    pub fn is_choked(&self) -> bool {
+        self.small.left == 0
+    }
+
+    /// So many small DATA frames were taken since the last call.
+    pub fn relieve(&mut self, taken: u32, now: Instant) {
+        self.small.refill(now);
+        self.small.give(taken);
     }
 
     /// Since when a block of header fields is passing, if one is.

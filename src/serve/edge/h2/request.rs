@@ -14,7 +14,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, header};
 
 use crate::config::settings::EscapedSlash;
-use crate::serve::edge::authority::host_name;
+use crate::serve::edge::authority::{host_name, without_empty_port};
 use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::head::fields::Fields;
 use crate::serve::edge::head::scan::{METHOD, TARGET, TOKEN, is};
@@ -71,10 +71,10 @@ pub fn read(parts: &mut Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
         return Err(HeadFault::TooLarge);
     }
     let expect_continue = judge_fields(parts, limits)?;
-    if let Some(authority) = parts.uri.authority() {
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| HeadFault::Host)?;
-        parts.headers.insert(header::HOST, host);
-    }
+    let written = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let written = written.or_else(|| parts.headers.get(header::HOST).map(HeaderValue::as_bytes)).unwrap_or_default();
+    let host = HeaderValue::from_bytes(without_empty_port(written)).map_err(|_| HeadFault::Host)?;
+    parts.headers.insert(header::HOST, host);
     parts.uri = canonical;
     Ok(expect_continue)
 }
@@ -160,7 +160,7 @@ fn judge_fields(parts: &Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
             return Err(HeadFault::FieldValue);
         }
         match *name {
-            header::HOST if authority.is_some_and(|authority| authority != value) => {
+            header::HOST if authority.is_some_and(|other| without_empty_port(other) != without_empty_port(value)) => {
                 return Err(HeadFault::HostMismatch);
             }
             // the same once more: one is enough, as long as there are not two of them

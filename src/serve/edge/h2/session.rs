@@ -20,8 +20,10 @@ use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType, Result};
 
+use super::frames::SMALL;
 use super::request::Head;
 use super::talk::Stream;
+use super::trailers;
 use crate::serve::edge::absence::Departure;
 use crate::serve::edge::alarm::Alarm;
 use crate::serve::edge::connection::Edge;
@@ -35,10 +37,15 @@ mod framework;
 /// How much of a request's body is kept for another attempt; as much as the framework keeps in HTTP/1.
 const KEPT_BYTES: usize = 64 * 1024;
 
+/// Small pieces of a request's body that have come are joined up to this.
+const JOINED_BYTES: usize = 16 * 1024;
+
 /// A request and its answer.
 pub struct Session {
     head: RequestHeader,
     body: RecvStream,
+    /// Why the body ends early, found while its pieces were joined.
+    failed: Option<h2::Error>,
     respond: SendResponse<Bytes>,
     /// Present from the head of the answer on.
     send: Option<SendStream<Bytes>>,
@@ -100,6 +107,7 @@ impl Session {
             ended: false,
             whole: body.is_end_stream(),
             body,
+            failed: None,
             read: 0,
             sent: 0,
             kept: Kept::Off,
@@ -125,7 +133,11 @@ impl Session {
         if self.poll_due(cx).is_ready() {
             return Poll::Ready(Err(late()));
         }
-        match self.body.poll_data(cx) {
+        let piece = match self.failed.take() {
+            Some(error) => Poll::Ready(Some(Err(error))),
+            None => self.body.poll_data(cx).map_ok(|first| self.joined(first, cx)),
+        };
+        match piece {
             Poll::Ready(Some(Ok(data))) => {
                 // the window opens as fast as the body goes on
                 if self.body.flow_control().release_capacity(data.len()).is_err() {
@@ -142,6 +154,7 @@ impl Session {
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(broken(ErrorType::ReadError, error))),
             Poll::Ready(None) => {
+                ready!(self.poll_trailers(cx))?;
                 self.whole = true;
                 Poll::Ready(Ok(None))
             }
@@ -154,6 +167,46 @@ impl Session {
                 Poll::Ready(Err(self.fault(ErrorType::ReadError, fault)))
             }
         }
+    }
+
+    /// Joins a small piece with those that have come behind it: each piece that the proxy gets costs it a write. Nothing is
+    /// waited for.
+    fn joined(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
+        let is_small = |piece: &Bytes| u32::try_from(piece.len()).is_ok_and(|length| length < SMALL);
+        if !is_small(&first) || self.body.is_end_stream() {
+            self.stream.talk().took_small_frames(u32::from(is_small(&first)));
+            return first;
+        }
+        let (mut small, mut joined) = (1, BytesMut::from(first));
+        while joined.len() < JOINED_BYTES {
+            match self.body.poll_data(cx) {
+                Poll::Ready(Some(Ok(more))) => {
+                    small += u32::from(is_small(&more));
+                    joined.extend_from_slice(&more);
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.failed = Some(error);
+                    break;
+                }
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        self.stream.talk().took_small_frames(small);
+        joined.freeze()
+    }
+
+    /// The end of the body: there are no trailers, or such as may be there. They go no further.
+    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let trailers = match ready!(self.body.poll_trailers(cx)) {
+            Ok(Some(trailers)) => trailers,
+            Err(error) => return Poll::Ready(Err(broken(ErrorType::ReadError, error))),
+            Ok(None) => return Poll::Ready(Ok(())),
+        };
+        let bad = self.stream.talk().has_bad_trailers(self.body.stream_id().as_u32());
+        if bad || !trailers::are_harmless(&trailers) {
+            return Poll::Ready(Err(self.refuse_body(ErrorType::ReadError, BodyFault::Trailer)));
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Nothing is to be read: only the client's leaving is of interest.
@@ -366,10 +419,14 @@ impl Session {
 
     /// The client is too slow: it is counted, and takes no new requests on this connection.
     fn fault(&mut self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
+        self.stream.leave();
+        self.refuse_body(kind, fault)
+    }
+
+    fn refuse_body(&self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
         self.edge.events.body_refused(fault);
         self.edge.events.noticed(fault.reason(), self.stream.link().peer);
-        self.stream.leave();
-        Error::because(kind, "the client keeps us waiting", io::Error::from(fault)).into_down()
+        Error::because(kind, "the body of the request", io::Error::from(fault)).into_down()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Extensions;
@@ -19,6 +19,12 @@ pub struct Talk {
     streams: AtomicUsize,
     /// Memory that the heads of requests under way take, in the measure of RFC 9113 section 6.5.2.
     head_bytes: AtomicUsize,
+    /// Small DATA frames that the streams took since this was last looked at.
+    small_frames: AtomicU32,
+    /// Nothing is read until some are taken.
+    choked: AtomicBool,
+    /// The stream whose trailers hold a pseudo-header field, until it has looked; zero for none.
+    bad_trailers: AtomicU32,
     news: Notify,
 }
 
@@ -42,6 +48,35 @@ impl Talk {
     /// The memory that their heads take.
     pub fn head_bytes(&self) -> usize {
         self.head_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A stream has taken so many small DATA frames.
+    pub fn took_small_frames(&self, count: u32) {
+        self.small_frames.fetch_add(count, Ordering::Relaxed);
+        if self.choked.swap(false, Ordering::Relaxed) {
+            self.news.notify_one();
+        }
+    }
+
+    /// Nothing is read until small DATA frames are taken; the loop is woken then.
+    pub fn choke(&self) {
+        self.choked.store(true, Ordering::Relaxed);
+    }
+
+    /// How many small DATA frames were taken since the last call.
+    pub fn small_frames_taken(&self) -> u32 {
+        self.small_frames.swap(0, Ordering::Relaxed)
+    }
+
+    /// The trailers of this stream hold a pseudo-header field. Returns `false` when another stream that has not looked yet
+    /// does too.
+    pub fn note_bad_trailers(&self, stream: u32) -> bool {
+        self.bad_trailers.swap(stream, Ordering::Relaxed) == 0
+    }
+
+    /// Whether the trailers of this stream were noted.
+    pub fn has_bad_trailers(&self, stream: u32) -> bool {
+        self.bad_trailers.compare_exchange(stream, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Ends when something has changed that the loop should know.
@@ -112,6 +147,11 @@ impl Stream {
     /// What is said of a client that leaves.
     pub fn absence(&self) -> &Absence {
         &self.absence
+    }
+
+    /// What it has in common with the other streams.
+    pub fn talk(&self) -> &Talk {
+        &self.talk
     }
 
     /// The connection takes no new requests after this one; in HTTP/1 that is `Connection: close`.

@@ -21,9 +21,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::field_names::FieldNames;
 use super::frames::{Abuse, Account, Found, Kind, Scanner};
+use super::talk::Talk;
+use crate::serve::edge::alarm::Alarm;
 use crate::serve::edge::fault::BodyFault;
 use crate::serve::edge::pace::Pace;
+
+/// How soon a client with too many small frames is looked at again if none is taken.
+const CHOKED: Duration = Duration::from_millis(50);
 
 /// What the loop must know of the bytes. One task owns both ends, but the library keeps the tap to itself; the values are
 /// atomic for that reason alone, and nothing needs to be ordered.
@@ -125,6 +131,7 @@ pub struct Tap<S> {
     rest: BytesMut,
     reading: Scanner,
     writing: Scanner,
+    names: FieldNames,
     account: Account,
     download: Pace,
     pulse: Arc<Pulse>,
@@ -132,6 +139,9 @@ pub struct Tap<S> {
     last_head: u32,
     /// Streams whose head the library refused; the connection ends before there is no room for another.
     refused: ArrayVec<u32, 128>,
+    talk: Arc<Talk>,
+    /// Rings while nothing is read because of small frames.
+    choked: Alarm,
 }
 
 impl<S> Tap<S> {
@@ -143,6 +153,7 @@ impl<S> Tap<S> {
         account: Account,
         download: Pace,
         pulse: Arc<Pulse>,
+        talk: Arc<Talk>,
     ) -> (Tap<S>, oneshot::Receiver<S>) {
         let (home, arrivals) = oneshot::channel();
         let tap = Tap {
@@ -151,11 +162,14 @@ impl<S> Tap<S> {
             rest: first,
             reading: Scanner::new(preface),
             writing: Scanner::new(0),
+            names: FieldNames::new(),
             account,
             download,
             pulse,
             last_head: 0,
             refused: ArrayVec::new(),
+            talk,
+            choked: Alarm::default(),
         };
         (tap, arrivals)
     }
@@ -164,18 +178,31 @@ impl<S> Tap<S> {
     fn admit(&mut self, bytes: &[u8]) -> Result<usize, Abuse> {
         let mut passed = 0;
         loop {
+            let fields = self.account.head_since().is_some();
             let (more, found) = self.reading.next(bytes.get(passed..).unwrap_or_default());
+            if fields {
+                self.names.feed(bytes.get(passed..passed + more).unwrap_or_default());
+            }
             passed += more;
             match found {
                 None => return Ok(passed),
                 Some(Found::Begun(frame)) => {
                     self.pulse.last.store(frame.kind as u8, Ordering::Relaxed);
-                    self.account.begun(frame, Instant::now())?;
+                    let now = Instant::now();
+                    self.account.begun(frame, now)?;
+                    self.names.begun(frame);
+                    if frame.kind == Kind::Data && self.account.is_choked() {
+                        return Ok(passed);
+                    }
                     let since = self.account.head_since().map_or(0, |since| self.pulse.nanos(since) + 1);
                     self.pulse.head_since.store(since, Ordering::Relaxed);
                 }
                 Some(Found::Ended(frame)) => {
                     let opens = self.account.ended(frame);
+                    let bad = !opens && frame.ends_headers() && self.names.found();
+                    if bad && !self.talk.note_bad_trailers(frame.stream) {
+                        return Err(Abuse::Protocol);
+                    }
                     if self.account.head_since().is_none() {
                         self.pulse.head_since.store(0, Ordering::Relaxed);
                     }
@@ -238,6 +265,20 @@ impl<S> Tap<S> {
         }
     }
 
+    /// `Pending` while too many small frames wait for the proxy to take them.
+    fn poll_small_frames(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.account.is_choked() {
+            return Poll::Ready(());
+        }
+        let now = Instant::now();
+        self.account.relieve(self.talk.small_frames_taken(), now);
+        if !self.account.is_choked() {
+            return Poll::Ready(());
+        }
+        self.talk.choke();
+        self.choked.poll(now + CHOKED, cx)
+    }
+
     /// The client does not take what we have for it.
     fn poll_patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         ready!(self.download.poll_wait(cx));
@@ -253,6 +294,7 @@ fn gone() -> io::Error {
 impl<S: IO> AsyncRead for Tap<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        ready!(this.poll_small_frames(cx));
         if this.pulse.held.load(Ordering::Relaxed) || this.pulse.abuse().is_some() {
             // the loop looks at both after every turn and polls again
             return Poll::Pending;

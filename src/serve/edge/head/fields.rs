@@ -2,29 +2,24 @@
 
 use super::super::authority::host_name;
 use super::super::fault::HeadFault;
-use super::scan::{TOKEN, UNDERSCORE, class, is};
+use super::scan::{FOLDED, TOKEN, class, is};
 use super::{Body, Version};
+use crate::client::hearsay;
 use crate::config::settings::UnderscoreTwins;
 
-/// Fields that someone behind us trusts, so that neither a `Connection` option may strip them nor a twin with
-/// underscores imitate them (CGI and its descendants read `X_Forwarded_For` as `X-Forwarded-For`).
-const TRUSTED: [&[u8]; 16] = [
-    b"authorization",
-    b"client-cert",
-    b"client-cert-chain",
-    b"content-length",
-    b"content-type",
-    b"cookie",
-    b"expect",
-    b"forwarded",
-    b"host",
-    b"true-client-ip",
-    b"transfer-encoding",
-    b"via",
-    b"x-forwarded-for",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
-    b"x-real-ip",
+/// Fields that someone behind us trusts, beside those that [`hearsay`] lists: neither may a `Connection` option strip them nor
+/// a twin imitate them (CGI and its descendants read `X_Forwarded_For` as `X-Forwarded-For`).
+const TRUSTED: [&str; 10] = [
+    "authorization",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "transfer-encoding",
+    "via",
+    "x-forwarded-for",
 ];
 
 /// The most options that `Connection` may have. Pingora refuses a tenth, after the request was judged.
@@ -185,7 +180,7 @@ impl<'a> Fields<'a> {
             self.options += 1;
             // an option is a token, and readers differ on what else they trim off one: 0xA0 is a blank in Latin-1
             let is_token = option.iter().all(|&byte| is(byte, TOKEN));
-            if !is_token || is_trusted(option, |byte| byte) || self.options > MOST_OPTIONS {
+            if !is_token || is_trusted(option) || self.options > MOST_OPTIONS {
                 return Err(HeadFault::Connection);
             }
         }
@@ -193,10 +188,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Digits only; no sign, no blank, no overflow. The ceiling leaves room for arithmetic in signed 64 bits everywhere.
+/// Digits only; no sign, no blank, no leading zero, no overflow. The ceiling leaves room for arithmetic in signed 64 bits everywhere.
 pub fn plain_number(value: &[u8]) -> Option<u64> {
     const MOST_DIGITS: usize = 18;
     if value.is_empty() || value.len() > MOST_DIGITS || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    // some read what begins with a zero as octal
+    if matches!(value, [b'0', _, ..]) {
         return None;
     }
     Some(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
@@ -204,17 +203,16 @@ pub fn plain_number(value: &[u8]) -> Option<u64> {
 
 /// Of a field that says where the body ends: whatever the operator allows, nobody shall have two readings of that.
 fn is_framing_twin(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"content_length") || name.eq_ignore_ascii_case(b"transfer_encoding")
+    let name = String::from_utf8_lossy(name);
+    ["content-length", "transfer-encoding"].iter().any(|framing| hearsay::is_twin_of(&name, framing))
 }
 
 fn is_twin(name: &[u8]) -> bool {
-    name.iter().fold(0, |classes, &byte| classes | class(byte)) & UNDERSCORE != 0
-        && is_trusted(name, |byte| if byte == b'_' { b'-' } else { byte })
+    name.iter().fold(0, |classes, &byte| classes | class(byte)) & FOLDED != 0 && hearsay::is_twin(name, &TRUSTED)
 }
 
-fn is_trusted(name: &[u8], read: impl Fn(u8) -> u8) -> bool {
-    TRUSTED.iter().any(|trusted| {
-        trusted.len() == name.len()
-            && trusted.iter().zip(name).all(|(&wanted, &byte)| wanted == read(byte).to_ascii_lowercase())
-    })
+fn is_trusted(option: &[u8]) -> bool {
+    let Ok(option) = std::str::from_utf8(option) else { return false };
+    let option = option.to_ascii_lowercase();
+    TRUSTED.contains(&option.as_str()) || hearsay::standing(&option).is_some()
 }

@@ -14,8 +14,8 @@ pub const PATH: u8 = 8;
 pub const HOST: u8 = 16;
 /// Unreserved characters of RFC 3986 section 2.3, whose escapes mean the same as the character.
 pub const UNRESERVED: u8 = 32;
-/// The underscore, which some origins read as a hyphen in field names.
-pub const UNDERSCORE: u8 = 64;
+/// What stands in field names beside letters, digits and hyphens: some origins read it as a hyphen, above all the underscore.
+pub const FOLDED: u8 = 64;
 
 const CLASSES: [u8; 256] = classes();
 
@@ -51,8 +51,8 @@ const fn classes() -> [u8; 256] {
         if matches!(b, b'-' | b'.' | b'_') {
             class |= HOST;
         }
-        if b == b'_' {
-            class |= UNDERSCORE;
+        if class & TOKEN != 0 && !b.is_ascii_alphanumeric() && b != b'-' {
+            class |= FOLDED;
         }
         table[byte] = class;
         byte += 1;

@@ -210,7 +210,7 @@ fn hosts_with_two_readings_are_refused() {
         ("userinfo", "Host: u@a\r\n"),
         ("a path", "Host: a/b\r\n"),
         ("a blank within", "Host: a b\r\n"),
-        ("an empty port", "Host: a:\r\n"),
+        ("an empty port behind no name", "Host: :\r\n"),
         ("a port of letters", "Host: a:http\r\n"),
         ("a port beyond the last", "Host: a:65536\r\n"),
         ("two ports", "Host: a:1:2\r\n"),
@@ -293,9 +293,8 @@ fn what_the_head_means_is_told() {
     assert_eq!((plain.version, plain.body, plain.keep_alive), (Version::Http11, Body::None, true));
     assert_eq!((plain.canonical_target, plain.expect_continue, plain.upgrade), (None, false, false));
 
-    let upload = head(
-        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 007\r\nExpect: 100-continue\r\nConnection: x, close\r\n\r\n",
-    );
+    let upload =
+        head("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\nExpect: 100-continue\r\nConnection: x, close\r\n\r\n");
     assert_eq!((upload.body, upload.expect_continue, upload.keep_alive), (Body::Length(7), true, false));
 
     let chunked = head("PUT / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: CHUNKED\r\n\r\n");
@@ -308,6 +307,29 @@ fn what_the_head_means_is_told() {
     let switching = head("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     assert!(switching.upgrade);
     assert_eq!(head("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").start, 2);
+}
+
+#[test]
+fn an_empty_port_is_no_port() {
+    for (text, written) in [
+        ("GET / HTTP/1.1\r\nHost: a:\r\nA: b:\r\n\r\n", "GET / HTTP/1.1\r\nHost: a \r\nA: b:\r\n\r\n"),
+        ("GET http://a/ HTTP/1.1\r\nA: b\r\nhost:[::1]: \r\n\r\n", ""),
+        ("GET http://a:/ HTTP/1.1\r\nhost:a\r\n\r\n", "GET http://a:/ HTTP/1.1\r\nhost:a\r\n\r\n"),
+        ("GET http://a/ HTTP/1.1\r\nhost:a: \r\n\r\n", "GET http://a/ HTTP/1.1\r\nhost:a  \r\n\r\n"),
+    ] {
+        if written.is_empty() {
+            assert_eq!(verdict(text.as_bytes()), Err(HeadFault::HostMismatch));
+            continue;
+        }
+        assert_eq!(head(text).empty_port, text != written, "{text}");
+        let mut bytes = text.as_bytes().to_vec();
+        drop_empty_port(&mut bytes);
+        assert_eq!(bytes.escape_ascii().to_string(), written.as_bytes().escape_ascii().to_string());
+    }
+    for length in ["043", "00", "+5", "", "1, 1", "-0"] {
+        let text = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        assert_eq!(verdict(text.as_bytes()), Err(HeadFault::ContentLength), "{length}");
+    }
 }
 
 #[test]

@@ -19,23 +19,17 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// How many of the next bytes from the client belong to this request; from now on they count as read.
+    /// How many of the next bytes from the client belong to this request; from now on they count as read. Not for chunks, which
+    /// are read by [`poll_repack`](crate::serve::edge::chunk::repack::poll_repack).
     pub fn account(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
         match self {
-            Reading::Complete => Ok(0),
+            Reading::Complete | Reading::Chunked(_) => Ok(0),
             Reading::Broken(fault) => Err(*fault),
             Reading::Switched => Ok(bytes.len()),
             Reading::Length(left) => {
                 let ours = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= ours as u64;
                 if *left == 0 {
-                    *self = Reading::Complete;
-                }
-                Ok(ours)
-            }
-            Reading::Chunked(scanner) => {
-                let ours = scanner.scan(bytes)?;
-                if scanner.is_done() {
                     *self = Reading::Complete;
                 }
                 Ok(ours)

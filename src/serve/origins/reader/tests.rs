@@ -23,14 +23,20 @@ fn feed(reader: &mut Reader, answer: &[u8], piece: usize) -> (Vec<u8>, Result<()
     let (mut passed, mut held) = (Vec::new(), Vec::new());
     for piece in answer.chunks(piece.max(1)) {
         held.extend_from_slice(piece);
-        match reader.received(&held) {
-            Ok(taken) => {
-                passed.extend(held.drain(..taken.pass));
-                if !taken.hold {
-                    held.clear();
+        loop {
+            match reader.received(&held) {
+                Ok(taken) => {
+                    passed.extend(held.drain(..taken.pass));
+                    if !taken.hold {
+                        held.clear();
+                    }
+                    // what stands behind the head of a chunked answer is presented once more
+                    if taken.pass == 0 || held.is_empty() {
+                        break;
+                    }
                 }
+                Err(fault) => return (passed, Err(fault)),
             }
-            Err(fault) => return (passed, Err(fault)),
         }
         if reader.is_spoilt() {
             break;
