@@ -19,7 +19,7 @@ pub mod inflight;
 pub mod inflight_by_key;
 pub mod judgement;
 pub mod kind;
-mod leveled;
+pub mod leveled;
 pub mod needs;
 mod pardon;
 pub mod pending;
@@ -29,7 +29,7 @@ mod recent_average;
 mod sliding_quota;
 mod spec;
 mod succession;
-mod tiered;
+pub mod tiered;
 
 use std::sync::Arc;
 use std::time::Duration;

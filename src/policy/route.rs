@@ -115,7 +115,7 @@ pub enum PathMatch {
 /// A header's or query parameter's value. Make its expression with [`whole`].
 ///
 /// A header that came in several lines matches when one of its lines does. A query parameter is compared decoded; one that has values
-/// that match and values that do not is [`Ambiguous`].
+/// that match and values that do not is [`Undecided::Ambiguous`].
 #[derive(Debug, Clone)]
 pub enum TextMatch {
     /// Exactly this.
