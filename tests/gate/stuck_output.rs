@@ -87,7 +87,7 @@ telemetry:
     }
 
     fn number(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
-        let answer = Connection::open(self.metrics).ask("GET", "/metrics", "", b"");
+        let answer = Connection::open(self.metrics).ask("GET", "/metrics", "Host: localhost\r\n", b"");
         assert_eq!(answer.status, 200);
         crate::harness::Metrics::parse(&answer.text()).sum(metric, labels)
     }

@@ -4,9 +4,14 @@ use crate::harness::client::is_cut;
 use crate::harness::{Connection, Gate, Origin, Reply, wait_for};
 
 fn gate_before(origin: &Origin, more: &str) -> Gate {
+    gate_with(origin, "", more)
+}
+
+/// The same with more words of the origin and of the route.
+fn gate_with(origin: &Origin, of_origin: &str, more: &str) -> Gate {
     Gate::start(&format!(
         "origins:
-  app: {{ addresses: [\"{}\"], inflight: {{ max: 2 }} }}
+  app: {{ addresses: [\"{}\"], inflight: {{ max: 2 }}{of_origin} }}
 routes:
   - {{ name: site, origin: app{more} }}
 ",
@@ -116,7 +121,8 @@ fn a_client_that_waits_for_100_and_is_refused_need_not_send_its_body() {
 #[test]
 fn a_client_that_expects_100_and_leaves_gives_its_place_back() {
     let origin = Origin::that(Reply::Continue);
-    let mut gate = gate_before(&origin, "");
+    // by default the place stays taken for as long as the origin may be at work
+    let mut gate = gate_with(&origin, ", on_client_abort: release", "");
     for round in 0..6 {
         let mut connection = gate.connect();
         connection.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n").unwrap();
