@@ -169,20 +169,22 @@ enum Exactness {
     Type,
 }
 
+/// How many ranges of `Accept` are looked at. Browsers send ten; a flood of refusals must not pay for a list of thousands.
+const MOST_RANGES: usize = 64;
+
 /// Whether a page is wanted more than a problem document. Programs, which ask for nothing in particular, get the
 /// document; so does whoever wants both equally. Who accepts neither gets the page.
 fn prefers_html(headers: &HeaderMap) -> bool {
     let (mut html, mut problem) = (Preference::default(), Preference::default());
     let mut named = false;
-    for line in headers.get_all(ACCEPT) {
-        for range in split_outside_quotes(line.as_bytes(), b',') {
-            named |= !range.trim_ascii().is_empty();
-            let Some((name, weight)) = media_range(range) else { continue };
-            // a client of JSON reads problem+json as well
-            let exact = ["application/problem+json", "application/json"];
-            consider(&mut problem, name, weight, &exact, "application/*");
-            consider(&mut html, name, weight, &["text/html"], "text/*");
-        }
+    let ranges = headers.get_all(ACCEPT).into_iter().flat_map(|line| split_outside_quotes(line.as_bytes(), b','));
+    for range in ranges.take(MOST_RANGES) {
+        named |= !range.trim_ascii().is_empty();
+        let Some((name, weight)) = media_range(range) else { continue };
+        // a client of JSON reads problem+json as well
+        let exact = ["application/problem+json", "application/json"];
+        consider(&mut problem, name, weight, &exact, "application/*");
+        consider(&mut html, name, weight, &["text/html"], "text/*");
     }
     // an equal weight is decided by the one that was named more exactly: `text/html, */*`
     named && (problem.0 == 0 || html > problem)

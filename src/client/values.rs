@@ -127,10 +127,13 @@ fn hex(digit: u8) -> u8 {
 /// There are more than [`MOST_VALUES`].
 pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> Result<Values<'a>, TooMany> {
     let mut found = Values::new();
+    let name = Name::of(name);
     for pair in headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')) {
-        let (sent, value) = split_pair(pair);
-        if is_name(trimmed(sent), name) {
-            add(&mut found, Value::of_cookie(value))?;
+        if name.may_begin(pair) {
+            let (sent, value) = split_pair(pair);
+            if name.is(trimmed(sent)) {
+                add(&mut found, Value::of_cookie(value))?;
+            }
         }
     }
     Ok(found)
@@ -168,9 +171,10 @@ impl<'a> Reading<'a> {
     /// All values of that name, in their order.
     pub fn values<'n>(self, name: &'n str) -> impl Iterator<Item = Value<'a>> + use<'a, 'n> {
         let separates = move |byte: &u8| *byte == b'&' || (self.semicolons && *byte == b';');
-        self.query.split(separates).filter_map(move |pair| {
+        let name = Name::of(name);
+        self.query.split(separates).filter(move |pair| name.may_begin(pair)).filter_map(move |pair| {
             let (sent, value) = split_pair(pair);
-            is_name(sent, name).then(|| Value::plain(value))
+            name.is(sent).then(|| Value::plain(value))
         })
     }
 }
@@ -180,18 +184,46 @@ fn add<'a>(found: &mut Values<'a>, value: Value<'a>) -> Result<(), TooMany> {
     if found.contains(&value) { Ok(()) } else { found.try_push(value).map_err(|_| TooMany) }
 }
 
-/// Whether what was sent means this name.
-fn is_name(sent: &[u8], name: &str) -> bool {
-    if sent == name.as_bytes() {
-        return true;
+/// The name that is looked for.
+#[derive(Debug, Clone, Copy)]
+struct Name<'n> {
+    /// As the operator writes it: as it stands in a URL, so it may have escapes itself.
+    text: &'n [u8],
+    /// The first byte that it means.
+    first: Option<u8>,
+    /// How many bytes it means, which no spelling is shorter than.
+    shortest: usize,
+}
+
+impl<'n> Name<'n> {
+    fn of(name: &'n str) -> Name<'n> {
+        let text = name.as_bytes();
+        let mut meant = meant(text);
+        let first = meant.next();
+        Name { text, first, shortest: usize::from(first.is_some()) + meant.count() }
     }
-    // the operator writes the name as it stands in a URL, so it may have escapes itself
-    let escaped = |text: &[u8]| text.iter().any(|byte| matches!(byte, b'%' | b'+' | b' '));
-    if !escaped(sent) && !escaped(name.as_bytes()) {
-        return false;
+
+    /// Whether what is sent may begin with the name. A stranger chooses how many pairs there are, so most are told by their
+    /// first byte.
+    #[inline]
+    fn may_begin(&self, pair: &[u8]) -> bool {
+        pair.len() >= self.shortest
+            && pair.first().is_none_or(|byte| Some(*byte) == self.first || matches!(byte, b'%' | b'+' | b' ' | b'\t'))
     }
-    let meant = |text| Value::plain(text).bytes().skip_while(|byte| *byte == b' ');
-    meant(sent).eq(meant(name.as_bytes()))
+
+    /// Whether what was sent means the name.
+    fn is(&self, sent: &[u8]) -> bool {
+        if sent == self.text {
+            return true;
+        }
+        let escaped = |text: &[u8]| text.iter().any(|byte| matches!(byte, b'%' | b'+' | b' '));
+        (escaped(sent) || escaped(self.text)) && meant(sent).eq(meant(self.text))
+    }
+}
+
+/// What a name means; blanks in front are no part of it.
+fn meant(name: &[u8]) -> impl Iterator<Item = u8> {
+    Value::plain(name).bytes().skip_while(|byte| *byte == b' ')
 }
 
 /// What stands before the first `=`, and what behind it; without one, the value is empty.
@@ -256,6 +288,18 @@ mod tests {
         assert_eq!(of_cookie("sid=k1; sid=\"k1\"; sid=k2"), ["k1", "k2"]);
         assert_eq!(of_cookie("sid=\"; sid=\"k1; sid=a\\153"), ["\"", "\"k1", "a\\153"]);
         assert_eq!(of_cookie("sidx=1; x=sid=2; SID=3"), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_is_never_passed_over_for_how_it_begins() {
+        for name in ["token", "t%6Fken", "%74oken", "+token", "a[]", "%20x", "\u{e9}"] {
+            let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            for sent in [name.to_owned(), format!("+{name}"), format!("%20{name}"), escaped] {
+                let (looked_for, is_same) = (Name::of(name), Name::of(name).is(sent.as_bytes()));
+                assert!(!is_same || looked_for.may_begin(format!("{sent}=1").as_bytes()), "{name} {sent}");
+            }
+            assert!(Name::of(name).is(name.as_bytes()) && Name::of(name).may_begin(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]
