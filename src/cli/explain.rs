@@ -51,7 +51,7 @@ struct What {
     #[arg(long, value_name = "ID")]
     decision: Option<String>,
     /// The last decisions about this client: an address, or a pseudonym from the access log
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", allow_hyphen_values = true)]
     client: Option<String>,
     /// A request that nobody sent, such as 'POST https://shop.example.com/login'
     #[arg(long, value_name = "METHOD URL")]
@@ -214,6 +214,14 @@ mod tests {
         for (code, _) in Code::ALL {
             assert!(wrapped(code.paragraph(), 100).lines().all(|line| line.chars().count() <= 100), "{}", code.text());
         }
+    }
+
+    /// One in 64 does, and was taken for an option.
+    #[test]
+    fn a_pseudonym_may_begin_with_a_hyphen() {
+        let command = Arguments::augment_args(clap::Command::new("explain"));
+        let parsed = command.try_get_matches_from(["explain", "--client", "-Kp2r1gMRdut6YoSZJyUhq"]).unwrap();
+        assert_eq!(parsed.get_one::<String>("client").map(String::as_str), Some("-Kp2r1gMRdut6YoSZJyUhq"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
     /// End the pardon of this client: its old debt counts again, as far as it has not faded
-    #[arg(long, value_name = "CLIENT")]
+    #[arg(long, value_name = "CLIENT", allow_hyphen_values = true)]
     revoke: Option<String>,
     /// How to write what came of it
     #[arg(long, value_enum, default_value_t = Format::Text)]
