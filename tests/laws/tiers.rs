@@ -231,7 +231,8 @@ fn charge(accounts: &mut [Account], judged: usize, cost: f64) {
     for (at, account) in accounts.iter_mut().enumerate() {
         // windows count units of all
         let in_full = at == judged || matches!(account.back, Back::Window);
-        let most = if in_full { f64::MAX } else { account.most.max(account.spent) };
+        // a quota is of whole units
+        let most = if in_full { f64::MAX } else { account.most.floor().max(account.spent) };
         account.spent = (account.spent + cost).min(most);
     }
 }
