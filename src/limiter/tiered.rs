@@ -151,19 +151,19 @@ impl<M: Meter> Tiered<M> {
 
     fn note_in_tiers(&self, tier: u8, key: KeyHash, now: Timestamp, cost: Cost) {
         let judged = self.at(tier);
-        for (_, other) in self.tables().filter(|(_, other)| !other.shares_table_with(judged)) {
+        for other in self.tables().filter(|other| !other.shares_table_with(judged)) {
             other.take_note(key, now, cost);
         }
     }
 
     /// Raises what `to` was charged to at least what `from` was.
     pub fn carry(&self, from: KeyHash, to: KeyHash) {
-        self.tables().for_each(|(_, each)| each.levels().carry(from, to));
+        self.tables().for_each(|each| each.levels().carry(from, to));
     }
 
     /// Re-keys the tables when that is due.
     pub fn maintain(&self, now: Timestamp) {
-        for (_, each) in self.tables() {
+        for each in self.tables() {
             let sharing = self.all().filter(|other| other.shares_table_with(each));
             each.maintain(now, sharing.map(Leveled::fade_nanos).fold(0, u64::max));
         }
@@ -187,12 +187,12 @@ impl<M: Meter> Tiered<M> {
 
     /// The memory of all tables.
     pub fn memory(&self) -> Bytes {
-        Bytes(self.tables().map(|(_, each)| each.levels().memory().0).sum())
+        Bytes(self.tables().map(|each| each.levels().memory().0).sum())
     }
 
     /// Keys with an entry of their own, in all tables.
     pub fn exact_entries(&self) -> u64 {
-        self.tables().map(|(_, each)| each.levels().exact_entries()).sum()
+        self.tables().map(|each| each.levels().exact_entries()).sum()
     }
 
     /// How crowded the limit's own table is.
@@ -210,8 +210,8 @@ impl<M: Meter> Tiered<M> {
     }
 
     /// The first of those that share a table, for each table.
-    fn tables(&self) -> impl Iterator<Item = (usize, &Leveled<M>)> {
+    fn tables(&self) -> impl Iterator<Item = &Leveled<M>> {
         let is_first = |at: usize, each: &Leveled<M>| !self.all().take(at).any(|other| other.shares_table_with(each));
-        self.all().enumerate().filter(move |(at, each)| is_first(*at, each))
+        self.all().enumerate().filter(move |(at, each)| is_first(*at, each)).map(|(_, each)| each)
     }
 }
