@@ -55,6 +55,9 @@ const MAY_NAME_THEM: [(&str, &str); 4] = [
     ("cli/run.rs", "asks for colours"),
 ];
 
+/// How tests told before that they did not run.
+const SAYS_SKIPPED: [&str; 4] = ["skipped:", "left out", "not checked", "not run"];
+
 /// Files of a process that serves, beside all of `serve`.
 const ALSO_SERVES: [&str; 2] = ["cli/run.rs", "cli/demo.rs"];
 
@@ -136,6 +139,26 @@ fn nobody_who_serves_waits_for_a_reader() {
     }
 }
 
+/// A test that does not run must be told at the end of `./dev test`: `skips::skip` sees to it.
+#[test]
+fn no_test_is_skipped_in_silence() {
+    let mut faults = Vec::new();
+    for folder in ["src", "tests"] {
+        for file in
+            below(folder).into_iter().filter(|file| !file.ends_with("skips/mod.rs") && !file.ends_with("floors.rs"))
+        {
+            for (number, line) in code(&file) {
+                let line = line.to_lowercase();
+                let says = line.contains("print") && SAYS_SKIPPED.iter().any(|word| line.contains(word));
+                if says || line.trim_start().starts_with("#[ignore") {
+                    faults.push(format!("{}:{number}: {}: `skips::skip`", file.display(), line.trim()));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn every_file_is_one_idea() {
     let long: Vec<String> = sources()
@@ -160,6 +183,11 @@ fn the_checks_see_what_they_are_for() {
 }
 
 fn sources() -> Vec<PathBuf> {
+    below("src")
+}
+
+/// All Rust files below a folder of the project.
+fn below(folder: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -171,7 +199,7 @@ fn sources() -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
     found.sort();
     assert!(found.len() > 20, "the sources are not where the test looks for them");
     found

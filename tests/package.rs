@@ -7,6 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use skips::skip;
+
+#[path = "skips/mod.rs"]
+mod skips;
+
 /// One line of `assets`: from where, to where, with which rights.
 type Asset = (String, String, String);
 
@@ -199,10 +204,25 @@ fn the_notices_hold_every_linked_crate_with_its_licence_and_its_texts() {
     assert_eq!(named.difference(&most).collect::<Vec<_>>(), [""; 0], "named and not linked");
 }
 
+#[test]
+fn what_was_skipped_is_told_with_its_reason() {
+    let target = std::env::temp_dir().join(format!("tidegate-skips-{}", std::process::id()));
+    fs::create_dir_all(target.join("tmp")).unwrap();
+    let told = || {
+        let output = Command::new(root().join("dev")).arg("skips").env("CARGO_TARGET_DIR", &target).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(told(), "dev: nothing was skipped\n");
+    fs::write(target.join("tmp/skipped"), "b: no tool\na: no root\nb: no tool\n").unwrap();
+    assert_eq!(told(), "dev: skipped: 2\ndev:     a: no root\ndev:     b: no tool\n");
+    fs::remove_dir_all(&target).unwrap();
+    assert!(read("dev").contains("    trap tell_skips EXIT\n"), "`./dev test` tells them however it ends");
+}
+
 /// The audit of dependencies, by a database with one made-up advisory.
 fn audit(package: &str) -> Option<(bool, String)> {
-    if Command::new("cargo-deny").arg("--version").output().is_err() {
-        println!("skipped: no cargo-deny, which `./dev audit` installs");
+    if let Err(error) = Command::new("cargo-deny").arg("--version").output() {
+        skip("audit of a made-up advisory", format!("no cargo-deny ({error}); `./dev audit` installs it"));
         return None;
     }
     let copy = std::env::temp_dir().join(format!("tidegate-advisories-{}-{package}", std::process::id()));

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::harness::tls::{Authority, Files};
 use crate::harness::{Connection, Gate, Origin, Reply};
+use crate::skips::skip;
 
 /// What Prometheus or the dashboard add to every series.
 const OUTSIDE: [&str; 2] = ["instance", "job"];
@@ -224,7 +225,7 @@ fn promtool_agrees_with_the_rules_and_their_tests() {
     for arguments in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]] {
         let output = match Command::new(&promtool).args(arguments).current_dir(file("prometheus")).output() {
             Ok(output) => output,
-            Err(error) => return eprintln!("skipped: {}: {error}; `./dev setup` unpacks it", promtool.display()),
+            Err(error) => return skip("alert rules", format!("no promtool ({error}); `./dev setup` unpacks it")),
         };
         let said = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));

@@ -14,6 +14,7 @@ use crate::harness::redis::{Cluster, Sentinels, Server};
 use crate::harness::relay::Relay;
 use crate::harness::shared::{GATES, Seen, gate, gates, hammer, know_one_another, slowest, statuses, told, worst};
 use crate::harness::{Gate, wait_for};
+use crate::skips::skip;
 
 /// What a request waits for the store at most.
 const TIMEOUT: Duration = Duration::from_millis(100);
@@ -258,7 +259,7 @@ fn fallbacks(gates: &[Gate], policy: &str) -> f64 {
 fn a_gate_that_is_cut_off_from_the_store_goes_on_by_its_part() {
     let apart = match Apart::new() {
         Ok(apart) => apart,
-        Err(why) => return println!("skipped: no network namespace can be made here, which takes root: {why}"),
+        Err(why) => return skip("a gate that is cut off", format!("no network namespace, which takes root: {why}")),
     };
     let near = apart.store.to_string();
     let store = Server::start(&["--bind", "127.0.0.1", &near, "--protected-mode", "no"]);

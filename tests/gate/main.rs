@@ -13,6 +13,8 @@
 )]
 
 mod harness;
+#[path = "../skips/mod.rs"]
+mod skips;
 
 mod abandoned;
 mod accept_refusal;

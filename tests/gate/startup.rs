@@ -9,6 +9,7 @@ use regex::Regex;
 use crate::explain_document::same;
 use crate::harness::gate::run_to_end;
 use crate::harness::{Connection, Gate, Origin, Reply};
+use crate::skips::skip;
 
 #[test]
 fn an_address_in_use_is_told_and_ends_with_71() {
@@ -123,9 +124,8 @@ routes:
 
 #[test]
 fn a_bracketed_ipv6_loopback_can_be_listened_on() {
-    if TcpListener::bind("[::1]:0").is_err() {
-        println!("skipped: this machine has no IPv6 loopback");
-        return;
+    if let Err(error) = TcpListener::bind("[::1]:0") {
+        return skip("a listener at [::1]", format!("no IPv6 loopback: {error}"));
     }
     let gate = Gate::start(
         "listeners: { main: { address: \"[::1]:0\" } }
