@@ -7,6 +7,7 @@ pub mod load;
 pub mod log;
 pub mod metrics;
 pub mod origin;
+pub mod ports;
 pub mod redis;
 pub mod relay;
 pub mod secure;

@@ -1,11 +1,12 @@
 //! Real stores: `redis-server` alone, with a replica and sentinels, and as a cluster, each on free ports and with a folder
 //! of its own. Everything ends when it is dropped.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::ports::own_port;
 use super::wait_for;
 
 /// A process that speaks Redis' protocol.
@@ -29,7 +30,7 @@ impl Server {
 
     /// One that is reached by `redis-cli` with the arguments of `login`: passwords, certificates. `PORT` stands for its port.
     pub fn start_closed(arguments: &[&str], login: &[&str]) -> Server {
-        let port = free_port();
+        let port = own_port();
         let mut all: Vec<String> = ["--save", "", "--appendonly", "no"].map(str::to_owned).to_vec();
         all.extend(arguments.iter().map(|argument| argument.replace("PORT", &port.to_string())));
         Server::run("redis-server", port, folder(), all, login)
@@ -136,7 +137,7 @@ impl Sentinels {
 }
 
 fn sentinel(primary: u16) -> Server {
-    let (port, folder) = (free_port(), folder());
+    let (port, folder) = (own_port(), folder());
     let file = folder.join("sentinel.conf");
     let text = format!(
         "port {port}\nsentinel monitor shared 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds shared 500\n\
@@ -227,7 +228,7 @@ impl Cluster {
 }
 
 fn cluster_server() -> Server {
-    let bus = free_port().to_string();
+    let bus = own_port().to_string();
     Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"])
 }
 
@@ -239,19 +240,6 @@ fn spawn(program: &str, folder: &PathBuf, arguments: &[String]) -> Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("cannot start {program} ({error}): `./dev setup test` installs it"))
-}
-
-/// A port that nobody listens on; below those that the system gives to connections, so that none takes it meanwhile.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let start = std::process::id() % 8_000;
-        let port = 20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 8_000;
-        let port = u16::try_from(port).unwrap();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 fn folder() -> PathBuf {
