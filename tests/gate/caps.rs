@@ -213,7 +213,8 @@ fn shed(gate: &Gate) -> f64 {
 fn gate_with_body_limit(origin: &Origin) -> Gate {
     Gate::start(&format!(
         "origins:
-  app: {{ addresses: [\"{}\"], inflight: {{ max: 4 }} }}
+  # the place of a request of which the origin has a part comes back at once
+  app: {{ addresses: [\"{}\"], inflight: {{ max: 4 }}, on_client_abort: release }}
 routes:
   - name: site
     origin: app

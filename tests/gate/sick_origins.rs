@@ -41,7 +41,13 @@ fn one_of_each(reply: Reply) -> (Origin, Origin, Arc<AtomicBool>) {
 }
 
 fn in_use(gate: &Gate, address: SocketAddr) -> f64 {
-    gate.metrics().sum("tidegate_origin_endpoint_healthy", &[("endpoint", &address.to_string())])
+    let labels = [("endpoint", &*address.to_string())];
+    // it is looked up before it is told
+    wait_for("the address to be known", || {
+        let metrics = gate.metrics();
+        let known = metrics.names().iter().any(|name| name.contains(labels[0].1));
+        known.then(|| metrics.sum("tidegate_origin_endpoint_healthy", &labels))
+    })
 }
 
 fn retries(gate: &Gate) -> f64 {
