@@ -3,21 +3,22 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
-use tidegate::engine::{Snapshot, Verdict};
+use tidegate::engine::{Decision, Snapshot, Verdict};
 use tidegate::limiter::{Kind, RefusedCount};
-use tidegate::policy::{Mode, Rule};
-use tidegate::units::{Bytes, Rate};
+use tidegate::policy::{CostRule, Mode, Rule};
+use tidegate::request::Request;
+use tidegate::units::{Bytes, Cost, Rate};
 
-use crate::book::{arrival, ask, book, by_client, distinct, fair_share, head, rate, request};
+use crate::book::{arrival, book, by_client, distinct, fair_share, head, rate, request};
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window used here.
 const START: u64 = 10_000_000 * SECOND;
 const MEMORY: Bytes = Bytes(1 << 20);
 
-/// What a kind promises of the stamps of its admitted requests, sorted: how many may lie in an interval.
+/// What a kind promises of the stamps and costs of its admitted requests, sorted: how much may lie in an interval.
 enum Promise {
     /// At most so many + so many per second × its length, in every interval.
     Curve(f64, f64),
@@ -40,12 +41,19 @@ fn kinds() -> Vec<(Rule, Promise)> {
     let all = RefusedCount::All { max_penalty: Duration::from_secs(6) };
     // B = L·h/ln 2
     let average_burst = 4.0 / std::f64::consts::LN_2;
+    let costly = |rule: Rule| Rule {
+        cost: CostRule::ByMethod {
+            methods: vec![(Method::POST, Cost::new(2).unwrap()), (Method::PUT, Cost::new(3).unwrap())],
+            other: Cost::ONE,
+        },
+        ..rule
+    };
     vec![
-        (rate("rate", 4, 5, Mode::Enforce), Promise::Curve(5.0, 4.0)),
-        (by_client("quota", quota(false)), Promise::Window(5, 2)),
-        (by_client("sliding_quota", quota(true)), Promise::Sliding(5, 2)),
-        (by_client("average_admitted", average(RefusedCount::Admitted)), Promise::Curve(average_burst, 4.0)),
-        (by_client("average_all", average(all)), Promise::Curve(average_burst, 4.0)),
+        (costly(rate("rate", 4, 5, Mode::Enforce)), Promise::Curve(5.0, 4.0)),
+        (costly(by_client("quota", quota(false))), Promise::Window(5, 2)),
+        (costly(by_client("sliding_quota", quota(true))), Promise::Sliding(5, 2)),
+        (costly(by_client("average_admitted", average(RefusedCount::Admitted))), Promise::Curve(average_burst, 4.0)),
+        (costly(by_client("average_all", average(all))), Promise::Curve(average_burst, 4.0)),
         (distinct(5, Duration::from_secs(2), false), Promise::Window(5, 2)),
         (distinct(5, Duration::from_secs(2), true), Promise::Curve(5.0, 2.5)),
         // a quarter of a second's worth, at least eight
@@ -54,10 +62,11 @@ fn kinds() -> Vec<(Rule, Promise)> {
 }
 
 impl Promise {
-    fn check(&self, stamps: &[u64]) -> Result<(), String> {
-        for (first, from) in stamps.iter().enumerate() {
-            for (last, to) in stamps.iter().enumerate().skip(first) {
-                let count = last - first + 1;
+    fn check(&self, admitted: &[(u64, usize)]) -> Result<(), String> {
+        for (first, (from, _)) in admitted.iter().enumerate() {
+            let mut count = 0;
+            for (to, cost) in &admitted[first..] {
+                count += cost;
                 let kept = match self {
                     Promise::Curve(burst, per_second) => {
                         count as f64 <= burst + per_second * (to - from) as f64 / 1e9 + 1e-6
@@ -90,61 +99,78 @@ fn nth(n: usize) -> HeaderMap {
     headers
 }
 
-fn admitted(snapshot: &Snapshot, n: usize, at: u64) -> bool {
-    ask(snapshot, &nth(n), at).0.verdict == Verdict::Admitted
+/// What requests cost by their method, where costs go by it.
+const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::PUT];
+
+fn costs_of(rule: &Rule, cost: usize) -> usize {
+    if matches!(rule.cost, CostRule::ByMethod { .. }) { cost } else { 1 }
+}
+
+fn decide(snapshot: &Snapshot, n: usize, cost: usize, at: u64) -> Decision {
+    snapshot.decide(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at)).0
+}
+
+fn admitted(snapshot: &Snapshot, n: usize, cost: usize, at: u64) -> bool {
+    decide(snapshot, n, cost, at).verdict == Verdict::Admitted
 }
 
 /// Whether the request would pass, charging nothing.
-fn fits(snapshot: &Snapshot, n: usize, at: u64) -> bool {
-    snapshot.judge(&request(&nth(n)), arrival(at)).decision.verdict == Verdict::Admitted
+fn fits(snapshot: &Snapshot, n: usize, cost: usize, at: u64) -> bool {
+    let judged = snapshot.judge(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at));
+    judged.decision.verdict == Verdict::Admitted
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_kind_keeps_its_bound_over_all_intervals(steps in prop::collection::vec(-200_i64..500, 1..100)) {
+    fn every_kind_keeps_its_bound_over_all_intervals(
+        steps in prop::collection::vec((-200_i64..500, 1..4_usize), 1..100),
+    ) {
         for (rule, promise) in kinds() {
             // aligned `distinct` judges a stamp that lags behind in the newest period it meets, not in its own
             let steps_back = !(rule.name == "distinct" && matches!(promise, Promise::Window(..)));
-            let name = rule.name.clone();
-            let snapshot = book(vec![rule]);
+            let (name, snapshot) = (rule.name.clone(), book(vec![rule.clone()]));
             let mut now = START as i64;
-            let mut stamps = Vec::new();
-            for (n, step) in steps.iter().enumerate() {
+            let mut passed = Vec::new();
+            for (n, (step, cost)) in steps.iter().enumerate() {
                 now += if steps_back { *step } else { step.abs() } * 1_000_000;
-                if admitted(&snapshot, n, now as u64) {
-                    stamps.push(now as u64);
+                let cost = costs_of(&rule, *cost);
+                if admitted(&snapshot, n, cost, now as u64) {
+                    passed.push((now as u64, cost));
                 }
             }
-            stamps.sort_unstable();
-            let kept = promise.check(&stamps);
+            passed.sort_unstable();
+            let kept = promise.check(&passed);
             prop_assert!(kept.is_ok(), "{name}: {}", kept.unwrap_err());
         }
     }
 
     #[test]
-    fn a_silent_client_is_admitted_when_it_was_told_and_not_before(gaps in prop::collection::vec(0_u64..400, 1..60)) {
+    fn a_silent_client_is_admitted_when_it_was_told_and_not_before(
+        gaps in prop::collection::vec((0_u64..400, 1..4_usize), 1..60),
+    ) {
         for (rule, _) in kinds() {
             let (name, counts_refused) = (rule.name.clone(), rule.name == "average_all");
             if name == "share" {
                 continue; // nobody can promise when the dice will fall otherwise
             }
-            let snapshot = book(vec![rule]);
+            let snapshot = book(vec![rule.clone()]);
             let mut now = START;
-            for (n, gap) in gaps.iter().enumerate() {
+            for (n, (gap, cost)) in gaps.iter().enumerate() {
                 now += gap * 1_000_000;
-                let (decision, _) = ask(&snapshot, &nth(n), now);
+                let cost = costs_of(&rule, *cost);
+                let decision = decide(&snapshot, n, cost, now);
                 if decision.verdict == Verdict::Admitted {
                     continue;
                 }
                 let wait = decision.readings[0].retry_nanos.unwrap();
                 prop_assert!(wait > 0, "{name}");
                 if !counts_refused {
-                    prop_assert!(!fits(&snapshot, n, now + wait - 1), "{name}: admitted a nanosecond early");
+                    prop_assert!(!fits(&snapshot, n, cost, now + wait - 1), "{name}: admitted a nanosecond early");
                 }
                 now += wait;
-                prop_assert!(admitted(&snapshot, n, now), "{name}: refused when the wait was over");
+                prop_assert!(admitted(&snapshot, n, cost, now), "{name}: refused when the wait was over");
             }
         }
     }
@@ -152,25 +178,27 @@ proptest! {
     /// Who has been charged less is never refused where one who has been charged more is admitted.
     #[test]
     fn less_spent_is_never_worse(
-        trace in prop::collection::vec((0_u64..300, any::<bool>()), 1..60),
-        pause in 0_u64..3_000,
+        trace in prop::collection::vec((0_u64..300, 1..4_usize, any::<bool>()), 1..60),
+        (pause, last) in (0_u64..3_000, 1..4_usize),
     ) {
         for (rule, _) in kinds() {
             if rule.name == "share" {
                 continue; // its judgement depends on what others offer, not on what one was charged
             }
             let name = rule.name.clone();
-            let (more, less) = (book(vec![rule.clone()]), book(vec![rule]));
+            let (more, less) = (book(vec![rule.clone()]), book(vec![rule.clone()]));
             let mut now = START;
-            for (n, (gap, kept)) in trace.iter().enumerate() {
+            for (n, (gap, cost, kept)) in trace.iter().enumerate() {
                 now += gap * 1_000_000;
-                let passed = admitted(&more, n, now);
+                let cost = costs_of(&rule, *cost);
+                let passed = admitted(&more, n, cost, now);
                 if *kept && passed {
-                    prop_assert!(admitted(&less, n, now), "{name}");
+                    prop_assert!(admitted(&less, n, cost, now), "{name}");
                 }
             }
             now += pause * 1_000_000;
-            prop_assert!(!fits(&more, trace.len(), now) || fits(&less, trace.len(), now), "{name}");
+            let last = costs_of(&rule, last);
+            prop_assert!(!fits(&more, trace.len(), last, now) || fits(&less, trace.len(), last, now), "{name}");
         }
     }
 }
@@ -182,10 +210,10 @@ fn a_refusal_charges_nobody() {
             continue; // the one counts refused requests, the other offered ones: that is what they are for
         }
         let name = rule.name.clone();
-        let snapshot = book(vec![rule]);
+        let (cost, snapshot) = (costs_of(&rule, 3), book(vec![rule]));
         let mut waits = Vec::new();
         for n in 0..200 {
-            let (decision, _) = ask(&snapshot, &nth(n), START + 1);
+            let decision = decide(&snapshot, n, cost, START + 1);
             if decision.verdict != Verdict::Admitted {
                 waits.push(decision.readings[0].retry_nanos);
             }
@@ -200,12 +228,12 @@ fn a_clock_that_steps_back_opens_nothing() {
     for (rule, _) in kinds() {
         let name = rule.name.clone();
         let snapshot = book(vec![rule]);
-        let spent = (0..200).filter(|n| admitted(&snapshot, *n, START)).count();
+        let spent = (0..200).filter(|n| admitted(&snapshot, *n, 1, START)).count();
         assert!(spent > 0, "{name}");
         let stamps = [START - 1, START - 3 * SECOND, START - 90 * SECOND, 70 * SECOND, START - 2 * SECOND];
-        let more = (200..400).filter(|n| admitted(&snapshot, *n, stamps[n % stamps.len()])).count();
+        let more = (200..400).filter(|n| admitted(&snapshot, *n, 1, stamps[n % stamps.len()])).count();
         assert_eq!(more, 0, "{name}: a stamp from the past was admitted beyond the spent budget");
         // and once the clock is where it was, nothing has been lost but what had been spent
-        assert!(fits(&snapshot, 400, START + 60 * SECOND), "{name}");
+        assert!(fits(&snapshot, 400, 1, START + 60 * SECOND), "{name}");
     }
 }
