@@ -49,10 +49,19 @@ fn decide(gate: &Snapshot, tier: usize, now: u64) -> Decision {
     costing(gate, &fields(tier, 0), now, 1)
 }
 
+/// What a request costs by its method: one, two …
+const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
 /// A request that costs so much where costs go by method.
 fn costing(gate: &Snapshot, headers: &HeaderMap, now: u64, cost: usize) -> Decision {
-    let method = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE][cost - 1].clone();
-    gate.decide(&Request { method: &method, ..request(headers) }, arrival(now)).0
+    gate.decide(&Request { method: &METHODS[cost - 1], ..request(headers) }, arrival(now)).0
+}
+
+/// Whether the request would pass, charging nothing.
+fn fits(gate: &Snapshot, tier: usize, value: u32, now: u64, cost: usize) -> bool {
+    let fields = fields(tier, value);
+    let judged = gate.judge(&Request { method: &METHODS[cost - 1], ..request(&fields) }, arrival(now));
+    judged.decision.verdict == Verdict::Admitted
 }
 
 fn admits(gate: &Snapshot, tier: usize, now: u64) -> bool {
@@ -310,14 +319,20 @@ proptest! {
             let cost = if matches!(numbers[at], Kind::Distinct { .. }) { 1 } else { cost };
             for _ in 0..requests {
                 value += 1;
-                let admitted = costing(&gate, &fields(in_tier, value), now, cost).verdict == Verdict::Admitted;
+                let decision = costing(&gate, &fields(in_tier, value), now, cost);
+                let admitted = decision.verdict == Verdict::Admitted;
                 let account = accounts[in_tier];
                 let room = account.most - account.spent - cost as f64;
                 prop_assert!(!admitted || room >= -ROUNDING, "too many in tier {}: {} {:?}", in_tier, room, numbers[at]);
                 prop_assert!(admitted || room < ROUNDING, "too few in tier {}: {} {:?}", in_tier, room, numbers[at]);
                 if admitted {
                     charge(&mut accounts, in_tier, cost as f64);
+                    continue;
                 }
+                let wait = decision.readings[0].retry_nanos.expect("no cost here is above a burst");
+                prop_assert!(fits(&gate, in_tier, value, now + wait, cost), "a wait that is not true: {:?}", numbers[at]);
+                let early = now + wait - 1;
+                prop_assert!(!fits(&gate, in_tier, value, early, cost), "a wait that is too long: {:?}", numbers[at]);
             }
         }
     }
