@@ -425,14 +425,10 @@ impl Snapshot {
             End::Silent { silence, nodes } => match direction(cluster, silence) {
                 OnStoreError::Open => Ok(admitted(0, most)),
                 OnStoreError::Closed => lost(refused(most, None)),
-                // (B, r) / N, without another table: everything costs N times as much
-                OnStoreError::Local => {
-                    let cost = Cost::new(ask.cost.get().saturating_mul(nodes.max(1))).unwrap_or(ask.cost);
-                    match self.limiters().get(rule) {
-                        Some(limiter) => limiter.admit(&ask.place, now, cost, &mut None),
-                        None => lost(refused(most, None)),
-                    }
-                }
+                OnStoreError::Local => match self.limiters().get(rule) {
+                    Some(limiter) => limiter.admit_part(&ask.place, now, ask.cost, nodes),
+                    None => lost(refused(most, None)),
+                },
             },
         };
         (said, by)
