@@ -412,7 +412,8 @@ impl Snapshot {
         let silent = Brought { by: By::Fallback, end, low: false, back: None };
         let Brought { by, end, .. } = settled(judged, slot).unwrap_or(silent);
         let said = match end {
-            End::Paid { left } => Ok(admitted(left, most)),
+            // in requests like this one, as of a limit of the gate itself
+            End::Paid { left } => Ok(admitted(left / ask.cost.get(), most / ask.cost.get())),
             End::Refused { retry_nanos } => lost(refused(most, retry_nanos)),
             End::Silent { silence, nodes } => match direction(cluster, silence) {
                 OnStoreError::Open => Ok(admitted(0, most)),

@@ -44,7 +44,7 @@ impl Sharing {
 /// What happens to a request that the store says nothing about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnStoreError {
-    /// It is judged by this gate alone, which has its part of the limit: one of as many as there are gates.
+    /// It is judged by this gate alone, which has its part of the limit: one of as many as there are gates, and at least one request.
     Local,
     /// It passes.
     Open,

@@ -113,6 +113,24 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_is_known_by_its_condition_alone_and_to_those_who_have_the_secret() {
+        let [here, stranger] = [&b"the secret"[..], b"another"].map(|secret| StoreNames::new(secret, "per_client"));
+        let network: Prefix = Prefix::new("192.0.2.0".parse().unwrap(), 24).unwrap();
+        let header = |value: &str| vec![(HeaderName::from_static("x-plan"), value.to_owned())];
+        let all = [
+            here.tier(&[network], &[]),
+            here.tier(&[network], &header("gold")),
+            here.tier(&[], &header("gold")),
+            here.tier(&[], &header("silver")),
+            stranger.tier(&[], &header("gold")),
+        ];
+        assert_eq!(here.tier(&[], &header("gold")), all[2]);
+        for (index, one) in all.iter().enumerate() {
+            assert!(*one > 0 && !all[..index].contains(one), "{index}");
+        }
+    }
+
+    #[test]
     fn a_name_is_the_same_in_every_gate_that_has_the_secret_and_in_no_other() {
         let [here, there] = [(); 2].map(|()| StoreNames::new(b"the secret of all gates", "per_client"));
         let parts: [(u8, &[u8]); 2] = [(1, b"alice"), (2, b"")];

@@ -45,13 +45,17 @@ end
 local state = redis.call('GET', KEYS[1])
 if state then
   local cost, debt, stamp = string.match(state, '^1 (%d+) (%d+) (%d+)$')
+  local read = 1
   if cost then
     keep('0', cost, debt, stamp, 0)
-  elseif string.match(state, '^2[ %d]+$') then
-    for id, c, d, s, e in string.gmatch(state, ' (%d+) (%d+) (%d+) (%d+) (%d+)') do keep(id, c, d, s, e) end
-  else
-    return redis.error_reply('ERR tidegate does not know this format')
+    read = #state
+  elseif string.sub(state, 1, 2) == '2 ' then
+    for id, c, d, s, e in string.gmatch(state, ' (%d+) (%d+) (%d+) (%d+) (%d+)') do
+      keep(id, c, d, s, e)
+      read = read + 5 + #id + #c + #d + #s + #e
+    end
   end
+  if read ~= #state then return redis.error_reply('ERR tidegate does not know this format') end
 end
 
 local tiers, changed = {}, false

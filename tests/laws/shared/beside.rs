@@ -9,6 +9,8 @@ pub struct Lone {
     gate: Snapshot,
     store: Store,
     pub admitted: usize,
+    /// What the first limit told the last one that was admitted of what is left.
+    pub left: u32,
     /// By limit.
     granted: Vec<u32>,
 }
@@ -16,7 +18,7 @@ pub struct Lone {
 impl Lone {
     pub fn new(rules: Vec<Rule>) -> Lone {
         let granted = vec![0; rules.len()];
-        Lone { gate: gate(rules), store: Store::default(), admitted: 0, granted }
+        Lone { gate: gate(rules), store: Store::default(), admitted: 0, left: 0, granted }
     }
 
     fn run(&mut self, mut errand: Errand, now: u64) -> tidegate::engine::Brought {
@@ -74,7 +76,9 @@ impl Lone {
             }
         }
         let _ = self.gate.admit(&mut judged, stamp);
-        self.admitted += usize::from(judged.decision.verdict == Verdict::Admitted);
+        if judged.decision.verdict == Verdict::Admitted {
+            (self.admitted, self.left) = (self.admitted + 1, judged.decision.readings[0].remaining);
+        }
     }
 
     /// So many requests a second, for so many seconds.

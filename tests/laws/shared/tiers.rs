@@ -138,6 +138,21 @@ fn a_gate_with_other_tiers_does_not_forget_those_that_it_has_not() {
     }
 }
 
+#[test]
+fn what_is_left_is_told_in_requests_of_the_same_cost() {
+    for sharing in [Sharing::Exact, Sharing::Lease] {
+        let mut lone = Lone::new(vec![shared(tiered(&[per(3_600, 1, 20)]), sharing, OnStoreError::Closed)]);
+        let mut told = || {
+            lone.arrive_as(&in_tier(0), &Method::PUT, SECOND);
+            lone.left
+        };
+        let all = [told(), told(), told(), told()];
+        // what leases are told of the store is as old as its last answer
+        let known = if sharing == Sharing::Exact { 4 } else { 3 };
+        assert_eq!(all[..known], [3, 2, 1, 0][..known], "{sharing:?}");
+    }
+}
+
 /// Units that a tier owes, exactly.
 #[derive(Clone, Copy)]
 struct Account {

@@ -226,7 +226,7 @@ fn a_quota_ends_with_its_window() {
     let start = NOW / 1_000_000 * 1_000_000;
     let first = judge(&None, &terms, 5, 1, start + 400_000);
     assert_eq!(first.answer, Answer { granted: 5, left: 0, retry_nanos: Some(0), ends_nanos: 600_000_000 });
-    assert_eq!(first.written.unwrap().1, 600);
+    assert_eq!(first.written.as_ref().unwrap().1, 600);
     let state = kept(&first, None);
     let refused = judge(&state, &terms, 5, 1, start + 999_999).answer;
     assert_eq!((refused.granted, refused.retry_nanos), (0, Some(1_000)));
@@ -240,4 +240,31 @@ fn a_changed_window_keeps_what_was_taken_in_the_one_that_has_not_ended() {
     let state = kept(&judge(&None, &short, 5, 1, NOW), None);
     assert_eq!(judge(&state, &long, 8, 1, NOW).answer.granted, 3);
     assert_eq!(judge(&state, &long, 8, 1, NOW + 1_000_000).answer.granted, 8);
+}
+
+#[test]
+fn units_that_one_tier_grants_are_noted_by_the_others_up_to_all_that_they_have() {
+    let terms = [(0, rate(1, SECOND, 10)), (7, rate(1_000, SECOND, 40)), (9, rate(1, DAY, 3))]
+        .map(|(id, promise)| (id, promise.terms().unwrap()));
+    let left = |state: &Option<State>, asked| grant(state.as_ref(), &terms, asked, (50, 50), NOW).answer.left;
+    let by_own = kept(&grant(None, &terms, 0, (2, 2), NOW), None);
+    assert_eq!([0, 1, 2].map(|asked| left(&by_own, asked)), [8, 38, 1]);
+    let by_fast = kept(&grant(by_own.as_ref(), &terms, 1, (30, 30), NOW), by_own);
+    assert_eq!([0, 1, 2].map(|asked| left(&by_fast, asked)), [0, 8, 0]);
+    // none owes beyond its burst by what others were granted: it comes back in the time that this takes
+    let later =
+        |asked, seconds: u64| grant(by_fast.as_ref(), &terms, asked, (1, 1), NOW + seconds * 1_000_000).answer.granted;
+    assert_eq!([later(0, 0), later(0, 1), later(2, 86_399), later(2, 86_400)], [0, 1, 0, 1]);
+}
+
+#[test]
+fn a_tier_that_a_key_has_not_met_begins_with_what_the_limits_own_numbers_say_and_is_kept_by_those_without_it() {
+    let [own, tier] = [rate(1, SECOND, 10), rate(1, DAY, 30)].map(|promise| promise.terms().unwrap());
+    let spent = kept(&grant(None, &[(0, own)], 0, (10, 10), NOW), None);
+    let both = [(0, own), (7, tier)];
+    let met = grant(spent.as_ref(), &both, 1, (22, 22), NOW + 1_000_000);
+    assert_eq!((met.answer.granted, met.answer.left), (0, 21), "one has come back meanwhile");
+    let met = kept(&met, spent);
+    let alone = kept(&grant(met.as_ref(), &[(0, own)], 0, (1, 1), NOW + 5_000_000), met);
+    assert_eq!(grant(alone.as_ref(), &both, 1, (22, 22), NOW + 5_000_000).answer.left, 21);
 }
