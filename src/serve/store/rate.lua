@@ -45,11 +45,12 @@ end
 local state = redis.call('GET', KEYS[1])
 if state then
   local cost, debt, stamp = string.match(state, '^1 (%d+) (%d+) (%d+)$')
-  local read = 1
+  local read = -1 -- characters
   if cost then
     keep('0', cost, debt, stamp, 0)
     read = #state
   elseif string.sub(state, 1, 2) == '2 ' then
+    read = 1
     for id, c, d, s, e in string.gmatch(state, ' (%d+) (%d+) (%d+) (%d+) (%d+)') do
       keep(id, c, d, s, e)
       read = read + 5 + #id + #c + #d + #s + #e
