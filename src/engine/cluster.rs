@@ -6,6 +6,8 @@
 //! asking. What comes back is told by [`Snapshot::brought`]. By then the limit is settled, and [`Snapshot::admit`]
 //! charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
 
+mod names;
+
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -19,24 +21,23 @@ use super::snapshot::Snapshot;
 use super::succession::shared_as;
 use crate::client::Client;
 use crate::limiter::cluster::{
-    Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence, StoreNames,
+    Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence,
 };
-use crate::limiter::{Judgement, Kind, Lost, Place};
+use crate::limiter::{Judgement, Lost, Place};
 use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
 use crate::request::Request;
 use crate::sketch::{KeyHash, NextUnit};
 use crate::units::{Cost, OutOfRange, Timestamp};
+use names::Names;
 
 /// A shared limit as this gate sees it.
 #[derive(Debug)]
 pub struct Cluster {
     shared: Shared,
     leases: Arc<Leases>,
-    names: StoreNames,
+    names: Names,
     /// Those under the secret of before, while gates have it.
-    previous: Option<StoreNames>,
-    /// The promise of tier 0, then those of the tiers.
-    promises: Box<[Promise]>,
+    previous: Option<Names>,
 }
 
 /// What became of one shared limit of a request: at which position, and what.
@@ -115,7 +116,7 @@ impl Errand {
             (Ok(answer), Some(asking)) => match self.cluster.leases.answered_until(asking, &answer, sent, now) {
                 (Look::Holds { left, low }, ends) => {
                     (more, back) = (low, Some((ends, nodes)));
-                    End::Paid { left: left.saturating_add(answer.left).min(self.question.promise.most()) }
+                    End::Paid { left: left.saturating_add(answer.left).min(self.question.promise().most()) }
                 }
                 (Look::Refused { retry_nanos, .. }, _) => End::Refused { retry_nanos },
                 // it came too late to be used
@@ -124,8 +125,8 @@ impl Errand {
             (Ok(answer), None) if answer.granted > 0 => End::Paid { left: answer.left },
             (Ok(answer), None) => {
                 if let (Some(retry_nanos), Ok(cost)) = (answer.retry_nanos, Cost::new(self.question.least)) {
-                    let Question { promise, .. } = &self.question;
-                    self.cluster.leases.remember(self.key, cost, promise, retry_nanos, (sent, now));
+                    let promise = self.question.promise();
+                    self.cluster.leases.remember(self.key, cost, &promise, retry_nanos, (sent, now));
                 }
                 End::Refused { retry_nanos: answer.retry_nanos }
             }
@@ -144,15 +145,15 @@ impl Cluster {
     ) -> Result<Option<Cluster>, OutOfRange> {
         // of an estimate no store is asked
         let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
-        let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
-        let promises = std::iter::once(&rule.kind).chain(tiers).map(promise).collect::<Result<Box<[_]>, _>>()?;
+        let names = Names::new(rule, secret)?;
+        let promises = |names: &Names| names.tiers.iter().map(|tier| tier.promise).collect::<Vec<_>>();
         let leases = match before {
             // what was granted under other numbers says nothing about these
-            Some(before) if before.promises == promises => Arc::clone(&before.leases),
+            Some(before) if promises(&before.names) == promises(&names) => Arc::clone(&before.leases),
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
-        let names = |secret| StoreNames::new(secret, &rule.name);
-        Ok(Some(Cluster { shared, leases, names: names(secret), previous: previous.map(names), promises }))
+        let previous = previous.map(|previous| Names::new(rule, previous)).transpose()?;
+        Ok(Some(Cluster { shared, leases, names, previous }))
     }
 
     /// Where and how it is shared.
@@ -177,8 +178,8 @@ impl Cluster {
     }
 
     fn promise(&self, tier: u8) -> Promise {
-        let own = Promise::Quota { max: 0, window: std::time::Duration::from_secs(1) };
-        self.promises.get(usize::from(tier)).or(self.promises.first()).copied().unwrap_or(own)
+        let tiers = &self.names.tiers;
+        tiers.get(usize::from(tier)).or(tiers.first()).map_or(Promise::NOTHING, |tier| tier.promise)
     }
 
     /// What is known without asking, and whether the store should be asked in the background all the same. A request that
@@ -204,15 +205,6 @@ impl Cluster {
             Look::Refused { retry_nanos, due } => (refused(most, retry_nanos), due),
             Look::Unknown => (admitted(0, most), false),
         }
-    }
-}
-
-/// What the store promises for a limit of this kind.
-fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
-    match kind {
-        Kind::Rate { rate, burst, .. } => Ok(Promise::Rate { rate: *rate, burst: *burst }),
-        Kind::Quota { max, window, sliding: false, .. } => Ok(Promise::Quota { max: *max, window: *window }),
-        _ => Err(OutOfRange { allowed: "`rate`, or `quota` that does not slide" }),
     }
 }
 
@@ -363,14 +355,14 @@ impl Snapshot {
     ) -> Option<Errand> {
         let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
-        let name = |names: &StoreNames| {
-            let mut name = names.begin();
+        let name = |names: &Names| {
+            let mut name = names.keys.begin();
             // one that has several is refused before anybody asks
             key_into(&mut name, limit, self.policy(), (request, client, route), 0).ok()?;
-            Some(name.finish())
+            Some((name.finish(), Arc::clone(&names.tiers)))
         };
-        let promise = cluster.promise(ask.place.tier);
-        let mut question = Question { rule, key: name(&cluster.names)?, promise, wanted, least };
+        let (key, tiers) = name(&cluster.names)?;
+        let mut question = Question { rule, key, tiers, tier: ask.place.tier, wanted, least };
         let previous = cluster.previous.as_ref().and_then(name);
         let rotation = previous.map(|previous| Rotation::begin(&mut question, previous));
         Some(Errand {
@@ -420,19 +412,16 @@ impl Snapshot {
         let silent = Brought { by: By::Fallback, end, low: false, back: None };
         let Brought { by, end, .. } = settled(judged, slot).unwrap_or(silent);
         let said = match end {
-            End::Paid { left } => Ok(admitted(left, most)),
+            // in requests like this one, as of a limit of the gate itself
+            End::Paid { left } => Ok(admitted(left / ask.cost.get(), most / ask.cost.get())),
             End::Refused { retry_nanos } => lost(refused(most, retry_nanos)),
             End::Silent { silence, nodes } => match direction(cluster, silence) {
                 OnStoreError::Open => Ok(admitted(0, most)),
                 OnStoreError::Closed => lost(refused(most, None)),
-                // (B, r) / N, without another table: everything costs N times as much
-                OnStoreError::Local => {
-                    let cost = Cost::new(ask.cost.get().saturating_mul(nodes.max(1))).unwrap_or(ask.cost);
-                    match self.limiters().get(rule) {
-                        Some(limiter) => limiter.admit(&ask.place, now, cost, &mut None),
-                        None => lost(refused(most, None)),
-                    }
-                }
+                OnStoreError::Local => match self.limiters().get(rule) {
+                    Some(limiter) => limiter.admit_part(&ask.place, now, ask.cost, nodes),
+                    None => lost(refused(most, None)),
+                },
             },
         };
         (said, by)

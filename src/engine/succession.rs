@@ -200,8 +200,8 @@ impl<'p> Numbers<'p> {
             name: &rule.name,
             kinds: &kinds,
             deferred,
-            // what other gates tell is charged whether it fits or not
-            indebts: deferred || unit.is_some() || is_told(rule),
+            // of a shared limit: what other gates tell, and this gate's part of it while its store is silent
+            indebts: deferred || unit.is_some() || rule.shared.is_some(),
             unit: unit.unwrap_or(1),
             longest_wait,
             routes: self.routes.len(),
@@ -249,11 +249,6 @@ fn told(rule: &Rule) -> (bool, Option<u32>, u64) {
         _ => 0,
     };
     (deferred, unit, longest_wait)
-}
-
-/// Whether gates tell each other what they admit.
-fn is_told(rule: &Rule) -> bool {
-    rule.shared.is_some_and(|shared| shared.sharing == Sharing::Estimate)
 }
 
 /// The rule of the old policy that this one goes on from.

@@ -22,6 +22,7 @@ pub mod kind;
 pub mod leveled;
 pub mod needs;
 mod pardon;
+mod part;
 pub mod pending;
 mod quota;
 mod rate;

@@ -69,6 +69,7 @@ mod replayed;
 mod respelled;
 mod secrets;
 mod shared_limits;
+mod shared_tiers;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;

@@ -2,17 +2,21 @@
 //! its time, loses answers, and fails.
 
 mod beside;
+mod local;
 mod rotation;
+mod tiers;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use http::{HeaderMap, Method};
 use proptest::prelude::*;
 use tidegate::client::Client;
-use tidegate::engine::{By, Errand, Judged, Outcome, Refusal, Snapshot, Step, Verdict};
+use tidegate::engine::{Arrival, By, DecisionId, Errand, Judged, Outcome, Refusal, Snapshot, Step, Verdict};
 use tidegate::limiter::cluster::promise::{self, State};
 use tidegate::limiter::cluster::{Answer, OnStoreError, Promise, Question, Sharing, Silence, StoreKey};
 use tidegate::policy::{Mode, Rule, Shared};
+use tidegate::request::Request;
 use tidegate::units::Timestamp;
 use tidegate::units::dice::mixed;
 
@@ -26,20 +30,23 @@ const STORE_AT_ZERO: u64 = 1_790_000_000_000_000;
 /// A store that answers as the scripts do.
 #[derive(Default)]
 struct Store {
-    keys: HashMap<StoreKey, State>,
+    /// With when they go.
+    keys: HashMap<StoreKey, (State, u64)>,
     questions: usize,
 }
 
 impl Store {
     fn ask(&mut self, question: &Question, nanos: u64) -> Answer {
         self.questions += 1;
-        let terms = question.promise.terms().unwrap();
+        let terms: Vec<_> = question.tiers.iter().map(|tier| (tier.id, tier.promise.terms().unwrap())).collect();
         let key = question.key;
         let now = STORE_AT_ZERO + nanos / 1_000;
-        let known = self.keys.get(&key).copied();
-        let outcome = promise::grant(known, &terms, question.wanted, question.least, now);
-        if let Some((state, _)) = outcome.written {
-            self.keys.insert(key, state);
+        self.keys.retain(|_, (_, ends)| *ends > now);
+        let known = self.keys.get(&key).map(|(state, _)| state);
+        let asked = usize::from(question.tier);
+        let outcome = promise::grant(known, &terms, asked, (question.wanted, question.least), now);
+        if let Some((state, millis)) = outcome.written {
+            self.keys.insert(key, (state, now + millis * 1_000));
         }
         outcome.answer
     }
@@ -73,6 +80,9 @@ struct World {
     waiting: Vec<(usize, usize, u64, Judged)>,
     delay: u64,
     admitted: Vec<u64>,
+    /// When, and in which tier; and at what cost.
+    tiers: Vec<(u64, u8)>,
+    costs: Vec<u32>,
     asked: usize,
     waited: usize,
 }
@@ -86,18 +96,33 @@ impl World {
             waiting: Vec::new(),
             delay,
             admitted: Vec::new(),
+            tiers: Vec::new(),
+            costs: Vec::new(),
             asked: 0,
             waited: 0,
         }
     }
 
     fn arrive(&mut self, gate: usize, client: &str, now: u64) {
-        let headers = head(client);
-        let judged = self.gates[gate].judge(&request(&headers), arrival(now));
+        self.arrive_with(&head(client), gate, now);
+    }
+
+    fn arrive_with(&mut self, headers: &HeaderMap, gate: usize, now: u64) {
+        self.arrive_as(headers, &Method::GET, gate, now);
+    }
+
+    fn arrive_as(&mut self, headers: &HeaderMap, method: &Method, gate: usize, now: u64) {
+        // by the way: what it costs where that goes by method
+        let cost = [(Method::POST, 2), (Method::PUT, 5)]
+            .iter()
+            .find(|(known, _)| known == method)
+            .map_or(1, |(_, cost)| *cost);
+        let told = Arrival { id: DecisionId(cost), ..arrival(now) };
+        let judged = self.gates[gate].judge(&Request { method, ..request(headers) }, told);
         self.asked += 1;
         let client = judged.decision.client.unwrap();
         let (nodes, stamp) = (self.gates.len() as u32, Timestamp::from_nanos(now));
-        if let Some(errand) = self.gates[gate].refill(&judged, 0, (&request(&headers), &client), nodes, stamp) {
+        if let Some(errand) = self.gates[gate].refill(&judged, 0, (&request(headers), &client), nodes, stamp) {
             self.send(gate, errand, None, now);
         }
         self.go_on(gate, judged, now, now, true);
@@ -141,6 +166,8 @@ impl World {
         let _ = self.gates[gate].admit(&mut judged, Timestamp::from_nanos(now));
         if judged.decision.verdict == Verdict::Admitted {
             self.admitted.push(now);
+            self.tiers.push((now, judged.decision.readings[0].tier));
+            self.costs.push(judged.decision.id.0 as u32);
         }
     }
 

@@ -114,8 +114,8 @@ section! {
         /// found and shed early, but the limit is not exact. With `store`.
         optional sharing: Sharing,
         /// What happens to a request that the store says nothing about in time. `local` (default): this gate decides alone, by
-        /// its part of the limit: one of as many as there are gates. `open`: it passes. `closed`: it is refused with 503. With
-        /// `store`; not with `sharing: estimate`, of which no request asks the store.
+        /// its part of the limit: one of as many as there are gates, at least one request. `open`: it passes. `closed`: it is
+        /// refused with 503. With `store`; not with `sharing: estimate`, of which no request asks the store.
         optional on_store_error: OnStoreError,
         /// The name that the limit had before: at a reload it goes on from the state of that one. May stay in the file.
         optional renamed_from: Name,

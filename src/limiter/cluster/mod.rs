@@ -11,6 +11,7 @@ mod names;
 pub mod promise;
 mod rotation;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::units::Rate;
@@ -43,7 +44,7 @@ impl Sharing {
 /// What happens to a request that the store says nothing about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnStoreError {
-    /// It is judged by this gate alone, which has its part of the limit: one of as many as there are gates.
+    /// It is judged by this gate alone, which has its part of the limit: one of as many as there are gates, and at least one request.
     Local,
     /// It passes.
     Open,
@@ -102,6 +103,9 @@ pub enum Promise {
 }
 
 impl Promise {
+    /// Grants nothing.
+    pub const NOTHING: Promise = Promise::Quota { max: 0, window: Duration::from_secs(1) };
+
     /// The most that can be had at once.
     pub fn most(&self) -> u32 {
         match self {
@@ -112,18 +116,37 @@ impl Promise {
 }
 
 /// What one gate asks the store about one key: as much of `wanted` as fits, but nothing if `least` does not fit.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// Position of the limit in the policy.
     pub rule: usize,
     /// The key.
     pub key: StoreKey,
-    /// What is promised: by the limit's own numbers or those of a tier, which all count as one in the store.
-    pub promise: Promise,
+    /// The limit's own numbers, then those of its tiers; one or more.
+    pub tiers: Arc<[StoreTier]>,
+    /// By which of them the key is judged. The others take note of what is granted.
+    pub tier: u8,
     /// How much would be welcome; at least `least`.
     pub wanted: u32,
     /// How much is needed for any to be of use; at least 1.
     pub least: u32,
+}
+
+impl Question {
+    /// What is promised by the numbers that the key is judged by.
+    pub fn promise(&self) -> Promise {
+        let judged = self.tiers.get(usize::from(self.tier)).or(self.tiers.first());
+        judged.map_or(Promise::NOTHING, |tier| tier.promise)
+    }
+}
+
+/// A limit's own numbers, or those of a tier.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StoreTier {
+    /// What all gates know it by, wherever it stands in their policies: 0 for the limit's own, else what follows from the tier's condition.
+    pub id: u32,
+    /// What is promised.
+    pub promise: Promise,
 }
 
 /// What the store said.

@@ -12,18 +12,21 @@
 use std::fmt;
 
 use hmac::{Hmac, Mac};
+use http::HeaderName;
 use sha2::Sha256;
 
 use super::StoreKey;
 use crate::client::subkey::{keyed, subkey, update_with_length};
 use crate::sketch::hash::KeyInput;
+use crate::units::Prefix;
 
 /// Changes when the input changes, so that gates of different versions never take each other's names for their own.
 const VERSION: u8 = 1;
 const PURPOSE: &[u8] = b"store";
 
-/// What a name is of: a key, or the limit itself.
+/// What a name is of: a key, a tier, or the limit itself.
 const KEY: u8 = 0;
+const TIER: u8 = 1;
 const LIMIT: u8 = u8::MAX;
 
 /// Names the keys of one limit.
@@ -45,7 +48,18 @@ impl StoreNames {
         self.of(LIMIT).finish().halves()[0]
     }
 
-    /// The name of a key in the making. Tiers do not tell keys apart: who changes tier takes along what was spent.
+    /// What all gates with this secret know a tier of the limit by: it follows from its condition, not from its place. Never 0.
+    pub fn tier(&self, networks: &[Prefix], headers: &[(HeaderName, String)]) -> u32 {
+        let mut name = self.of(TIER);
+        networks.iter().for_each(|network| name.part(0, network.to_string().as_bytes()));
+        for (header, value) in headers {
+            name.part(1, header.as_str().as_bytes());
+            name.part(2, value.as_bytes());
+        }
+        (name.finish().halves()[0] as u32).max(1)
+    }
+
+    /// The name of a key in the making. Tiers do not tell keys apart: a key that changes its tier takes along what it spent.
     pub fn begin(&self) -> StoreName {
         self.of(KEY)
     }
@@ -96,6 +110,24 @@ mod tests {
         let mut name = names.begin();
         parts.iter().for_each(|(kind, bytes)| name.part(*kind, bytes));
         name.finish()
+    }
+
+    #[test]
+    fn a_tier_is_known_by_its_condition_alone_and_to_those_who_have_the_secret() {
+        let [here, stranger] = [&b"the secret"[..], b"another"].map(|secret| StoreNames::new(secret, "per_client"));
+        let network: Prefix = Prefix::new("192.0.2.0".parse().unwrap(), 24).unwrap();
+        let header = |value: &str| vec![(HeaderName::from_static("x-plan"), value.to_owned())];
+        let all = [
+            here.tier(&[network], &[]),
+            here.tier(&[network], &header("gold")),
+            here.tier(&[], &header("gold")),
+            here.tier(&[], &header("silver")),
+            stranger.tier(&[], &header("gold")),
+        ];
+        assert_eq!(here.tier(&[], &header("gold")), all[2]);
+        for (index, one) in all.iter().enumerate() {
+            assert!(*one > 0 && !all[..index].contains(one), "{index}");
+        }
     }
 
     #[test]

@@ -11,6 +11,11 @@
 //! different numbers spend no more together than the loosest of them allow. A clock that steps back drains nothing by that, and goes on from there; one that steps
 //! forward drains as much as it skips.
 //!
+//! **Tiers of a rate.** A key owes a debt to each tier, which drains at that tier's rate. Units that one tier grants are added to
+//! the debts of all others, up to the burst of each. So each tier grants what its numbers allow, whatever the key spends by the others, and a change of
+//! tier brings no fresh budget. A tier that a key has not met, since a reload added it, begins with what the key owes by
+//! the limit's own numbers. A tier is known by its condition: gates with other tiers keep the debts of those that they do not have as they are.
+//!
 //! **Quota.** A key counts what was granted in a window. A clock that steps back stays in the window that it had reached, so
 //! no window has its budget twice.
 
@@ -114,6 +119,9 @@ impl RateTerms {
 
     /// The same units of debt, rounded up, when it was counted at `cost` per unit. It may be more than these numbers allow.
     fn converted(&self, debt: u64, cost: u64) -> u64 {
+        if cost == self.cost {
+            return debt;
+        }
         let (units, rest) = (debt / cost, debt % cost);
         if units >= MOST_DEBT / self.cost {
             return MOST_DEBT;
@@ -145,18 +153,11 @@ fn common_divisor(mut a: u128, mut b: u128) -> u128 {
 }
 
 /// What a store keeps of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Of a rate.
-    Rate {
-        /// The [`RateTerms::cost`] that the debt was counted with.
-        cost: u64,
-        /// The debt at the stamp.
-        debt: u64,
-        /// Microseconds since 1970, a whole number of ticks before or at the time of writing.
-        stamp: u64,
-    },
-    /// Of a quota.
+    /// Of a rate: by the limit's own numbers and those of its tiers.
+    Rate(Vec<Debt>),
+    /// Of a quota, whose tiers have windows in common.
     Quota {
         /// The [`QuotaTerms::window_micros`] that the window was numbered with.
         window: u64,
@@ -167,18 +168,41 @@ pub enum State {
     },
 }
 
+/// What a key owes by the numbers of one tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Debt {
+    /// The [`StoreTier::id`](super::StoreTier::id).
+    pub id: u32,
+    /// The [`RateTerms::cost`] that the debt was counted with.
+    pub cost: u64,
+    /// The debt at the stamp.
+    pub debt: u64,
+    /// Microseconds since 1970, a whole number of ticks before or at the time of writing.
+    pub stamp: u64,
+    /// When it has drained, likewise.
+    pub ends: u64,
+}
+
 impl std::fmt::Display for State {
     /// The value in the store; its first number is the format's.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            State::Rate { cost, debt, stamp } => write!(f, "1 {cost} {debt} {stamp}"),
+            State::Rate(debts) => match debts.as_slice() {
+                [Debt { id: 0, cost, debt, stamp, .. }] => write!(f, "1 {cost} {debt} {stamp}"),
+                debts => {
+                    write!(f, "2")?;
+                    debts.iter().try_for_each(|Debt { id, cost, debt, stamp, ends }| {
+                        write!(f, " {id} {cost} {debt} {stamp} {ends}")
+                    })
+                }
+            },
             State::Quota { window, index, count } => write!(f, "1 {window} {index} {count}"),
         }
     }
 }
 
 /// What becomes of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// What is answered.
     pub answer: Answer,
@@ -187,55 +211,113 @@ pub struct Outcome {
 }
 
 /// Judges a question about a key: as much of `wanted` as fits, nothing if `least` does not fit; 1 ≤ `least` ≤ `wanted`. `state` is
-/// what is kept of the key, `None` once its time is over; `now` is the store's clock in microseconds since 1970, below 2⁵¹. A
-/// state of the other kind counts as none.
-pub fn grant(state: Option<State>, terms: &Terms, wanted: u32, least: u32, now: u64) -> Outcome {
-    match terms {
-        Terms::Rate(terms) => grant_of_rate(state, terms, wanted, least, now),
-        Terms::Quota(terms) => grant_of_quota(state, terms, wanted, least, now),
+/// what is kept of the key, `None` once its time is over; `now` is the store's clock in microseconds since 1970, below 2⁵¹. `terms`
+/// are the limit's own numbers and then those of its tiers, each with its [`StoreTier::id`](super::StoreTier::id); it is judged by
+/// those at `asked`. A state of the other kind counts as none.
+pub fn grant(
+    state: Option<&State>,
+    terms: &[(u32, Terms)],
+    asked: usize,
+    (wanted, least): (u32, u32),
+    now: u64,
+) -> Outcome {
+    match terms.get(asked) {
+        Some((_, Terms::Rate(judged))) => grant_of_rate(state, terms, (asked, judged), wanted, least, now),
+        Some((_, Terms::Quota(judged))) => grant_of_quota(state, judged, wanted, least, now),
+        None => Outcome { answer: answer(0, 0, None, None), written: None },
     }
 }
 
-fn grant_of_rate(state: Option<State>, terms: &RateTerms, wanted: u32, least: u32, now: u64) -> Outcome {
-    let (mut debt, mut owed, mut stamp, mut back) = (0, 0, now, false);
-    if let Some(State::Rate { cost, debt: kept, stamp: written }) = state {
-        debt = if cost == terms.cost { kept } else { terms.converted(kept, cost) };
-        owed = debt.min(terms.full());
-        if now < written {
-            back = true;
-        } else {
-            let ticks = (now - written) / terms.tick_micros;
-            let left = |debt: u64| if ticks >= debt.div_ceil(terms.drain) { 0 } else { debt - ticks * terms.drain };
-            (debt, owed) = (left(debt), left(owed));
-            stamp = if debt == 0 { now } else { written + ticks * terms.tick_micros };
+/// What a key owes by the numbers of one tier, now.
+struct Owing<'t> {
+    id: u32,
+    terms: &'t RateTerms,
+    /// All that it owes.
+    debt: u64,
+    /// What of that these numbers know.
+    owed: u64,
+    stamp: u64,
+}
+
+fn grant_of_rate(
+    state: Option<&State>,
+    terms: &[(u32, Terms)],
+    (asked, judged): (usize, &RateTerms),
+    wanted: u32,
+    least: u32,
+    now: u64,
+) -> Outcome {
+    let kept = if let Some(State::Rate(debts)) = state { debts.as_slice() } else { &[] };
+    let (mut tiers, mut changed) = (Vec::<Owing<'_>>::new(), false);
+    for (id, terms) in terms {
+        let Terms::Rate(terms) = terms else { continue };
+        let mut tier = Owing { id: *id, terms, debt: 0, owed: 0, stamp: now };
+        // of two tiers with one condition the first judges
+        if let Some(was) = kept.iter().rfind(|kept| kept.id == *id) {
+            tier.debt = terms.converted(was.debt, was.cost);
+            tier.owed = tier.debt.min(terms.full());
+            if now < was.stamp {
+                changed = true;
+            } else {
+                let ticks = (now - was.stamp) / terms.tick_micros;
+                let left = |debt: u64| if ticks >= debt.div_ceil(terms.drain) { 0 } else { debt - ticks * terms.drain };
+                (tier.debt, tier.owed) = (left(tier.debt), left(tier.owed));
+                tier.stamp = if tier.debt == 0 { now } else { was.stamp + ticks * terms.tick_micros };
+            }
+        } else if let Some(own) = tiers.first().filter(|own| own.debt > 0) {
+            // a tier that this key has not met: it begins with what is owed by the limit's own numbers
+            (tier.debt, changed) = (terms.converted(own.debt, own.terms.cost), true);
+            tier.owed = tier.debt.min(terms.full());
         }
+        tiers.push(tier);
     }
-    let fit = terms.full().saturating_sub(owed) / terms.cost;
+    let (owed, stamp) = tiers.get(asked).map_or((0, now), |tier| (tier.owed, tier.stamp));
+    let fit = judged.full().saturating_sub(owed) / judged.cost;
     let granted = u64::from(wanted).min(fit);
     let granted = if granted < u64::from(least) { 0 } else { granted };
     let retry = if granted > 0 {
-        debt += granted * terms.cost;
+        for (at, tier) in tiers.iter_mut().enumerate() {
+            let whole = tier.terms.full();
+            tier.debt = match granted {
+                _ if at == asked => tier.debt + granted * tier.terms.cost,
+                _ if granted >= u64::from(tier.terms.burst) => tier.debt.max(whole),
+                // others take note of the units, up to all that they have
+                _ => tier.debt.max(whole.min(tier.debt + granted * tier.terms.cost)),
+            };
+        }
         Some(0)
     } else {
-        let room = terms.burst.checked_sub(least).map(|room| u64::from(room) * terms.cost);
-        room.map(|room| terms.drained_micros(owed.saturating_sub(room)) - (now - stamp))
+        let room = judged.burst.checked_sub(least).map(|room| u64::from(room) * judged.cost);
+        room.map(|room| judged.drained_micros(owed.saturating_sub(room)) - (now - stamp))
     };
-    let written = (granted > 0 || back).then(|| {
-        let millis = (terms.drained_micros(debt) - (now - stamp)).div_ceil(1_000);
-        let longest = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
-        (State::Rate { cost: terms.cost, debt, stamp }, millis.clamp(1, longest))
-    });
+    let written = (granted > 0 || changed).then(|| written(&tiers, kept, now));
     Outcome { answer: answer(granted, fit, retry, None), written }
 }
 
-fn grant_of_quota(state: Option<State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+/// What is kept then, and for how many milliseconds.
+fn written(tiers: &[Owing<'_>], kept: &[Debt], now: u64) -> (State, u64) {
+    let ours = tiers.iter().map(|&Owing { id, terms, debt, stamp, .. }| {
+        let ends = now + (terms.drained_micros(debt) - (now - stamp));
+        Debt { id, cost: terms.cost, debt, stamp, ends }
+    });
+    // of gates with other tiers
+    let theirs = kept.iter().filter(|kept| kept.ends > now && tiers.iter().all(|tier| tier.id != kept.id));
+    let debts: Vec<Debt> = ours.chain(theirs.copied()).collect();
+    let ends = debts.iter().map(|debt| debt.ends).max().unwrap_or(now);
+    let longest = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
+    (State::Rate(debts), (ends - now).div_ceil(1_000).clamp(1, longest))
+}
+
+fn grant_of_quota(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least: u32, now: u64) -> Outcome {
     let (mut index, mut count) = (now / terms.window_micros, 0);
     match state {
-        Some(State::Quota { window, index: kept, count: taken }) if window == terms.window_micros && kept >= index => {
+        Some(&State::Quota { window, index: kept, count: taken }) if window == terms.window_micros && kept >= index => {
             (index, count) = (kept, taken);
         }
         // a changed window: what was taken in the old one counts in the new one while the old one has not ended
-        Some(State::Quota { window, index, count: taken }) if (index + 1).saturating_mul(window) > now => count = taken,
+        Some(&State::Quota { window, index, count: taken }) if (index + 1).saturating_mul(window) > now => {
+            count = taken
+        }
         _ => {}
     }
     let fit = u64::from(terms.max).saturating_sub(count);

@@ -13,12 +13,14 @@
 //!
 //! Silence to any of the questions is silence to all of them, and no question is repeated.
 
-use super::{Answer, Question, StoreKey};
+use std::sync::Arc;
+
+use super::{Answer, Question, StoreKey, StoreTier};
 
 /// What was heard of the two names so far.
 #[derive(Debug)]
 pub struct Rotation {
-    present: StoreKey,
+    present: (StoreKey, Arc<[StoreTier]>),
     heard: Heard,
 }
 
@@ -30,9 +32,10 @@ enum Heard {
 }
 
 impl Rotation {
-    /// Turns a question about the present name into the first to be asked, about the `previous` one.
-    pub fn begin(question: &mut Question, previous: StoreKey) -> Rotation {
-        Rotation { present: std::mem::replace(&mut question.key, previous), heard: Heard::Nothing }
+    /// Turns a question about the present names, of the key and its tiers, into the first to be asked, about the `previous` ones.
+    pub fn begin(question: &mut Question, (key, tiers): (StoreKey, Arc<[StoreTier]>)) -> Rotation {
+        let present = (std::mem::replace(&mut question.key, key), std::mem::replace(&mut question.tiers, tiers));
+        Rotation { present, heard: Heard::Nothing }
     }
 
     /// Takes in the answer to `question`. Gives what all answers say together; `None` if there is another question, which then
@@ -41,7 +44,8 @@ impl Rotation {
         match std::mem::replace(&mut self.heard, Heard::Nothing) {
             Heard::Nothing if answer.granted == 0 => Some(answer),
             Heard::Nothing => {
-                *question = Question { key: self.present, wanted: answer.granted.min(question.wanted), ..*question };
+                (question.key, question.tiers) = self.present.clone();
+                question.wanted = answer.granted.min(question.wanted);
                 self.heard = Heard::Previous(answer);
                 None
             }
@@ -51,7 +55,7 @@ impl Rotation {
                 if both.granted == 0 || behind == 0 {
                     return Some(both);
                 }
-                *question = Question { wanted: behind, least: 1, ..*question };
+                (question.wanted, question.least) = (behind, 1);
                 self.heard = Heard::Both(both);
                 None
             }
@@ -84,8 +88,9 @@ mod tests {
 
     fn begun(wanted: u32, least: u32) -> (Rotation, Question) {
         let promise = Promise::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst: 20 };
-        let mut question = Question { rule: 0, key: PRESENT, promise, wanted, least };
-        let rotation = Rotation::begin(&mut question, PREVIOUS);
+        let tiers: Arc<[StoreTier]> = [StoreTier { id: 0, promise }].into();
+        let mut question = Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, wanted, least };
+        let rotation = Rotation::begin(&mut question, (PREVIOUS, tiers));
         assert_eq!((question.key, question.wanted, question.least), (PREVIOUS, wanted, least));
         (rotation, question)
     }
@@ -131,7 +136,8 @@ mod tests {
         assert_eq!((question.key, question.wanted, question.least), (PRESENT, 15, 1));
         // whatever came of that
         for last in [granted(15, 3, u64::MAX), refused(Some(1))] {
-            let mut rotation = Rotation { present: PRESENT, heard: Heard::Both(granted(2, 3, u64::MAX)) };
+            let present = (PRESENT, question.tiers.clone());
+            let mut rotation = Rotation { present, heard: Heard::Both(granted(2, 3, u64::MAX)) };
             assert_eq!(rotation.heard(&mut question, last), Some(granted(2, 3, u64::MAX)));
         }
     }

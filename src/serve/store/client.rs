@@ -129,14 +129,13 @@ impl StoreClient {
         limit: &str,
         sent: &mut Option<Instant>,
     ) -> Result<(Answer, u64), Silence> {
-        let Ok(terms) = question.promise.terms() else {
+        let Ok((script, numbers)) = script::asks(question) else {
             let text = format!("limit `{limit}` has numbers that no store can count");
             self.common.note(Kind::odd("numbers"), Met::Asking, None, &text);
             return Err(Silence::Faulty);
         };
         let store = &self.common.store;
         let key = script::key(&store.prefix, question, limit);
-        let (script, numbers) = script::asks(&terms, question.wanted, question.least);
         let errand = Errand { script, key: &key, numbers: &numbers, rest: &[] };
         let value = self.run(&errand, store.timeout, sent).await?;
         script::answer(value, question).ok_or_else(|| self.no_answer())

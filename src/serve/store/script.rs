@@ -8,6 +8,7 @@ use redis::{Cmd, Value, cmd};
 
 use crate::limiter::cluster::promise::Terms;
 use crate::limiter::cluster::{Answer, Promise, Question};
+use crate::units::OutOfRange;
 
 /// A script that a store keeps by the hash of its text.
 pub struct Script {
@@ -57,7 +58,7 @@ pub fn to_keep() -> [Cmd; 3] {
 /// tags the first counts. The kind is in it so that a limit that becomes another kind begins anew.
 pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
     let key = URL_SAFE_NO_PAD.encode(question.key.0);
-    let kind = match question.promise {
+    let kind = match question.promise() {
         Promise::Rate { .. } => "rate",
         Promise::Quota { .. } => "quota",
     };
@@ -74,16 +75,27 @@ pub fn deltas_key(prefix: &str) -> String {
     format!("{prefix}{{deltas}}")
 }
 
-/// The script that judges by `terms`, and what it is given.
-pub fn asks(terms: &Terms, wanted: u32, least: u32) -> (&'static Script, Vec<i64>) {
-    let (wanted, least) = (u64::from(wanted), u64::from(least));
-    let (script, numbers) = match terms {
-        Terms::Rate(rate) => {
-            (&*RATE, vec![rate.cost, rate.drain, rate.tick_micros, u64::from(rate.burst), wanted, least])
+/// The script that judges a question, and what it is given.
+///
+/// # Errors
+/// Numbers that no store can count.
+pub fn asks(question: &Question) -> Result<(&'static Script, Vec<i64>), OutOfRange> {
+    let (wanted, least) = (u64::from(question.wanted), u64::from(question.least));
+    let (script, numbers) = match question.promise().terms()? {
+        Terms::Rate(_) => {
+            let mut numbers = vec![wanted, least, u64::from(question.tier) + 1];
+            for tier in &*question.tiers {
+                if let Terms::Rate(rate) = tier.promise.terms()? {
+                    let terms = [rate.cost, rate.drain, rate.tick_micros, u64::from(rate.burst)];
+                    numbers.push(u64::from(tier.id));
+                    numbers.extend(terms);
+                }
+            }
+            (&*RATE, numbers)
         }
         Terms::Quota(quota) => (&*QUOTA, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
     };
-    (script, numbers.into_iter().map(|number| i64::try_from(number).unwrap_or(i64::MAX)).collect())
+    Ok((script, numbers.into_iter().map(|number| i64::try_from(number).unwrap_or(i64::MAX)).collect()))
 }
 
 /// The answer in what a script said, and the store's time in microseconds since 1970; `None` if it is none to this question.
@@ -150,13 +162,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limiter::cluster::StoreKey;
+    use crate::limiter::cluster::{StoreKey, StoreTier};
 
     fn question() -> Question {
         Question {
             rule: 0,
             key: StoreKey([255; 16]),
-            promise: Promise::Quota { max: 5, window: Duration::from_secs(60) },
+            tiers: [StoreTier { id: 0, promise: Promise::Quota { max: 5, window: Duration::from_secs(60) } }].into(),
+            tier: 0,
             wanted: 3,
             least: 2,
         }

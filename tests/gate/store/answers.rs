@@ -95,8 +95,8 @@ async fn what_is_no_answer_is_a_fault() {
     let server = Server::start(&[]);
     let asking = connected(&single(&server)).await;
     let key = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:limit:rate";
-    for value in [["SET", key, "2 1 1 1"], ["SET", key, "spent"]] {
-        server.cli(&value);
+    for value in ["3 1 1 1", "2 1 1 1", "2 0 1 1 1 1 7", "2", "spent", ""] {
+        server.cli(&["SET", key, value]);
         assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Faulty));
     }
     server.cli(&["DEL", key]);

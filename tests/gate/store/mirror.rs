@@ -23,8 +23,11 @@ fn under_our_clock(script: &str) -> redis::Script {
     redis::Script::new(&script.replace(set, kept))
 }
 
-/// Asks both the same random questions under the same clock, while the limit's numbers change among `promises`.
-fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
+/// The numbers of a limit and of its tiers, each with what it is known by.
+type Numbers = Vec<(u32, Promise)>;
+
+/// Asks both the same random questions under the same clock, by any tier, while the limit's numbers change among `numbers`.
+fn compare(script: &str, numbers: &[Numbers], seed: u64, questions: u32) {
     let server = Server::start(&[]);
     let script = under_our_clock(script);
     let mut connection =
@@ -32,34 +35,42 @@ fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
     let mut dice = Dice(seed);
     let mut now: u64 = 1_790_000_000_000_000;
     let mut kept: Option<(State, u64)> = None;
-    let mut promise = &promises[0];
+    let mut tiers = &numbers[0];
     let (mut granted, mut refused) = (0, 0);
     for number in 0..questions {
         let span = 1 << dice.below(42);
         let step = dice.below(span);
         now = if dice.below(16) == 0 { now - step.min(100_000_000_000) } else { now + step };
         if dice.below(12) == 0 {
-            promise = &promises[usize::try_from(dice.below(promises.len() as u64)).unwrap()];
+            tiers = &numbers[usize::try_from(dice.below(numbers.len() as u64)).unwrap()];
         }
-        let terms = promise.terms().unwrap();
-        let most = u64::from(promise.most());
+        let terms: Vec<(u32, Terms)> = tiers.iter().map(|(id, promise)| (*id, promise.terms().unwrap())).collect();
+        let asked = usize::try_from(dice.below(tiers.len() as u64)).unwrap();
+        let most = u64::from(tiers[asked].1.most());
         // small and great ones
         let ceiling = if dice.below(2) == 0 { 1 + most / 8 } else { most + 2 };
         let wanted = 1 + dice.below(ceiling.min(u64::from(u32::MAX)));
         let least = 1 + dice.below(wanted);
         let (wanted, least) = (u32::try_from(wanted).unwrap(), u32::try_from(least).unwrap());
-        if kept.is_some_and(|(_, ends)| now >= ends) {
+        if kept.as_ref().is_some_and(|(_, ends)| now >= *ends) {
             redis::cmd("DEL").arg("key").arg("key:px").exec(&mut connection).unwrap();
             kept = None;
         }
 
-        let Outcome { answer, written } = grant(kept.map(|(state, _)| state), &terms, wanted, least, now);
+        let state = kept.as_ref().map(|(state, _)| state);
+        let Outcome { answer, written } = grant(state, &terms, asked, (wanted, least), now);
         let mut call = script.key("key");
-        match terms {
-            Terms::Rate(rate) => call.arg(rate.cost).arg(rate.drain).arg(rate.tick_micros).arg(rate.burst),
-            Terms::Quota(quota) => call.arg(quota.window_micros).arg(quota.max),
-        };
-        call.arg(wanted).arg(least).arg(now / 1_000_000).arg(now % 1_000_000);
+        match terms[asked].1 {
+            Terms::Rate(_) => {
+                call.arg(wanted).arg(least).arg(asked + 1);
+                for (id, terms) in &terms {
+                    let Terms::Rate(rate) = terms else { panic!("a rate") };
+                    call.arg(*id).arg(rate.cost).arg(rate.drain).arg(rate.tick_micros).arg(rate.burst);
+                }
+            }
+            Terms::Quota(quota) => _ = call.arg(quota.window_micros).arg(quota.max).arg(wanted).arg(least),
+        }
+        call.arg(now / 1_000_000).arg(now % 1_000_000);
         let said: Vec<i64> = call.invoke(&mut connection).unwrap();
 
         let micros = |nanos: Option<u64>| nanos.map_or(-1, |nanos| i64::try_from(nanos / 1_000).unwrap());
@@ -71,11 +82,14 @@ fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
             micros(rest),
             i64::try_from(now).unwrap(),
         ];
-        assert_eq!(said, ours, "question {number}: {wanted} or {least} of {terms:?} at {now}, kept {kept:?}");
+        assert_eq!(
+            said, ours,
+            "question {number}: {wanted} or {least} by {asked} of {terms:?} at {now}, kept {kept:?}"
+        );
         if let Some((state, millis)) = written {
-            kept = Some((state, now + millis * 1_000));
             let value: (String, u64) = redis::cmd("MGET").arg("key").arg("key:px").query(&mut connection).unwrap();
             assert_eq!(value, (state.to_string(), millis), "question {number}");
+            kept = Some((state, now + millis * 1_000));
         }
         *if answer.granted > 0 { &mut granted } else { &mut refused } += 1;
     }
@@ -93,16 +107,29 @@ fn the_script_of_a_rate_computes_what_is_written_down() {
         rate(1_000_000, SECOND, 4_000_000_000),
         rate(9_999_991, DAY, 3_999_996_400),
     ];
-    for (seed, promise) in promises.iter().enumerate() {
-        compare(RATE, std::slice::from_ref(promise), seed as u64, 600);
+    let alone = promises.map(|promise| vec![(0, promise)]);
+    for (seed, numbers) in alone.iter().enumerate() {
+        compare(RATE, std::slice::from_ref(numbers), seed as u64, 600);
     }
-    compare(RATE, &promises, 99, 6_000);
+    compare(RATE, &alone, 99, 6_000);
+    // tiers that come, go, change their places and their numbers
+    let [a, b, c, d, e, f, g] = promises;
+    let tiered = [
+        vec![(0, a), (7, d), (4_000_000_000, f)],
+        vec![(0, a), (7, d)],
+        vec![(0, a)],
+        vec![(0, c), (9, b), (7, e)],
+        vec![(0, f), (4_000_000_000, g), (9, c)],
+    ];
+    compare(RATE, &tiered[..1], 5, 4_000);
+    compare(RATE, &tiered, 6, 8_000);
 }
 
 #[test]
 fn the_script_of_a_quota_computes_what_is_written_down() {
     let promises = [(5, SECOND), (100, Duration::from_millis(1)), (7, DAY), (u32::MAX, Duration::from_millis(90_001))]
         .map(|(max, window)| Promise::Quota { max, window });
-    compare(QUOTA, &promises[..1], 1, 2_000);
-    compare(QUOTA, &promises, 2, 4_000);
+    let alone = promises.map(|promise| vec![(0, promise)]);
+    compare(QUOTA, &alone[..1], 1, 2_000);
+    compare(QUOTA, &alone, 2, 4_000);
 }

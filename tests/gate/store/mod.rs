@@ -14,7 +14,7 @@ mod together;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::limiter::cluster::{Promise, Question, StoreKey};
+use tidegate::limiter::cluster::{Promise, Question, StoreKey, StoreTier};
 use tidegate::policy::{Breaker, Store, StoreMode};
 use tidegate::serve::store::{Access, StoreClient};
 use tidegate::units::Rate;
@@ -102,7 +102,8 @@ fn store(mode: StoreMode, ports: Vec<u16>) -> Store {
 }
 
 fn question(key: u8, promise: Promise, wanted: u32, least: u32) -> Question {
-    Question { rule: 0, key: StoreKey([key; 16]), promise, wanted, least }
+    let tiers = [StoreTier { id: 0, promise }].into();
+    Question { rule: 0, key: StoreKey([key; 16]), tiers, tier: 0, wanted, least }
 }
 
 fn rate(events: u32, period: Duration, burst: u32) -> Promise {

@@ -5,18 +5,20 @@ use http::HeaderValue;
 use tidegate::policy::{Condition, Tier};
 
 /// One client of one gate whose store answers at once.
-struct Lone {
+pub struct Lone {
     gate: Snapshot,
     store: Store,
-    admitted: usize,
+    pub admitted: usize,
+    /// What the first limit told the last one that was admitted of what is left.
+    pub left: u32,
     /// By limit.
     granted: Vec<u32>,
 }
 
 impl Lone {
-    fn new(rules: Vec<Rule>) -> Lone {
+    pub fn new(rules: Vec<Rule>) -> Lone {
         let granted = vec![0; rules.len()];
-        Lone { gate: gate(rules), store: Store::default(), admitted: 0, granted }
+        Lone { gate: gate(rules), store: Store::default(), admitted: 0, left: 0, granted }
     }
 
     fn run(&mut self, mut errand: Errand, now: u64) -> tidegate::engine::Brought {
@@ -34,9 +36,18 @@ impl Lone {
         self.arrive_with(&head("203.0.113.7"), now);
     }
 
-    fn arrive_with(&mut self, headers: &http::HeaderMap, now: u64) {
+    /// Other limits of the same gate, before the same store.
+    pub fn reload(&mut self, rules: Vec<Rule>) {
+        self.gate = book(rules).sharing(b"one secret for all gates", Some(&self.gate)).unwrap();
+    }
+
+    pub fn arrive_with(&mut self, headers: &HeaderMap, now: u64) {
+        self.arrive_as(headers, &Method::GET, now);
+    }
+
+    pub fn arrive_as(&mut self, headers: &HeaderMap, method: &Method, now: u64) {
         let stamp = Timestamp::from_nanos(now);
-        let mut judged = self.gate.judge(&request(headers), arrival(now));
+        let mut judged = self.gate.judge(&Request { method, ..request(headers) }, arrival(now));
         let client: Client = judged.decision.client.unwrap();
         for slot in self.gate.to_settle(&judged) {
             loop {
@@ -65,7 +76,9 @@ impl Lone {
             }
         }
         let _ = self.gate.admit(&mut judged, stamp);
-        self.admitted += usize::from(judged.decision.verdict == Verdict::Admitted);
+        if judged.decision.verdict == Verdict::Admitted {
+            (self.admitted, self.left) = (self.admitted + 1, judged.decision.readings[0].remaining);
+        }
     }
 
     /// So many requests a second, for so many seconds.

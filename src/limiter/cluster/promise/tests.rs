@@ -19,8 +19,13 @@ fn rate_terms(promise: Promise) -> RateTerms {
     }
 }
 
+/// Of a limit without tiers.
+fn judge(state: &Option<State>, terms: &Terms, wanted: u32, least: u32, now: u64) -> Outcome {
+    grant(state.as_ref(), &[(0, *terms)], 0, (wanted, least), now)
+}
+
 fn kept(outcome: &Outcome, before: Option<State>) -> Option<State> {
-    outcome.written.map_or(before, |(state, _)| Some(state))
+    outcome.written.clone().map_or(before, |(state, _)| Some(state))
 }
 
 #[test]
@@ -56,16 +61,16 @@ fn numbers_that_cannot_be_counted_are_refused() {
 #[test]
 fn as_much_is_granted_as_fits_and_nothing_below_the_least() {
     let terms = rate(1, SECOND, 10).terms().unwrap();
-    let first = grant(None, &terms, 8, 1, NOW);
+    let first = judge(&None, &terms, 8, 1, NOW);
     assert_eq!((first.answer.granted, first.answer.left), (8, 2));
     let state = kept(&first, None);
-    let second = grant(state, &terms, 8, 3, NOW);
+    let second = judge(&state, &terms, 8, 3, NOW);
     assert_eq!((second.answer.granted, second.answer.left), (0, 2));
     assert_eq!(second.answer.retry_nanos, Some(1_000_000_000));
     assert_eq!(second.written, None, "a refusal costs the store nothing");
-    let third = grant(state, &terms, 8, 2, NOW);
+    let third = judge(&state, &terms, 8, 2, NOW);
     assert_eq!((third.answer.granted, third.answer.left), (2, 0));
-    assert_eq!(grant(state, &terms, 20, 11, NOW).answer.retry_nanos, None, "never");
+    assert_eq!(judge(&state, &terms, 20, 11, NOW).answer.retry_nanos, None, "never");
 }
 
 #[test]
@@ -78,7 +83,7 @@ fn no_interval_has_more_than_the_promise() {
         for _ in 0..600 {
             now += dice.roll() % 200_000;
             let least = 1 + u32::try_from(dice.roll() % 3).unwrap();
-            let outcome = grant(state, &terms, least + 2, least, now);
+            let outcome = judge(&state, &terms, least + 2, least, now);
             state = kept(&outcome, state);
             granted.push((now, u64::from(outcome.answer.granted)));
         }
@@ -99,20 +104,20 @@ fn the_retry_time_is_true_to_the_microsecond() {
     for promise in [rate(7, SECOND, 5), rate(3, DAY, 5), rate(9_999_991, DAY, 3_999_996_400)] {
         let terms = promise.terms().unwrap();
         let most = promise.most();
-        let state = kept(&grant(None, &terms, most, most, NOW), None);
+        let state = kept(&judge(&None, &terms, most, most, NOW), None);
         let later = NOW + 1_234;
-        let refused = grant(state, &terms, most, most, later).answer;
+        let refused = judge(&state, &terms, most, most, later).answer;
         let wait = refused.retry_nanos.unwrap() / 1_000;
-        assert_eq!(grant(state, &terms, most, most, later + wait - 1).answer.granted, 0);
-        assert_eq!(grant(state, &terms, most, most, later + wait).answer.granted, most);
+        assert_eq!(judge(&state, &terms, most, most, later + wait - 1).answer.granted, 0);
+        assert_eq!(judge(&state, &terms, most, most, later + wait).answer.granted, most);
     }
 }
 
 #[test]
 fn a_state_is_kept_until_its_debt_has_drained_and_no_longer_than_a_millisecond_more() {
     let terms = rate(7, SECOND, 5).terms().unwrap();
-    let (state, millis) = grant(None, &terms, 5, 5, NOW).written.unwrap();
-    let full = |after: u64| grant(Some(state), &terms, 5, 5, NOW + after).answer.granted == 5;
+    let (state, millis) = judge(&None, &terms, 5, 5, NOW).written.unwrap();
+    let full = |after: u64| judge(&Some(state.clone()), &terms, 5, 5, NOW + after).answer.granted == 5;
     assert!(full(millis * 1_000));
     assert!(!full((millis - 1) * 1_000));
 }
@@ -120,19 +125,19 @@ fn a_state_is_kept_until_its_debt_has_drained_and_no_longer_than_a_millisecond_m
 #[test]
 fn a_clock_that_steps_back_gives_nothing_and_goes_on_from_there() {
     let terms = rate(1, SECOND, 5).terms().unwrap();
-    let spent = kept(&grant(None, &terms, 5, 5, NOW), None);
+    let spent = kept(&judge(&None, &terms, 5, 5, NOW), None);
     let back = NOW - 3_600_000_000;
-    let refused = grant(spent, &terms, 1, 1, back);
+    let refused = judge(&spent, &terms, 1, 1, back);
     assert_eq!(refused.answer.granted, 0);
     assert_eq!(refused.answer.retry_nanos, Some(1_000_000_000));
     let state = kept(&refused, spent);
-    assert_eq!(grant(state, &terms, 5, 1, back + 1_000_000).answer.granted, 1);
+    assert_eq!(judge(&state, &terms, 5, 1, back + 1_000_000).answer.granted, 1);
 }
 
 #[test]
 fn changed_numbers_keep_what_was_spent() {
     let before = rate(10, SECOND, 100).terms().unwrap();
-    let state = kept(&grant(None, &before, 60, 60, NOW), None);
+    let state = kept(&judge(&None, &before, 60, 60, NOW), None);
     for (promise, left) in [
         (rate(1, SECOND, 100), 40),
         (rate(7, Duration::from_secs(3), 100), 40),
@@ -141,7 +146,7 @@ fn changed_numbers_keep_what_was_spent() {
         (rate(3, DAY, 50), 0),
     ] {
         let terms = promise.terms().unwrap();
-        let answer = grant(state, &terms, 1_000, 1_000, NOW).answer;
+        let answer = judge(&state, &terms, 1_000, 1_000, NOW).answer;
         assert_eq!((answer.granted, answer.left), (0, left), "{promise:?}");
     }
     // there and back again: never less than before
@@ -171,7 +176,7 @@ fn gates_of_different_numbers_spend_no_more_together_than_the_loosest_allow() {
         for nth in 0..100_000 {
             // by turns crowds and pauses
             now += dice.roll() % if nth / 1_000 % 2 == 0 { 2_000 } else { 40_000 };
-            let outcome = grant(state, &terms[dice.roll() as usize % 2], 1 + dice.roll() as u32 % 3, 1, now);
+            let outcome = judge(&state, &terms[dice.roll() as usize % 2], 1 + dice.roll() as u32 % 3, 1, now);
             state = kept(&outcome, state);
             let drained = f64::from(loosest.0) * (now - NOW) as f64 / 1e6;
             lowest = f64::min(lowest, total - drained);
@@ -186,16 +191,16 @@ fn gates_of_different_numbers_spend_no_more_together_than_the_loosest_allow() {
 #[test]
 fn under_a_smaller_burst_nobody_waits_longer_than_it_takes_to_come_back() {
     let before = rate(1_000, SECOND, 100_000).terms().unwrap();
-    let state = kept(&grant(None, &before, 100_000, 1, NOW), None);
+    let state = kept(&judge(&None, &before, 100_000, 1, NOW), None);
     let small = rate(1, SECOND, 3).terms().unwrap();
-    let refused = grant(state, &small, 1, 1, NOW);
+    let refused = judge(&state, &small, 1, 1, NOW);
     assert_eq!(refused.answer.retry_nanos, Some(1_000_000_000));
-    let again = grant(kept(&refused, state), &small, 3, 1, NOW + 1_000_000);
+    let again = judge(&kept(&refused, state.clone()), &small, 3, 1, NOW + 1_000_000);
     assert_eq!((again.answer.granted, again.answer.left), (1, 0));
     let state = kept(&again, state);
-    assert_eq!(grant(state, &small, 3, 1, NOW + 4_000_000).answer.granted, 3, "after a pause the whole burst");
+    assert_eq!(judge(&state, &small, 3, 1, NOW + 4_000_000).answer.granted, 3, "after a pause the whole burst");
     // what was spent is remembered for those that know of it: it was drained by the rate of the gate that asked last
-    assert_eq!(grant(state, &before, 100_000, 1, NOW + 1_000_000).answer.granted, 0);
+    assert_eq!(judge(&state, &before, 100_000, 1, NOW + 1_000_000).answer.granted, 0);
 }
 
 #[test]
@@ -206,7 +211,7 @@ fn a_window_has_its_budget_once_whatever_the_clock_does() {
     for _ in 0..5_000 {
         let step = dice.roll() % 500_000;
         now = if dice.roll().is_multiple_of(4) { now - step } else { now + step };
-        let outcome = grant(state, &terms, 3, 1, now);
+        let outcome = judge(&state, &terms, 3, 1, now);
         state = kept(&outcome, state);
         let Some(State::Quota { index, .. }) = state else { panic!("a quota") };
         *windows.entry(index).or_insert(0) += outcome.answer.granted;
@@ -219,20 +224,47 @@ fn a_window_has_its_budget_once_whatever_the_clock_does() {
 fn a_quota_ends_with_its_window() {
     let terms = Promise::Quota { max: 5, window: SECOND }.terms().unwrap();
     let start = NOW / 1_000_000 * 1_000_000;
-    let first = grant(None, &terms, 5, 1, start + 400_000);
+    let first = judge(&None, &terms, 5, 1, start + 400_000);
     assert_eq!(first.answer, Answer { granted: 5, left: 0, retry_nanos: Some(0), ends_nanos: 600_000_000 });
-    assert_eq!(first.written.unwrap().1, 600);
+    assert_eq!(first.written.as_ref().unwrap().1, 600);
     let state = kept(&first, None);
-    let refused = grant(state, &terms, 5, 1, start + 999_999).answer;
+    let refused = judge(&state, &terms, 5, 1, start + 999_999).answer;
     assert_eq!((refused.granted, refused.retry_nanos), (0, Some(1_000)));
-    assert_eq!(grant(state, &terms, 5, 1, start + 1_000_000).answer.granted, 5);
+    assert_eq!(judge(&state, &terms, 5, 1, start + 1_000_000).answer.granted, 5);
 }
 
 #[test]
 fn a_changed_window_keeps_what_was_taken_in_the_one_that_has_not_ended() {
     let short = Promise::Quota { max: 5, window: SECOND }.terms().unwrap();
     let long = Promise::Quota { max: 8, window: Duration::from_secs(3_600) }.terms().unwrap();
-    let state = kept(&grant(None, &short, 5, 1, NOW), None);
-    assert_eq!(grant(state, &long, 8, 1, NOW).answer.granted, 3);
-    assert_eq!(grant(state, &long, 8, 1, NOW + 1_000_000).answer.granted, 8);
+    let state = kept(&judge(&None, &short, 5, 1, NOW), None);
+    assert_eq!(judge(&state, &long, 8, 1, NOW).answer.granted, 3);
+    assert_eq!(judge(&state, &long, 8, 1, NOW + 1_000_000).answer.granted, 8);
+}
+
+#[test]
+fn units_that_one_tier_grants_are_noted_by_the_others_up_to_all_that_they_have() {
+    let terms = [(0, rate(1, SECOND, 10)), (7, rate(1_000, SECOND, 40)), (9, rate(1, DAY, 3))]
+        .map(|(id, promise)| (id, promise.terms().unwrap()));
+    let left = |state: &Option<State>, asked| grant(state.as_ref(), &terms, asked, (50, 50), NOW).answer.left;
+    let by_own = kept(&grant(None, &terms, 0, (2, 2), NOW), None);
+    assert_eq!([0, 1, 2].map(|asked| left(&by_own, asked)), [8, 38, 1]);
+    let by_fast = kept(&grant(by_own.as_ref(), &terms, 1, (30, 30), NOW), by_own);
+    assert_eq!([0, 1, 2].map(|asked| left(&by_fast, asked)), [0, 8, 0]);
+    // none owes beyond its burst by what others were granted: it comes back in the time that this takes
+    let later =
+        |asked, seconds: u64| grant(by_fast.as_ref(), &terms, asked, (1, 1), NOW + seconds * 1_000_000).answer.granted;
+    assert_eq!([later(0, 0), later(0, 1), later(2, 86_399), later(2, 86_400)], [0, 1, 0, 1]);
+}
+
+#[test]
+fn a_tier_that_a_key_has_not_met_begins_with_what_the_limits_own_numbers_say_and_is_kept_by_those_without_it() {
+    let [own, tier] = [rate(1, SECOND, 10), rate(1, DAY, 30)].map(|promise| promise.terms().unwrap());
+    let spent = kept(&grant(None, &[(0, own)], 0, (10, 10), NOW), None);
+    let both = [(0, own), (7, tier)];
+    let met = grant(spent.as_ref(), &both, 1, (22, 22), NOW + 1_000_000);
+    assert_eq!((met.answer.granted, met.answer.left), (0, 21), "one has come back meanwhile");
+    let met = kept(&met, spent);
+    let alone = kept(&grant(met.as_ref(), &[(0, own)], 0, (1, 1), NOW + 5_000_000), met);
+    assert_eq!(grant(alone.as_ref(), &both, 1, (22, 22), NOW + 5_000_000).answer.left, 21);
 }
