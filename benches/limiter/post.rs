@@ -135,7 +135,7 @@ fn grouped(number: u64) -> String {
 }
 
 fn threaded(subject: &dyn Subject, events: u32, round: u64) -> (f64, f64) {
-    let each = |thread: u32| run(subject, events / THREADS, 1 + round << 8 | u64::from(thread));
+    let each = |thread: u32| run(subject, events / THREADS, ((1 + round) << 8) | u64::from(thread));
     let each = &each;
     let times: Vec<(f64, f64)> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || each(thread))).collect();
