@@ -5,7 +5,7 @@
 //! of limit are measured while the thread has its core to itself, which [`neighbours`] tells.
 //! Every row also prints its bytes and the error that they buy: speed without the error beside it says nothing.
 //! `-- --quick` runs everything in a few seconds, to see that it runs; its numbers mean nothing.
-//! `-- --kinds` measures the kinds of limit through the engine and nothing else.
+//! `-- --kinds` measures the kinds of limit through the engine and nothing else, `-- --post` the table of the post alone.
 
 mod allocations;
 mod innocents;
@@ -52,7 +52,7 @@ fn main() {
         Effort {
             rounds: 5,
             slices: WARM_UP + 20,
-            events: 10_000_000,
+            events: 100_000_000,
             flood: 10_000_000,
             probes: 10_000_000,
             timed: 3_000_000,
@@ -60,14 +60,20 @@ fn main() {
     };
     let began = Instant::now();
     let mut budgets = Budgets::default();
-    if !std::env::args().any(|argument| argument == "--kinds") {
+    let asked = |word: &str| std::env::args().any(|argument| argument == word);
+    let (kinds, post) = (asked("--kinds"), asked("--post"));
+    if !kinds && !post {
         let table = decisions(&effort, &mut budgets);
         layouts(&effort, &table, &mut budgets);
         tails(&effort, &mut budgets);
         contention();
+    }
+    if !kinds {
         post::print(effort.events);
     }
-    kinds::print(&effort, &mut budgets);
+    if !post {
+        kinds::print(&effort, &mut budgets);
+    }
     budgets.print();
     println!(
         "\n{:.0} s{}",

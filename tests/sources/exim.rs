@@ -5,10 +5,12 @@ pub mod reference;
 
 use std::f64::consts::E;
 
+use tidegate::engine::Reading;
 use tidegate::limiter::Distinct;
 use tidegate::sketch::{Lifetime, Seed, SeenSet};
 use tidegate::units::Bytes;
 
+use crate::gate::{Gate, passed};
 use crate::shorthand::{at, key};
 use crate::values::{HOUR, SECOND, ask, limit, passes, second};
 use reference::{Bits, Bloom, Counting, PerAddr, false_seen};
@@ -117,8 +119,8 @@ pub fn e3_a_burst_of_exactly_the_limit_passes_and_the_next_is_over() {
     }
 }
 
-/// Exim's strict lock-out grows with the attempts; here an attempt that is refused charges nothing, and the way back is the
-/// time that is told.
+/// Exim's strict lock-out grows with the attempts, and so does that of `recent_average`. An attempt that `distinct` refuses
+/// charges nothing. Either way the way back is the time that is told.
 pub fn e4_the_way_back_is_the_logarithm_of_the_peak_or_what_was_told() {
     let period = 3_600.0;
     let mut exim = PerAddr::new(10, period, Counting::Strict);
@@ -131,6 +133,7 @@ pub fn e4_the_way_back_is_the_logarithm_of_the_peak_or_what_was_told() {
     // a repeat has count 0 and only lets the rate decay; asked for once each, with a filter that knows it
     let over_at = |after: f64| PerAddr::after_a_peak(10, period, peak, 7, after).offer(7, after);
     assert!(over_at(wait - 1.0) && !over_at(wait + 1.0));
+    an_average_that_counts_attempts_comes_back_by_the_same_logarithm(period);
 
     for sliding in [false, true] {
         let ours = limit(10, HOUR, sliding);
@@ -142,6 +145,28 @@ pub fn e4_the_way_back_is_the_logarithm_of_the_peak_or_what_was_told() {
         assert_eq!(wait, if sliding { 360 * SECOND } else { 3_600 * SECOND });
         assert!(!ours.probe(client, pair, at(now.nanos() + wait - 1)).admitted);
         assert!(ours.probe(client, pair, at(now.nanos() + wait)).admitted);
+    }
+}
+
+fn an_average_that_counts_attempts_comes_back_by_the_same_logarithm(period: f64) {
+    // λ = 1/period is a half-life of period·ln 2; rounded up, so that the budget is ten and not a little less
+    let half_life = (period * std::f64::consts::LN_2 * 1_000.0).ceil();
+    let words = format!("type: recent_average, rate: 10/h, half_life: {half_life}ms, count: all");
+    let now = 86_400 * SECOND;
+    for attempts in [20, 60, 200] {
+        let persisted = || {
+            let gate = Gate::new(&words);
+            let said: Vec<Reading> = (0..attempts).map(|_| gate.ask(1, now)).collect();
+            assert_eq!(said.iter().filter(|reading| passed(reading)).count(), 10);
+            (gate, said[said.len() - 1].retry_nanos.unwrap())
+        };
+        let (gate, wait) = persisted();
+        // one more has to fit: the sum has to fall from all attempts to nine
+        let expected = period * (f64::from(attempts) / 9.0).ln();
+        assert!((wait as f64 / 1e9 / expected - 1.0).abs() < 1e-3, "{wait} ns after {attempts}, not {expected} s");
+        assert!(!passed(&gate.ask(1, now + wait - 1)));
+        let (gate, wait) = persisted();
+        assert!(passed(&gate.ask(1, now + wait)));
     }
 }
 

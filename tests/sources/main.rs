@@ -1,7 +1,10 @@
-//! The sources' own tests and tables (ALGORITHMS 1), one row each, in the form that ours has; where a row is adapted, it says in
-//! what. Reference implementations of what the sources do stand beside the checks that need them.
+//! The sources' own tests and tables (ALGORITHMS 1), one row each, asked of the product; where a row is adapted, it says in
+//! what. Reference implementations of what the sources do stand beside the checks that compare ours with them. The table is
+//! published as `docs/sources.md`.
 
+mod document;
 mod exim;
+mod gate;
 mod pingora_limits;
 mod rakelimit;
 mod recent_average;

@@ -1,10 +1,12 @@
-//! The recent-average limiter (CEWMA) of its post: C1 to C9, with the values that ALGORITHMS 1.3 computes for them.
+//! The recent-average limiter (CEWMA) of its post: C1 to C9, with the values that ALGORITHMS 1.3 computes for them. The values
+//! are those of the meter, what clients meet (C6 to C9) is asked of a gate.
 
 use std::time::Duration;
 
 use tidegate::sketch::{Meter, RecentAverage};
 use tidegate::units::Rate;
 
+use crate::gate::{Gate, passed};
 use crate::shorthand::{at, cost};
 
 const SECOND: u64 = 1_000_000_000;
@@ -35,40 +37,56 @@ fn near(found: f64, expected: f64, tolerance: f64) {
     assert!((found / expected - 1.0).abs() < tolerance, "{found} instead of {expected}");
 }
 
-/// A client that asks `per_second` times a second, evenly, with refused requests counted up to the ceiling.
+/// A gate with a `recent_average` of so many requests per second and these seconds of half-life, and one client of it. Refused
+/// requests count.
 struct Client {
-    meter: RecentAverage,
-    level: u64,
+    gate: Gate,
 }
 
 impl Client {
-    fn new(meter: RecentAverage) -> Client {
-        Client { meter, level: 0 }
+    fn new(per_second: u32, half_life: u64, half_lives_of_penalty: u64) -> Client {
+        let penalty = half_life * half_lives_of_penalty;
+        let words = "type: recent_average, count: all";
+        let gate =
+            Gate::new(&format!("{words}, rate: {per_second}/s, half_life: {half_life}s, max_penalty: {penalty}s"));
+        Client { gate }
     }
 
-    fn ask(&mut self, now: u64) -> bool {
-        let charged = self.meter.charge(self.level, at(now), cost(1));
-        let admitted = self.meter.admits(charged, at(now));
-        let raised = if admitted { charged } else { charged.min(self.meter.ceiling(at(now))) };
-        if admitted || self.meter.worth_raising(self.level, raised) {
-            self.level = raised;
-        }
-        admitted
+    fn ask(&self, now: u64) -> bool {
+        passed(&self.gate.ask(1, now))
     }
 
-    /// Asks from `start` for `span` nanoseconds; says when it was first refused, and how often it was admitted after.
-    fn ask_steadily(&mut self, per_second: f64, start: u64, span: u64) -> (Option<u64>, u32) {
-        let (mut refused, mut after) = (None, 0);
+    /// Asks evenly for `span` nanoseconds. Says when it was first refused, how often it was admitted after that, and what it
+    /// was told last and when.
+    fn ask_steadily(&self, per_second: f64, span: u64) -> Steady {
+        let mut steady = Steady { refused: None, after: 0, last: (0, None) };
         for n in 0..(span as f64 / 1e9 * per_second) as u64 {
-            let now = start + seconds(n as f64 / per_second);
-            match self.ask(now) {
-                true if refused.is_some() => after += 1,
+            let now = START + seconds(n as f64 / per_second);
+            let reading = self.gate.ask(1, now);
+            match passed(&reading) {
+                true if steady.refused.is_some() => steady.after += 1,
                 true => {}
-                false => refused = refused.or(Some(now)),
+                false => steady.refused = steady.refused.or(Some(now - START)),
             }
+            steady.last = (now, reading.retry_nanos);
         }
-        (refused, after)
+        steady
     }
+
+    /// When it is first refused, of a client that asks evenly.
+    fn grace(&self, per_second: f64) -> u64 {
+        let mut asked = (0_u64..).map(|n| seconds(n as f64 / per_second));
+        asked.find(|after| !self.ask(START + after)).unwrap()
+    }
+}
+
+/// A day after the origin.
+const START: u64 = 86_400 * SECOND;
+
+struct Steady {
+    refused: Option<u64>,
+    after: u32,
+    last: (u64, Option<u64>),
 }
 
 pub fn c1_one_request_now_a_steady_trickle_and_two_requests_a_half_life_ago_are_alike() {
@@ -113,12 +131,9 @@ pub fn c5_silence_halves_the_value_every_half_life() {
 }
 
 pub fn c6_the_grace_from_empty_is_what_the_formula_says() {
-    // a large budget, so that single requests do not show; 20 s
-    let half_life = Duration::from_secs(20);
+    // a large budget, so that single requests do not show
     for (ratio, grace) in [(2.0_f64, 1.0), (1.1, 3.46), (10.0, 0.152), (100.0, 0.0145)] {
-        let mut client = Client::new(average(1_000, half_life, 6));
-        let (refused, _) = client.ask_steadily(1_000.0 * ratio, SECOND, 80 * SECOND);
-        let half_lives = (refused.unwrap() - SECOND) as f64 / 20e9;
+        let half_lives = Client::new(1_000, 20, 6).grace(1_000.0 * ratio) as f64 / 20e9;
         near(half_lives, -(1.0_f64 - 1.0 / ratio).log2(), 2e-3);
         near(half_lives, grace, 5e-3);
     }
@@ -126,56 +141,54 @@ pub fn c6_the_grace_from_empty_is_what_the_formula_says() {
 
 pub fn c7_the_lock_out_after_stopping_is_the_logarithm_of_the_excess() {
     for (ratio, lock_out) in [(2.0, 1.0), (10.0, 3.32), (100.0, 6.64)] {
-        let meter = average(100, Duration::from_secs(10), 30);
-        let mut client = Client::new(meter);
-        let stopped = 200 * SECOND; // twenty half-lives: the sum has settled
-        let (refused, after) = client.ask_steadily(100.0 * ratio, 0, stopped);
-        assert!(refused.is_some() && after == 0, "out for as long as it persists");
-        let wait = meter.retry_nanos(client.level, at(stopped), cost(1)).unwrap();
+        let client = Client::new(40, 10, 30);
+        // eleven half-lives: the sum has settled
+        let steady = client.ask_steadily(40.0 * ratio, 110 * SECOND);
+        assert!(steady.refused.is_some() && steady.after == 0, "out for as long as it persists");
+        let (last, wait) = (steady.last.0, steady.last.1.unwrap());
         near(wait as f64 / 10e9, lock_out, 5e-3);
-        assert!(!Client { meter, level: client.level }.ask(stopped + wait - 1));
-        assert!(client.ask(stopped + wait), "and back at the very instant that it was told");
+        // a nanosecond early is refused, and counts; and back at the very instant that it is told then
+        let early = client.gate.ask(1, last + wait - 1);
+        assert!(!passed(&early));
+        assert!(client.ask(last + wait - 1 + early.retry_nanos.unwrap()));
     }
     // and ours ends at the penalty, where the source knows no bound
     the_lock_out_ends_at_the_penalty_however_fast_the_client_was();
 }
 
 fn the_lock_out_ends_at_the_penalty_however_fast_the_client_was() {
-    for (events, half_life) in [(10, 10), (10_000, 60)] {
-        // the second has a budget of 866,000, of which one request is less than 1/1,024 of a half-life
-        let meter = average(events, Duration::from_secs(half_life), 2);
-        let mut client = Client::new(meter);
-        client.level = meter.ceiling(at(SECOND)) - meter.half_life_nanos();
-        (0..6_000_000).any(|_| {
-            client.ask(SECOND);
-            !meter.worth_raising(client.level, meter.ceiling(at(SECOND)))
-        });
-        let wait = meter.retry_nanos(client.level, at(SECOND), cost(1)).unwrap();
-        near(wait as f64 / meter.half_life_nanos() as f64, 2.0, 6e-3);
-        assert!(client.level <= meter.ceiling(at(SECOND)));
+    // the second has a budget of 2,885, of which one request is less than 1/1,024 of a half-life
+    for (per_second, half_life) in [(10, 10), (200, 10)] {
+        let client = Client::new(per_second, half_life, 2);
+        let asked = (0..20_000).map(|_| client.gate.ask(1, START).retry_nanos.unwrap_or(u64::MAX));
+        let longest = asked.max().unwrap();
+        near(longest as f64 / (half_life * SECOND) as f64, 2.0, 6e-3);
+        assert!(client.ask(START + longest), "and not a nanosecond more than it was told");
     }
 }
 
 pub fn c8_just_under_the_limit_nobody_is_refused_and_just_over_it_for_ever() {
-    for (events, half_life) in [(10, 10), (200, 20)] {
-        let meter = average(events, Duration::from_secs(half_life), 6);
-        let rate = f64::from(events);
-        let span = 60 * half_life * SECOND;
+    for (per_second, half_life) in [(10, 10), (100, 20)] {
+        let (rate, span) = (f64::from(per_second), 60 * half_life * SECOND);
         // the sum of an even train at the limit is B in the mean, and half a request more just after each
-        let just_under = rate * (1.0 - 0.51 / meter.budget());
-        assert_eq!(Client::new(meter).ask_steadily(just_under, 0, span).0, None);
-        let (refused, after) = Client::new(meter).ask_steadily(rate * 1.01, 0, span);
-        assert!(refused.is_some_and(|now| now < span / 3), "{refused:?}");
-        assert_eq!(after, 0, "admitted again although it never slowed down");
+        let budget = rate * half_life as f64 / std::f64::consts::LN_2;
+        let just_under = rate * (1.0 - 0.51 / budget);
+        assert_eq!(Client::new(per_second, half_life, 6).ask_steadily(just_under, span).refused, None);
+        let steady = Client::new(per_second, half_life, 6).ask_steadily(rate * 1.01, span);
+        assert!(steady.refused.is_some_and(|after| after < span / 3), "{:?}", steady.refused);
+        assert_eq!(steady.after, 0, "admitted again although it never slowed down");
     }
 }
 
 pub fn c9_from_empty_exactly_the_budget_passes_at_once() {
-    for (events, half_life, budget) in [(10, 10, 144), (1, 60, 86), (100, 60, 8_656)] {
-        let meter = average(events, Duration::from_secs(half_life), 6);
-        near(meter.budget(), f64::from(events) * half_life as f64 / std::f64::consts::LN_2, 1e-12);
+    for (per_second, half_life, budget) in [(10, 10, 144), (1, 60, 86), (100, 60, 8_656)] {
+        near(
+            average(per_second, Duration::from_secs(half_life), 6).budget(),
+            f64::from(per_second) * half_life as f64 / std::f64::consts::LN_2,
+            1e-12,
+        );
         for now in [0, SECOND, 1 << 60] {
-            let mut client = Client::new(meter);
+            let client = Client::new(per_second, half_life, 6);
             assert_eq!((0..2 * budget).filter(|_| client.ask(now)).count(), budget as usize);
         }
     }

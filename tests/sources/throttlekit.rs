@@ -5,30 +5,30 @@
 //! is over by ε·N with probability at most 1/(ε·w), so four of w columns do what (ε, δ) asks when (1/(ε·w))⁴ ≤ δ.
 
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::Mac;
 use http::{HeaderMap, Method, StatusCode};
 use sfv::{ListEntry, Parser};
-use sha2::Sha256;
 use tidegate::answer::headers::{RouteFields, retry_after_seconds};
 use tidegate::answer::structured::{List, Unwritable};
 use tidegate::answer::{Context, Form, refuse};
-use tidegate::client::ForwardHeader;
+use tidegate::client::subkey::keyed;
 use tidegate::client::trust::parse_cidr;
-use tidegate::config::load_text;
-use tidegate::config::render::{Format, render};
+use tidegate::client::{ClientRules, ForwardHeader, resolve};
 use tidegate::engine::{Arrival, DecisionId, Outcome, Refusal, Snapshot, Verdict};
 use tidegate::limiter::cluster::deltas::Deltas;
 use tidegate::limiter::cluster::deltas::message::{LimitId, Message, NodeId, Section};
-use tidegate::limiter::cluster::{OnStoreError, Silence, StoreKey};
+use tidegate::limiter::cluster::{OnStoreError, Silence, StoreKey, StoreNames};
 use tidegate::policy::{FieldStyle, Policy, Responses};
 use tidegate::request::{Peer, Request};
+use tidegate::serve::telling::pseudonym::Pseudonyms;
+use tidegate::sketch::hash::KeyInput;
 use tidegate::sketch::{Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
 use tidegate::units::{Bytes, Cost};
 
+use crate::gate::{load, refused, with_limits};
 use crate::sample::{SECOND, decision, lines, policy, rate};
 use crate::shorthand::{at, cost, key};
 use crate::support::{check, client_of};
@@ -196,7 +196,7 @@ pub fn t8_a_refusal_consumes_nothing_and_costs_are_whole() {
     let five = window(5, 1);
     assert_eq!([3, 2, 1].map(|units| admits(&table, &five, 9, 0, units)), [true, true, false]);
     assert!(Cost::new(0).is_err());
-    let costing = |written: &str| with_limit(&format!("a: {{ rate: 5/s, burst: 5, cost: {written} }}"));
+    let costing = |written: &str| with_limits(&format!("a: {{ rate: 5/s, burst: 5, cost: {written} }}"));
     load(&costing("3")).unwrap();
     for written in ["1.5", "0", "-1", ".inf", ".nan", "1e400"] {
         let told = refused(&costing(written));
@@ -278,18 +278,35 @@ pub fn t10_every_vector_resolves_to_its_key() {
     }
 }
 
+/// The function is asked where the gate takes it from, and what is made with it is held against values that another
+/// implementation (Python's `hmac` and `hashlib`) made from the written definitions.
 pub fn t11_pseudonyms_are_keyed_by_the_published_function() {
     let hmac = |key: &[u8], text: &[u8]| {
-        let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+        let mut mac = keyed(key);
         mac.update(text);
         mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
     const FOX: &[u8] = b"The quick brown fox jumps over the lazy dog";
     assert_eq!(hmac(b"key", FOX), "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8");
-    assert_eq!(hmac(b"key", FOX), hmac(b"key", FOX));
-    assert_ne!(hmac(b"key", FOX), hmac(b"other", FOX));
-    assert_ne!(hmac(b"key", FOX), hmac(b"key", &FOX[1..]));
+    let pseudonym = |secret: &[u8], address: &str| {
+        let peer = Peer::Ip(address.parse().unwrap());
+        let client = resolve(&ClientRules::default(), peer, &HeaderMap::new()).unwrap();
+        Pseudonyms::new(Some(secret), [0; 32]).of(&client).to_string()
+    };
+    let here = pseudonym(b"secret", "192.0.2.1");
+    assert_eq!(here, "E_XdXI15WYysUllzw70g3g");
+    assert_eq!(here, pseudonym(b"secret", "192.0.2.1"));
+    assert_eq!(pseudonym(b"secret", "192.0.2.2"), "C2rGw-QUtT-NGi1tQWdjvw");
+    assert_eq!(pseudonym(b"another secret", "192.0.2.1"), "FoVbOECNS04RYNMjdgUqiw");
+    // and what a shared store holds of a key
+    let mut name = StoreNames::new(b"secret", "per_client").begin();
+    name.part(1, b"alice");
+    assert_eq!(name.finish().0, STORE_NAME);
 }
+
+/// Of the key `alice` of the limit `per_client` under the secret `secret`.
+const STORE_NAME: [u8; 16] =
+    [0x0a, 0x05, 0x6b, 0x21, 0x9c, 0x7d, 0xf5, 0x34, 0xb2, 0x33, 0xd7, 0x24, 0xc7, 0x75, 0x9f, 0x40];
 
 pub fn t12_fields_tell_a_delay_or_an_epoch_and_never_come_back_now() {
     let told = |fields: FieldStyle, now: u64| {
@@ -335,7 +352,7 @@ fn refusal(policy: &Policy, wait_nanos: u64) -> tidegate::engine::Decision {
 
 pub fn t13_a_policy_name_cannot_break_out_of_its_field() {
     for name in ["a\\r\\nx-evil: 1", "a\\u007f", "a\\\"b", "a\\\\b", "caf\\u00e9", "a\\u0085", ""] {
-        let told = refused(&with_limit(&format!("\"{name}\": {{ rate: 5/s }}")));
+        let told = refused(&with_limits(&format!("\"{name}\": {{ rate: 5/s }}")));
         assert!(told.contains("E0201") && told.contains("a-z, 0-9 and _"), "{name}: {told}");
     }
     // the writer relies on no such check
@@ -386,26 +403,5 @@ pub fn t14_a_silent_store_is_met_as_the_limit_says() {
 
 /// A policy whose limit is shared through a store, with these words more.
 fn with_store(words: &str) -> String {
-    format!(
-        "listen: \":8080\"\nsecrets: {{ client_hmac: \"a secret of all gates\" }}\n\
-         stores: {{ shared: {{ url: \"redis://127.0.0.1:6379\" }} }}\n\
-         limits: {{ a: {{ rate: 5/m, store: shared, {words} }} }}\n\
-         routes:\n  - {{ origin: \"127.0.0.1:3000\", limits: [a] }}\n"
-    )
-}
-
-/// A policy that loads if this limit does.
-fn with_limit(limit: &str) -> String {
-    format!("listen: \":8080\"\nlimits:\n  {limit}\nroutes:\n  - {{ origin: \"127.0.0.1:3000\" }}\n")
-}
-
-/// Everything that is said about a policy that must not load.
-fn refused(text: &str) -> String {
-    load(text).expect_err("a policy that does not load")
-}
-
-fn load(text: &str) -> Result<Policy, String> {
-    let loaded = load_text("test.yaml", text, &|_| None, Path::new("."));
-    let told = render(&loaded, Format::Text, false);
-    loaded.outcome.map(|config| config.policy).map_err(|_| told)
+    with_limits(&format!("a: {{ rate: 5/m, store: shared, {words} }}")).replace("3000\"", "3000\", limits: [a]")
 }
