@@ -47,7 +47,7 @@ pub use hold::{Hold, Keeper};
 pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Left, Lost, Near, Place, Refuses, Said};
-pub use kind::{Capacity, Kind, RefusedCount, Scope};
+pub use kind::{Capacity, Kind, RefusedCount, Scope, Sketch};
 use kind::{fixed, most, most_upgraded};
 pub use needs::{Needs, Owed};
 use pardon::Pardons;

@@ -10,7 +10,7 @@ use crate::config::tree::Tree;
 use crate::limiter::cluster::Sharing;
 use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
-use crate::units::{Cost, Share};
+use crate::units::{Bytes, Cost, Share};
 
 /// The limit, with the names of those that it refers to.
 pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
@@ -79,13 +79,13 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
         Kind::Rate { rate, burst, memory } => {
             tree.push(("rate", Tree::text(rate_text(*rate, unit(rule)))));
             tree.push(("burst", Tree::text(amount_text(*burst, unit(rule)))));
-            tree.push(("memory", Tree::text(memory)));
+            tree.push(size(rule, *memory));
         }
         Kind::Quota { max, window, sliding, memory } | Kind::Distinct { max, window, sliding, memory } => {
             tree.push(("max", Tree::text(max)));
             tree.push(("window", Tree::text(duration(*window))));
             tree.push(("sliding", Tree::text(sliding)));
-            tree.push(("memory", Tree::text(memory)));
+            tree.push(size(rule, *memory));
         }
         Kind::RecentAverage { rate, half_life, refused, memory } => {
             tree.push(("rate", Tree::text(rate)));
@@ -93,7 +93,7 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
             if let RefusedCount::All { max_penalty } = refused {
                 tree.push(("max_penalty", Tree::text(duration(*max_penalty))));
             }
-            tree.push(("memory", Tree::text(memory)));
+            tree.push(size(rule, *memory));
         }
         Kind::FairShare { capacity, multipliers, charge_parents, memory } => {
             let capacity = match capacity {
@@ -110,14 +110,24 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
                 .map(|(node, multiplier)| Tree::map([("key", key(node)), ("multiplier", Tree::text(multiplier))]));
             tree.push(("nodes", Tree::List(nodes.collect())));
             tree.push(("charge_parents", Tree::text(charge_parents)));
-            tree.push(("memory", Tree::text(memory)));
+            tree.push(size(rule, *memory));
         }
         Kind::Inflight { max, upgraded, scope } => {
             tree.push(("max", Tree::text(max)));
             tree.push(("upgraded", Tree::text(upgraded)));
             if let Scope::Key { memory } = scope {
-                tree.push(("memory", Tree::text(memory)));
+                tree.push(size(rule, *memory));
             }
+        }
+    }
+}
+
+/// The size of the sketch, as the operator said it.
+fn size(rule: &Rule, memory: Bytes) -> (&'static str, Tree) {
+    match rule.accuracy {
+        None => ("memory", Tree::text(memory)),
+        Some(accuracy) => {
+            ("accuracy", Tree::map([("error", share(accuracy.error)), ("confidence", share(accuracy.confidence))]))
         }
     }
 }

@@ -76,6 +76,9 @@ section! {
         /// `4MiB`, of `inflight` `2MiB`; `tidegate check -v` prints the error that it buys. Not for `inflight`
         /// that is counted exactly.
         optional memory: Bytes,
+        /// How exact the sketch must be, in place of `memory`: `{ error: 0.1%, confidence: 99.9% }`. `tidegate check -v` prints the
+        /// memory that it takes. Not for `inflight` that is counted exactly.
+        optional accuracy: Accuracy,
         /// What one request takes: a number (default 1), a map by method (`{ GET: 1, POST: 5, other: 1 }`), or
         /// `response:HEADER`, which is charged when the answer comes. For `rate`, `quota` and `recent_average`.
         optional cost: Either<CostText, Keyed<CostMethod, Count>>,
@@ -124,6 +127,18 @@ section! {
         optional since: Day,
     }
     later: ["tree", "weights", "queue"]
+}
+
+section! {
+    /// How exact a sketch must be. The count of a key is too high by at most `error` of what all keys have spent lately, with
+    /// this `confidence`; it is never too low.
+    Accuracy ("a map with `error` and `confidence`") {
+        /// By how much a count may be too high, as a share of what all keys have spent lately: `0.0001%` to `99.9999%`.
+        required error: Share,
+        /// With which probability it is not higher: `0.0001%` to `99.9999%`.
+        required confidence: Share,
+    }
+    later: []
 }
 
 section! {

@@ -14,7 +14,7 @@ use crate::config::read::{At, Field};
 use crate::config::scalar::{self, Count};
 use crate::config::source::Span;
 use crate::config::word::LimitType;
-use crate::limiter::Distinct;
+use crate::limiter::{Distinct, Sketch};
 use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
 use crate::units::{Bytes, Cost, Rate};
 
@@ -72,7 +72,7 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
     if !limit.rate.is_present() && !limit.max.is_present() {
         missing_field(written, "rate", faults);
     }
-    let memory = levels_memory(&limit.memory, MEMORY, faults);
+    let memory = levels_memory(written, Sketch::WHOLE, MEMORY, faults);
     let rate = limit.rate.get()?;
     let unit = unit(written, faults)?;
     let (rate, burst) = rate_and_burst(rate, &limit.burst, cost, unit, faults)?;
@@ -81,8 +81,9 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
 
 fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
     let limit = written.limit;
-    let memory = levels_memory(&limit.memory, MEMORY, faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
+    let sketch = if sliding { Sketch::QUARTER } else { Sketch::WHOLE };
+    let memory = levels_memory(written, sketch, MEMORY, faults);
     let (max, window, at) = match &limit.rate {
         Field::Absent => {
             for (field, present) in [("max", limit.max.is_present()), ("window", limit.window.is_present())] {
@@ -163,7 +164,7 @@ fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Opt
             missing_field(written, field, faults);
         }
     }
-    let memory = levels_memory(&limit.memory, MEMORY, faults);
+    let memory = levels_memory(written, Sketch::WHOLE, MEMORY, faults);
     let half_life = span(&limit.half_life, HALF_LIFE, Duration::from_secs(60), faults);
     let rate = limit.rate.get().and_then(|at| average(at, half_life, cost, limit.half_life.get().is_some(), faults));
     let penalty = span(&limit.max_penalty, WINDOW, half_life.saturating_mul(PENALTY_HALF_LIVES), faults);
@@ -216,7 +217,7 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
             missing_field(written, field, faults);
         }
     }
-    let memory = memory(&limit.memory, DISTINCT_MEMORY, DISTINCT_DEFAULT, faults);
+    let memory = memory(written, Sketch::QUARTER, DISTINCT_MEMORY, DISTINCT_DEFAULT, faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
     let max = checked32(&limit.max, 1..=MAX, faults);
     let window = window(&limit.window, faults);
@@ -267,7 +268,7 @@ fn fair_share(
     if !limit.capacity.is_present() {
         missing_field(written, "capacity", faults);
     }
-    let memory = memory(&limit.memory, MEMORY, FAIR_SHARE_DEFAULT, faults);
+    let memory = memory(written, Sketch::HALF, MEMORY, FAIR_SHARE_DEFAULT, faults);
     let charge_parents = limit.charge_parents.value().copied().unwrap_or(false);
     let capacity = limit.capacity.get()?;
     let capacity = match &capacity.value {
@@ -283,7 +284,7 @@ fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) ->
     if !limit.max.is_present() {
         missing_field(written, "max", faults);
     }
-    let memory = memory(&limit.memory, MEMORY, INFLIGHT_DEFAULT, faults);
+    let memory = memory(written, Sketch::PLACES, MEMORY, INFLIGHT_DEFAULT, faults);
     let max = checked32(&limit.max, 1..=u32::MAX, faults);
     let upgraded = number32(&limit.upgraded, 0..=u32::MAX, max.unwrap_or_default(), faults);
     Some(Kind::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) })
