@@ -21,7 +21,10 @@ pub fn quota(name: &str, max: u32, window: Duration) -> Rule {
 }
 
 pub fn distinct(name: &str, max: u32, window: Duration) -> Rule {
-    of_kind(name, Kind::Distinct { max, window, sliding: false, memory: Bytes(1 << 20) })
+    of_kind(
+        name,
+        Kind::Distinct { max, window, sliding: false, refused: RefusedCount::Admitted, memory: Bytes(1 << 20) },
+    )
 }
 
 pub fn recent_average(name: &str, events: u32, millis: u64, half_life: Duration) -> Rule {

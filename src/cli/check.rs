@@ -10,8 +10,8 @@ use super::{Global, environment, exit, print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
-use crate::limiter::cluster::Sharing;
 use crate::limiter::Kind;
+use crate::limiter::cluster::Sharing;
 use crate::policy::{CostRule, Rule};
 use crate::serve::telling::metrics::Metrics;
 use crate::sketch::{Accuracy, Shape};
@@ -103,8 +103,9 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
 
 /// What `-v` adds: for every limit its memory and the error that it buys, and the number of metric series.
 fn details(config: &Config, series: usize) -> String {
-    let mut rows =
-        vec![["limit", "promise", "key", "memory", "columns", "wrongly refused*", "error**", "store"].map(str::to_owned)];
+    let mut rows = vec![
+        ["limit", "promise", "key", "memory", "columns", "wrongly refused*", "error**", "store"].map(str::to_owned),
+    ];
     rows.extend(config.policy.rules.iter().map(|rule| row(rule, config)));
     // a file without stores need not hear of them
     let columns = if config.policy.stores.is_empty() { 7 } else { 8 };

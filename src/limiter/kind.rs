@@ -48,6 +48,8 @@ pub enum Kind {
         window: Duration,
         /// Whether the period is aligned (`false`) or moves along.
         sliding: bool,
+        /// Whether a refused value counts as well, which only has a meaning where the period moves along.
+        refused: RefusedCount,
         /// Size of the set of values that were seen.
         memory: Bytes,
     },
@@ -83,6 +85,14 @@ impl Kind {
                 RecentAverage::new(*rate, *half_life, Duration::ZERO).ok().map(|average| average.quota())
             }
             Kind::Distinct { .. } | Kind::FairShare { .. } | Kind::Inflight { .. } => None,
+        }
+    }
+
+    /// Whether refused requests count too, and for how long that can keep a key out.
+    pub fn refused(&self) -> RefusedCount {
+        match self {
+            Kind::RecentAverage { refused, .. } | Kind::Distinct { refused, .. } => *refused,
+            _ => RefusedCount::Admitted,
         }
     }
 
@@ -142,7 +152,7 @@ impl Sketch {
     }
 }
 
-/// Whether requests that `recent_average` refuses count in the average.
+/// Whether requests that `recent_average` or `distinct` refuses count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusedCount {
     /// They do (`count: all`): who goes on stays out. The lock-out lasts at most `max_penalty` beyond the last request.

@@ -126,9 +126,8 @@ impl Limiter {
                 let limiter = RecentAverageLimiter::new(kinds, *memory, &own, spec.indebts)?;
                 State::RecentAverage(limiter.with_longest_wait(spec.longest_wait))
             }
-            Kind::Distinct { max, window, sliding, memory } => {
-                let tiers = kinds.iter().skip(1).map(most).collect::<Result<Vec<_>, _>>()?;
-                let limiter = Distinct::with_tiers(*max, &tiers, *window, *sliding, *memory, own)?;
+            Kind::Distinct { window, .. } => {
+                let limiter = Distinct::of(kinds, own)?;
                 let phase = quota::phase(*window, spec.unix_nanos_at_origin);
                 State::Distinct(limiter.with_offset(phase).with_longest_wait(spec.longest_wait))
             }
@@ -244,6 +243,7 @@ impl Limiter {
     fn count_refusal_at(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         match &self.state {
             State::RecentAverage(limiter) => limiter.count_refusal(place, now, cost),
+            State::Distinct(limiter) => limiter.count_refusal(place, now),
             _ => None,
         }
     }

@@ -42,8 +42,8 @@ fn kinds(memory: Bytes) -> Vec<Kind> {
         Kind::Quota { max, window, sliding: false, memory },
         Kind::Quota { max, window, sliding: true, memory },
         Kind::RecentAverage { rate, half_life, refused, memory },
-        Kind::Distinct { max, window, sliding: false, memory },
-        Kind::Distinct { max, window, sliding: true, memory },
+        Kind::Distinct { max, window, sliding: false, refused, memory },
+        Kind::Distinct { max, window, sliding: true, refused, memory },
         Kind::FairShare { capacity: Capacity::Rate(rate), multipliers: vec![1], charge_parents: false, memory },
         Kind::Inflight { max, upgraded, scope: Scope::Key { memory } },
     ]
@@ -55,7 +55,9 @@ fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
     if let Kind::FairShare { memory, .. } = kind {
         let rates = OfferedRates::new(Bytes(memory.0 / 2), DEFAULT_HALF_LIFE, seed).unwrap();
         for key in (0..heavy).map(|number| key_under(seed, number)) {
-            (0..EACH).for_each(|_| drop(rates.add(&rates.read(key, 0), now)));
+            for _ in 0..EACH {
+                let _ = rates.add(&rates.read(key, 0), now);
+            }
         }
         return rates.rate(key_under(seed, stranger), 0, now) / rates.per_event();
     }

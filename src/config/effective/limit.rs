@@ -81,18 +81,17 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
             tree.push(("burst", Tree::text(amount_text(*burst, unit(rule)))));
             tree.push(size(rule, *memory));
         }
-        Kind::Quota { max, window, sliding, memory } | Kind::Distinct { max, window, sliding, memory } => {
+        Kind::Quota { max, window, sliding, memory } | Kind::Distinct { max, window, sliding, memory, .. } => {
             tree.push(("max", Tree::text(max)));
             tree.push(("window", Tree::text(duration(*window))));
             tree.push(("sliding", Tree::text(sliding)));
+            tree.extend(max_penalty(rule.kind.refused()));
             tree.push(size(rule, *memory));
         }
         Kind::RecentAverage { rate, half_life, refused, memory } => {
             tree.push(("rate", Tree::text(rate)));
             tree.push(("half_life", Tree::text(duration(*half_life))));
-            if let RefusedCount::All { max_penalty } = refused {
-                tree.push(("max_penalty", Tree::text(duration(*max_penalty))));
-            }
+            tree.extend(max_penalty(*refused));
             tree.push(size(rule, *memory));
         }
         Kind::FairShare { capacity, multipliers, charge_parents, memory } => {
@@ -119,6 +118,14 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
                 tree.push(size(rule, *memory));
             }
         }
+    }
+}
+
+/// How long refused requests can keep a key out, if they count.
+fn max_penalty(refused: RefusedCount) -> Option<(&'static str, Tree)> {
+    match refused {
+        RefusedCount::All { max_penalty } => Some(("max_penalty", Tree::text(duration(max_penalty)))),
+        RefusedCount::Admitted => None,
     }
 }
 
@@ -151,8 +158,10 @@ fn cost(rule: &Rule, tree: &mut Vec<(&'static str, Tree)>) {
     }
     match (&rule.counted, &rule.kind) {
         (Counted::Responses(statuses), _) => tree.push(("count", Tree::text(format!("responses {statuses}")))),
-        (_, Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }) => tree.push(("count", Tree::text("all"))),
-        (_, Kind::RecentAverage { .. }) => tree.push(("count", Tree::text("admitted"))),
+        (_, Kind::RecentAverage { refused, .. } | Kind::Distinct { refused, .. }) => {
+            let all = matches!(refused, RefusedCount::All { .. });
+            tree.push(("count", Tree::text(if all { "all" } else { "admitted" })));
+        }
         _ => {}
     }
 }

@@ -58,7 +58,7 @@ section! {
         /// holds rate · half-life / ln 2 requests at once.
         optional half_life: Duration,
         /// How long a key stays out at most after its last request, when refused requests count: `1s` to `744h`. Default: six
-        /// half-lives. For `recent_average` with `count: all`.
+        /// half-lives; for `distinct` a `window`. For `recent_average` and `distinct` with `count: all`.
         optional max_penalty: Duration,
         /// What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at
         /// its present speed. For `fair_share`; must be given.
@@ -90,7 +90,8 @@ section! {
         optional cost_max: Count,
         /// Which requests use up the limit. For `rate`, `quota` and `distinct`: those whose answer has one of some statuses,
         /// `responses 401,403`, `responses 4xx,503`, `not 2xx`; until the answer comes, an attempt is held back. For
-        /// `recent_average`: `all` (default; refused ones too, so that who goes on stays out) or `admitted`.
+        /// `recent_average` and sliding `distinct`: `all` (refused ones too, so that a client that goes on stays out; default of
+        /// `recent_average`) or `admitted` (default of `distinct`).
         optional count: CountText,
         /// Whether the limit is obeyed (`enforce`) or only counted and logged (`shadow`). Default: that of `defaults`.
         optional mode: Mode,

@@ -21,7 +21,7 @@ const WORDS: [(&str, Place, &[LimitType]); 19] = [
     ("window", |limit| limit.window.key(), &[Quota, Distinct]),
     ("sliding", |limit| limit.sliding.key(), &[Quota, Distinct]),
     ("half_life", |limit| limit.half_life.key(), &[RecentAverage]),
-    ("max_penalty", |limit| limit.max_penalty.key(), &[RecentAverage]),
+    ("max_penalty", |limit| limit.max_penalty.key(), &[RecentAverage, Distinct]),
     ("capacity", |limit| limit.capacity.key(), &[FairShare]),
     ("nodes", |limit| limit.nodes.key(), &[FairShare]),
     ("charge_parents", |limit| limit.charge_parents.key(), &[FairShare]),

@@ -7,7 +7,7 @@ use super::key::Node;
 use super::rate::{levels_memory, memory, rate_and_burst, requests, unit};
 use super::{Written, missing_field};
 use crate::config::compile::origins::Origins;
-use crate::config::compile::{checked32, number32, span};
+use crate::config::compile::{checked32, number32, out_of_place, span};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{CapacityText, CountText, LimitRate};
 use crate::config::read::{At, Field};
@@ -221,6 +221,7 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
     let sliding = limit.sliding.value().copied().unwrap_or(false);
     let max = checked32(&limit.max, 1..=MAX, faults);
     let window = window(&limit.window, faults);
+    let refused = refused_values(written, sliding, window, faults);
     if let (true, Some(at)) =
         (sliding, limit.window.get().filter(|at| at.value > SLIDING_WINDOW && WINDOW.contains(&at.value)))
     {
@@ -234,8 +235,32 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
         max: sliding_max(max?, window?, sliding, &limit.max, faults)?,
         window: window?,
         sliding,
+        refused,
         memory,
     })
+}
+
+/// Whether refused values count, and how long they can keep a key out: no longer than a used-up quota does, unless said otherwise.
+fn refused_values(written: &Written<'_>, sliding: bool, window: Option<Duration>, faults: &mut Faults) -> RefusedCount {
+    let limit = written.limit;
+    let Some(count) = limit.count.get().filter(|count| count.value == CountText::All) else {
+        out_of_place(
+            &limit.max_penalty,
+            "`max_penalty` without `count: all`",
+            "without it, refused values are not held against anybody",
+            faults,
+        );
+        return RefusedCount::Admitted;
+    };
+    if !sliding {
+        faults.push(
+            Diagnostic::error(Code::CONFLICT, count.span, "`count: all` beside windows that follow the clock")
+                .label("a window ends when it ends, however many are refused in it")
+                .help("say `sliding: true`, with which a client that goes on stays out"),
+        );
+    }
+    let max_penalty = span(&limit.max_penalty, WINDOW, window.unwrap_or(*WINDOW.start()), faults);
+    RefusedCount::All { max_penalty }
 }
 
 /// What slides is kept as a rate, which has a fastest.

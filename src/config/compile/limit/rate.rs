@@ -205,7 +205,7 @@ fn smallest_unit(mut rates: Vec<(u64, Duration)>, mut bursts: Vec<u64>) -> Optio
 }
 
 /// The size of the limit's sketch: `memory`, what `accuracy` takes, or the default. A power of two in the range.
-pub fn memory(
+pub(super) fn memory(
     written: &Written<'_>,
     sketch: Sketch,
     range: RangeInclusive<u64>,
@@ -223,7 +223,9 @@ pub fn memory(
         return default;
     }
     if let Some(at) = limit.accuracy.get() {
-        return accuracy(&at.value).and_then(|accuracy| memory_for(accuracy, at.span, sketch, range, faults)).unwrap_or(default);
+        return accuracy(&at.value)
+            .and_then(|accuracy| memory_for(accuracy, at.span, sketch, range, faults))
+            .unwrap_or(default);
     }
     let Some(at) = limit.memory.get() else { return default };
     if at.value.0.is_power_of_two() && range.contains(&at.value.0) {
@@ -238,14 +240,14 @@ pub fn memory(
 }
 
 /// What is asked of the sketch, if both numbers are such.
-pub fn accuracy(written: &schema::Accuracy) -> Option<Accuracy> {
+pub(super) fn accuracy(written: &schema::Accuracy) -> Option<Accuracy> {
     let (error, confidence) = (*written.error.value()?, *written.confidence.value()?);
     let within = |share: Share| share.get() > 0.0 && share.get() < 1.0;
     (within(error) && within(confidence)).then_some(Accuracy { error, confidence })
 }
 
 /// Reports shares of nothing and of all, which no sketch has.
-pub fn check_accuracy(written: &Written<'_>, faults: &mut Faults) {
+pub(super) fn check_accuracy(written: &Written<'_>, faults: &mut Faults) {
     let Some(accuracy) = written.limit.accuracy.value() else { return };
     for (word, field) in [("error", &accuracy.error), ("confidence", &accuracy.confidence)] {
         if let Some(at) = field.get().filter(|at| at.value.get() <= 0.0 || at.value.get() >= 1.0) {
@@ -281,7 +283,7 @@ fn memory_for(
 
 /// The size of a sketch of levels. One that is small enough to refuse innocent clients early, more often than one in
 /// [`RARELY`] while [`BUSY`] others are at their limits, is told with the error that it makes.
-pub fn levels_memory(
+pub(super) fn levels_memory(
     written: &Written<'_>,
     sketch: Sketch,
     range: RangeInclusive<u64>,
