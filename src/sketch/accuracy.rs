@@ -34,8 +34,8 @@ impl Accuracy {
     /// The columns that it takes in a table of so many rows, a power of two. `None` if there are no such numbers.
     pub fn columns(self, rows: u32) -> Option<u64> {
         let wanted = reach(rows, self.confidence) / self.error.get();
-        // far more than any table has, and no number is lost by the conversion
-        (wanted <= f64::from(u32::MAX)).then(|| (wanted.ceil() as u64).max(1).next_power_of_two())
+        // far more than any table has, and a whole number up to there loses nothing by the conversion
+        (wanted <= (1_u64 << 53) as f64).then(|| (wanted.ceil() as u64).max(1).next_power_of_two())
     }
 }
 
