@@ -168,7 +168,14 @@ fn row(rule: &Rule, config: &Config) -> [String; 8] {
         Kind::Inflight { .. } => (format!("{} at once", text("max")), refused),
     };
     let key = match &rule.kind {
-        Kind::FairShare { multipliers, .. } => format!("{} nodes", multipliers.len()),
+        Kind::FairShare { levels, .. } => {
+            let mut different = levels.clone();
+            different.dedup();
+            // a chain has a level for each
+            let of =
+                if different.len() == levels.len() { String::new() } else { format!(" in {} levels", different.len()) };
+            format!("{} nodes{of}", levels.len())
+        }
         _ => text("key"),
     };
     let store = match &rule.shared {

@@ -59,6 +59,9 @@ pub enum Kind {
         capacity: Capacity,
         /// How many times a client's share each node may take, in the order of the rule's nodes; at least 1.
         multipliers: Vec<u32>,
+        /// How far each node is generalised, in the same order: never less than the one before it. Nodes of one level are compared
+        /// with each other, and the heaviest stands for all.
+        levels: Vec<u8>,
         /// Whether traffic that one node limited still counts in the wider ones.
         charge_parents: bool,
         /// Size of the table of offered rates.

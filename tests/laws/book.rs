@@ -49,6 +49,7 @@ pub fn fair_share(per_second: u32) -> Rule {
     let kind = Kind::FairShare {
         capacity: Capacity::Rate(Rate::new(per_second, Duration::from_secs(1)).unwrap()),
         multipliers: vec![1, 16, 64],
+        levels: vec![0, 1, 2],
         charge_parents: false,
         memory: Bytes(1 << 20),
     };

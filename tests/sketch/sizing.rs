@@ -44,7 +44,13 @@ fn kinds(memory: Bytes) -> Vec<Kind> {
         Kind::RecentAverage { rate, half_life, refused, memory },
         Kind::Distinct { max, window, sliding: false, refused, memory },
         Kind::Distinct { max, window, sliding: true, refused, memory },
-        Kind::FairShare { capacity: Capacity::Rate(rate), multipliers: vec![1], charge_parents: false, memory },
+        Kind::FairShare {
+            capacity: Capacity::Rate(rate),
+            multipliers: vec![1],
+            levels: vec![0],
+            charge_parents: false,
+            memory,
+        },
         Kind::Inflight { max, upgraded, scope: Scope::Key { memory } },
     ]
 }

@@ -94,7 +94,7 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
             tree.extend(max_penalty(*refused));
             tree.push(size(rule, *memory));
         }
-        Kind::FairShare { capacity, multipliers, charge_parents, memory } => {
+        Kind::FairShare { capacity, multipliers, levels, charge_parents, memory } => {
             let capacity = match capacity {
                 Capacity::Rate(rate) => rate.to_string(),
                 Capacity::Origin(origin) => {
@@ -102,11 +102,10 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
                 }
             };
             tree.push(("capacity", Tree::text(capacity)));
-            let nodes = rule
-                .nodes
-                .iter()
-                .zip(multipliers)
-                .map(|(node, multiplier)| Tree::map([("key", key(node)), ("multiplier", Tree::text(multiplier))]));
+            let nodes = rule.nodes.iter().zip(multipliers.iter().zip(levels)).map(|(node, (multiplier, level))| {
+                let numbers = [("multiplier", Tree::text(multiplier)), ("level", Tree::text(level))];
+                Tree::map([("key", key(node))].into_iter().chain(numbers))
+            });
             tree.push(("nodes", Tree::List(nodes.collect())));
             tree.push(("charge_parents", Tree::text(charge_parents)));
             tree.push(size(rule, *memory));

@@ -27,7 +27,7 @@ section! {
         /// `max` at once.
         optional r#type: LimitType,
         /// What requests are counted by: `client_ip` (default), `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`,
-        /// `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
+        /// `path:segments=N` (its first N segments), `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
         /// listener lacks it), `global`, or a list of up to 4 of them. For `inflight`, `global` (default), `route` or
         /// `origin` alone are counted exactly, anything else in a sketch. Not for `fair_share`, which has `nodes`.
         optional key: OneOrMany<LimitKey>,
@@ -63,7 +63,7 @@ section! {
         /// What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at
         /// its present speed. For `fair_share`; must be given.
         optional capacity: CapacityText,
-        /// What requests are grouped by, the most specific first, at most 10. Default: `[client_ip, route]` and `client_ip`
+        /// What requests are grouped by, the most specific first, at most 12. Default: `[client_ip, route]` and `client_ip`
         /// once a client's share, its /24 (IPv6: /48) 16 times and its /16 (/32) 64 times that. For `fair_share`.
         optional nodes: List<ShareNode>,
         /// Whether traffic that one node limits still counts in the wider ones. Default `false`, so that a limited client is
@@ -160,6 +160,10 @@ section! {
         /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
         /// Default 1.
         optional multiplier: Count,
+        /// How far it is generalised: 0 to 15, never less than that of the node before. Nodes of one level are compared with each
+        /// other, and the heaviest stands for all: so `[client_ip]` and `[/24, path]` can both be one step from `[client_ip,
+        /// path]`. Default: one more than the node before, which makes a chain.
+        optional level: Count,
     }
     later: []
 }

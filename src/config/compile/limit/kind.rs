@@ -300,8 +300,10 @@ fn fair_share(
         CapacityText::Rate(rate) => Capacity::Rate(*rate),
         CapacityText::Origin(name) => Capacity::Origin(origins.capped(&capacity.with(name.clone()), faults)?),
     };
-    let multipliers = nodes?.iter().map(|node| node.multiplier).collect();
-    Some(Kind::FairShare { capacity, multipliers, charge_parents, memory })
+    let nodes = nodes?;
+    let multipliers = nodes.iter().map(|node| node.multiplier).collect();
+    let levels = nodes.iter().map(|node| node.level).collect();
+    Some(Kind::FairShare { capacity, multipliers, levels, charge_parents, memory })
 }
 
 fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) -> Option<Kind> {
