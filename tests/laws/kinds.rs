@@ -222,6 +222,20 @@ proptest! {
     }
 }
 
+/// However short `max_penalty` is beside the time in which a value comes back.
+#[test]
+fn a_short_penalty_keeps_a_client_out_for_as_long_as_it_tries_again_within_it() {
+    for max in [1, 2, 20] {
+        let snapshot = book(vec![strict_distinct(max, Duration::from_secs(60), Duration::from_secs(1))]);
+        let spent = (0..40).filter(|n| admitted(&snapshot, *n, START)).count();
+        assert_eq!(spent, max as usize);
+        let tries = (1..300).map(|n| START + n * SECOND / 2);
+        let late = tries.enumerate().filter(|(n, now)| admitted(&snapshot, 100 + n, *now)).count();
+        assert_eq!(late, 0, "of {max} values a minute");
+        assert!(admitted(&snapshot, 1_000, START + 152 * SECOND), "silent for longer than the penalty");
+    }
+}
+
 #[test]
 fn a_refusal_charges_nobody() {
     for (rule, _) in kinds() {
