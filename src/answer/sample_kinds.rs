@@ -21,7 +21,10 @@ pub fn quota(name: &str, max: u32, window: Duration) -> Rule {
 }
 
 pub fn distinct(name: &str, max: u32, window: Duration) -> Rule {
-    of_kind(name, Kind::Distinct { max, window, sliding: false, memory: Bytes(1 << 20) })
+    of_kind(
+        name,
+        Kind::Distinct { max, window, sliding: false, refused: RefusedCount::Admitted, memory: Bytes(1 << 20) },
+    )
 }
 
 pub fn recent_average(name: &str, events: u32, millis: u64, half_life: Duration) -> Rule {
@@ -36,7 +39,16 @@ pub fn inflight_per_key(name: &str, max: u32) -> Rule {
 
 pub fn fair_share(name: &str) -> Rule {
     let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
-    of_kind(name, Kind::FairShare { capacity, multipliers: vec![1], charge_parents: false, memory: Bytes(1 << 20) })
+    of_kind(
+        name,
+        Kind::FairShare {
+            capacity,
+            multipliers: vec![1],
+            levels: vec![0],
+            charge_parents: false,
+            memory: Bytes(1 << 20),
+        },
+    )
 }
 
 pub fn shadow(rule: Rule) -> Rule {

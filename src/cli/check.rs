@@ -10,12 +10,11 @@ use super::{Global, environment, exit, print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
+use crate::limiter::Kind;
 use crate::limiter::cluster::Sharing;
-use crate::limiter::{Kind, Scope};
 use crate::policy::{CostRule, Rule};
 use crate::serve::telling::metrics::Metrics;
-use crate::sketch::MonotoneTable;
-use crate::units::Bytes;
+use crate::sketch::{Accuracy, Shape};
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -104,12 +103,13 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
 
 /// What `-v` adds: for every limit its memory and the error that it buys, and the number of metric series.
 fn details(config: &Config, series: usize) -> String {
-    let mut rows =
-        vec![["limit", "promise", "key", "memory", "columns", "wrongly refused*", "store"].map(str::to_owned)];
+    let mut rows = vec![
+        ["limit", "promise", "key", "memory", "columns", "wrongly refused*", "error**", "store"].map(str::to_owned),
+    ];
     rows.extend(config.policy.rules.iter().map(|rule| row(rule, config)));
     // a file without stores need not hear of them
-    let columns = if config.policy.stores.is_empty() { 6 } else { 7 };
-    let mut widths = [0; 7];
+    let columns = if config.policy.stores.is_empty() { 7 } else { 8 };
+    let mut widths = [0; 8];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -123,6 +123,10 @@ fn details(config: &Config, series: usize) -> String {
         text.push('\n');
     }
     text.push_str("* probability for a client below its limit while 1,000 others are at theirs\n");
+    text.push_str(
+        "** of what all keys together have spent lately: no count is higher by more than that, with this confidence; \
+         docs/limits/README.md#memory-and-accuracy\n",
+    );
     if config.policy.rules.iter().any(|rule| matches!(rule.kind, Kind::Distinct { .. })) {
         text.push_str("  (seen): probability that a new value is taken for one that was seen\n");
     }
@@ -139,42 +143,39 @@ fn series(config: &Config) -> usize {
     Metrics::series_bound(&config.policy, &config.settings)
 }
 
-/// Name, promise, key, memory, columns and error of a limit, and the store that it is shared through. The texts are those of the effective configuration.
-fn row(rule: &Rule, config: &Config) -> [String; 7] {
+/// Name, promise, key, memory, columns and errors of a limit, and the store that it is shared through. The texts are those of the effective configuration.
+fn row(rule: &Rule, config: &Config) -> [String; 8] {
     let limit = config.shown.field("limits").and_then(|limits| limits.field(&rule.name));
     let text = |word: &str| limit.and_then(|limit| limit.field(word)).map_or_else(String::new, joined);
-    let sketch = |memory: Bytes| {
-        let table = MonotoneTable::with_memory(memory);
-        let columns = table.as_ref().map_or_else(|_| "-".into(), |table| table.columns().to_string());
-        let error = table.map_or_else(|_| "-".into(), |table| format!("{:.1e}", table.false_refusal(BUSY)));
-        [memory.to_string(), columns, error]
-    };
     let none = || "-".to_owned();
-    let (promise, [memory, columns, error]) = match &rule.kind {
-        Kind::Rate { memory, .. } => (format!("{} burst {}", text("rate"), text("burst")), sketch(*memory)),
-        Kind::Quota { sliding, memory, .. } => {
+    let table = rule.kind.sketch().map(|(sketch, memory)| (memory, sketch.shape(memory)));
+    let memory = table.map_or_else(none, |(memory, _)| memory.to_string());
+    let columns = table.map_or_else(none, |(_, shape)| shape.columns.to_string());
+    let refused = table.map_or_else(|| "0 (exact)".to_owned(), |(_, shape)| format!("{:.1e}", shape.covered(BUSY)));
+    let error = table.map_or_else(none, |(_, shape)| error(shape, rule.accuracy));
+    let (promise, refused) = match &rule.kind {
+        Kind::Rate { .. } => (format!("{} burst {}", text("rate"), text("burst")), refused),
+        Kind::Quota { sliding, .. } => {
             let sliding = if *sliding { ", sliding" } else { "" };
-            (format!("{} per {}{sliding}", text("max"), text("window")), sketch(*memory))
+            (format!("{} per {}{sliding}", text("max"), text("window")), refused)
         }
-        Kind::RecentAverage { memory, .. } => {
-            (format!("{} by half-life {}", text("rate"), text("half_life")), sketch(*memory))
-        }
-        Kind::Distinct { memory, .. } => {
+        Kind::RecentAverage { .. } => (format!("{} by half-life {}", text("rate"), text("half_life")), refused),
+        Kind::Distinct { .. } => {
             let promise = format!("{} of {} per {}", text("max"), text("of"), text("window"));
-            (promise, [memory.to_string(), none(), format!("{FALSELY_SEEN:.1e} (seen)")])
+            (promise, format!("{refused}, {FALSELY_SEEN:.1e} (seen)"))
         }
-        Kind::FairShare { memory, .. } => {
-            (format!("{} in all", text("capacity")), [memory.to_string(), none(), none()])
-        }
-        Kind::Inflight { scope: Scope::Key { memory }, .. } => {
-            let columns = memory.0 / (SUMMING_ROWS * 4);
-            let error = crowded(columns).powi(SUMMING_ROWS as i32);
-            (format!("{} at once", text("max")), [memory.to_string(), columns.to_string(), format!("{error:.1e}")])
-        }
-        Kind::Inflight { .. } => (format!("{} at once", text("max")), [none(), none(), "0 (exact)".into()]),
+        Kind::FairShare { .. } => (format!("{} in all", text("capacity")), none()),
+        Kind::Inflight { .. } => (format!("{} at once", text("max")), refused),
     };
     let key = match &rule.kind {
-        Kind::FairShare { multipliers, .. } => format!("{} nodes", multipliers.len()),
+        Kind::FairShare { levels, .. } => {
+            let mut different = levels.clone();
+            different.dedup();
+            // a chain has a level for each
+            let of =
+                if different.len() == levels.len() { String::new() } else { format!(" in {} levels", different.len()) };
+            format!("{} nodes{of}", levels.len())
+        }
         _ => text("key"),
     };
     let store = match &rule.shared {
@@ -186,7 +187,7 @@ fn row(rule: &Rule, config: &Config) -> [String; 7] {
         1 => memory,
         tables => format!("{tables} × {memory}"),
     };
-    [rule.name.clone(), promise, key, memory, columns, error, store]
+    [rule.name.clone(), promise, key, memory, columns, refused, error, store]
 }
 
 /// How many tables the limit has: one for each tier with numbers of its own, but where all of them count in one.
@@ -230,12 +231,13 @@ fn overshoot(rule: &Rule) -> String {
 const BUSY: u64 = 1_000;
 /// What two fingerprints of distinct values share by chance, whatever the size of the set.
 const FALSELY_SEEN: f64 = 1.2e-7;
-/// The rows of the sketch of places, of four bytes per cell.
-const SUMMING_ROWS: u64 = 8;
-
-/// The probability that a key shares its cell of one row with one of the busy ones.
-fn crowded(columns: u64) -> f64 {
-    -(-(BUSY as f64) / columns as f64).exp_m1()
+/// By how much of all that is spent a count may be too high, at the confidence that was asked for, or else that of the paper.
+fn error(shape: Shape, asked: Option<Accuracy>) -> String {
+    let confidence = asked.map_or_else(|| shape.confidence(), |accuracy| accuracy.confidence);
+    // two digits of an error, and no more of a confidence than can be written
+    let error = shape.error(confidence) * 100.0;
+    let digits = (1 - error.log10().floor() as i32).clamp(0, 9) as usize;
+    format!("{error:.digits$} % at {} %", (confidence.get() * 1e6).round() / 1e4)
 }
 
 /// A text, or those of a list.

@@ -11,6 +11,7 @@
 //!   client cannot write one value in several ways, and a second value buys nothing: a request that has several is
 //!   counted under each.
 //! * **`tls_sni`**: the name in the TLS handshake, as it stands in the [`Request`]; missing on plain connections.
+//! * **`path:segments=N`**: the path up to its N-th segment: `/a/b` of `/a/b/c` by 2. A shorter path is itself.
 //! * **`host`**, **`path`**, **`method`**, **`route`**: as they stand in the [`Request`]; `method_class` is `read` for
 //!   the safe methods of RFC 9110 §9.2.1 and `write` for all others; **`global`** is one key for all.
 //!
@@ -54,6 +55,8 @@ pub enum KeyPart {
     Host,
     /// The path.
     Path,
+    /// Its first segments.
+    PathSegments(u8),
     /// The method.
     Method,
     /// `read` or `write`.
@@ -208,6 +211,7 @@ mod kind {
     pub const ROUTE: u8 = 10;
     pub const GLOBAL: u8 = 11;
     pub const TLS_SNI: u8 = 12;
+    pub const PATH_SEGMENTS: u8 = 13;
 }
 
 /// Adds one of the values of a cookie or parameter; says how many different ones there are, `None` for none.
@@ -239,12 +243,21 @@ fn add_part(hasher: &mut impl KeyInput, part: &KeyPart, request: &Request<'_>, r
         KeyPart::ClientIp { .. } | KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) => None,
         KeyPart::Host => add(hasher, kind::HOST, Some(request.host.as_bytes())),
         KeyPart::Path => add(hasher, kind::PATH, Some(request.path.as_bytes())),
+        KeyPart::PathSegments(count) => {
+            add(hasher, kind::PATH_SEGMENTS, Some(first_segments(request.path, *count).as_bytes()))
+        }
         KeyPart::Method => add(hasher, kind::METHOD, Some(request.method.as_str().as_bytes())),
         KeyPart::MethodClass => add(hasher, kind::METHOD_CLASS, Some(method_class(request.method))),
         KeyPart::Route => add(hasher, kind::ROUTE, Some(route.as_bytes())),
         KeyPart::TlsSni => add(hasher, kind::TLS_SNI, request.tls_sni.map(str::as_bytes)),
         KeyPart::Global => add(hasher, kind::GLOBAL, Some(&[])),
     }
+}
+
+/// The path up to the slash that ends its first `count` segments.
+fn first_segments(path: &str, count: u8) -> &str {
+    let end = path.match_indices('/').nth(usize::from(count)).map(|(at, _)| at);
+    end.and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
 /// Adds a part that may be missing.

@@ -38,6 +38,7 @@ impl FromStr for KeyPart {
             ("header" | "cookie" | "query", None) => Err(fault("a name must follow, such as header:x-api-key")),
             ("host", None) => Ok(KeyPart::Host),
             ("path", None) => Ok(KeyPart::Path),
+            ("path", Some(count)) => segments(count).map(KeyPart::PathSegments).ok_or_else(|| fault(SEGMENTS)),
             ("method", None) => Ok(KeyPart::Method),
             ("method_class", None) => Ok(KeyPart::MethodClass),
             ("route", None) => Ok(KeyPart::Route),
@@ -67,6 +68,7 @@ impl fmt::Display for KeyPart {
             KeyPart::Query(name) => write!(f, "query:{name}"),
             KeyPart::Host => f.write_str("host"),
             KeyPart::Path => f.write_str("path"),
+            KeyPart::PathSegments(count) => write!(f, "path:segments={count}"),
             KeyPart::Method => f.write_str("method"),
             KeyPart::MethodClass => f.write_str("method_class"),
             KeyPart::Route => f.write_str("route"),
@@ -77,10 +79,11 @@ impl fmt::Display for KeyPart {
 }
 
 /// The forms of a part, for errors, completion and the nearest-word search.
-pub const FORMS: &str =
-    "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, tls_sni, global";
+pub const FORMS: &str = "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, path:segments=N, method, method_class, route, tls_sni, global";
 
 const LENGTHS: &str = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or both, with 1 to 32 and 1 to 128";
+
+const SEGMENTS: &str = "allowed path:segments=N with 1 to 16";
 
 const FORGEABLE: &str = "anyone can write this header; allowed client_ip, which reads it from trusted_proxies only";
 
@@ -164,6 +167,12 @@ fn client_ip(lengths: &str) -> Option<KeyPart> {
         }
     }
     Some(KeyPart::ClientIp { ipv4_prefix, ipv6_prefix })
+}
+
+fn segments(text: &str) -> Option<u8> {
+    let number = text.strip_prefix("segments=")?;
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    number.parse().ok().filter(|count| digits && (1..=16).contains(count))
 }
 
 /// Visible ASCII without the characters that end a name where it is looked for.

@@ -276,6 +276,11 @@ pub fn percent(share: f64) -> String {
     format!("{}%", (share * 1e6).round() / 1e4)
 }
 
+/// The least share that can be written and is not below this one.
+pub fn percent_above(share: f64) -> String {
+    percent((share * 1e6).ceil() / 1e6)
+}
+
 /// A duration as it is written, in whole milliseconds: `1m30s`, `250ms`, `0s`.
 pub fn duration(span: Duration) -> String {
     let mut millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);

@@ -112,7 +112,13 @@ mod tests {
             Arc::new(Rule::new(name, key, kind, Mode::Enforce))
         };
         let capacity = Capacity::Rate(Rate::new(400, Duration::from_secs(1)).unwrap());
-        let kind = Kind::FairShare { capacity, multipliers: vec![1; 4], charge_parents: false, memory: Bytes(1 << 20) };
+        let kind = Kind::FairShare {
+            capacity,
+            multipliers: vec![1; 4],
+            levels: vec![0, 1, 2, 3],
+            charge_parents: false,
+            memory: Bytes(1 << 20),
+        };
         let key = |parts: &[KeyPart], missing| KeySpec::new(parts.iter().cloned(), missing).unwrap();
         let mut share = Rule::new("e", key(&[KeyPart::CLIENT_IP], None), kind, Mode::Enforce);
         share.nodes = vec![

@@ -13,7 +13,6 @@ use crate::limiter::cluster::{OnStoreError, Sharing, Silence};
 use crate::limiter::{Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
 use crate::sketch::RecentAverage;
-use crate::units::Bytes;
 
 /// What one limit said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -375,18 +374,11 @@ impl View<'_> {
     }
 
     fn estimate(&self) -> Option<EstimatePart> {
-        let sketch = |memory: Bytes| Some(crowded(memory, 4));
-        let false_refusal = match self.kind {
-            Kind::Rate { memory, .. }
-            | Kind::Quota { memory, sliding: false, .. }
-            | Kind::RecentAverage { memory, .. } => sketch(*memory),
-            // a quarter of it is one table of counters
-            Kind::Quota { memory, .. } | Kind::Distinct { memory, .. } => sketch(Bytes(memory.0 / 4)),
-            Kind::Inflight { scope: Scope::Key { memory }, .. } => Some(crowded(*memory, 8)),
-            Kind::Inflight { .. } => None,
-            // an estimate by its nature
-            Kind::FairShare { .. } => return None,
-        };
+        // an estimate by its nature
+        if matches!(self.kind, Kind::FairShare { .. }) {
+            return None;
+        }
+        let false_refusal = self.kind.sketch().map(|(sketch, memory)| sketch.shape(memory).covered(BUSY));
         let exact = self.said.exact
             || matches!(self.kind, Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. });
         // two digits are all that an approximation deserves
@@ -422,13 +414,6 @@ pub fn wait_words(limit: &LimitPart) -> Option<String> {
         (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),
         (false, _, None) => None,
     }
-}
-
-/// The probability that a key shares its cell of every row with one of the busy ones: (1 − e^(−s/w))^d. A column is 32 bytes wide
-/// in the tables of levels (4 rows of 8 bytes) and of places (8 rows of 4 bytes) alike.
-fn crowded(memory: Bytes, rows: i32) -> f64 {
-    let columns = (memory.0 / 32).max(1) as f64;
-    (-(-(BUSY as f64) / columns).exp_m1()).powi(rows)
 }
 
 fn parts(key: &KeySpec) -> String {

@@ -7,9 +7,14 @@
 //! * **sliding**: at most `N + N·τ/P` values are *counted* in every interval of length τ. A value is free for ¾P to P after
 //!   it was counted and is then counted again, so that at most `N·(2 + τ/P)` different ones pass in any interval.
 //!
+//! With `count: all` a refused value takes a unit of its key's quota as well, so a key that goes on trying stays out, and one that
+//! stops is let in again at the instant that it was told. A refused value is never remembered: known values stay free meanwhile, and a
+//! value that is tried again counts again. It is Exim's `strict`, with a lock-out that is capped: at `max_penalty` after the last try.
+//! It has no meaning for aligned periods, whose end no try puts off.
+//!
 //! The error is one-sided but for 1.2·10⁻⁷ per look-up: a collision of counters, a full bucket or a lost race counts too much and
 //! refuses early. Filling the memory takes (capacity / N) keys, and it only makes repeats count again. A refused request
-//! writes nothing. A stamp older than the newest period seen is taken for the start of that period.
+//! writes nothing unless it counts. A stamp older than the newest period seen is taken for the start of that period.
 //!
 //! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
 //! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
@@ -21,8 +26,9 @@ use std::time::Duration;
 
 use super::leveled::Leveled;
 use super::needs::{self, Owed};
-use super::{Judgement, Kind, Lost, Near, Place, Said, Tiered};
+use super::{Judgement, Kind, Lost, Near, Place, RefusedCount, Said, Tiered};
 use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
+use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use counter::Counter;
 
@@ -34,6 +40,27 @@ pub struct Distinct {
     /// Shared with the limiters that it follows.
     seen: Arc<SeenSet>,
     offset: u64,
+    counts_refused: bool,
+}
+
+/// How new values are counted, whatever the quota.
+#[derive(Debug, Clone, Copy)]
+struct Counting {
+    period: Duration,
+    sliding: bool,
+    /// For how many nanoseconds refused values can keep a key out; `None` if they do not count.
+    penalty: Option<u64>,
+}
+
+impl Counting {
+    fn of(kind: &Kind) -> Result<Counting, OutOfRange> {
+        let Kind::Distinct { window, sliding, refused, .. } = kind else { return Err(super::MIXED) };
+        let penalty = match refused {
+            RefusedCount::All { max_penalty } if *sliding => Some(saturating_nanos(*max_penalty)),
+            _ => None,
+        };
+        Ok(Counting { period: *window, sliding: *sliding, penalty })
+    }
 }
 
 impl Distinct {
@@ -49,37 +76,32 @@ impl Distinct {
     /// `max` of nothing or of 2³²−1; a period outside 1 s to 31 days, or above a day when `sliding`; or
     /// `memory` that is not a power of two from 16 KiB to 1 GiB.
     pub fn new(max: u32, period: Duration, sliding: bool, memory: Bytes, seed: Seed) -> Result<Distinct, OutOfRange> {
-        Distinct::with_tiers(max, &[], period, sliding, memory, seed)
+        Distinct::of(&[Kind::Distinct { max, window: period, sliding, refused: RefusedCount::Admitted, memory }], seed)
     }
 
-    /// The same with other numbers for tiers 1, 2 and so on. They share the set, and take note of what others count, so a client that
-    /// changes its tier takes along what it has had.
+    /// The same with the numbers of `kinds`: the limit's own, then those of its tiers. They share the set, and take note of what
+    /// others count, so a client that changes its tier takes along what it has had.
     ///
     /// # Errors
     /// As [`Distinct::new`].
-    pub fn with_tiers(
-        max: u32,
-        tiers: &[u32],
-        period: Duration,
-        sliding: bool,
-        memory: Bytes,
-        seed: Seed,
-    ) -> Result<Distinct, OutOfRange> {
+    pub fn of(kinds: &[Kind], seed: Seed) -> Result<Distinct, OutOfRange> {
+        let own = kinds.first().ok_or(super::MIXED)?;
+        let (counting, Kind::Distinct { memory, .. }) = (Counting::of(own)?, own) else { return Err(super::MIXED) };
         if !(16 << 10..=1 << 30).contains(&memory.0) || !memory.0.is_power_of_two() {
             return Err(OutOfRange { allowed: "a power of two from 16KiB to 1GiB" });
         }
         let half = Bytes(memory.0 / 2);
-        if sliding && period > Duration::from_secs(86_400) {
+        if counting.sliding && counting.period > Duration::from_secs(86_400) {
             return Err(OutOfRange { allowed: "1s to 1d when sliding" });
         }
-        let counters = std::iter::once(max).chain(tiers.iter().copied());
-        let counters = counters.map(|max| Counter::new(max, period, sliding, Pace::EVEN));
+        let counters = kinds.iter().map(|kind| Counter::new(super::most(kind)?, &counting, Pace::EVEN));
         let table = |counter| Leveled::new(counter, Bytes(memory.0 / 4), seed.clone(), false);
-        let lifetime = if sliding { Lifetime::smooth(period)? } else { Lifetime::aligned(period)? };
+        let lifetime = if counting.sliding { Lifetime::smooth } else { Lifetime::aligned }(counting.period)?;
         Ok(Distinct {
             counters: Tiered::empty(counters, Counter::counts_as, table)?,
             seen: Arc::new(SeenSet::with_memory(half, lifetime)?),
             offset: 0,
+            counts_refused: counting.penalty.is_some(),
         })
     }
 
@@ -96,20 +118,20 @@ impl Distinct {
         // as levels are charged: no later than the set says it is
         let now = self.moment(now).effective;
         let follow = |before: &Leveled<Counter>, kind: &Kind| {
-            let Kind::Distinct { max, window, sliding, .. } = kind else { return Err(super::MIXED) };
-            let pace = before.meter().pace_for(&Counter::new(*max, *window, *sliding, Pace::EVEN)?);
+            let (max, counting) = (super::most(kind)?, Counting::of(kind)?);
+            let pace = before.meter().pace_for(&Counter::new(max, &counting, Pace::EVEN)?);
             let course = before.course().followed_by(now, pace);
-            let counter = Counter::new(*max, *window, *sliding, pace)?;
+            let counter = Counter::new(max, &counting, pace)?;
             Ok(course.map(|course| before.followed_by(counter, course, false)))
         };
         let apart = |before: &Leveled<Counter>, kind: &Kind| {
-            let Kind::Distinct { max, window, sliding, .. } = kind else { return Err(super::MIXED) };
-            let new = Counter::new(*max, *window, *sliding, Pace::EVEN)?;
+            let new = Counter::new(super::most(kind)?, &Counting::of(kind)?, Pace::EVEN)?;
             Ok(before.apart(new, now, (new.interval_nanos(), before.meter().interval_nanos())))
         };
+        let counts_refused = kinds.first().is_some_and(|own| Counting::of(own).is_ok_and(|own| own.penalty.is_some()));
         let counters = self.counters.follow((kinds, was), Counter::counts_as, follow, apart)?;
         let (seen, offset) = (Arc::clone(&self.seen), self.offset);
-        Ok(counters.map(|counters| Distinct { counters, seen, offset }))
+        Ok(counters.map(|counters| Distinct { counters, seen, offset, counts_refused }))
     }
 
     /// From now on these quotas are in force.
@@ -233,11 +255,29 @@ impl Distinct {
         is_counted
     }
 
+    /// Counts a new value that was refused, if refused ones count. Says what the client is told after that, and whether it has gone
+    /// on for so long that its count is at the cap. It counts by the numbers that refused it alone, as a client may choose those.
+    pub fn count_refusal(&self, place: &Place, now: Timestamp) -> Option<(Judgement, bool)> {
+        if !self.counts_refused {
+            return None;
+        }
+        let (counted, moment) = (self.counters.at(place.tier), self.moment(now));
+        let (counter, at) = (counted.meter(), moment.among(counted));
+        let (before, ceiling) = (counted.levels().estimate(place.key), counter.ceiling(at));
+        let raised = counter.charge(before, at, Cost::ONE).min(ceiling);
+        let level = if counter.worth_raising(before, raised) {
+            counted.levels().charge(counter, place.key, at, Cost::ONE, ceiling)
+        } else {
+            before
+        };
+        Some((refused(counted, level, moment), !counter.worth_raising(level, ceiling)))
+    }
+
     /// What a refusal of a new value is short of.
     pub(super) fn owed(&self, kind: &Kind, tier: u8, standing: u64) -> Owed {
         match self.counters.at(tier).meter() {
             Counter::Aligned(_) => Owed::units(standing.saturating_add(1), 0),
-            Counter::Sliding(bucket) => {
+            Counter::Sliding(bucket, _) => {
                 let lead = u128::from(standing);
                 let Kind::Distinct { window, .. } = kind else { return Owed::default() };
                 // m·I − lead: how long ago m values at one instant were; by then one of m per window must have come back

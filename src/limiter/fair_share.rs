@@ -166,7 +166,7 @@ impl FairShare {
         })
     }
 
-    /// The same rates and caps with other multipliers, or another answer to where limited traffic counts. The capacity stays what it
+    /// The same rates and caps with other multipliers or levels, or another answer to where limited traffic counts. The capacity stays what it
     /// is until [`FairShare::set_capacity`] is called; there must be as many nodes as before, of the same keys.
     ///
     /// # Errors

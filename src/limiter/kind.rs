@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::MIXED;
-use crate::sketch::{Meter, RecentAverage};
+use crate::sketch::{Accuracy, Meter, RecentAverage, Shape};
 use crate::units::{Bytes, OutOfRange, Rate};
 
 /// What a limit promises. The variants are named after the words in `type:`.
@@ -48,6 +48,8 @@ pub enum Kind {
         window: Duration,
         /// Whether the period is aligned (`false`) or moves along.
         sliding: bool,
+        /// Whether a refused value counts as well, which only has a meaning where the period moves along.
+        refused: RefusedCount,
         /// Size of the set of values that were seen.
         memory: Bytes,
     },
@@ -57,6 +59,9 @@ pub enum Kind {
         capacity: Capacity,
         /// How many times a client's share each node may take, in the order of the rule's nodes; at least 1.
         multipliers: Vec<u32>,
+        /// How far each node is generalised, in the same order: never less than the one before it. Nodes of one level are compared
+        /// with each other, and the heaviest stands for all.
+        levels: Vec<u8>,
         /// Whether traffic that one node limited still counts in the wider ones.
         charge_parents: bool,
         /// Size of the table of offered rates.
@@ -86,6 +91,26 @@ impl Kind {
         }
     }
 
+    /// Whether refused requests count too, and for how long that can keep a key out.
+    pub fn refused(&self) -> RefusedCount {
+        match self {
+            Kind::RecentAverage { refused, .. } | Kind::Distinct { refused, .. } => *refused,
+            _ => RefusedCount::Admitted,
+        }
+    }
+
+    /// The size of its sketch as the policy has it, and how a table lies in it; `None` of what is counted exactly.
+    pub fn sketch(&self) -> Option<(Sketch, Bytes)> {
+        Some(match self {
+            Kind::Rate { memory, .. } | Kind::RecentAverage { memory, .. } => (Sketch::WHOLE, *memory),
+            Kind::Quota { sliding: false, memory, .. } => (Sketch::WHOLE, *memory),
+            Kind::Quota { sliding: true, memory, .. } | Kind::Distinct { memory, .. } => (Sketch::QUARTER, *memory),
+            Kind::FairShare { memory, .. } => (Sketch::HALF, *memory),
+            Kind::Inflight { scope: Scope::Key { memory }, .. } => (Sketch::PLACES, *memory),
+            Kind::Inflight { .. } => return None,
+        })
+    }
+
     /// The word in `type:`.
     pub fn word(&self) -> &'static str {
         match self {
@@ -99,7 +124,38 @@ impl Kind {
     }
 }
 
-/// Whether requests that `recent_average` refuses count in the average.
+/// How the table that estimates are read from lies in the memory of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sketch {
+    rows: u32,
+    /// The memory that one column of all rows stands for: a table's own, and that of what the limit has beside it.
+    column: u64,
+}
+
+impl Sketch {
+    /// Four rows of levels fill it.
+    pub const WHOLE: Sketch = Sketch { rows: 4, column: 32 };
+    /// Four rows of levels fill half: there are caps beside the rates.
+    pub const HALF: Sketch = Sketch { rows: 4, column: 64 };
+    /// Four rows of levels fill a quarter: there are two windows in two tables each, or values beside two tables of counters.
+    pub const QUARTER: Sketch = Sketch { rows: 4, column: 128 };
+    /// Eight rows of sums fill it.
+    pub const PLACES: Sketch = Sketch { rows: 8, column: 32 };
+
+    /// The table in so much memory.
+    pub fn shape(self, memory: Bytes) -> Shape {
+        // no table of levels is smaller, however little of the memory is left to it
+        let least = if self == Sketch::QUARTER { 128 } else { 1 };
+        Shape { rows: self.rows, columns: (memory.0 / self.column).max(least) }
+    }
+
+    /// The memory that an accuracy takes, a power of two; `None` if that is more than anybody has.
+    pub fn memory(self, accuracy: Accuracy) -> Option<Bytes> {
+        Some(Bytes(accuracy.columns(self.rows)?.checked_mul(self.column)?))
+    }
+}
+
+/// Whether requests that `recent_average` or `distinct` refuses count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusedCount {
     /// They do (`count: all`): who goes on stays out. The lock-out lasts at most `max_penalty` beyond the last request.

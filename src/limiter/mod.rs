@@ -48,7 +48,7 @@ pub use hold::{Hold, Keeper};
 pub use inflight::{Inflight, Permit, Slots};
 pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Left, Lost, Near, Place, Refuses, Said};
-pub use kind::{Capacity, Kind, RefusedCount, Scope};
+pub use kind::{Capacity, Kind, RefusedCount, Scope, Sketch};
 use kind::{fixed, most, most_upgraded};
 pub use needs::{Needs, Owed};
 use pardon::Pardons;
@@ -127,14 +127,13 @@ impl Limiter {
                 let limiter = RecentAverageLimiter::new(kinds, *memory, &own, spec.indebts)?;
                 State::RecentAverage(limiter.with_longest_wait(spec.longest_wait))
             }
-            Kind::Distinct { max, window, sliding, memory } => {
-                let tiers = kinds.iter().skip(1).map(most).collect::<Result<Vec<_>, _>>()?;
-                let limiter = Distinct::with_tiers(*max, &tiers, *window, *sliding, *memory, own)?;
+            Kind::Distinct { window, .. } => {
+                let limiter = Distinct::of(kinds, own)?;
                 let phase = quota::phase(*window, spec.unix_nanos_at_origin);
                 State::Distinct(limiter.with_offset(phase).with_longest_wait(spec.longest_wait))
             }
-            Kind::FairShare { capacity, multipliers, charge_parents, memory } => State::FairShare {
-                share: FairShare::new(&share_spec(*capacity, multipliers, *charge_parents, *memory), &own)?,
+            Kind::FairShare { capacity, .. } => State::FairShare {
+                share: FairShare::new(&share_spec(kinds.first().ok_or(MIXED)?)?, &own)?,
                 follows: Follows::new(*capacity, spec.origin_caps),
                 capacity: fixed(*capacity),
             },
@@ -245,6 +244,7 @@ impl Limiter {
     fn count_refusal_at(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         match &self.state {
             State::RecentAverage(limiter) => limiter.count_refusal(place, now, cost),
+            State::Distinct(limiter) => limiter.count_refusal(place, now),
             _ => None,
         }
     }
@@ -451,24 +451,20 @@ impl Limiter {
     }
 }
 
-/// Each node is a level of its own, which makes a chain of them.
-fn share_spec(
-    capacity: Capacity,
-    multipliers: &[u32],
-    charge_parents: bool,
-    memory: Bytes,
-) -> fair_share::FairShareSpec {
+fn share_spec(kind: &Kind) -> Result<fair_share::FairShareSpec, OutOfRange> {
+    let Kind::FairShare { capacity, multipliers, levels, charge_parents, memory } = kind else { return Err(MIXED) };
     let capacity = match capacity {
-        Capacity::Rate(rate) => fair_share::Capacity::Rate(rate),
+        Capacity::Rate(rate) => fair_share::Capacity::Rate(*rate),
         Capacity::Origin(_) => fair_share::Capacity::Follows,
     };
-    let node = |(level, multiplier): (u8, &u32)| fair_share::NodeSpec { level, multiplier: f64::from(*multiplier) };
-    fair_share::FairShareSpec {
-        nodes: (0_u8..).zip(multipliers).map(node).collect(),
-        memory,
-        parents: if charge_parents { fair_share::Parents::Charged } else { fair_share::Parents::Apart },
+    let node =
+        |(level, multiplier): (&u8, &u32)| fair_share::NodeSpec { level: *level, multiplier: f64::from(*multiplier) };
+    Ok(fair_share::FairShareSpec {
+        nodes: levels.iter().zip(multipliers).map(node).collect(),
+        memory: *memory,
+        parents: if *charge_parents { fair_share::Parents::Charged } else { fair_share::Parents::Apart },
         ..fair_share::FairShareSpec::new(capacity)
-    }
+    })
 }
 
 /// Nothing held back; `seed` is the limit's.

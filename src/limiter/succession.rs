@@ -11,7 +11,7 @@
 //! | `recent_average` | when the sum of the key will be one | as above for `half_life`; a sum is judged by any `rate` |
 //! | `quota`, `distinct` | a count | judged by any `max` |
 //! | `inflight` | places that are taken | counted against any `max` |
-//! | `fair_share` | offered rates, caps as time, one bucket for all | any `capacity` and multipliers; the bucket keeps its units |
+//! | `fair_share` | offered rates, caps as time, one bucket for all | any `capacity`, multipliers and levels; the bucket keeps its units |
 //!
 //! What a state means must be the same on both sides: the engine asks only when type, key, `of`, window, nodes and memory are.
 
@@ -133,13 +133,8 @@ fn fair_share_under(
     share: &FairShare,
     follows: Option<&Follows>,
 ) -> Result<State, OutOfRange> {
-    let Some(Kind::FairShare { capacity, multipliers, charge_parents, memory }) = spec.kinds.first() else {
-        return Err(MIXED);
-    };
+    let kind = spec.kinds.first().ok_or(MIXED)?;
+    let Kind::FairShare { capacity, .. } = kind else { return Err(MIXED) };
     let after = Follows::new(*capacity, spec.origin_caps).map(|after| after.following(follows, moved.origins));
-    Ok(State::FairShare {
-        share: share.followed_by(&share_spec(*capacity, multipliers, *charge_parents, *memory))?,
-        follows: after,
-        capacity: fixed(*capacity),
-    })
+    Ok(State::FairShare { share: share.followed_by(&share_spec(kind)?)?, follows: after, capacity: fixed(*capacity) })
 }

@@ -9,6 +9,7 @@ use super::statuses::StatusSet;
 use super::store::Shared;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::{Kind, RefusedCount};
+use crate::sketch::Accuracy;
 use crate::units::{Cost, Share};
 
 /// A limit of the policy file, named or written inline in a route.
@@ -34,6 +35,8 @@ pub struct Rule {
     pub nodes: Vec<KeySpec>,
     /// What is promised.
     pub kind: Kind,
+    /// What the operator asked of its sketch instead of saying its memory, which the kind has either way.
+    pub accuracy: Option<Accuracy>,
     /// What one request takes out of the quota.
     pub cost: CostRule,
     /// Which requests are charged.
@@ -68,6 +71,7 @@ impl Rule {
             of: None,
             nodes: Vec::new(),
             kind,
+            accuracy: None,
             cost: CostRule::Fixed(Cost::ONE),
             counted: Counted::Requests,
             mode,

@@ -260,7 +260,7 @@ impl Fields {
             match part {
                 KeyPart::Header(name) => names.push(name.clone()),
                 KeyPart::Cookie(_) => names.push(COOKIE),
-                KeyPart::Host | KeyPart::Path => texts = true,
+                KeyPart::Host | KeyPart::Path | KeyPart::PathSegments(_) => texts = true,
                 KeyPart::Query(_) => query = true,
                 KeyPart::ClientIp { .. }
                 | KeyPart::Method

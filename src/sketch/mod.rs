@@ -14,9 +14,11 @@
 //! * [`offered`]: how often every key was asked for lately, estimated, without a promise.
 //! * [`quantile`]: an upper quantile of numbers seen lately.
 //! * [`heaviest`]: the keys that weigh most in a stream, with their error.
+//! * [`accuracy`]: how large a table must be for an error, and the error of a table.
 //!
 //! Nothing here knows of requests, clients, clocks or dice: keys arrive hashed, time arrives as an argument.
 
+pub mod accuracy;
 pub mod columns;
 mod exact;
 pub mod hash;
@@ -33,6 +35,7 @@ pub mod seen;
 pub mod sliding;
 pub mod summing;
 
+pub use accuracy::{Accuracy, Shape};
 pub use columns::Columns;
 pub use hash::{KeyHash, KeyHasher, Seed};
 pub use heaviest::Heaviest;

@@ -142,8 +142,18 @@ fn kinds_of_parts_do_not_meet() {
         method: "same".parse().unwrap(),
         ..Asked::with(&[("x-a", "same"), ("cookie", "same=same")])
     };
-    let parts =
-        ["header:x-a", "cookie:same", "query:same", "host", "path", "method", "method_class", "route", "global"];
+    let parts = [
+        "header:x-a",
+        "cookie:same",
+        "query:same",
+        "host",
+        "path",
+        "path:segments=1",
+        "method",
+        "method_class",
+        "route",
+        "global",
+    ];
     let hashes: Vec<KeyHash> = parts.iter().map(|part| asked.hash(&key(&[part]))).collect();
     for (at, hash) in hashes.iter().enumerate() {
         assert!(!hashes[..at].contains(hash), "{}", parts[at]);
@@ -170,6 +180,22 @@ fn each_part_follows_its_own_piece_of_the_request() {
         }
         assert_eq!(asked.hash(&key(&["global"])), plain().hash(&key(&["global"])), "{part}");
     }
+}
+
+#[test]
+fn the_first_segments_of_a_path_are_one_key_whatever_follows() {
+    let hash =
+        |count: u8, path| Asked { path, ..Asked::from("203.0.113.9") }.hash(&key(&[&format!("path:segments={count}")]));
+    for same in ["/shop/", "/shop/cart", "/shop/cart/7", "/shop//"] {
+        assert_eq!(hash(1, same), hash(1, "/shop"), "{same}");
+    }
+    for other in ["/", "/sho", "/shops", "/shops/cart", "/Shop"] {
+        assert_ne!(hash(1, other), hash(1, "/shop"), "{other}");
+    }
+    assert_eq!(hash(2, "/shop/cart/7"), hash(2, "/shop/cart"));
+    assert_ne!(hash(2, "/shop/cart"), hash(2, "/shop/news"));
+    assert_eq!(hash(1, "/"), hash(1, "/"));
+    assert_ne!(hash(1, "/shop"), hash(2, "/shop/cart"));
 }
 
 #[test]
@@ -328,6 +354,8 @@ fn parts_print_as_they_are_written() {
         "query:filter[name]",
         "host",
         "path",
+        "path:segments=1",
+        "path:segments=16",
         "method",
         "method_class",
         "route",
@@ -341,7 +369,9 @@ fn parts_print_as_they_are_written() {
 
 #[test]
 fn bad_parts_are_faults_that_say_what_to_write() {
-    let forms = "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, method, method_class, route, tls_sni, global";
+    let forms = "allowed client_ip, header:NAME, cookie:NAME, query:NAME, host, path, path:segments=N, method, method_class, route, \
+                 tls_sni, global";
+    let segments = "allowed path:segments=N with 1 to 16";
     let lengths = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or both, with 1 to 32 and 1 to 128";
     let header = "allowed header:NAME, such as header:x-api-key";
     let cookie = "allowed cookie:NAME, such as cookie:sid";
@@ -356,6 +386,11 @@ fn bad_parts_are_faults_that_say_what_to_write() {
         ("country", forms),
         ("host:example.com", forms),
         ("global:", forms),
+        ("path:", segments),
+        ("path:segments=0", segments),
+        ("path:segments=17", segments),
+        ("path:segments=+2", segments),
+        ("path:/login", segments),
         ("client_ip:", lengths),
         ("client_ip:24", lengths),
         ("client_ip:ipv4_prefix=0", lengths),

@@ -168,3 +168,40 @@ routes:
     assert_eq!(wrong[..5], [401; 5]);
     assert_eq!(wrong[5..], [429; 15]);
 }
+
+#[test]
+fn where_refused_names_count_a_stuffer_that_goes_on_is_told_to_wait_longer_and_known_names_pass() {
+    let origin = Origin::that(WRONG);
+    let words = "type: distinct, of: header:x-login-name, missing: allow, max: 3, window: 1h, sliding: true";
+    let gate = Gate::start(&format!(
+        "responses: {{ retry_after: {{ jitter: 0% }} }}
+limits:
+  strict: {{ {words}, count: all, max_penalty: 2h }}
+  lax: {{ {words} }}
+routes:
+  - {{ match: {{ path: =/strict }}, origin: \"{0}\", limits: [strict] }}
+  - {{ origin: \"{0}\", limits: [lax] }}
+",
+        origin.address()
+    ));
+    let mut connection = gate.connect();
+    let mut ask = |path: &str, name: &str| {
+        let answer = connection.ask("POST", path, &format!("X-Login-Name: {name}\r\n"), b"");
+        (answer.status, answer.field("retry-after").map(|wait| wait.parse::<u64>().unwrap()))
+    };
+    for path in ["/strict", "/lax"] {
+        let admitted = (0..3).filter(|n| ask(path, &format!("user{n}")).0 == 401).count();
+        assert_eq!(admitted, 3, "{path}");
+    }
+    // one of three per hour comes back in twenty minutes, less what this test takes
+    let minutes = |(status, wait): (u16, Option<u64>)| {
+        assert_eq!(status, 429);
+        wait.unwrap().div_ceil(60)
+    };
+    let lax: Vec<u64> = (10..20).map(|n| minutes(ask("/lax", &format!("user{n}")))).collect();
+    assert!(lax.iter().all(|wait| (15..=20).contains(wait)), "{lax:?}");
+    let strict: Vec<u64> = (10..20).map(|n| minutes(ask("/strict", &format!("user{n}")))).collect();
+    assert!(strict[0] > 35 && strict[1] > 55 && strict[9] > 115 && strict[9] <= 120, "{strict:?}");
+    // who is kept out of new names is not kept out of those that it had
+    assert_eq!((ask("/strict", "user1").0, ask("/strict", "user11").0), (401, 429));
+}

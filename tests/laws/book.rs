@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
 use tidegate::client::{ClientRules, ProxySet, Trust};
 use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Snapshot};
-use tidegate::limiter::{Capacity, Kind, Scope};
+use tidegate::limiter::{Capacity, Kind, RefusedCount, Scope};
 use tidegate::policy::{Action, FixedAnswer, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule, Timeouts};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
@@ -30,9 +30,16 @@ pub fn by_client(name: &str, kind: Kind) -> Rule {
 
 /// At most `max` different values of the header `x-name` per client and window.
 pub fn distinct(max: u32, window: Duration, sliding: bool) -> Rule {
-    let kind = Kind::Distinct { max, window, sliding, memory: Bytes(1 << 20) };
+    let kind = Kind::Distinct { max, window, sliding, refused: RefusedCount::Admitted, memory: Bytes(1 << 20) };
     let of = KeySpec::new([KeyPart::Header("x-name".parse().unwrap())], Some(Missing::Allow)).unwrap();
     Rule { of: Some(of), ..by_client("distinct", kind) }
+}
+
+/// The same in windows that move along, where refused values count too and keep a client out for so long at most.
+pub fn strict_distinct(max: u32, window: Duration, max_penalty: Duration) -> Rule {
+    let refused = RefusedCount::All { max_penalty };
+    let kind = Kind::Distinct { max, window, sliding: true, refused, memory: Bytes(1 << 20) };
+    Rule { kind, name: "strict_distinct".into(), ..distinct(max, window, true) }
 }
 
 /// Client, then the networks around it, sharing so many requests per second.
@@ -42,6 +49,7 @@ pub fn fair_share(per_second: u32) -> Rule {
     let kind = Kind::FairShare {
         capacity: Capacity::Rate(Rate::new(per_second, Duration::from_secs(1)).unwrap()),
         multipliers: vec![1, 16, 64],
+        levels: vec![0, 1, 2],
         charge_parents: false,
         memory: Bytes(1 << 20),
     };

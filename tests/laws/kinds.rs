@@ -11,7 +11,7 @@ use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::request::Request;
 use tidegate::units::{Bytes, Cost, Rate};
 
-use crate::book::{arrival, book, by_client, distinct, fair_share, head, rate, request};
+use crate::book::{arrival, book, by_client, distinct, fair_share, head, rate, request, strict_distinct};
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window used here.
@@ -56,9 +56,14 @@ fn kinds() -> Vec<(Rule, Promise)> {
         (costly(by_client("average_all", average(all))), Promise::Curve(average_burst, 4.0)),
         (distinct(5, Duration::from_secs(2), false), Promise::Window(5, 2)),
         (distinct(5, Duration::from_secs(2), true), Promise::Curve(5.0, 2.5)),
+        (strict_distinct(5, Duration::from_secs(2), Duration::from_secs(6)), Promise::Curve(5.0, 2.5)),
         // a quarter of a second's worth, at least eight
         (fair_share(20), Promise::Curve(8.0, 20.0)),
     ]
+}
+
+fn counts_refused(rule: &Rule) -> bool {
+    matches!(rule.kind.refused(), RefusedCount::All { .. })
 }
 
 impl Promise {
@@ -151,7 +156,7 @@ proptest! {
         gaps in prop::collection::vec((0_u64..400, 1..4_usize), 1..60),
     ) {
         for (rule, _) in kinds() {
-            let (name, counts_refused) = (rule.name.clone(), rule.name == "average_all");
+            let (name, counts_refused) = (rule.name.clone(), counts_refused(&rule));
             if name == "share" {
                 continue; // nobody can promise when the dice will fall otherwise
             }
@@ -203,11 +208,67 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// A client that tries faster than the rate gives back stays out from its first refusal on, however long that goes on.
+    #[test]
+    fn where_refusals_count_a_client_that_keeps_trying_stays_out(gaps in prop::collection::vec(0_u64..240, 1..400)) {
+        for (rule, _) in kinds().into_iter().filter(|(rule, _)| counts_refused(rule)) {
+            let name = rule.name.clone();
+            let (snapshot, mut now) = (book(vec![rule]), START);
+            let spent = (0..40).filter(|n| admitted(&snapshot, *n, 1, now)).count();
+            prop_assert_eq!(spent, 5, "{}", name);
+            for (n, gap) in gaps.iter().enumerate() {
+                now += gap * 1_000_000;
+                prop_assert!(!admitted(&snapshot, 100 + n, 1, now), "{name}: let in after {n} more tries");
+            }
+        }
+    }
+
+    /// However a client went on before, nothing keeps it out for longer than `max_penalty`, or than one value takes to come back.
+    #[test]
+    fn a_strict_distinct_keeps_nobody_out_beyond_its_penalty(
+        max in 1_u32..6,
+        seconds in 1_u64..20,
+        penalty in 1_u64..40,
+        gaps in prop::collection::vec(0_u64..900, 20..200),
+    ) {
+        let span = Duration::from_secs;
+        let snapshot = book(vec![strict_distinct(max, span(seconds), span(penalty))]);
+        let most = (penalty * SECOND).max((seconds * SECOND).div_ceil(u64::from(max)));
+        let mut now = START;
+        for (n, gap) in gaps.iter().enumerate() {
+            now += gap * 1_000_000;
+            let decision = decide(&snapshot, n, 1, now);
+            if decision.verdict != Verdict::Admitted {
+                let wait = decision.readings[0].retry_nanos.unwrap();
+                prop_assert!(wait <= most, "{wait} of {most}");
+                prop_assert!(fits(&snapshot, 1_000 + n, 1, now + wait));
+            }
+        }
+    }
+}
+
+/// However short `max_penalty` is beside the time in which a value comes back.
+#[test]
+fn a_short_penalty_keeps_a_client_out_for_as_long_as_it_tries_again_within_it() {
+    for max in [1, 2, 20] {
+        let snapshot = book(vec![strict_distinct(max, Duration::from_secs(60), Duration::from_secs(1))]);
+        let spent = (0..40).filter(|n| admitted(&snapshot, *n, 1, START)).count();
+        assert_eq!(spent, max as usize);
+        let tries = (1..300).map(|n| START + n * SECOND / 2);
+        let late = tries.enumerate().filter(|(n, now)| admitted(&snapshot, 100 + n, 1, *now)).count();
+        assert_eq!(late, 0, "of {max} values a minute");
+        assert!(admitted(&snapshot, 1_000, 1, START + 152 * SECOND), "silent for longer than the penalty");
+    }
+}
+
 #[test]
 fn a_refusal_charges_nobody() {
     for (rule, _) in kinds() {
-        if rule.name == "average_all" || rule.name == "share" {
-            continue; // the one counts refused requests, the other offered ones: that is what they are for
+        if counts_refused(&rule) || rule.name == "share" {
+            continue; // the one kind counts refused requests, the other offered ones: that is what they are for
         }
         let name = rule.name.clone();
         let (cost, snapshot) = (costs_of(&rule, 3), book(vec![rule]));

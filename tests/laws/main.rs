@@ -7,6 +7,7 @@ mod corners;
 mod estimate;
 mod kinds;
 mod later;
+mod lattice;
 mod limits;
 mod reload;
 mod several;

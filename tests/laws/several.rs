@@ -184,7 +184,7 @@ fn failures_count_for_each_value() {
 #[test]
 fn values_are_counted_for_each_key_and_each_value() {
     let of = KeySpec::new([KeyPart::Query("name".into())], Some(Missing::Allow)).unwrap();
-    let kind = Kind::Distinct { max: 2, window: HOUR, sliding: false, memory: MEMORY };
+    let kind = Kind::Distinct { max: 2, window: HOUR, sliding: false, refused: RefusedCount::Admitted, memory: MEMORY };
     let snapshot = book(vec![Rule { of: Some(of), ..by_token("names", kind) }]);
     assert!(passes(&snapshot, "t=a&name=1&name=2"));
     assert!(!passes(&snapshot, "t=a&name=3"), "both count");

@@ -111,6 +111,38 @@ fn refusals_of_a_slow_tier_keep_out_of_that_tier_only() {
     assert!(burst(&gate, 0, now, 2_000) > 1_400, "a budget of 1,442, of which a few units are spent");
 }
 
+const STRICT: &str = "type: distinct, of: header:x-name, missing: deny, window: 60s, sliding: true, count: all";
+
+/// How many of so many requests at one instant, each with another name, are admitted in a tier.
+fn names(gate: &Snapshot, tier: usize, now: u64, values: std::ops::Range<u32>) -> usize {
+    values.filter(|value| costing(gate, &fields(tier, *value), now, 1).verdict == Verdict::Admitted).count()
+}
+
+#[test]
+fn refused_names_of_a_small_tier_keep_out_of_that_tier_only() {
+    let gate = gate(&format!("{STRICT}, max: 40, max_penalty: 10m, tiers: [{}]", tier(1, "max: 2")));
+    assert_eq!(names(&gate, 1, START, 0..1_000), 2);
+    assert_eq!(names(&gate, 0, START + 60 * SECOND, 2_000..2_100), 40);
+    assert_eq!(names(&gate, 1, START + 500 * SECOND, 1_000..1_001), 0, "ten minutes of silence");
+}
+
+#[test]
+fn a_reload_forgets_no_refused_name_and_none_comes_back_before_it_was_told() {
+    let [lax, strict] = [STRICT.replace("count: all", "count: admitted"), format!("{STRICT}, max_penalty: 5m")];
+    let first = gate(&format!("{lax}, max: 3"));
+    assert_eq!(names(&first, 0, START, 0..50), 3);
+    // from then on refused names count: 20 seconds each
+    let second = reload(&first, &format!("{strict}, max: 3"), START);
+    assert_eq!(names(&second, 0, START, 50..53), 0);
+    let told = |gate: &Snapshot, now: u64| costing(gate, &fields(0, 999), now, 1).readings[0].retry_nanos.unwrap();
+    assert_eq!(told(&second, START), 100 * SECOND, "one for its own, four for refused ones");
+    // and once they do not count any more, those that did are still owed
+    let third = reload(&second, &format!("{lax}, max: 3"), START);
+    assert_eq!(told(&third, START), 100 * SECOND);
+    assert_eq!(names(&third, 0, START + 100 * SECOND - 1, 60..61), 0);
+    assert_eq!(names(&third, 0, START + 100 * SECOND, 60..63), 1);
+}
+
 #[test]
 fn a_reload_of_the_limits_own_rate_moves_no_tier() {
     let gold = tier(1, "rate: 100/h, burst: 100");

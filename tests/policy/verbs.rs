@@ -71,7 +71,9 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
     assert_eq!(out(&output), "");
     let detailed = tidegate(&["check", minimal, "-v"]);
     assert!(
-        out(&detailed).contains("route_0_limit  10/s burst 10  client_ip  4MiB    131072   3.3e-9"),
+        out(&detailed).contains(
+            "route_0_limit  10/s burst 10  client_ip  4MiB    131072   3.3e-9            0.0021 % at 98.1684 %"
+        ),
         "{}",
         out(&detailed)
     );
@@ -82,15 +84,15 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
     let squeezed: Vec<String> =
         out(&detailed).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for row in [
-        "egress 20MiB/s burst 64MiB client_ip 4MiB 131072 3.3e-9",
-        "monthly 100000 per 744h header:x-api-key 4MiB 131072 3.3e-9",
-        "crawlers 10/s by half-life 30s client_ip 4MiB 131072 3.3e-9",
-        "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB - 1.2e-7 (seen)",
-        "fair origin:shop in all 4 nodes 4MiB - -",
-        "uploads 20 at once route - - 0 (exact)",
+        "egress 20MiB/s burst 64MiB client_ip 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
+        "monthly 100000 per 744h header:x-api-key 2MiB 65536 5.3e-8 0.0086 % at 99.9 %",
+        "crawlers 10/s by half-life 30s client_ip 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
+        "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB 32768 8.2e-7, 1.2e-7 (seen) 0.0083 % at 98.1684 %",
+        "fair origin:shop in all 4 nodes 4MiB 65536 - 0.0041 % at 98.1684 %",
+        "uploads 20 at once route - - 0 (exact) -",
         "graphql: answers exceed it by at most 19000 units: 100 requests at once, 190 units each above `cost_estimate`; paid back by \
          later requests, less once costs are learned",
-        "tenants 50 at once header:x-tenant + origin 2MiB 65536 2.8e-15",
+        "tenants 50 at once header:x-tenant + origin 2MiB 65536 2.8e-15 0.0041 % at 99.9665 %",
     ] {
         assert!(squeezed.iter().any(|line| line == row), "{row}\n{}", out(&detailed));
     }

@@ -16,6 +16,7 @@ mod seen_interleavings;
 mod shortcuts;
 mod shorthand;
 mod siphash;
+mod sizing;
 mod sliding;
 mod sliding_rekeying;
 mod summing;

@@ -293,8 +293,8 @@ pub fn r5_twice_the_limit_for_ten_seconds_is_halved() {
 }
 
 pub fn r6_every_flagged_packet_is_flagged_at_the_level_of_its_shape() {
-    // The twelve shapes are these six times a destination port that is part of the nodes or is not; in two lattices of
-    // six, as ours has at most ten nodes. 101/s for a second at limit 100, every flagged packet dropped.
+    // The twelve shapes are these six times a destination port that is part of the nodes or is not: two lattices of six.
+    // 101/s for a second at limit 100, every flagged packet dropped.
     let shapes = [(TUPLE, 0), (ADDRESS, 1), (NET_AND_PORT, 1), (NET, 2), (PORT, 2), (ANYTHING, 3)];
     for family in [Family::V4, Family::V6] {
         for (generalised, (shape, level)) in [0_u8, 1].into_iter().flat_map(|first| shapes.map(|shape| (first, shape)))

@@ -10,7 +10,7 @@ use crate::config::tree::Tree;
 use crate::limiter::cluster::Sharing;
 use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
-use crate::units::{Cost, Share};
+use crate::units::{Bytes, Cost, Share};
 
 /// The limit, with the names of those that it refers to.
 pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
@@ -79,23 +79,22 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
         Kind::Rate { rate, burst, memory } => {
             tree.push(("rate", Tree::text(rate_text(*rate, unit(rule)))));
             tree.push(("burst", Tree::text(amount_text(*burst, unit(rule)))));
-            tree.push(("memory", Tree::text(memory)));
+            tree.push(size(rule, *memory));
         }
-        Kind::Quota { max, window, sliding, memory } | Kind::Distinct { max, window, sliding, memory } => {
+        Kind::Quota { max, window, sliding, memory } | Kind::Distinct { max, window, sliding, memory, .. } => {
             tree.push(("max", Tree::text(max)));
             tree.push(("window", Tree::text(duration(*window))));
             tree.push(("sliding", Tree::text(sliding)));
-            tree.push(("memory", Tree::text(memory)));
+            tree.extend(max_penalty(rule.kind.refused()));
+            tree.push(size(rule, *memory));
         }
         Kind::RecentAverage { rate, half_life, refused, memory } => {
             tree.push(("rate", Tree::text(rate)));
             tree.push(("half_life", Tree::text(duration(*half_life))));
-            if let RefusedCount::All { max_penalty } = refused {
-                tree.push(("max_penalty", Tree::text(duration(*max_penalty))));
-            }
-            tree.push(("memory", Tree::text(memory)));
+            tree.extend(max_penalty(*refused));
+            tree.push(size(rule, *memory));
         }
-        Kind::FairShare { capacity, multipliers, charge_parents, memory } => {
+        Kind::FairShare { capacity, multipliers, levels, charge_parents, memory } => {
             let capacity = match capacity {
                 Capacity::Rate(rate) => rate.to_string(),
                 Capacity::Origin(origin) => {
@@ -103,21 +102,38 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
                 }
             };
             tree.push(("capacity", Tree::text(capacity)));
-            let nodes = rule
-                .nodes
-                .iter()
-                .zip(multipliers)
-                .map(|(node, multiplier)| Tree::map([("key", key(node)), ("multiplier", Tree::text(multiplier))]));
+            let nodes = rule.nodes.iter().zip(multipliers.iter().zip(levels)).map(|(node, (multiplier, level))| {
+                let numbers = [("multiplier", Tree::text(multiplier)), ("level", Tree::text(level))];
+                Tree::map([("key", key(node))].into_iter().chain(numbers))
+            });
             tree.push(("nodes", Tree::List(nodes.collect())));
             tree.push(("charge_parents", Tree::text(charge_parents)));
-            tree.push(("memory", Tree::text(memory)));
+            tree.push(size(rule, *memory));
         }
         Kind::Inflight { max, upgraded, scope } => {
             tree.push(("max", Tree::text(max)));
             tree.push(("upgraded", Tree::text(upgraded)));
             if let Scope::Key { memory } = scope {
-                tree.push(("memory", Tree::text(memory)));
+                tree.push(size(rule, *memory));
             }
+        }
+    }
+}
+
+/// How long refused requests can keep a key out, if they count.
+fn max_penalty(refused: RefusedCount) -> Option<(&'static str, Tree)> {
+    match refused {
+        RefusedCount::All { max_penalty } => Some(("max_penalty", Tree::text(duration(max_penalty)))),
+        RefusedCount::Admitted => None,
+    }
+}
+
+/// The size of the sketch, as the operator said it.
+fn size(rule: &Rule, memory: Bytes) -> (&'static str, Tree) {
+    match rule.accuracy {
+        None => ("memory", Tree::text(memory)),
+        Some(accuracy) => {
+            ("accuracy", Tree::map([("error", share(accuracy.error)), ("confidence", share(accuracy.confidence))]))
         }
     }
 }
@@ -141,8 +157,10 @@ fn cost(rule: &Rule, tree: &mut Vec<(&'static str, Tree)>) {
     }
     match (&rule.counted, &rule.kind) {
         (Counted::Responses(statuses), _) => tree.push(("count", Tree::text(format!("responses {statuses}")))),
-        (_, Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }) => tree.push(("count", Tree::text("all"))),
-        (_, Kind::RecentAverage { .. }) => tree.push(("count", Tree::text("admitted"))),
+        (_, Kind::RecentAverage { refused, .. } | Kind::Distinct { refused, .. }) => {
+            let all = matches!(refused, RefusedCount::All { .. });
+            tree.push(("count", Tree::text(if all { "all" } else { "admitted" })));
+        }
         _ => {}
     }
 }

@@ -27,7 +27,7 @@ section! {
         /// `max` at once.
         optional r#type: LimitType,
         /// What requests are counted by: `client_ip` (default), `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`,
-        /// `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
+        /// `path:segments=N` (its first N segments), `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
         /// listener lacks it), `global`, or a list of up to 4 of them. For `inflight`, `global` (default), `route` or
         /// `origin` alone are counted exactly, anything else in a sketch. Not for `fair_share`, which has `nodes`.
         optional key: OneOrMany<LimitKey>,
@@ -58,12 +58,12 @@ section! {
         /// holds rate · half-life / ln 2 requests at once.
         optional half_life: Duration,
         /// How long a key stays out at most after its last request, when refused requests count: `1s` to `744h`. Default: six
-        /// half-lives. For `recent_average` with `count: all`.
+        /// half-lives; for `distinct` a `window`. For `recent_average` and `distinct` with `count: all`.
         optional max_penalty: Duration,
         /// What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at
         /// its present speed. For `fair_share`; must be given.
         optional capacity: CapacityText,
-        /// What requests are grouped by, the most specific first, at most 10. Default: `[client_ip, route]` and `client_ip`
+        /// What requests are grouped by, the most specific first, at most 12. Default: `[client_ip, route]` and `client_ip`
         /// once a client's share, its /24 (IPv6: /48) 16 times and its /16 (/32) 64 times that. For `fair_share`.
         optional nodes: List<ShareNode>,
         /// Whether traffic that one node limits still counts in the wider ones. Default `false`, so that a limited client is
@@ -76,6 +76,9 @@ section! {
         /// `4MiB`, of `inflight` `2MiB`; `tidegate check -v` prints the error that it buys. Not for `inflight`
         /// that is counted exactly.
         optional memory: Bytes,
+        /// How exact the sketch must be, in place of `memory`: `{ error: 0.1%, confidence: 99.9% }`. `tidegate check -v` prints the
+        /// memory that it takes. Not for `inflight` that is counted exactly.
+        optional accuracy: Accuracy,
         /// What one request takes: a number (default 1), a map by method (`{ GET: 1, POST: 5, other: 1 }`), or
         /// `response:HEADER`, which is charged when the answer comes. For `rate`, `quota` and `recent_average`.
         optional cost: Either<CostText, Keyed<CostMethod, Count>>,
@@ -87,7 +90,8 @@ section! {
         optional cost_max: Count,
         /// Which requests use up the limit. For `rate`, `quota` and `distinct`: those whose answer has one of some statuses,
         /// `responses 401,403`, `responses 4xx,503`, `not 2xx`; until the answer comes, an attempt is held back. For
-        /// `recent_average`: `all` (default; refused ones too, so that who goes on stays out) or `admitted`.
+        /// `recent_average` and sliding `distinct`: `all` (refused ones too, so that a client that goes on stays out; default of
+        /// `recent_average`) or `admitted` (default of `distinct`).
         optional count: CountText,
         /// Whether the limit is obeyed (`enforce`) or only counted and logged (`shadow`). Default: that of `defaults`.
         optional mode: Mode,
@@ -127,6 +131,18 @@ section! {
 }
 
 section! {
+    /// How exact a sketch must be. The count of a key is too high by at most `error` of what all keys have spent lately, with
+    /// this `confidence`; it is never too low.
+    Accuracy ("a map with `error` and `confidence`") {
+        /// By how much a count may be too high, as a share of what all keys have spent lately: `0.0001%` to `99.9999%`.
+        required error: Share,
+        /// With which probability it is not higher: `0.0001%` to `99.9999%`.
+        required confidence: Share,
+    }
+    later: []
+}
+
+section! {
     /// Another limit, by its name.
     OtherLimit ("a map with `use`") {
         /// The name of the limit that is asked instead. It must not hand on itself.
@@ -144,6 +160,10 @@ section! {
         /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
         /// Default 1.
         optional multiplier: Count,
+        /// How far it is generalised: 0 to 15, never less than that of the node before. Nodes of one level are compared with each
+        /// other, and the heaviest stands for all: so `[client_ip]` and `[/24, path]` can both be one step from `[client_ip,
+        /// path]`. Default: one more than the node before, which makes a chain.
+        optional level: Count,
     }
     later: []
 }

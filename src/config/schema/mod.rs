@@ -19,7 +19,7 @@ pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Ejection, Health};
-pub use limit::{Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
+pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
 pub use origin::{
     Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, Timeouts,
 };

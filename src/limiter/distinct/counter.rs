@@ -1,7 +1,6 @@
 //! What counts the new values of a key: a window of an aligned limit, or a bucket of a sliding one.
 
-use std::time::Duration;
-
+use super::Counting;
 use crate::sketch::{Bucket, Charged, Meter, NextUnit, Pace, Window};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
@@ -9,22 +8,49 @@ use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Counter {
     Aligned(Window),
-    Sliding(Bucket),
+    /// Beside the bucket, how far beyond its limit refused values may raise a level, as a span of the axis.
+    Sliding(Bucket, u64),
 }
 
+/// Of what one unit comes back in, or of the longest lock-out if that is less: raises that are smaller are not worth four writes.
+const RAISES: u64 = 16;
+
 impl Counter {
-    pub fn new(max: u32, period: Duration, sliding: bool, pace: Pace) -> Result<Counter, OutOfRange> {
+    pub fn new(max: u32, counting: &Counting, pace: Pace) -> Result<Counter, OutOfRange> {
+        let Counting { period, sliding, penalty } = *counting;
         Ok(match sliding {
-            true => Counter::Sliding(Bucket::paced(Rate::new(max, period)?, max, pace)?),
-            false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
+            true => {
+                let bucket = Bucket::paced(Rate::new(max, period)?, max, pace)?;
+                Counter::Sliding(bucket, pace.places_in(penalty.unwrap_or(0)).min(u64::MAX / 4))
+            }
+            false => Counter::Aligned(Window::new(max, period, std::time::Duration::ZERO)?),
         })
+    }
+
+    /// The level up to which refused values count: a key that is silent from now on has room for one more after the penalty.
+    pub fn ceiling(&self, now: Timestamp) -> u64 {
+        match self {
+            // a window ends when it ends
+            Counter::Aligned(_) => 0,
+            Counter::Sliding(bucket, penalty) => {
+                let full = bucket.depth_nanos().saturating_sub(bucket.interval_nanos());
+                now.nanos().saturating_add(full).saturating_add(*penalty)
+            }
+        }
+    }
+
+    /// Whether raising a level to `raised`, to count a refused value, is worth four writes. A key at the ceiling that goes on
+    /// is raised this many times in a penalty at most, and stays out.
+    pub fn worth_raising(&self, level: u64, raised: u64) -> bool {
+        let Counter::Sliding(bucket, penalty) = self else { return false };
+        raised.saturating_sub(level) > bucket.interval_nanos().min(*penalty) / RAISES
     }
 
     /// Whether levels mean the same by both.
     pub fn counts_as(&self, other: &Counter) -> bool {
         match (self, other) {
             (Counter::Aligned(one), Counter::Aligned(other)) => one.has_windows_of(other),
-            (Counter::Sliding(one), Counter::Sliding(other)) => one == other,
+            (Counter::Sliding(one, _), Counter::Sliding(other, _)) => one == other,
             _ => false,
         }
     }
@@ -32,7 +58,7 @@ impl Counter {
     /// The pace of an axis on which what was counted by these numbers stays counted under the new ones.
     pub fn pace_for(&self, new: &Counter) -> Pace {
         match (self, new) {
-            (Counter::Sliding(before), Counter::Sliding(new)) => before.pace_for(new, (1, 1)),
+            (Counter::Sliding(before, _), Counter::Sliding(new, _)) => before.pace_for(new, (1, 1)),
             // counts need no axis but time
             _ => Pace::EVEN,
         }
@@ -40,7 +66,7 @@ impl Counter {
 
     /// In what time one comes back, of a sliding one.
     pub fn interval_nanos(&self) -> u64 {
-        if let Counter::Sliding(bucket) = self { bucket.interval_nanos() } else { 1 }
+        if let Counter::Sliding(bucket, _) = self { bucket.interval_nanos() } else { 1 }
     }
 
     /// Whether it counts in aligned windows.
@@ -54,7 +80,7 @@ impl Meter for Counter {
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
         match self {
             Counter::Aligned(window) => window.charge(level, now, cost),
-            Counter::Sliding(bucket) => bucket.charge(level, now, cost),
+            Counter::Sliding(bucket, _) => bucket.charge(level, now, cost),
         }
     }
 
@@ -62,7 +88,7 @@ impl Meter for Counter {
     fn admits(&self, charged: u64, now: Timestamp) -> bool {
         match self {
             Counter::Aligned(window) => window.admits(charged, now),
-            Counter::Sliding(bucket) => bucket.admits(charged, now),
+            Counter::Sliding(bucket, _) => bucket.admits(charged, now),
         }
     }
 
@@ -70,7 +96,7 @@ impl Meter for Counter {
     fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
         match self {
             Counter::Aligned(window) => window.leaves(level, now, cost),
-            Counter::Sliding(bucket) => bucket.leaves(level, now, cost),
+            Counter::Sliding(bucket, _) => bucket.leaves(level, now, cost),
         }
     }
 
@@ -78,7 +104,7 @@ impl Meter for Counter {
     fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
         match self {
             Counter::Aligned(window) => window.leaves_charged(level, now, cost),
-            Counter::Sliding(bucket) => bucket.leaves_charged(level, now, cost),
+            Counter::Sliding(bucket, _) => bucket.leaves_charged(level, now, cost),
         }
     }
 
@@ -86,7 +112,7 @@ impl Meter for Counter {
     fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
         match self {
             Counter::Aligned(window) => window.next_unit_later(charged, now),
-            Counter::Sliding(bucket) => bucket.next_unit_later(charged, now),
+            Counter::Sliding(bucket, _) => bucket.next_unit_later(charged, now),
         }
     }
 
@@ -94,7 +120,7 @@ impl Meter for Counter {
     fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
         match self {
             Counter::Aligned(window) => window.is_half_spent(level, now),
-            Counter::Sliding(bucket) => bucket.is_half_spent(level, now),
+            Counter::Sliding(bucket, _) => bucket.is_half_spent(level, now),
         }
     }
 
@@ -102,7 +128,7 @@ impl Meter for Counter {
     fn quota(&self) -> u32 {
         match self {
             Counter::Aligned(window) => window.quota(),
-            Counter::Sliding(bucket) => bucket.quota(),
+            Counter::Sliding(bucket, _) => bucket.quota(),
         }
     }
 
@@ -110,7 +136,7 @@ impl Meter for Counter {
     fn remaining(&self, level: u64, now: Timestamp) -> u32 {
         match self {
             Counter::Aligned(window) => window.remaining(level, now),
-            Counter::Sliding(bucket) => bucket.remaining(level, now),
+            Counter::Sliding(bucket, _) => bucket.remaining(level, now),
         }
     }
 
@@ -118,7 +144,7 @@ impl Meter for Counter {
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
         match self {
             Counter::Aligned(window) => window.retry_nanos(level, now, cost),
-            Counter::Sliding(bucket) => bucket.retry_nanos(level, now, cost),
+            Counter::Sliding(bucket, _) => bucket.retry_nanos(level, now, cost),
         }
     }
 
@@ -126,14 +152,14 @@ impl Meter for Counter {
     fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
         match self {
             Counter::Aligned(window) => window.next_unit_nanos(level, now),
-            Counter::Sliding(bucket) => bucket.next_unit_nanos(level, now),
+            Counter::Sliding(bucket, _) => bucket.next_unit_nanos(level, now),
         }
     }
 
     fn standing(&self, level: u64, now: Timestamp) -> u64 {
         match self {
             Counter::Aligned(window) => window.standing(level, now),
-            Counter::Sliding(bucket) => bucket.standing(level, now),
+            Counter::Sliding(bucket, _) => bucket.standing(level, now),
         }
     }
 
@@ -141,15 +167,18 @@ impl Meter for Counter {
     fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
         match self {
             Counter::Aligned(window) => window.outlook(level, now),
-            Counter::Sliding(bucket) => bucket.outlook(level, now),
+            Counter::Sliding(bucket, _) => bucket.outlook(level, now),
         }
     }
 
     fn fade_nanos(&self) -> u64 {
         match self {
             Counter::Aligned(window) => window.fade_nanos(),
-            // values that are confirmed late may put a counter ahead by twice its quota
-            Counter::Sliding(bucket) => bucket.fade_nanos().saturating_mul(2),
+            // values that are confirmed late may put a counter ahead by twice its quota, refused ones by the penalty
+            Counter::Sliding(bucket, penalty) => {
+                let once = bucket.fade_nanos();
+                once.saturating_mul(2).max(once.saturating_add(*penalty))
+            }
         }
     }
 }

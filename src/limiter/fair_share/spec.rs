@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::units::{Bytes, OutOfRange, Rate};
 
 /// The most nodes that one limit may have: each costs a few cache lines of every request.
-pub const MAX_NODES: usize = 10;
+pub const MAX_NODES: usize = 12;
 
 /// The half-life at which λ is one per second: an average over about the last second, as rakelimit's paper has it.
 ///
@@ -97,7 +97,7 @@ impl FairShareSpec {
     pub fn validate(&self) -> Result<(), OutOfRange> {
         let refused = |allowed| Err(OutOfRange { allowed });
         if self.nodes.is_empty() || self.nodes.len() > MAX_NODES {
-            return refused("1 to 10 nodes");
+            return refused("1 to 12 nodes");
         }
         if !self.nodes.is_sorted_by_key(|node| node.level) {
             return refused("nodes from the most specific level to the most general");
@@ -132,8 +132,8 @@ mod tests {
             change(&mut spec);
             spec.validate().unwrap_err().allowed
         };
-        assert_eq!(broken(|spec| spec.nodes.clear()), "1 to 10 nodes");
-        assert_eq!(broken(|spec| spec.nodes = vec![spec.nodes[0]; 11]), "1 to 10 nodes");
+        assert_eq!(broken(|spec| spec.nodes.clear()), "1 to 12 nodes");
+        assert_eq!(broken(|spec| spec.nodes = vec![spec.nodes[0]; 13]), "1 to 12 nodes");
         assert!(broken(|spec| spec.nodes.reverse()).contains("most specific"));
         for multiplier in [0.99, 0.0, -1.0, f64::NAN, f64::INFINITY] {
             let nodes = vec![node(0, multiplier)];

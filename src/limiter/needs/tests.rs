@@ -194,8 +194,8 @@ proptest! {
         max in 1..20_u32, window in 1..20_u64, steps in steps(1),
     ) {
         let window = Duration::from_secs(window);
-        is_smallest(&Kind::Distinct { max, window, sliding: false, memory: MEMORY }, &steps)?;
-        let kind = Kind::Distinct { max, window, sliding: true, memory: MEMORY };
+        is_smallest(&Kind::Distinct { max, window, sliding: false, refused: RefusedCount::Admitted, memory: MEMORY }, &steps)?;
+        let kind = Kind::Distinct { max, window, sliding: true, refused: RefusedCount::Admitted, memory: MEMORY };
         if let Some((charged, last, owed)) = first_refusal(&kind, &steps) {
             let units = owed.needs(&kind).units.unwrap();
             prop_assert!(admits(&with_units(&kind, units), &charged, last), "{units} is not enough");

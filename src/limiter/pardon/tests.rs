@@ -59,8 +59,9 @@ fn kinds() -> Vec<Kind> {
         Kind::Quota { max: 5, window: ten, sliding: true, memory },
         Kind::RecentAverage { rate, half_life: ten, refused: RefusedCount::Admitted, memory },
         Kind::RecentAverage { rate, half_life: ten, refused: RefusedCount::All { max_penalty }, memory },
-        Kind::Distinct { max: 5, window: ten, sliding: false, memory },
-        Kind::Distinct { max: 5, window: ten, sliding: true, memory },
+        Kind::Distinct { max: 5, window: ten, sliding: false, refused: RefusedCount::Admitted, memory },
+        Kind::Distinct { max: 5, window: ten, sliding: true, refused: RefusedCount::Admitted, memory },
+        Kind::Distinct { max: 5, window: ten, sliding: true, refused: RefusedCount::All { max_penalty }, memory },
     ]
 }
 

@@ -147,7 +147,8 @@ mod tests {
     fn flood() -> Flood {
         let capacity = Capacity::Rate(Rate::new(1, Duration::from_secs(1)).unwrap());
         let memory = Bytes(1 << 20);
-        let kind = Kind::FairShare { capacity, multipliers: vec![1, 16], charge_parents: false, memory };
+        let kind =
+            Kind::FairShare { capacity, multipliers: vec![1, 16], levels: vec![0, 1], charge_parents: false, memory };
         let mut rule = Rule::new("fair", key("global"), kind, Mode::Enforce);
         rule.nodes = vec![key("client_ip"), key("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
         Flood::of(&rule).unwrap()

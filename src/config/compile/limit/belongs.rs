@@ -21,7 +21,7 @@ const WORDS: [(&str, Place, &[LimitType]); 19] = [
     ("window", |limit| limit.window.key(), &[Quota, Distinct]),
     ("sliding", |limit| limit.sliding.key(), &[Quota, Distinct]),
     ("half_life", |limit| limit.half_life.key(), &[RecentAverage]),
-    ("max_penalty", |limit| limit.max_penalty.key(), &[RecentAverage]),
+    ("max_penalty", |limit| limit.max_penalty.key(), &[RecentAverage, Distinct]),
     ("capacity", |limit| limit.capacity.key(), &[FairShare]),
     ("nodes", |limit| limit.nodes.key(), &[FairShare]),
     ("charge_parents", |limit| limit.charge_parents.key(), &[FairShare]),
@@ -72,7 +72,8 @@ fn misplaced(written: &Written<'_>, word: &str, at: Span, types: &[LimitType], f
 /// Reports what an `inflight` limit that is counted exactly has no use for: it has one count, and no keys to tell apart.
 pub fn check_exact(written: &Written<'_>, faults: &mut Faults) {
     let limit = written.limit;
-    for (word, at) in [("memory", limit.memory.key()), ("enforce", limit.enforce.key()), ("tiers", limit.tiers.key())] {
+    let sizes = [("memory", limit.memory.key()), ("accuracy", limit.accuracy.key())];
+    for (word, at) in sizes.into_iter().chain([("enforce", limit.enforce.key()), ("tiers", limit.tiers.key())]) {
         if let Some(at) = at {
             faults.push(
                 Diagnostic::error(Code::CONFLICT, at, format!("`{word}` beside places that are counted exactly"))

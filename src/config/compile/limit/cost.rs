@@ -98,16 +98,19 @@ pub fn largest(cost: Option<&CostRule>) -> Cost {
     }
 }
 
-/// Which requests are charged. Whether refused ones count is a matter of `recent_average`'s own numbers.
+/// Which requests are charged. Whether refused ones count is a matter of the numbers of `recent_average` and `distinct`.
 pub fn counted(written: &Written<'_>, faults: &mut Faults) -> Option<Counted> {
     let Some(at) = written.limit.count.get() else {
         return (!written.limit.count.is_present()).then_some(Counted::Requests);
     };
     let conflict = |message: String, label: &str| Diagnostic::error(Code::CONFLICT, at.span, message).label(label);
     match (at.value, written.kind) {
-        (CountText::All | CountText::Admitted, LimitType::RecentAverage) => Some(Counted::Requests),
-        (CountText::All | CountText::Admitted, LimitType::Rate | LimitType::Quota | LimitType::Distinct) => {
-            let message = format!("`count: {}` belongs to type `recent_average`", at.shown.trim_matches('`'));
+        (CountText::All | CountText::Admitted, LimitType::RecentAverage | LimitType::Distinct) => {
+            Some(Counted::Requests)
+        }
+        (CountText::All | CountText::Admitted, LimitType::Rate | LimitType::Quota) => {
+            let message =
+                format!("`count: {}` belongs to types `recent_average` and `distinct`", at.shown.trim_matches('`'));
             faults.push(
                 conflict(message, "here `responses LIST` or `not LIST` are possible")
                     .help("without `count`, what is admitted uses up the limit, and what is refused does not"),

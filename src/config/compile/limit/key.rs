@@ -6,10 +6,12 @@ use crate::config::compile::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitKey;
 use crate::config::read::{At, Field};
+use crate::config::scalar::Count;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::source::Span;
 use crate::config::text::Name;
 use crate::config::word::LimitType;
+use crate::limiter::fair_share::MAX_NODES;
 use crate::policy::Scope;
 
 /// What requests are counted by.
@@ -30,10 +32,12 @@ pub struct Node {
     pub key: KeySpec,
     /// How many times a client's share it may take.
     pub multiplier: u32,
+    /// How far it is generalised.
+    pub level: u8,
 }
 
-/// The most nodes: each costs a few cache lines of every request.
-const MAX_NODES: usize = 10;
+/// The highest level.
+const MAX_LEVEL: u32 = 15;
 
 /// Parts that have been read, with their place.
 struct Parts {
@@ -138,6 +142,7 @@ pub fn nodes(written: &Written<'_>, faults: &mut Faults) -> Option<Vec<Node>> {
     let mut nodes: Vec<(Node, Span)> = Vec::new();
     for item in &list.value.items {
         let multiplier = number32(&item.value.multiplier, 1..=1_000_000, 1, faults);
+        let level = level(&item.value.level, nodes.last().map(|(node, _)| node.level), faults);
         let Some(parts) = parts(&item.value.key, faults) else { continue };
         let Some(parts) = without_origin(parts, "a node cannot group by `origin`", faults) else { continue };
         if !parts.parts.iter().any(|part| matches!(part, KeyPart::ClientIp { .. })) {
@@ -157,7 +162,7 @@ pub fn nodes(written: &Written<'_>, faults: &mut Faults) -> Option<Vec<Node>> {
                     .related(*first, "first here"),
             );
         }
-        nodes.push((Node { key, multiplier }, at));
+        nodes.push((Node { key, multiplier, level }, at));
     }
     Some(nodes.into_iter().map(|(node, _)| node).collect())
 }
@@ -173,8 +178,23 @@ fn default_nodes() -> Option<Vec<Node>> {
     ];
     nodes
         .into_iter()
-        .map(|(parts, multiplier)| Some(Node { key: KeySpec::new(parts, None).ok()?, multiplier }))
+        .zip(0..)
+        .map(|((parts, multiplier), level)| Some(Node { key: KeySpec::new(parts, None).ok()?, multiplier, level }))
         .collect()
+}
+
+/// The level of a node behind one of the level `before`.
+fn level(field: &Field<Count>, before: Option<u8>, faults: &mut Faults) -> u8 {
+    let next = before.map_or(0, |before| before.saturating_add(1));
+    let level = number32(field, 0..=MAX_LEVEL, u32::from(next), faults);
+    if let Some(at) = field.get().filter(|_| before.is_some_and(|before| level < u32::from(before))) {
+        faults.push(
+            Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("level {} behind a more general node", at.shown))
+                .label(format!("must be {} or more", before.unwrap_or(0)))
+                .help("write the most specific nodes first"),
+        );
+    }
+    u8::try_from(level).unwrap_or(u8::MAX)
 }
 
 /// The parts of a list; `None` when it is absent or has faults, which have been told.

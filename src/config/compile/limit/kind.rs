@@ -7,14 +7,14 @@ use super::key::Node;
 use super::rate::{levels_memory, memory, rate_and_burst, requests, unit};
 use super::{Written, missing_field};
 use crate::config::compile::origins::Origins;
-use crate::config::compile::{checked32, number32, span};
+use crate::config::compile::{checked32, number32, out_of_place, span};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{CapacityText, CountText, LimitRate};
 use crate::config::read::{At, Field};
 use crate::config::scalar::{self, Count};
 use crate::config::source::Span;
 use crate::config::word::LimitType;
-use crate::limiter::Distinct;
+use crate::limiter::{Distinct, Sketch};
 use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
 use crate::units::{Bytes, Cost, Rate};
 
@@ -72,7 +72,7 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
     if !limit.rate.is_present() && !limit.max.is_present() {
         missing_field(written, "rate", faults);
     }
-    let memory = levels_memory(&limit.memory, MEMORY, faults);
+    let memory = levels_memory(written, Sketch::WHOLE, MEMORY, faults);
     let rate = limit.rate.get()?;
     let unit = unit(written, faults)?;
     let (rate, burst) = rate_and_burst(rate, &limit.burst, cost, unit, faults)?;
@@ -81,8 +81,9 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
 
 fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
     let limit = written.limit;
-    let memory = levels_memory(&limit.memory, MEMORY, faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
+    let sketch = if sliding { Sketch::QUARTER } else { Sketch::WHOLE };
+    let memory = levels_memory(written, sketch, MEMORY, faults);
     let (max, window, at) = match &limit.rate {
         Field::Absent => {
             for (field, present) in [("max", limit.max.is_present()), ("window", limit.window.is_present())] {
@@ -163,7 +164,7 @@ fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Opt
             missing_field(written, field, faults);
         }
     }
-    let memory = levels_memory(&limit.memory, MEMORY, faults);
+    let memory = levels_memory(written, Sketch::WHOLE, MEMORY, faults);
     let half_life = span(&limit.half_life, HALF_LIFE, Duration::from_secs(60), faults);
     let rate = limit.rate.get().and_then(|at| average(at, half_life, cost, limit.half_life.get().is_some(), faults));
     let penalty = span(&limit.max_penalty, WINDOW, half_life.saturating_mul(PENALTY_HALF_LIVES), faults);
@@ -216,10 +217,11 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
             missing_field(written, field, faults);
         }
     }
-    let memory = memory(&limit.memory, DISTINCT_MEMORY, DISTINCT_DEFAULT, faults);
+    let memory = memory(written, Sketch::QUARTER, DISTINCT_MEMORY, DISTINCT_DEFAULT, faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
     let max = checked32(&limit.max, 1..=MAX, faults);
     let window = window(&limit.window, faults);
+    let refused = refused_values(written, sliding, window, faults);
     if let (true, Some(at)) =
         (sliding, limit.window.get().filter(|at| at.value > SLIDING_WINDOW && WINDOW.contains(&at.value)))
     {
@@ -233,8 +235,32 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
         max: sliding_max(max?, window?, sliding, &limit.max, faults)?,
         window: window?,
         sliding,
+        refused,
         memory,
     })
+}
+
+/// Whether refused values count, and how long they can keep a key out: no longer than a used-up quota does, unless said otherwise.
+fn refused_values(written: &Written<'_>, sliding: bool, window: Option<Duration>, faults: &mut Faults) -> RefusedCount {
+    let limit = written.limit;
+    let Some(count) = limit.count.get().filter(|count| count.value == CountText::All) else {
+        out_of_place(
+            &limit.max_penalty,
+            "`max_penalty` without `count: all`",
+            "without it, refused values are not held against anybody",
+            faults,
+        );
+        return RefusedCount::Admitted;
+    };
+    if !sliding {
+        faults.push(
+            Diagnostic::error(Code::CONFLICT, count.span, "`count: all` beside windows that follow the clock")
+                .label("a window ends when it ends, however many are refused in it")
+                .help("say `sliding: true`, with which a client that goes on stays out"),
+        );
+    }
+    let max_penalty = span(&limit.max_penalty, WINDOW, window.unwrap_or(*WINDOW.start()), faults);
+    RefusedCount::All { max_penalty }
 }
 
 /// What slides is kept as a rate, which has a fastest.
@@ -267,15 +293,17 @@ fn fair_share(
     if !limit.capacity.is_present() {
         missing_field(written, "capacity", faults);
     }
-    let memory = memory(&limit.memory, MEMORY, FAIR_SHARE_DEFAULT, faults);
+    let memory = memory(written, Sketch::HALF, MEMORY, FAIR_SHARE_DEFAULT, faults);
     let charge_parents = limit.charge_parents.value().copied().unwrap_or(false);
     let capacity = limit.capacity.get()?;
     let capacity = match &capacity.value {
         CapacityText::Rate(rate) => Capacity::Rate(*rate),
         CapacityText::Origin(name) => Capacity::Origin(origins.capped(&capacity.with(name.clone()), faults)?),
     };
-    let multipliers = nodes?.iter().map(|node| node.multiplier).collect();
-    Some(Kind::FairShare { capacity, multipliers, charge_parents, memory })
+    let nodes = nodes?;
+    let multipliers = nodes.iter().map(|node| node.multiplier).collect();
+    let levels = nodes.iter().map(|node| node.level).collect();
+    Some(Kind::FairShare { capacity, multipliers, levels, charge_parents, memory })
 }
 
 fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) -> Option<Kind> {
@@ -283,7 +311,7 @@ fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) ->
     if !limit.max.is_present() {
         missing_field(written, "max", faults);
     }
-    let memory = memory(&limit.memory, MEMORY, INFLIGHT_DEFAULT, faults);
+    let memory = memory(written, Sketch::PLACES, MEMORY, INFLIGHT_DEFAULT, faults);
     let max = checked32(&limit.max, 1..=u32::MAX, faults);
     let upgraded = number32(&limit.upgraded, 0..=u32::MAX, max.unwrap_or_default(), faults);
     Some(Kind::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) })

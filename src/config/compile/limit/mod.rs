@@ -68,6 +68,7 @@ pub fn limit(
     let counted = cost::counted(&written, faults);
     let deferred = cost::is_deferred(&written);
     belongs::check_sliding(&written, deferred, faults);
+    rate::check_accuracy(&written, faults);
     let nodes = key::nodes(&written, faults);
     let scope = key.as_ref().and_then(|key| key.exact);
     let numbers = kind::numbers(&written, scope, cost.as_ref(), nodes.as_ref(), origins, faults);
@@ -82,6 +83,7 @@ pub fn limit(
         renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),
         since: limit.since.value().map(|day| day.0),
         by_origin: key.by_origin,
+        accuracy: limit.accuracy.value().and_then(rate::accuracy),
         of: of?,
         nodes: nodes?.into_iter().map(|node| node.key).collect(),
         cost: numbers.bytes.map_or(cost, Some)?,
