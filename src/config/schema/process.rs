@@ -198,6 +198,9 @@ section! {
     Server ("a map") {
         /// Worker threads: `auto` (default, one per core) or 1 to 1024.
         optional threads: Threads,
+        /// How many bytes of bodies the process holds at most, of all connections together: 1MiB to 1TiB, default 256MiB. From
+        /// half of it on less is read at once; at the bound, transfers that hold much of it are refused (503) or cut off.
+        optional max_buffered: Bytes,
         /// How the process stops.
         optional drain: Drain,
     }
