@@ -51,7 +51,7 @@ pub enum Fault {
     OriginConnectTimeout,
     /// The origin did not answer in time.
     OriginTimeout,
-    /// The process holds as many bytes of bodies as it may, and this request much of them.
+    /// The process buffers as much of bodies as it may.
     BuffersFull,
 }
 
@@ -165,7 +165,7 @@ impl Fault {
             Fault::BuffersFull => Meaning {
                 status: Is::SERVICE_UNAVAILABLE,
                 problem: Problem::Blank,
-                detail: "The server has no memory left for this body now.",
+                detail: "The server has no room for this body at the moment.",
                 proxy_error: ProxyError::plain("proxy_internal_response"),
                 grpc: Some(grpc::RESOURCE_EXHAUSTED),
             },

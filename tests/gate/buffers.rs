@@ -1,7 +1,8 @@
-//! The bound on the bytes of bodies that the process holds (`server.max_buffered`).
+//! The bound on what the process buffers of bodies (`server.max_buffered`).
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -9,118 +10,182 @@ use socket2::SockRef;
 use crate::h2::raw::{DATA, Raw, frame, head};
 use crate::harness::{Gate, Origin, Reply, wait_for};
 
-const UNREAD: usize = 150;
-const UPLOADS: usize = 100;
-const TALKERS: usize = 60;
-/// `server.max_buffered`, in KiB.
-const BOUND_KIB: u64 = 4 * 1024;
-/// What a transfer holds beside its counted pieces, in KiB: see `docs/connections.md`.
-const EACH_KIB: u64 = 96;
+/// An answer that is not light.
+const LARGE: usize = 300_000;
+/// What the body of a stalled request is made of.
+const PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
-fn gate(good: &Origin, idle: SocketAddr, bound: &str) -> Gate {
+/// An origin that reads nothing from the connections it takes, until it is dropped.
+struct Deaf {
+    address: SocketAddr,
+    kept: Arc<Mutex<Option<Vec<TcpStream>>>>,
+}
+
+impl Deaf {
+    fn start() -> Deaf {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // those that are accepted have it too
+        SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
+        let address = listener.local_addr().unwrap();
+        let kept = Arc::new(Mutex::new(Some(Vec::new())));
+        let keeps = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                match &mut *keeps.lock().unwrap() {
+                    Some(kept) => kept.push(stream),
+                    None => return,
+                }
+            }
+        });
+        Deaf { address, kept }
+    }
+}
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        self.kept.lock().unwrap().take();
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn origin() -> Origin {
+    let mut large = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n").into_bytes();
+    large.resize(large.len() + LARGE, b'x');
+    let large: &'static [u8] = large.leak();
+    Origin::start(move |arrival| match arrival.target.as_str() {
+        "/endless" => Reply::Endless,
+        "/large" => Reply::Bytes(large),
+        _ => Reply::Ok,
+    })
+}
+
+fn gate(site: &Origin, deaf: &Deaf, bound: &str) -> Gate {
     Gate::start(&format!(
         "listeners:
   main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }}
 server: {{ max_buffered: {bound} }}
 routes:
-  - {{ name: sink, match: {{ path: /sink }}, origin: \"{idle}\", body_limit: none }}
+  - {{ name: sink, match: {{ path: /sink }}, origin: \"{}\", body_limit: none }}
   - {{ name: site, origin: \"{}\", body_limit: none }}
 ",
-        good.address()
+        deaf.address,
+        site.address()
     ))
 }
 
-/// An origin that takes connections and reads nothing from them.
-fn idle_origin() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        for stream in listener.incoming().map_while(Result::ok) {
-            let _ = SockRef::from(&stream).set_recv_buffer_size(4096);
-            kept.push(stream);
-        }
-    });
-    address
+/// A client that takes nothing of an endless answer.
+fn stalled_download(gate: &Gate) -> TcpStream {
+    let mut stream = TcpStream::connect(gate.address("main")).unwrap();
+    let _ = SockRef::from(&stream).set_recv_buffer_size(4096);
+    stream.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream
 }
 
-/// Sends until nobody takes more for a while.
-fn stuff(stream: &mut TcpStream, piece: &[u8], most: usize) {
-    stream.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
-    for _ in 0..most {
-        match stream.write(piece) {
+/// A client whose origin takes nothing: it sends until it gets nothing rid.
+fn stalled_upload(gate: &Gate) -> TcpStream {
+    let mut stream = TcpStream::connect(gate.address("main")).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+    stream.write_all(b"POST /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
+    for _ in 0..200 {
+        match stream.write(&PIECE) {
             Ok(_) => {}
-            Err(fault) if matches!(fault.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return,
-            Err(_) => return,
+            Err(error) => {
+                assert!(!matches!(error.kind(), ErrorKind::InvalidInput), "{error}");
+                break;
+            }
         }
     }
+    stream
+}
+
+fn buffered(gate: &Gate) -> u64 {
+    gate.metrics().sum("tidegate_buffered_bytes", &[]) as u64
 }
 
 #[test]
-fn stalled_transfers_hold_no_more_than_the_bound_and_the_light_are_served() {
-    let origin = Origin::start(|arrival| if arrival.target == "/endless" { Reply::Endless } else { Reply::Ok });
-    let address = idle_origin();
-    let mut gate = gate(&origin, address, &format!("{BOUND_KIB}KiB"));
+fn stalled_transfers_stay_within_the_bound_and_light_clients_are_served() {
+    const BOUND_KIB: u64 = 8 * 1024;
+    const DOWNLOADS: usize = 150;
+    const UPLOADS: usize = 40;
+    const TALKERS: usize = 4;
+    const STREAMS: u32 = 50;
+    /// What a connection and a request cost beside their bodies.
+    const EACH_KIB: u64 = 24;
+
+    let (site, deaf) = (origin(), Deaf::start());
+    let mut gate = gate(&site, &deaf, &format!("{BOUND_KIB}KiB"));
     for _ in 0..20 {
         assert_eq!(gate.fetch("/", "").status, 200);
     }
     let before = gate.resident_kib();
-    let listener = gate.address("main");
-    let mut crowd = Vec::new();
-    for _ in 0..UNREAD {
-        let mut stream = TcpStream::connect(listener).unwrap();
-        let _ = SockRef::from(&stream).set_recv_buffer_size(4096);
-        stream.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        crowd.push(stream);
-    }
-    let piece = vec![b'x'; 64 * 1024];
-    for _ in 0..UPLOADS {
-        let mut stream = TcpStream::connect(listener).unwrap();
-        stream.write_all(b"POST /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
-        stuff(&mut stream, &piece, 64);
-        crowd.push(stream);
-    }
-    let mut talkers: Vec<Raw> = (0..TALKERS).map(|_| Raw::open(listener, &[])).collect();
+    let mut crowd: Vec<TcpStream> = (0..DOWNLOADS).map(|_| stalled_download(&gate)).collect();
+    crowd.extend((0..UPLOADS).map(|_| stalled_upload(&gate)));
+    let mut talkers: Vec<Raw> = (0..TALKERS).map(|_| Raw::open(gate.address("main"), &[])).collect();
     let fields: [(&[u8], &[u8]); 4] =
         [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/sink")];
     for raw in &mut talkers {
-        for number in 0..4 {
+        for number in 0..STREAMS {
             let _ = raw.send(&head(2 * number + 1, &fields, false));
-            let _ = raw.send(&frame(DATA, 0, 2 * number + 1, &piece[..15_000]));
+            for _ in 0..4 {
+                let _ = raw.send(&frame(DATA, 0, 2 * number + 1, &PIECE[..15_000]));
+            }
         }
     }
-    wait_for("the transfers to fill what they may", || {
-        (gate.metrics().sum("tidegate_buffered_bytes", &[]) >= (BOUND_KIB << 10) as f64 / 2.0).then_some(())
-    });
+    wait_for("the transfers to fill what they may", || (buffered(&gate) >= BOUND_KIB << 9).then_some(()));
     for _ in 0..100 {
-        assert_eq!(gate.fetch("/", "").status, 200, "the light are served");
+        assert_eq!(gate.fetch("/", "").status, 200, "light clients are served");
+        assert!(buffered(&gate) <= BOUND_KIB << 10);
     }
-    let held = gate.metrics().sum("tidegate_buffered_bytes", &[]) as u64 >> 10;
     let used = gate.resident_peak_kib().saturating_sub(before);
-    let transfers = (UNREAD + UPLOADS + TALKERS * 4) as u64;
-    println!("{transfers} stalled transfers: {held} KiB held, {used} KiB of memory, {} each", used / transfers);
-    assert!(held < BOUND_KIB + 16 * transfers, "{held} KiB held");
-    assert!(used < BOUND_KIB + EACH_KIB * transfers, "{used} KiB");
-    drop((crowd, talkers));
-    wait_for("all of it to be given back", || (gate.metrics().sum("tidegate_buffered_bytes", &[]) == 0.0).then_some(()));
+    let requests = DOWNLOADS + UPLOADS + TALKERS * STREAMS as usize;
+    println!("{requests} stalled requests: {used} KiB of memory, {} KiB counted", buffered(&gate) >> 10);
+    assert!(used <= 2 * BOUND_KIB + EACH_KIB * requests as u64, "{used} KiB");
+
+    drop((crowd, talkers, deaf));
+    wait_for("all of it to be given back", || (buffered(&gate) == 0).then_some(()));
     gate.comes_to_rest();
 }
 
 #[test]
-fn at_the_bound_a_heavy_transfer_is_refused_and_counted() {
-    let origin = Origin::that(Reply::Ok);
-    let address = idle_origin();
-    let gate = gate(&origin, address, "1MiB");
-    let piece = vec![b'x'; 64 * 1024];
+fn heavy_requests_are_refused_while_others_hold_all_and_served_afterwards() {
+    let (site, deaf) = (origin(), Deaf::start());
+    let gate = gate(&site, &deaf, "1MiB");
     let mut crowd = Vec::new();
-    wait_for("an upload to be refused", || {
-        let mut stream = TcpStream::connect(gate.address("main")).unwrap();
-        let _ = stream.write_all(b"POST /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n");
-        stuff(&mut stream, &piece, 64);
-        crowd.push(stream);
+    wait_for("uploads that cannot go on to fill it", || {
+        crowd.push(stalled_upload(&gate));
         (gate.metrics().sum("tidegate_buffers_refused_total", &[]) > 0.0).then_some(())
     });
     assert_eq!(gate.metrics().sum("tidegate_buffered_bytes_limit", &[]), f64::from(1 << 20));
+    let refused = gate.metrics().sum("tidegate_buffers_refused_total", &[]);
+    let upload = gate.connect().ask("POST", "/", "", &[b'x'; LARGE]);
+    let download = gate.fetch("/large", "");
+    assert_eq!((upload.status, download.status), (503, 503));
+    assert!(gate.metrics().sum("tidegate_buffers_refused_total", &[]) >= refused + 2.0);
+    wait_for("a line for each", || {
+        let lines = gate.log_text().lines().filter(|line| line.contains("\"buffers_full\"")).count();
+        (lines >= 2).then_some(())
+    });
+    assert_eq!(gate.connect().ask("POST", "/", "", &[b'x'; 8_000]).status, 200, "a light body passes");
     assert_eq!(gate.fetch("/", "").status, 200);
-    assert_eq!(gate.connect().ask("POST", "/", "", &[b'x'; 8_000]).status, 200);
+
+    drop((crowd, deaf));
+    wait_for("all of it to be given back", || (buffered(&gate) == 0).then_some(()));
+    assert_eq!(gate.connect().ask("POST", "/", "", &[b'x'; LARGE]).status, 200);
+    assert_eq!(gate.fetch("/large", "").body.len(), LARGE);
+}
+
+#[test]
+fn stalled_downloads_are_cut_off_when_others_need_their_room() {
+    let (site, deaf) = (origin(), Deaf::start());
+    let gate = gate(&site, &deaf, "2MiB");
+    let crowd: Vec<TcpStream> = (0..40).map(|_| stalled_download(&gate)).collect();
+    let cut = || gate.metrics().sum("tidegate_malformed_requests_total", &[("reason", "buffers_full")]);
+    wait_for("the first of them to be cut off", || (cut() > 0.0).then_some(()));
+    wait_for("a large answer to be served whole", || {
+        let answer = gate.fetch("/large", "");
+        (answer.status == 200 && answer.body.len() == LARGE).then_some(())
+    });
+    assert!(buffered(&gate) > 0, "those that need not go are not cut off");
+    drop(crowd);
+    wait_for("all of it to be given back", || (buffered(&gate) == 0).then_some(()));
 }

@@ -19,7 +19,7 @@ use crate::config::settings::{
 use crate::config::source::Span;
 use crate::units::{Bytes, Share};
 
-/// What a small machine can spare, and four thousand transfers need.
+/// What a small machine can spare. Some 2,500 stalled answers fit, and light requests beside them.
 const MAX_BUFFERED: Bytes = Bytes(256 << 20);
 
 /// The settings.

@@ -101,7 +101,11 @@ impl Gate {
                 Next::Fault(Fault::BodyTooLarge)
             }
             (Verdict::Admitted, Some(Route { action: Action::Forward(_), .. })) => {
-                if room::for_request(session).await { Next::Forward } else { Next::Fault(Fault::BuffersFull) }
+                if room::for_request(session).await {
+                    Next::Forward
+                } else {
+                    Next::Fault(Fault::BuffersFull)
+                }
             }
             (Verdict::Admitted, Some(Route { action: Action::Respond(_), .. })) => Next::Respond,
             _ => Next::Refuse,

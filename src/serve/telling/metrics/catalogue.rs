@@ -229,11 +229,11 @@ catalogue! {
     PANICS = read("tidegate_panics_total", Counter, &[],
         "Faults in our own or the framework's code that ended one request or task.");
     BUFFERED = read("tidegate_buffered_bytes", Gauge, &[],
-        "Bytes of bodies that are held: read from one side and not yet written to the other, and what windows of HTTP/2 set aside.");
+        "Bytes of bodies that the process may be holding for transfers under way: an upper estimate.");
     BUFFERED_LIMIT = read("tidegate_buffered_bytes_limit", Gauge, &[],
-        "How many may be held: `server.max_buffered`.");
+        "The bound on them: `server.max_buffered`.");
     BUFFERS_REFUSED = read("tidegate_buffers_refused_total", Counter, &[],
-        "Transfers that were refused or cut off because that many bytes were held and much of them was theirs.");
+        "Transfers that were refused or cut off because of that bound.");
     PROCESS_RESIDENT = read("process_resident_memory_bytes", Gauge, &[], "Resident memory size in bytes.");
     PROCESS_VIRTUAL = read("process_virtual_memory_bytes", Gauge, &[], "Virtual memory size in bytes.");
     PROCESS_CPU = read("process_cpu_seconds_total", Counter, &[], "Total user and system CPU time spent in seconds.");
