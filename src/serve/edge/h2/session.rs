@@ -313,7 +313,7 @@ impl Session {
             }
         }
         if self.stall.poll_cut(self.stream.share(), cx).is_ready() {
-            return Poll::Ready(Err(self.fault(ErrorType::WriteError, BodyFault::BuffersFull)));
+            return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
         }
         ready!(self.download.poll_wait(cx));
         let fault = if self.download.is_over() { BodyFault::LateDownload } else { BodyFault::SlowDownload };
