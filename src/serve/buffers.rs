@@ -137,12 +137,11 @@ impl Buffers {
     }
 
     fn take(&self, bytes: usize, most: usize) -> Result<(), Full> {
-        if self.held.fetch_add(bytes, Relaxed).saturating_add(bytes) > most {
-            self.held.fetch_sub(bytes, Relaxed);
+        let room = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
+        self.held.fetch_update(Relaxed, Relaxed, room).map(|_| ()).map_err(|_| {
             self.refused.fetch_add(1, Relaxed);
-            return Err(Full);
-        }
-        Ok(())
+            Full
+        })
     }
 }
 
