@@ -13,7 +13,7 @@ use crate::harness::{Gate, Origin, Reply, wait_for};
 /// An answer that is not light.
 const LARGE: usize = 300_000;
 /// What the body of a stalled request is made of.
-const PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 /// An origin that reads nothing from the connections it takes, until it is dropped.
 struct Deaf {
