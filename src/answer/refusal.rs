@@ -51,11 +51,13 @@ pub enum Fault {
     OriginConnectTimeout,
     /// The origin did not answer in time.
     OriginTimeout,
+    /// The process buffers as much of bodies as it may.
+    BuffersFull,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 19] = [
         Fault::BadRequest,
         Fault::MethodNotAllowed,
         Fault::ClientTimeout,
@@ -74,6 +76,7 @@ impl Fault {
         Fault::NoOriginAddress,
         Fault::OriginConnectTimeout,
         Fault::OriginTimeout,
+        Fault::BuffersFull,
     ];
 
     /// The word in metrics and log.
@@ -97,6 +100,7 @@ impl Fault {
             Fault::NoOriginAddress => "no_origin_address",
             Fault::OriginConnectTimeout => "origin_connect_timeout",
             Fault::OriginTimeout => "origin_timeout",
+            Fault::BuffersFull => "buffers_full",
         }
     }
 
@@ -158,6 +162,13 @@ impl Fault {
             Fault::OriginTimeout => {
                 Meaning::origin(Is::GATEWAY_TIMEOUT, "http_response_timeout", "The server did not answer in time.")
             }
+            Fault::BuffersFull => Meaning {
+                status: Is::SERVICE_UNAVAILABLE,
+                problem: Problem::Blank,
+                detail: "The server has no room for this body at the moment.",
+                proxy_error: ProxyError::plain("proxy_internal_response"),
+                grpc: Some(grpc::RESOURCE_EXHAUSTED),
+            },
         }
     }
 }

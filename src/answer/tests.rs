@@ -193,6 +193,7 @@ fn every_fault_has_its_row_in_the_table() {
         (Fault::NoOriginAddress, 503, "destination_unavailable"),
         (Fault::OriginConnectTimeout, 504, "connection_timeout"),
         (Fault::OriginTimeout, 504, "http_response_timeout"),
+        (Fault::BuffersFull, 503, "proxy_internal_response"),
     ];
     assert_eq!(table.map(|(fault, ..)| fault), Fault::ALL);
     let gate = Gate::new(named());

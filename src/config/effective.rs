@@ -313,6 +313,7 @@ fn hosts(hosts: &[HostMatch]) -> Option<(&'static str, Tree)> {
 fn server(settings: &Settings) -> Tree {
     Tree::map([
         ("threads", settings.threads.map_or(Tree::text("auto"), Tree::text)),
+        ("max_buffered", Tree::text(settings.max_buffered)),
         (
             "drain",
             Tree::map([

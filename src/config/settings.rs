@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::policy::route::HostMatch;
-use crate::units::Share;
+use crate::units::{Bytes, Share};
 
 mod connections;
 mod http2;
@@ -23,6 +23,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// Worker threads; `None` means one per core.
     pub threads: Option<usize>,
+    /// How many bytes of bodies the process holds at most.
+    pub max_buffered: Bytes,
     /// How the process stops.
     pub drain: Drain,
     /// The metrics page; `None`: not served.

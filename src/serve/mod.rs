@@ -12,6 +12,7 @@
 //! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, [`descriptors`] shares out what may be open, and [`housekeeping`] what is done every second.
 
 pub mod admin;
+pub mod buffers;
 pub mod clock;
 pub mod descriptors;
 pub mod edge;

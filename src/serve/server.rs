@@ -36,6 +36,7 @@ use crate::config::settings::Settings;
 use crate::config::{self, Config, Places};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
+use crate::serve::buffers::BUFFERS;
 use crate::serve::edge::bind::BindError;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
 use crate::serve::edge::door::Door;
@@ -332,6 +333,7 @@ async fn serve(
             return Ok(());
         }
     }
+    BUFFERS.limit(usize::try_from(shared.settings.max_buffered.0).unwrap_or(usize::MAX));
     let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
     let mut accepting = JoinSet::new();
     let count = listeners.len();

@@ -25,6 +25,7 @@ mod admin;
 mod alerts;
 mod answer_costs;
 mod answers;
+mod buffers;
 mod caps;
 mod cluster_outages;
 mod cluster_shards;

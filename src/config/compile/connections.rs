@@ -188,7 +188,8 @@ fn at_accept(
     Some(AtAccept { limit: name.value, above })
 }
 
-fn size(field: &Field<Bytes>, range: RangeInclusive<Bytes>, default: Bytes, faults: &mut Faults) -> Bytes {
+/// A size within its range.
+pub fn size(field: &Field<Bytes>, range: RangeInclusive<Bytes>, default: Bytes, faults: &mut Faults) -> Bytes {
     let Some(at) = field.get() else { return default };
     within(at, at.value, &range, |bytes| bytes.to_string(), faults).unwrap_or(default)
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::clients::WrittenClients;
-use super::connections::connections;
+use super::connections::{connections, size};
 use super::limits::Limits;
 use super::stores::Stores;
 use super::tls::ForAll;
@@ -17,7 +17,10 @@ use crate::config::settings::{
     AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, Protocols, Settings,
 };
 use crate::config::source::Span;
-use crate::units::Share;
+use crate::units::{Bytes, Share};
+
+/// What a small machine can spare. Some 2,500 stalled answers fit, and light requests beside them.
+const MAX_BUFFERED: Bytes = Bytes(256 << 20);
 
 /// The settings.
 pub fn settings(
@@ -53,11 +56,15 @@ pub fn settings(
         // what a browser's user waits at most; systemd kills after 90 s
         timeout: drain_span(drain.map(|drain| &drain.timeout), Duration::from_secs(30)),
     };
+    let max_buffered = server.map_or(MAX_BUFFERED, |server| {
+        size(&server.max_buffered, Bytes(1 << 20)..=Bytes(1 << 40), MAX_BUFFERED, context.faults)
+    });
     let key = file.secrets.value().and_then(|secrets| secrets.client_hmac.get());
     let (client_hmac, previous_client_hmac) = key.map_or((None, None), |key| secret::key(key, context));
     Settings {
         listeners: sockets.into_iter().map(|(listener, _)| listener).collect(),
         threads: server.and_then(|server| server.threads.value()).and_then(|threads| threads.0),
+        max_buffered,
         drain,
         metrics,
         admin,

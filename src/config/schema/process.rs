@@ -198,6 +198,9 @@ section! {
     Server ("a map") {
         /// Worker threads: `auto` (default, one per core) or 1 to 1024.
         optional threads: Threads,
+        /// The most that the process buffers of bodies, of all connections together: 1MiB to 1TiB, default 256MiB. Near it, less
+        /// is read at once, stalled answers are cut off, and bodies over 16 KiB are refused (503).
+        optional max_buffered: Bytes,
         /// How the process stops.
         optional drain: Drain,
     }

@@ -173,11 +173,13 @@ pub enum BodyFault {
     LateUpload,
     /// The client took longer for its answer than it may for a whole one.
     LateDownload,
+    /// The client took nothing for a while, and its transfer held what others needed.
+    BuffersFull,
 }
 
 impl BodyFault {
     /// Every fault, so that counters can be made before the first request.
-    pub const ALL: [BodyFault; 9] = [
+    pub const ALL: [BodyFault; 10] = [
         BodyFault::ChunkSize,
         BodyFault::ChunkExtension,
         BodyFault::ChunkEnding,
@@ -187,13 +189,14 @@ impl BodyFault {
         BodyFault::SlowDownload,
         BodyFault::LateUpload,
         BodyFault::LateDownload,
+        BodyFault::BuffersFull,
     ];
 
     /// The status to answer when no answer has begun; `None` when one has, by the nature of the fault.
     pub const fn status(self) -> Option<u16> {
         match self {
             BodyFault::SlowUpload | BodyFault::LateUpload => Some(408),
-            BodyFault::SlowDownload | BodyFault::LateDownload => None,
+            BodyFault::SlowDownload | BodyFault::LateDownload | BodyFault::BuffersFull => None,
             BodyFault::TooLarge => Some(413),
             _ => Some(400),
         }
@@ -211,6 +214,7 @@ impl BodyFault {
             BodyFault::SlowDownload => "slow_download",
             BodyFault::LateUpload => "late_upload",
             BodyFault::LateDownload => "late_download",
+            BodyFault::BuffersFull => "buffers_full",
         }
     }
 
@@ -232,9 +236,11 @@ impl std::error::Error for BodyFault {}
 impl From<BodyFault> for std::io::Error {
     fn from(fault: BodyFault) -> std::io::Error {
         let kind = match fault {
-            BodyFault::SlowUpload | BodyFault::SlowDownload | BodyFault::LateUpload | BodyFault::LateDownload => {
-                std::io::ErrorKind::TimedOut
-            }
+            BodyFault::SlowUpload
+            | BodyFault::SlowDownload
+            | BodyFault::LateUpload
+            | BodyFault::LateDownload
+            | BodyFault::BuffersFull => std::io::ErrorKind::TimedOut,
             _ => std::io::ErrorKind::InvalidData,
         };
         std::io::Error::new(kind, fault)

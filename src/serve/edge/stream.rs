@@ -35,6 +35,7 @@ use super::head::{self, Body, Head};
 use super::link::Link;
 use super::pace::Pace;
 use super::transport::Transport;
+use crate::serve::buffers::{Share, Stall, poll_piece};
 
 mod absent;
 mod body;
@@ -79,6 +80,8 @@ pub struct Wire<S> {
     ended: bool,
     upload: Pace,
     download: Pace,
+    share: Share,
+    stall: Stall,
     /// Of the transport's bytes: how many had left when this was last looked at.
     sent: u64,
     due: Due,
@@ -110,6 +113,8 @@ impl<S: IO> Wire<S> {
             ended: false,
             upload,
             download,
+            share: Share::default(),
+            stall: Stall::default(),
             sent: 0,
             due: Due::default(),
             hop_by_hop: true,
@@ -152,6 +157,8 @@ impl<S: IO> Wire<S> {
         self.holds_back = head.expect_continue;
         self.upload.restart();
         self.download.restart();
+        self.stall.over();
+        self.share.clear();
         // taken whole where possible: splitting would turn the buffer into a shared one
         let taken =
             if head.end >= self.inbox.len() { mem::take(&mut self.inbox) } else { self.inbox.split_to(head.end) };
@@ -205,7 +212,7 @@ impl<S: IO> Wire<S> {
     fn poll_transport(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = match &mut self.transport {
-            Some(transport) => ready!(Pin::new(transport).poll_read(cx, buf)),
+            Some(transport) => ready!(poll_piece(transport, cx, buf)),
             None => Ok(()),
         };
         if read.is_err() || buf.filled().len() == before {
@@ -353,6 +360,7 @@ impl<S: IO> Wire<S> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(sent)) => {
                 self.download.progressed(sent);
+                self.stall.over();
                 self.outbox.advance(sent.min(self.outbox.len()));
                 Poll::Ready(Ok(sent))
             }
@@ -361,6 +369,10 @@ impl<S: IO> Wire<S> {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
+                if self.stall.poll_cut(&self.share, cx).is_ready() {
+                    self.ended = true;
+                    return Poll::Ready(Err(self.fault(BodyFault::BuffersFull)));
+                }
                 ready!(self.download.poll_wait(cx));
                 let late = !switched && self.download.is_over();
                 Poll::Ready(Err(self.fault(if late { BodyFault::LateDownload } else { BodyFault::SlowDownload })))
@@ -435,6 +447,11 @@ impl<S: IO> EdgeStream<S> {
         if let Some(wire) = &self.wire {
             wire.due.set(time);
         }
+    }
+
+    /// What the present request and its answer hold.
+    pub fn share(&self) -> Option<&Share> {
+        self.wire.as_ref().map(|wire| &wire.share)
     }
 
     /// How large the body of the present request may be.

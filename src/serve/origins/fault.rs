@@ -132,7 +132,8 @@ impl From<BodyFault> for AnswerFault {
             | BodyFault::SlowUpload
             | BodyFault::SlowDownload
             | BodyFault::LateUpload
-            | BodyFault::LateDownload => AnswerFault::ChunkEnding,
+            | BodyFault::LateDownload
+            | BodyFault::BuffersFull => AnswerFault::ChunkEnding,
         }
     }
 }

@@ -26,6 +26,7 @@ use super::fault::AnswerFault;
 use super::reader::Reader;
 use super::way::Way;
 use super::wire::Wire;
+use crate::serve::buffers::poll_piece;
 use crate::serve::edge::chunk::repack::{Failed, poll_repack};
 
 /// What one read takes from the kernel when a head does not come in one piece.
@@ -86,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
     fn poll_chunks(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Some(scanner) = self.reader.chunks() else { return Poll::Pending };
         let wire = &mut self.wire;
-        let read = |buf: &mut ReadBuf<'_>| Pin::new(&mut *wire).poll_read(cx, buf);
+        let read = |buf: &mut ReadBuf<'_>| poll_piece(wire, cx, buf);
         match ready!(poll_repack(scanner, &mut self.inbox, buf, read)) {
             Ok(0) => return self.ended(),
             Ok(_) => {}
@@ -132,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for OriginStream<S> {
             }
             if this.inbox.is_empty() {
                 let before = buf.filled().len();
-                ready!(Pin::new(&mut this.wire).poll_read(cx, buf))?;
+                ready!(poll_piece(&mut this.wire, cx, buf))?;
                 let fresh = buf.filled().get(before..).unwrap_or_default();
                 if fresh.is_empty() {
                     return this.ended();

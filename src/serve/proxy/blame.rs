@@ -12,6 +12,7 @@ pub fn fault_of(e: &Error) -> Fault {
     use ErrorType as Is;
     if let Some(fault) = BodyFault::of(e) {
         return match fault.status() {
+            None if fault == BodyFault::BuffersFull => Fault::BuffersFull,
             Some(408) => Fault::ClientTimeout,
             Some(413) => Fault::BodyTooLarge,
             Some(_) => Fault::BadRequest,
@@ -62,7 +63,8 @@ pub fn counts_as_an_attempt(fault: Fault) -> bool {
         | Fault::ClientGone
         | Fault::OriginClosed
         | Fault::OriginGarbled
-        | Fault::OriginTimeout => true,
+        | Fault::OriginTimeout
+        | Fault::BuffersFull => true,
         Fault::Internal
         | Fault::OriginRefused
         | Fault::OriginUnreachable

@@ -7,6 +7,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
 use crate::policy::{FieldsRead, Route};
+use crate::serve::buffers::Share;
 use crate::serve::edge::absence::Absence;
 use crate::serve::edge::h2::talk::Stream;
 use crate::serve::edge::link::Link;
@@ -35,6 +36,14 @@ pub fn answer_due_in(session: &Session, time: Duration) {
         stream.answer_due_in(time);
     } else if let Some(stream) = edge_stream(session) {
         stream.answer_due_in(time);
+    }
+}
+
+/// What the request and its answer hold of the process's buffers.
+pub fn share(session: &Session) -> Option<&Share> {
+    match h2_stream(session) {
+        Some(stream) => Some(stream.share()),
+        None => edge_stream(session)?.share(),
     }
 }
 

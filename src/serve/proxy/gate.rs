@@ -28,6 +28,7 @@ use super::exchange::Exchange;
 use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
+use super::room;
 use super::timing;
 use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Judged, Verdict};
@@ -99,7 +100,13 @@ impl Gate {
             (Verdict::Admitted, Some(route)) if over_limit(session.req_header(), route) => {
                 Next::Fault(Fault::BodyTooLarge)
             }
-            (Verdict::Admitted, Some(Route { action: Action::Forward(_), .. })) => Next::Forward,
+            (Verdict::Admitted, Some(Route { action: Action::Forward(_), .. })) => {
+                if room::for_request(session).await {
+                    Next::Forward
+                } else {
+                    Next::Fault(Fault::BuffersFull)
+                }
+            }
             (Verdict::Admitted, Some(Route { action: Action::Respond(_), .. })) => Next::Respond,
             _ => Next::Refuse,
         })
@@ -313,9 +320,11 @@ impl ProxyHttp for Gate {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
         if session.was_upgraded() {
             // no body, but bytes all the same
+            room::for_upload(session, exchange, length)?;
             pause(exchange.carried(length, &self.shared.clock)).await;
             return Ok(());
         }
+        room::for_upload(session, exchange, length)?;
         exchange.body_bytes += length;
         let limit = exchange.route().and_then(|route| route.body_limit);
         if limit.is_some_and(|limit| exchange.body_bytes > limit.0) {
@@ -343,6 +352,9 @@ impl ProxyHttp for Gate {
         let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
         if upstream.status.is_informational() && !switches {
             return Ok(());
+        }
+        if !room::for_response(session, upstream).await {
+            return Err(room::full(exchange));
         }
         exchange.answered = timing::stamp(&self.shared, exchange);
         attempts::answered(exchange, upstream.status.as_u16());
@@ -379,13 +391,14 @@ impl ProxyHttp for Gate {
 
     fn response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
         let exchange = slot.exchange(self);
+        room::for_answer(session, exchange, length)?;
         // an origin that drips a byte before every deadline for a read would hold its place for ever
         if exchange.body_due.is_some_and(|due| self.shared.clock.now() > due) {
             return Err(Error::explain(ErrorType::ReadTimedout, "the answer's body takes too long").into_up());
@@ -463,6 +476,9 @@ impl ProxyHttp for Gate {
         }
         attempts::ended(exchange, &self.shared.clock);
         exchange.release();
+        if let Some(share) = downstream::share(session) {
+            share.clear();
+        }
         timing::tell_duration(&self.shared, exchange);
         observe::done(&self.shared, exchange, &Ended::of(session));
     }

@@ -17,6 +17,7 @@ pub mod framework;
 pub mod gate;
 pub mod observe;
 pub mod reply;
+pub mod room;
 pub mod shared_limits;
 pub mod timing;
 pub mod waits;

@@ -24,6 +24,7 @@ use super::frames::SMALL;
 use super::request::Head;
 use super::talk::Stream;
 use super::trailers;
+use crate::serve::buffers::Stall;
 use crate::serve::edge::absence::Departure;
 use crate::serve::edge::alarm::Alarm;
 use crate::serve::edge::connection::Edge;
@@ -64,6 +65,7 @@ pub struct Session {
     unhurried: bool,
     upload: Pace,
     download: Pace,
+    stall: Stall,
     due: Alarm,
     departure: Departure,
     stream: Arc<Stream>,
@@ -113,6 +115,7 @@ impl Session {
             kept: Kept::Off,
             upload,
             download,
+            stall: Stall::default(),
             due: Alarm::default(),
             departure: Departure::default(),
             stream,
@@ -299,6 +302,7 @@ impl Session {
                 Poll::Ready(Some(Ok(0))) => {}
                 Poll::Ready(Some(Ok(room))) => {
                     self.download.progressed(room.min(wanted));
+                    self.stall.over();
                     return Poll::Ready(Ok(room));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(broken(ErrorType::WriteError, error))),
@@ -307,6 +311,9 @@ impl Session {
                 }
                 Poll::Pending => break,
             }
+        }
+        if self.stall.poll_cut(self.stream.share(), cx).is_ready() {
+            return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
         }
         ready!(self.download.poll_wait(cx));
         let fault = if self.download.is_over() { BodyFault::LateDownload } else { BodyFault::SlowDownload };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Extensions;
 use tokio::sync::Notify;
 
+use crate::serve::buffers::Share;
 use crate::serve::edge::absence::Absence;
 use crate::serve::edge::due::Due;
 use crate::serve::edge::link::Link;
@@ -116,12 +117,13 @@ pub struct Stream {
     talk: Arc<Talk>,
     due: Due,
     absence: Absence,
+    share: Share,
 }
 
 impl Stream {
     /// A stream of this connection.
     pub fn new(link: Arc<Link>, talk: Arc<Talk>) -> Arc<Stream> {
-        Arc::new(Stream { link, talk, due: Due::default(), absence: Absence::default() })
+        Arc::new(Stream { link, talk, due: Due::default(), absence: Absence::default(), share: Share::default() })
     }
 
     /// The stream that a request came on, if it came by HTTP/2.
@@ -147,6 +149,11 @@ impl Stream {
     /// What is said of a client that leaves.
     pub fn absence(&self) -> &Absence {
         &self.absence
+    }
+
+    /// What its request and the answer hold.
+    pub fn share(&self) -> &Share {
+        &self.share
     }
 
     /// What it has in common with the other streams.

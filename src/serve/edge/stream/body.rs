@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
@@ -11,6 +10,7 @@ use tokio::io::ReadBuf;
 
 use super::Wire;
 use super::reading::Reading;
+use crate::serve::buffers::poll_piece;
 use crate::serve::edge::chunk::repack::{Failed, poll_repack};
 
 impl<S: IO> Wire<S> {
@@ -51,7 +51,7 @@ impl<S: IO> Wire<S> {
         let packed = ready!(poll_repack(scanner, inbox, buf, |buf| {
             let before = buf.filled().len();
             let read = match transport {
-                Some(transport) => Pin::new(transport).poll_read(cx, buf),
+                Some(transport) => poll_piece(transport, cx, buf),
                 None => Poll::Ready(Ok(())),
             };
             *ended |= matches!(&read, Poll::Ready(read) if read.is_err() || buf.filled().len() == before);

@@ -228,6 +228,12 @@ catalogue! {
         "Failed attempts to open or write a log; lines wait for the next attempt as long as there is room.");
     PANICS = read("tidegate_panics_total", Counter, &[],
         "Faults in our own or the framework's code that ended one request or task.");
+    BUFFERED = read("tidegate_buffered_bytes", Gauge, &[],
+        "Bytes of bodies that the process may be holding for transfers under way: an upper estimate.");
+    BUFFERED_LIMIT = read("tidegate_buffered_bytes_limit", Gauge, &[],
+        "The bound on them: `server.max_buffered`.");
+    BUFFERS_REFUSED = read("tidegate_buffers_refused_total", Counter, &[],
+        "Transfers that were refused or cut off because of that bound.");
     PROCESS_RESIDENT = read("process_resident_memory_bytes", Gauge, &[], "Resident memory size in bytes.");
     PROCESS_VIRTUAL = read("process_virtual_memory_bytes", Gauge, &[], "Virtual memory size in bytes.");
     PROCESS_CPU = read("process_cpu_seconds_total", Counter, &[], "Total user and system CPU time spent in seconds.");

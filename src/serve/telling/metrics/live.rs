@@ -12,6 +12,7 @@ use prometheus::proto::{self, MetricFamily, MetricType};
 use super::catalogue::{self, ALL, Family, Kept, Kind};
 use super::process::Process;
 use crate::limiter::Gauges;
+use crate::serve::buffers::BUFFERS;
 use crate::serve::store::ExchangeState;
 use crate::serve::telling::log::LogState;
 use crate::sketch::Crowding;
@@ -214,6 +215,9 @@ impl Collector for Live {
         page.add(&catalogue::PANICS, None, readers.panics.as_ref().map(|reader| reader()));
         drop(readers);
 
+        page.add(&catalogue::BUFFERED, None, Some(BUFFERS.held() as u64));
+        page.add(&catalogue::BUFFERED_LIMIT, None, Some(BUFFERS.most() as u64));
+        page.add(&catalogue::BUFFERS_REFUSED, None, Some(BUFFERS.refused()));
         let process = Process::read();
         page.add(&catalogue::PROCESS_RESIDENT, None, process.resident_bytes);
         page.add(&catalogue::PROCESS_VIRTUAL, None, process.virtual_bytes);

@@ -106,8 +106,8 @@ impl Shape {
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
-        // notices by kind, the heaviest client's share
-        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + notices::Kind::ALL.len() + 1;
+        // buffered bytes, their bound and refusals; notices by kind, the heaviest client's share
+        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + 3 + notices::Kind::ALL.len() + 1;
 
         // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped

@@ -37,6 +37,7 @@ fn settings() -> Settings {
     Settings {
         listeners: vec![listener("main"), Listener { tls: Some(tls), ..listener("other") }],
         threads: None,
+        max_buffered: crate::units::Bytes(256 << 20),
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
         admin: None,

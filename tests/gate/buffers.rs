@@ -1,0 +1,193 @@
+//! The bound on what the process buffers of bodies (`server.max_buffered`).
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::h2::raw::{DATA, Raw, frame, head};
+use crate::harness::{Gate, Origin, Reply, wait_for};
+
+/// An answer that is not light.
+const LARGE: usize = 300_000;
+/// What the body of a stalled request is made of.
+static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+
+/// An origin that reads nothing from the connections it takes, until it is dropped.
+struct Deaf {
+    address: SocketAddr,
+    kept: Arc<Mutex<Option<Vec<TcpStream>>>>,
+}
+
+impl Deaf {
+    fn start() -> Deaf {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // those that are accepted have it too
+        SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
+        let address = listener.local_addr().unwrap();
+        let kept = Arc::new(Mutex::new(Some(Vec::new())));
+        let keeps = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                match &mut *keeps.lock().unwrap() {
+                    Some(kept) => kept.push(stream),
+                    None => return,
+                }
+            }
+        });
+        Deaf { address, kept }
+    }
+}
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        self.kept.lock().unwrap().take();
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn origin() -> Origin {
+    let mut large = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n").into_bytes();
+    large.resize(large.len() + LARGE, b'x');
+    let large: &'static [u8] = large.leak();
+    Origin::start(move |arrival| match arrival.target.as_str() {
+        "/endless" => Reply::Endless,
+        "/large" => Reply::Bytes(large),
+        _ => Reply::Ok,
+    })
+}
+
+fn gate(site: &Origin, deaf: &Deaf, bound: &str) -> Gate {
+    Gate::start(&format!(
+        "listeners:
+  main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }}
+server: {{ max_buffered: {bound} }}
+routes:
+  - {{ name: sink, match: {{ path: /sink }}, origin: \"{}\", body_limit: none }}
+  - {{ name: site, origin: \"{}\", body_limit: none }}
+",
+        deaf.address,
+        site.address()
+    ))
+}
+
+/// A client that takes nothing of an endless answer.
+fn stalled_download(gate: &Gate) -> TcpStream {
+    let mut stream = TcpStream::connect(gate.address("main")).unwrap();
+    let _ = SockRef::from(&stream).set_recv_buffer_size(4096);
+    stream.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream
+}
+
+/// A client whose origin takes nothing: it sends until it gets nothing rid.
+fn stalled_upload(gate: &Gate) -> TcpStream {
+    let mut stream = TcpStream::connect(gate.address("main")).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+    stream.write_all(b"POST /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
+    for _ in 0..200 {
+        // it may be refused meanwhile
+        if stream.write(&PIECE).is_err() {
+            break;
+        }
+    }
+    stream
+}
+
+fn buffered(gate: &Gate) -> u64 {
+    gate.metrics().sum("tidegate_buffered_bytes", &[]) as u64
+}
+
+#[test]
+fn stalled_transfers_stay_within_the_bound_and_light_clients_are_served() {
+    const BOUND_KIB: u64 = 8 * 1024;
+    const DOWNLOADS: usize = 150;
+    const UPLOADS: usize = 40;
+    const TALKERS: usize = 4;
+    const STREAMS: u32 = 50;
+    /// What a connection and a request cost beside their bodies: `docs/connections.md`.
+    const EACH_KIB: u64 = 11 + 64;
+
+    let (site, deaf) = (origin(), Deaf::start());
+    let mut gate = gate(&site, &deaf, &format!("{BOUND_KIB}KiB"));
+    for _ in 0..20 {
+        assert_eq!(gate.fetch("/", "").status, 200);
+    }
+    let before = gate.resident_kib();
+    let mut crowd: Vec<TcpStream> = (0..DOWNLOADS).map(|_| stalled_download(&gate)).collect();
+    crowd.extend((0..UPLOADS).map(|_| stalled_upload(&gate)));
+    let mut talkers: Vec<Raw> = (0..TALKERS).map(|_| Raw::open(gate.address("main"), &[])).collect();
+    let fields: [(&[u8], &[u8]); 4] =
+        [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/sink")];
+    for raw in &mut talkers {
+        for number in 0..STREAMS {
+            let _ = raw.send(&head(2 * number + 1, &fields, false));
+            for _ in 0..4 {
+                let _ = raw.send(&frame(DATA, 0, 2 * number + 1, &PIECE[..15_000]));
+            }
+        }
+    }
+    wait_for("the transfers to fill what they may", || (buffered(&gate) >= BOUND_KIB << 9).then_some(()));
+    for _ in 0..100 {
+        assert_eq!(gate.fetch("/", "").status, 200, "light clients are served");
+        assert!(buffered(&gate) <= BOUND_KIB << 10);
+    }
+    let used = gate.resident_peak_kib().saturating_sub(before);
+    let requests = DOWNLOADS + UPLOADS + TALKERS * STREAMS as usize;
+    println!("{requests} stalled requests: {used} KiB of memory, {} KiB counted", buffered(&gate) >> 10);
+    assert!(used <= 2 * BOUND_KIB + EACH_KIB * requests as u64, "{used} KiB");
+
+    drop((crowd, talkers, deaf));
+    wait_for("all of it to be given back", || (buffered(&gate) == 0).then_some(()));
+    gate.comes_to_rest();
+}
+
+#[test]
+fn heavy_requests_are_refused_while_others_hold_all_and_served_afterwards() {
+    let (site, deaf) = (origin(), Deaf::start());
+    let gate = gate(&site, &deaf, "1MiB");
+    // light ones, which may fill more of it than heavy ones; each lacks its last byte
+    let mut crowd = Vec::new();
+    while buffered(&gate) < (1 << 20) / 8 * 7 {
+        let before = buffered(&gate);
+        let mut stream = TcpStream::connect(gate.address("main")).unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 16000\r\n\r\n").unwrap();
+        stream.write_all(&PIECE[..15_999]).unwrap();
+        crowd.push(stream);
+        wait_for("an upload to be counted", || (buffered(&gate) > before).then_some(()));
+    }
+    assert_eq!(gate.metrics().sum("tidegate_buffered_bytes_limit", &[]), f64::from(1 << 20));
+    let refused = gate.metrics().sum("tidegate_buffers_refused_total", &[]);
+    let upload = gate.connect().ask("POST", "/", "", &[b'x'; LARGE]);
+    let download = gate.fetch("/large", "");
+    assert_eq!((upload.status, download.status), (503, 503));
+    assert!(gate.metrics().sum("tidegate_buffers_refused_total", &[]) >= refused + 2.0);
+    wait_for("a line for each", || {
+        let lines = gate.log_text().lines().filter(|line| line.contains("\"buffers_full\"")).count();
+        (lines >= 2).then_some(())
+    });
+    assert_eq!(gate.connect().ask("POST", "/", "", &[b'x'; 8_000]).status, 200, "a light body passes");
+    assert_eq!(gate.fetch("/", "").status, 200);
+
+    drop(crowd);
+    wait_for("all of it to be given back", || (buffered(&gate) == 0).then_some(()));
+    assert_eq!(gate.connect().ask("POST", "/", "", &[b'x'; LARGE]).status, 200);
+    assert_eq!(gate.fetch("/large", "").body.len(), LARGE);
+}
+
+#[test]
+fn stalled_downloads_are_cut_off_when_others_need_their_room() {
+    let (site, deaf) = (origin(), Deaf::start());
+    let gate = gate(&site, &deaf, "2MiB");
+    let crowd: Vec<TcpStream> = (0..40).map(|_| stalled_download(&gate)).collect();
+    let cut = || gate.metrics().sum("tidegate_malformed_requests_total", &[("reason", "buffers_full")]);
+    wait_for("the first of them to be cut off", || (cut() > 0.0).then_some(()));
+    wait_for("a large answer to be served whole", || {
+        let answer = gate.fetch("/large", "");
+        (answer.status == 200 && answer.body.len() == LARGE).then_some(())
+    });
+    assert!(buffered(&gate) > 0, "those that need not go are not cut off");
+    drop(crowd);
+    wait_for("all of it to be given back", || (buffered(&gate) == 0).then_some(()));
+}
