@@ -15,7 +15,7 @@ use crate::limiter::{Kind, Scope};
 use crate::policy::{CostRule, Rule};
 use crate::serve::telling::metrics::Metrics;
 use crate::sketch::MonotoneTable;
-use crate::units::Bytes;
+use crate::units::{Bytes, Period};
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -152,6 +152,9 @@ fn row(rule: &Rule, config: &Config) -> [String; 7] {
     let none = || "-".to_owned();
     let (promise, [memory, columns, error]) = match &rule.kind {
         Kind::Rate { memory, .. } => (format!("{} burst {}", text("rate"), text("burst")), sketch(*memory)),
+        Kind::Quota { window: Period::Calendar(calendar), memory, .. } => {
+            (format!("{} per {calendar}", text("max")), sketch(*memory))
+        }
         Kind::Quota { sliding, memory, .. } => {
             let sliding = if *sliding { ", sliding" } else { "" };
             (format!("{} per {}{sliding}", text("max"), text("window")), sketch(*memory))

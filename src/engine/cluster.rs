@@ -25,7 +25,7 @@ use crate::limiter::{Judgement, Kind, Lost, Place};
 use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
 use crate::request::Request;
 use crate::sketch::{KeyHash, NextUnit};
-use crate::units::{Cost, OutOfRange, Timestamp};
+use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
 /// A shared limit as this gate sees it.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub struct Cluster {
     previous: Option<StoreNames>,
     /// The promise of tier 0, then those of the tiers.
     promises: Box<[Promise]>,
+    /// The windows, of a quota.
+    period: Option<Period>,
 }
 
 /// What became of one shared limit of a request: at which position, and what.
@@ -145,14 +147,24 @@ impl Cluster {
         // of an estimate no store is asked
         let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
         let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
-        let promises = std::iter::once(&rule.kind).chain(tiers).map(promise).collect::<Result<Box<[_]>, _>>()?;
+        let promises = std::iter::once(&rule.kind).chain(tiers).map(Promise::of).collect::<Result<Box<[_]>, _>>()?;
+        let period = if let Kind::Quota { window, .. } = &rule.kind { Some(window) } else { None };
         let leases = match before {
             // what was granted under other numbers says nothing about these
-            Some(before) if before.promises == promises => Arc::clone(&before.leases),
+            Some(before) if before.promises == promises && before.period.as_ref() == period => {
+                Arc::clone(&before.leases)
+            }
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
         let names = |secret| StoreNames::new(secret, &rule.name);
-        Ok(Some(Cluster { shared, leases, names: names(secret), previous: previous.map(names), promises }))
+        Ok(Some(Cluster {
+            shared,
+            leases,
+            names: names(secret),
+            previous: previous.map(names),
+            promises,
+            period: period.cloned(),
+        }))
     }
 
     /// Where and how it is shared.
@@ -204,15 +216,6 @@ impl Cluster {
             Look::Refused { retry_nanos, due } => (refused(most, retry_nanos), due),
             Look::Unknown => (admitted(0, most), false),
         }
-    }
-}
-
-/// What the store promises for a limit of this kind.
-fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
-    match kind {
-        Kind::Rate { rate, burst, .. } => Ok(Promise::Rate { rate: *rate, burst: *burst }),
-        Kind::Quota { max, window, sliding: false, .. } => Ok(Promise::Quota { max: *max, window: *window }),
-        _ => Err(OutOfRange { allowed: "`rate`, or `quota` that does not slide" }),
     }
 }
 
@@ -291,7 +294,7 @@ impl Snapshot {
         let route = judged.decision.route;
         let errand = |asking: Option<Asking>, wanted, least| {
             let numbers = (wanted, least);
-            self.errand((rule, &cluster, &ask), (request, client, route), asking, numbers)
+            self.errand((rule, &cluster, &ask), (request, client, route), asking, numbers, now)
         };
         if cluster.shared.sharing == Sharing::Exact {
             return errand(None, cost.get(), cost.get()).map_or(Step::Settled, Step::Ask);
@@ -351,7 +354,7 @@ impl Snapshot {
         let (key, promise) = cluster.held_by(&ask.place);
         let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) else { return None };
         let numbers = (asking.wanted(), asking.least());
-        self.errand((rule, cluster, &ask), (request, client, judged.decision.route), Some(asking), numbers)
+        self.errand((rule, cluster, &ask), (request, client, judged.decision.route), Some(asking), numbers, now)
     }
 
     fn errand(
@@ -360,6 +363,7 @@ impl Snapshot {
         (request, client, route): (&Request<'_>, &Client, Option<usize>),
         asking: Option<Asking>,
         (wanted, least): (u32, u32),
+        now: Timestamp,
     ) -> Option<Errand> {
         let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
@@ -369,7 +373,8 @@ impl Snapshot {
             key_into(&mut name, limit, self.policy(), (request, client, route), 0).ok()?;
             Some(name.finish())
         };
-        let promise = cluster.promise(ask.place.tier);
+        let begins = self.limiters().get(rule).and_then(|limiter| limiter.windows_begin(now));
+        let promise = cluster.promise(ask.place.tier).while_windows_begin(begins);
         let mut question = Question { rule, key: name(&cluster.names)?, promise, wanted, least };
         let previous = cluster.previous.as_ref().and_then(name);
         let rotation = previous.map(|previous| Rotation::begin(&mut question, previous));

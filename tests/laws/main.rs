@@ -3,6 +3,7 @@
 mod allocation;
 mod answer_costs;
 mod book;
+mod calendar;
 mod corners;
 mod estimate;
 mod kinds;
@@ -13,3 +14,4 @@ mod several;
 mod shared;
 mod tiers;
 mod together;
+mod waiting;

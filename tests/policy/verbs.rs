@@ -83,7 +83,8 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         out(&detailed).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for row in [
         "egress 20MiB/s burst 64MiB client_ip 4MiB 131072 3.3e-9",
-        "monthly 100000 per 744h header:x-api-key 4MiB 131072 3.3e-9",
+        "monthly 100000 per month in Europe/Berlin header:x-api-key 4MiB 131072 3.3e-9",
+        "weekly 40000 per week from Sunday in UTC header:x-api-key 4MiB 131072 3.3e-9",
         "crawlers 10/s by half-life 30s client_ip 4MiB 131072 3.3e-9",
         "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB - 1.2e-7 (seen)",
         "fair origin:shop in all 4 nodes 4MiB - -",

@@ -59,7 +59,7 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
     let key = URL_SAFE_NO_PAD.encode(question.key.0);
     let kind = match question.promise {
         Promise::Rate { .. } => "rate",
-        Promise::Quota { .. } => "quota",
+        Promise::Quota { .. } | Promise::Calendar { .. } => "quota",
     };
     format!("{prefix}{{{key}}}:{limit}:{kind}")
 }
@@ -82,6 +82,10 @@ pub fn asks(terms: &Terms, wanted: u32, least: u32) -> (&'static Script, Vec<i64
             (&*RATE, vec![rate.cost, rate.drain, rate.tick_micros, u64::from(rate.burst), wanted, least])
         }
         Terms::Quota(quota) => (&*QUOTA, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
+        Terms::Calendar(quota) => {
+            let numbers = [0, u64::from(quota.max), wanted, least].into_iter();
+            (&*QUOTA, numbers.chain(quota.begins).collect())
+        }
     };
     (script, numbers.into_iter().map(|number| i64::try_from(number).unwrap_or(i64::MAX)).collect())
 }

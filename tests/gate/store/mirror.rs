@@ -41,7 +41,9 @@ fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
         if dice.below(12) == 0 {
             promise = &promises[usize::try_from(dice.below(promises.len() as u64)).unwrap()];
         }
-        let terms = promise.terms().unwrap();
+        // a gate names the windows around its own time, which may be a window and a half from the store's
+        let its_time = now / 1_000_000 + dice.below(12 * 86_400);
+        let terms = promise.while_windows_begin(Some(weeks_around(its_time - 6 * 86_400))).terms().unwrap();
         let most = u64::from(promise.most());
         // small and great ones
         let ceiling = if dice.below(2) == 0 { 1 + most / 8 } else { most + 2 };
@@ -58,9 +60,21 @@ fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
         match terms {
             Terms::Rate(rate) => call.arg(rate.cost).arg(rate.drain).arg(rate.tick_micros).arg(rate.burst),
             Terms::Quota(quota) => call.arg(quota.window_micros).arg(quota.max),
+            Terms::Calendar(quota) => call.arg(0).arg(quota.max),
         };
-        call.arg(wanted).arg(least).arg(now / 1_000_000).arg(now % 1_000_000);
-        let said: Vec<i64> = call.invoke(&mut connection).unwrap();
+        call.arg(wanted).arg(least);
+        if let Terms::Calendar(quota) = terms {
+            quota.begins.iter().for_each(|begins| _ = call.arg(*begins));
+        }
+        call.arg(now / 1_000_000).arg(now % 1_000_000);
+        let said = call.invoke::<Vec<i64>>(&mut connection);
+        if let Terms::Calendar(quota) = terms
+            && !(quota.begins[0]..quota.begins[3]).contains(&now)
+        {
+            assert!(said.is_err() && answer.granted == 0 && written.is_none(), "no window is named for {now}");
+            continue;
+        }
+        let said = said.unwrap();
 
         let micros = |nanos: Option<u64>| nanos.map_or(-1, |nanos| i64::try_from(nanos / 1_000).unwrap());
         let rest = Some(answer.ends_nanos).filter(|&nanos| nanos != u64::MAX);
@@ -80,6 +94,23 @@ fn compare(script: &str, promises: &[Promise], seed: u64, questions: u32) {
         *if answer.granted > 0 { &mut granted } else { &mut refused } += 1;
     }
     assert!(granted > questions / 50 && refused > questions / 50, "both happen: {granted} and {refused}");
+}
+
+/// Weeks of 5 to 9 days around this second: some beginnings are moved, always the same.
+fn weeks_around(second: u64) -> [u32; 4] {
+    let week = second / 604_800;
+    let begins = |week: u64| u32::try_from(week * 604_800 + week % 3 * 86_400).unwrap();
+    let present = if u64::from(begins(week)) <= second { week } else { week - 1 };
+    [present - 1, present, present + 1, present + 2].map(begins)
+}
+
+#[test]
+fn the_script_of_a_quota_finds_the_windows_of_a_calendar() {
+    let calendar = |max| Promise::Calendar { max, nominal: 7 * DAY, begins: [0; 4] };
+    compare(QUOTA, &[calendar(50)], 3, 2_000);
+    // and where the policy changes from one kind of window to the other
+    let fixed = |max, window| Promise::Quota { max, window };
+    compare(QUOTA, &[calendar(50), fixed(30, DAY), calendar(u32::MAX), fixed(60, 10 * DAY)], 4, 4_000);
 }
 
 #[test]

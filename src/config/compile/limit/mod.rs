@@ -67,6 +67,7 @@ pub fn limit(
     let cost = cost::cost(&written, faults);
     let counted = cost::counted(&written, faults);
     let deferred = cost::is_deferred(&written);
+    belongs::check_calendar(&written, faults);
     belongs::check_sliding(&written, deferred, faults);
     let nodes = key::nodes(&written, faults);
     let scope = key.as_ref().and_then(|key| key.exact);
