@@ -14,7 +14,7 @@ use tidegate::policy::Policy;
 use tidegate::sketch::Seed;
 use tidegate::units::{Calendar, CalendarUnit, Timestamp, Zone};
 
-use crate::book::{arrival, ask, head};
+use crate::book::{ask, head};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u32 = 86_400;
@@ -52,12 +52,15 @@ fn calendar(unit: CalendarUnit, zone: &str) -> Calendar {
     Calendar { unit, zone: Zone::named(zone).unwrap() }
 }
 
+/// When a month begins, and which of its days are no 24 hours long, with their seconds.
+type Month = (u32, BTreeMap<usize, u32>);
+
 /// Of a line of the vectors: the zone, and of each month its beginning and the days that are no 24 hours long, with their seconds.
-fn line(line: &str) -> (&str, Vec<(u32, BTreeMap<usize, u32>)>) {
+fn line(line: &str) -> (&str, Vec<Month>) {
     let mut words = line.split(' ');
     let zone = words.next().unwrap();
     let _year = words.next();
-    let mut months: Vec<(u32, BTreeMap<usize, u32>)> = Vec::new();
+    let mut months: Vec<Month> = Vec::new();
     for word in words {
         match word.split_once(':') {
             None => months.push((word.parse().unwrap(), BTreeMap::new())),
