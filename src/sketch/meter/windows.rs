@@ -40,7 +40,7 @@ struct Stretch {
     from: u64,
     /// The epoch of a window less its number by the shape.
     shift: i64,
-    /// See [`Windows::are_apart`].
+    /// From this epoch on windows are kept apart.
     apart_from: AtomicU32,
     next: OnceLock<Arc<Stretch>>,
 }
@@ -89,7 +89,8 @@ impl Windows {
         Windows { stretch: Arc::new(stretch), change: None }
     }
 
-    /// The same, each [kept apart](Windows::are_apart) from the first on.
+    /// The same, each kept apart from the first on: counted by itself, so that what is charged ahead of time, in a window yet to come,
+    /// says nothing about the windows before it.
     #[must_use]
     pub fn apart(self) -> Windows {
         // nobody else has them yet
@@ -151,14 +152,13 @@ impl Windows {
         changes && same(&self.stretch, &other.stretch)
     }
 
-    /// Whether each window of a key is counted by itself, so that what is charged ahead of time, in a window yet to come, says nothing
-    /// about the windows before it.
+    /// Whether this window is kept [apart](Windows::apart).
     #[inline]
     pub(super) fn are_apart(&self, epoch: u32, now: Timestamp) -> bool {
         epoch >= self.at(now).apart_from.load(Ordering::Relaxed)
     }
 
-    /// Whether any are [kept apart](Windows::are_apart).
+    /// Whether any are kept [apart](Windows::apart).
     #[inline]
     pub fn keep_apart(&self) -> bool {
         self.last().apart_from.load(Ordering::Relaxed) != u32::MAX
