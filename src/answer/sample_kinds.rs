@@ -17,7 +17,7 @@ pub fn of_kind(name: &str, kind: Kind) -> Rule {
 }
 
 pub fn quota(name: &str, max: u32, window: Duration) -> Rule {
-    of_kind(name, Kind::Quota { max, window, sliding: false, memory: Bytes(1 << 20) })
+    of_kind(name, Kind::Quota { max, window: window.into(), sliding: false, memory: Bytes(1 << 20) })
 }
 
 pub fn distinct(name: &str, max: u32, window: Duration) -> Rule {

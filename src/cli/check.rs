@@ -15,6 +15,7 @@ use crate::limiter::cluster::Sharing;
 use crate::policy::{CostRule, Rule};
 use crate::serve::telling::metrics::Metrics;
 use crate::sketch::{Accuracy, Shape};
+use crate::units::Period;
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -155,6 +156,7 @@ fn row(rule: &Rule, config: &Config) -> [String; 8] {
     let error = table.map_or_else(none, |(_, shape)| error(shape, rule.accuracy));
     let (promise, refused) = match &rule.kind {
         Kind::Rate { .. } => (format!("{} burst {}", text("rate"), text("burst")), refused),
+        Kind::Quota { window: Period::Calendar(calendar), .. } => (format!("{} per {calendar}", text("max")), refused),
         Kind::Quota { sliding, .. } => {
             let sliding = if *sliding { ", sliding" } else { "" };
             (format!("{} per {}{sliding}", text("max"), text("window")), refused)

@@ -79,6 +79,7 @@ codes! {
     BAD_TEXT = "E0220", "a text that is not possible here";
     BAD_DATE = "E0221", "not a date such as `2026-11-21`";
     BAD_STORE_URL = "E0222", "not a store's URL such as `redis://127.0.0.1:6379`";
+    BAD_TIME_ZONE = "E0223", "not a time zone such as `Europe/Berlin`";
     NEVER_MATCHES = "E0230", "a regular expression that no path can meet";
 
     UNKNOWN_LIMIT = "E0301", "a limit that is not defined";
@@ -122,6 +123,7 @@ codes! {
     UNVERIFIED_ORIGIN = "W0416", "an origin whose certificate is not verified";
     SMALL_SKETCH = "W0417", "a sketch so small that clients are refused for others";
     OLD_SHADOW = "W0418", "a limit that has been in shadow for more than 30 days";
+    NO_MONTH = "W0419", "a window of so many days that is no week or month of the calendar";
     CERTIFICATE_TIME = "W0420", "a certificate that has expired, soon will, or is not yet valid";
     OPEN_KEY = "W0421", "a private key that everybody on the machine can read";
     CERTIFICATE_NAMES = "W0422", "a certificate whose names do not fit, or are those of another";

@@ -49,6 +49,7 @@ mod shape;
 pub mod source;
 mod store_text;
 mod text;
+mod time_zone;
 mod tree;
 mod variable;
 mod veil;

@@ -15,7 +15,7 @@ use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::cluster::{OnStoreError, Sharing};
 use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
-use crate::units::Bytes;
+use crate::units::{Bytes, Weekday};
 
 /// The words of one field: reader, schema, and the way back.
 macro_rules! words {
@@ -100,6 +100,14 @@ words! {
     LimitType = "type of limit" {
         "rate" => LimitType::Rate, "quota" => LimitType::Quota, "recent_average" => LimitType::RecentAverage,
         "distinct" => LimitType::Distinct, "fair_share" => LimitType::FairShare, "inflight" => LimitType::Inflight,
+    } later: []
+    CalendarWord = "part of the calendar" {
+        "month" => CalendarWord::Month, "week" => CalendarWord::Week, "day" => CalendarWord::Day,
+    } later: []
+    Weekday = "day of the week" {
+        "monday" => Weekday::Monday, "tuesday" => Weekday::Tuesday, "wednesday" => Weekday::Wednesday,
+        "thursday" => Weekday::Thursday, "friday" => Weekday::Friday, "saturday" => Weekday::Saturday,
+        "sunday" => Weekday::Sunday,
     } later: []
     ActionWord = "action" {
         "reject" => ActionWord::Reject, "close" => ActionWord::Close,
@@ -193,6 +201,17 @@ pub enum LimitType {
     FairShare,
     /// So many at once.
     Inflight,
+}
+
+/// A window of the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CalendarWord {
+    /// From the first of the month.
+    Month,
+    /// Seven days.
+    Week,
+    /// From midnight to midnight.
+    Day,
 }
 
 /// What follows when a request does not fit, in one word.

@@ -36,34 +36,82 @@ impl Snapshot {
         if judged.decision.verdict != Verdict::Admitted {
             return None;
         }
-        for slot in 0..judged.decision.readings.len() {
-            let Some(reading) = judged.decision.readings.get(slot).copied() else { continue };
-            let Some(most) = self.rule(reading.rule).and_then(|(rule, _)| longest_wait(rule, &reading)) else {
-                continue;
-            };
-            let Some(Some(ask)) = judged.asks.get(slot).copied() else { continue };
-            let mut lost = self.reserve_one(judged, &reading, &ask, most);
-            for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
-                let ask = Ask { place: more.place, cost: more.cost, ..ask };
-                lost = lost.and_then(|_| self.reserve_one(judged, &reading, &ask, most));
+        if judged.decision.delay_nanos > 0 {
+            self.agree_on_a_wait(judged);
+        }
+        // what each was charged as of; a limit after which the wait grew is charged for the later moment, too
+        let mut moments = [None; Route::MAX_RULES];
+        for _ in 0..=MAX_TRIES {
+            let mut all = true;
+            for (slot, moment) in moments.iter_mut().enumerate().take(judged.decision.readings.len()) {
+                if *moment == Some(judged.decision.goes_on()) {
+                    continue;
+                }
+                match self.reserve_slot(judged, slot) {
+                    Some(Ok(())) => (*moment, all) = (Some(judged.decision.goes_on()), false),
+                    Some(Err(contended)) => return contended.then_some(slot),
+                    None => {}
+                }
             }
-            judged.charged |= 1 << slot;
-            let Some(reading) = judged.decision.readings.get_mut(slot) else { continue };
-            match lost {
-                Ok(judgement) => {
-                    fill(reading, &judgement);
-                    if judged.decision.delay_nanos > 0 {
-                        reading.outcome = Outcome::Delayed;
-                    }
-                }
-                Err(lost) => {
-                    let contended = lost.contended.then_some(slot);
-                    self.refuse_late(judged, slot, &lost, judged.decision.at);
-                    return contended;
-                }
+            if all {
+                break;
             }
         }
         None
+    }
+
+    /// Lets the wait grow until all limits that delay have room at its end, if there is such a moment within what each of them allows.
+    fn agree_on_a_wait(&self, judged: &mut Judged) {
+        for _ in 0..MAX_TRIES {
+            let (at, mut more) = (judged.decision.goes_on(), 0);
+            for (slot, reading) in judged.decision.readings.iter().enumerate() {
+                let Some((rule, limiter)) = self.rule(reading.rule) else { continue };
+                let Some(most) = longest_wait(rule, reading) else { continue };
+                let first = judged.asks.get(slot).copied().flatten().map(|ask| (ask.place, ask.cost));
+                let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| (more.place, more.cost));
+                for (place, cost) in first.into_iter().chain(further) {
+                    let said = limiter.probe(&place, at, cost);
+                    match said.retry_nanos {
+                        _ if said.admitted => {}
+                        Some(wait) if judged.decision.delay_nanos.saturating_add(wait) <= most => more = more.max(wait),
+                        // there is none, as the charge will find
+                        _ => return,
+                    }
+                }
+            }
+            if more == 0 {
+                return;
+            }
+            judged.decision.delay_nanos += more;
+        }
+    }
+
+    /// Charges the limit of one reading if it delays, as of the end of the wait. `None` if it does not; the error says whether it was
+    /// a race that was lost.
+    fn reserve_slot(&self, judged: &mut Judged, slot: usize) -> Option<Result<(), bool>> {
+        let reading = judged.decision.readings.get(slot).copied()?;
+        let most = self.rule(reading.rule).and_then(|(rule, _)| longest_wait(rule, &reading))?;
+        let ask = judged.asks.get(slot).copied().flatten()?;
+        let mut lost = self.reserve_one(judged, &reading, &ask, most);
+        for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
+            let ask = Ask { place: more.place, cost: more.cost, ..ask };
+            lost = lost.and_then(|_| self.reserve_one(judged, &reading, &ask, most));
+        }
+        judged.charged |= 1 << slot;
+        match lost {
+            Ok(judgement) => {
+                let reading = judged.decision.readings.get_mut(slot)?;
+                fill(reading, &judgement);
+                if judged.decision.delay_nanos > 0 {
+                    reading.outcome = Outcome::Delayed;
+                }
+                Some(Ok(()))
+            }
+            Err(lost) => {
+                self.refuse_late(judged, slot, &lost, judged.decision.at);
+                Some(Err(lost.contended))
+            }
+        }
     }
 
     /// Charges every other limit that the request fits, shadow ones among them, as of `now`, the end of its wait or the moment

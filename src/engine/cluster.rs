@@ -23,11 +23,11 @@ use crate::client::Client;
 use crate::limiter::cluster::{
     Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence,
 };
-use crate::limiter::{Judgement, Lost, Place};
+use crate::limiter::{Judgement, Kind, Lost, Place};
 use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
 use crate::request::Request;
 use crate::sketch::{KeyHash, NextUnit};
-use crate::units::{Cost, OutOfRange, Timestamp};
+use crate::units::{Cost, OutOfRange, Period, Timestamp};
 use names::Names;
 
 /// A shared limit as this gate sees it.
@@ -38,6 +38,8 @@ pub struct Cluster {
     names: Names,
     /// Those under the secret of before, while gates have it.
     previous: Option<Names>,
+    /// The windows, of a quota.
+    period: Option<Period>,
 }
 
 /// What became of one shared limit of a request: at which position, and what.
@@ -147,13 +149,16 @@ impl Cluster {
         let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
         let names = Names::new(rule, secret)?;
         let promises = |names: &Names| names.tiers.iter().map(|tier| tier.promise).collect::<Vec<_>>();
+        let period = if let Kind::Quota { window, .. } = &rule.kind { Some(window) } else { None };
         let leases = match before {
             // what was granted under other numbers says nothing about these
-            Some(before) if promises(&before.names) == promises(&names) => Arc::clone(&before.leases),
+            Some(before) if promises(&before.names) == promises(&names) && before.period.as_ref() == period => {
+                Arc::clone(&before.leases)
+            }
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
         let previous = previous.map(|previous| Names::new(rule, previous)).transpose()?;
-        Ok(Some(Cluster { shared, leases, names, previous }))
+        Ok(Some(Cluster { shared, leases, names, previous, period: period.cloned() }))
     }
 
     /// Where and how it is shared.
@@ -283,7 +288,7 @@ impl Snapshot {
         let route = judged.decision.route;
         let errand = |asking: Option<Asking>, wanted, least| {
             let numbers = (wanted, least);
-            self.errand((rule, &cluster, &ask), (request, client, route), asking, numbers)
+            self.errand((rule, &cluster, &ask), (request, client, route), asking, numbers, now)
         };
         if cluster.shared.sharing == Sharing::Exact {
             return errand(None, cost.get(), cost.get()).map_or(Step::Settled, Step::Ask);
@@ -343,7 +348,7 @@ impl Snapshot {
         let (key, promise) = cluster.held_by(&ask.place);
         let Begin::Ask(asking) = cluster.leases.refill(key, &promise, nodes, now) else { return None };
         let numbers = (asking.wanted(), asking.least());
-        self.errand((rule, cluster, &ask), (request, client, judged.decision.route), Some(asking), numbers)
+        self.errand((rule, cluster, &ask), (request, client, judged.decision.route), Some(asking), numbers, now)
     }
 
     fn errand(
@@ -352,6 +357,7 @@ impl Snapshot {
         (request, client, route): (&Request<'_>, &Client, Option<usize>),
         asking: Option<Asking>,
         (wanted, least): (u32, u32),
+        now: Timestamp,
     ) -> Option<Errand> {
         let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
@@ -361,8 +367,9 @@ impl Snapshot {
             key_into(&mut name, limit, self.policy(), (request, client, route), 0).ok()?;
             Some((name.finish(), Arc::clone(&names.tiers)))
         };
+        let begins = self.limiters().get(rule).and_then(|limiter| limiter.windows_begin(now));
         let (key, tiers) = name(&cluster.names)?;
-        let mut question = Question { rule, key, tiers, tier: ask.place.tier, wanted, least };
+        let mut question = Question { rule, key, tiers, tier: ask.place.tier, begins, wanted, least };
         let previous = cluster.previous.as_ref().and_then(name);
         let rotation = previous.map(|previous| Rotation::begin(&mut question, previous));
         Some(Errand {

@@ -35,7 +35,8 @@ use crate::limiter::{Kind, Limiter, Place};
 use crate::policy::{Policy, Route, Rule, Shared};
 use crate::request::Request;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
-use crate::units::{Cost, OutOfRange, Timestamp};
+use crate::units::dice::mixed;
+use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
 /// How long a gate waits at most before it tells what it admitted, while it can.
 pub const LONGEST_PERIOD: Duration = Duration::from_millis(250);
@@ -176,8 +177,13 @@ impl Told {
 fn shape(kind: &Kind) -> Result<u64, OutOfRange> {
     match kind {
         Kind::Rate { .. } => Ok(1),
-        Kind::Quota { window, sliding: false, .. } => {
+        Kind::Quota { window: Period::Length(window), sliding: false, .. } => {
             Ok(u64::try_from(window.as_millis()).unwrap_or(u64::MAX) << 8 | 2)
+        }
+        Kind::Quota { window: Period::Calendar(calendar), sliding: false, .. } => {
+            // the same on every gate: a word for each calendar, as there is a number for each length
+            let word = calendar.to_string();
+            Ok(word.bytes().fold(0, |all, byte| mixed(all ^ u64::from(byte))) << 8 | 4)
         }
         Kind::RecentAverage { .. } => Ok(3),
         _ => Err(OutOfRange { allowed: "`rate`, `recent_average`, or `quota` that does not slide" }),

@@ -2,7 +2,7 @@
 //!
 //! A limit of the new policy goes on from one of the old when both have one **identity**: the name (or the name that
 //! `renamed_from` says), the type, what is counted by (with the lengths of networks as they come out), the values of `distinct`, the
-//! window, the shape and size of the table, and where its counts are if gates share it. Everything else may change: [`Limiter::followed_by`] says what becomes of the
+//! window where it slides or is one of `distinct`, the shape and size of the table, and where its counts are if gates share it. Everything else may change: [`Limiter::followed_by`] says what becomes of the
 //! numbers. A limit without a predecessor begins empty.
 //!
 //! Nothing here is in force before the face swaps the snapshots; the old one stays as it is, for requests that began under it.
@@ -313,10 +313,12 @@ fn canonical(key: &KeySpec, policy: &Policy) -> Vec<KeyPart> {
     key.parts().iter().map(part).collect()
 }
 
-/// Of windows: their length, and whether they slide.
-fn window(kind: &Kind) -> Option<(std::time::Duration, bool)> {
+/// Of windows that cannot change: their length, and whether they slide. Those of a `quota` that does not slide can.
+fn window(kind: &Kind) -> Option<(Option<std::time::Duration>, bool)> {
     match kind {
-        Kind::Quota { window, sliding, .. } | Kind::Distinct { window, sliding, .. } => Some((*window, *sliding)),
+        Kind::Quota { sliding: false, .. } => Some((None, false)),
+        Kind::Quota { window, sliding: true, .. } => Some((Some(window.nominal()), true)),
+        Kind::Distinct { window, sliding, .. } => Some((Some(*window), *sliding)),
         _ => None,
     }
 }

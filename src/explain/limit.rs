@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::book::Book;
-use super::number::{frequency, is_plain, ordinal, period, probability, wait};
+use super::number::{frequency, is_plain, ordinal, period, probability, wait, windows};
 use super::record::{Record, Said};
 use super::{PlacePart, state};
 use crate::client::key::{KeyPart, KeySpec};
@@ -290,7 +290,7 @@ impl View<'_> {
             }
             Kind::Quota { max, window, sliding, .. } => {
                 let sliding = if *sliding { ", sliding" } else { "" };
-                format!("{} of {max} per {}{sliding}", of(*max), period(*window))
+                format!("{} of {max} per {}{sliding}", of(*max), windows(window))
             }
             Kind::Distinct { max, window, .. } => {
                 let what = self.rule.of.as_ref().map_or_else(String::new, |of| format!(" of {}", parts(of)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units::Rate;
+use crate::units::{Period, Rate};
 
 /// `1st`, `22nd`, `113th`.
 pub fn ordinal(number: u64) -> String {
@@ -42,7 +42,15 @@ pub fn wait(nanos: u64) -> String {
     }
 }
 
-/// `second`, `minute`, `10 m`: what stands behind "per".
+/// A quota's window after "per": `second`, `10m`, `month in Europe/Berlin`.
+pub fn windows(window: &Period) -> String {
+    match window {
+        Period::Length(length) => period(*length),
+        Period::Calendar(calendar) => calendar.to_string(),
+    }
+}
+
+/// A period after "per": `second`, `10m`.
 pub fn period(span: Duration) -> String {
     match span.as_millis() {
         1_000 => "second".to_owned(),

@@ -104,9 +104,11 @@ impl Limiter {
         as_asked.then_some(Left::AsAsked)
     }
 
-    /// Whether what a key is charged is all that there is to it: no key has a pardon, and no charge waits for an answer.
+    /// Whether what a key is charged is all that there is to it: no key has a pardon, no charge waits for an answer, and none is
+    /// charged ahead of time.
     #[inline]
     fn is_plain(&self) -> bool {
-        self.pending.is_none() && !self.pardons.are_any()
+        let apart = matches!(&self.state, State::Quota(limiter) if limiter.at(0).meter().windows().keep_apart());
+        self.pending.is_none() && !self.pardons.are_any() && !apart
     }
 }

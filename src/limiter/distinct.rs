@@ -126,7 +126,8 @@ impl Distinct {
         };
         let apart = |before: &Leveled<Counter>, kind: &Kind| {
             let new = Counter::new(super::most(kind)?, &Counting::of(kind)?, Pace::EVEN)?;
-            Ok(before.apart(new, now, (new.interval_nanos(), before.meter().interval_nanos())))
+            let scale = (new.interval_nanos(), before.meter().interval_nanos());
+            Ok(before.apart(new, now, scale))
         };
         let counts_refused = kinds.first().is_some_and(|own| Counting::of(own).is_ok_and(|own| own.penalty.is_some()));
         let counters = self.counters.follow((kinds, was), Counter::counts_as, follow, apart)?;
@@ -325,8 +326,8 @@ impl Distinct {
 
     /// Raises the count of a key to at least that of another, and has its value count as seen: it was charged under the other.
     pub fn carry(&self, from: KeyHash, (to, pair): (KeyHash, KeyHash), now: Timestamp) {
-        self.counters.carry(from, to);
         let moment = self.moment(now).effective;
+        self.counters.carry(from, to, moment);
         if !self.seen.contains(pair, moment) {
             // not remembered is harmless: the value will be counted again
             let _ = self.seen.insert(pair, moment);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::MIXED;
 use crate::sketch::{Accuracy, Meter, RecentAverage, Shape};
-use crate::units::{Bytes, OutOfRange, Rate};
+use crate::units::{Bytes, OutOfRange, Period, Rate};
 
 /// What a limit promises. The variants are named after the words in `type:`.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,9 +22,9 @@ pub enum Kind {
     Quota {
         /// How much per window: at least the rule's cost.
         max: u32,
-        /// The length of a window, 1 s to 31 days; windows of whole fractions of a day begin at midnight UTC.
-        window: Duration,
-        /// Whether the window before counts in part, which smooths the boundary.
+        /// What a window is. Windows of whole fractions of a day begin at midnight UTC.
+        window: Period,
+        /// Whether the window before counts in part, which smooths the boundary; not for windows of the calendar.
         sliding: bool,
         /// Size of the sketch.
         memory: Bytes,

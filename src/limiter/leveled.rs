@@ -3,6 +3,7 @@
 //! One [`Leveled`] judges by one set of numbers; [`Tiered`](super::tiered::Tiered) puts those of a limit and its tiers together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Judgement, Lost, Near, Place, Said};
 use crate::sketch::{Admission, Axis, Course, Crowding, KeyHash, Levels, Meter, NextUnit, Pace, Seed};
@@ -97,6 +98,11 @@ impl<M: Meter> Leveled<M> {
         Leveled { longest_wait: nanos, ..self }
     }
 
+    /// How far ahead of now a request may be charged, in nanoseconds.
+    pub fn longest_wait(&self) -> u64 {
+        self.longest_wait
+    }
+
     /// The meter.
     pub fn meter(&self) -> &M {
         &self.meter
@@ -110,16 +116,16 @@ impl<M: Meter> Leveled<M> {
     /// Whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
     pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
         let meter = &self.meter;
-        let level = self.levels.estimate(place.key);
-        let whole = cost.saturating_add(held);
         let at = self.course.at(now);
+        let level = self.levels.estimate(meter.key_at(place.key, at));
+        let whole = cost.saturating_add(held);
         if let Some(remaining) = meter.leaves(level, at, whole) {
             // when more appears is told by what `admit` says, and costs some meters two logarithms
             fitting(meter, remaining, cost)
         } else {
             // as if all that others hold back were charged now: sooner than that nobody can promise
             let beside = Cost::new(held).map_or(level, |held| meter.charge(level, at, held));
-            self.in_time(refused(meter, beside, at, cost), now)
+            self.told(place, beside, now, cost)
         }
     }
 
@@ -160,7 +166,7 @@ impl<M: Meter> Leveled<M> {
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
         let meter = &self.meter;
         let at = self.course.at(now);
-        let (level, contended) = match self.levels.admit(meter, place.key, at, cost) {
+        let (level, contended) = match self.levels.admit(meter, meter.key_at(place.key, at), at, cost) {
             Admission::Admitted { level } => {
                 let (remaining, next_unit) = meter.outlook_later(level, at);
                 return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
@@ -168,7 +174,7 @@ impl<M: Meter> Leveled<M> {
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: self.told(level, now, cost), contended })
+        Err(Lost { judgement: self.told(place, level, now, cost), contended })
     }
 
     /// Charges `cost` whether it fits or not, up to sixteen quotas' worth of debt, or an hour's if that is more.
@@ -181,7 +187,7 @@ impl<M: Meter> Leveled<M> {
         } else {
             0
         };
-        self.levels.charge(meter, place.key, at, cost, meter.charge(0, at, most).max(hour));
+        self.levels.charge(meter, meter.key_at(place.key, at), at, cost, meter.charge(0, at, most).max(hour));
     }
 
     /// Takes note of `cost` that was charged by other numbers, up to the whole quota of these: a key that changes its tier takes
@@ -189,7 +195,7 @@ impl<M: Meter> Leveled<M> {
     pub fn take_note(&self, key: KeyHash, now: Timestamp, cost: Cost) {
         let (meter, at) = (&self.meter, self.course.at(now));
         let spent = Cost::new(meter.quota()).unwrap_or(Cost::ONE);
-        self.levels.charge(meter, key, at, cost, meter.charge(0, at, spent));
+        self.levels.charge(meter, meter.key_at(key, at), at, cost, meter.charge(0, at, spent));
     }
 
     /// Charges `cost` whether it fits or not, up to the level `ceiling`; says where the level is then.
@@ -202,10 +208,50 @@ impl<M: Meter> Leveled<M> {
         self.levels.estimate(place.key)
     }
 
-    /// What the key would be told at this level.
+    /// What the key would be told at this level of it.
     #[inline(never)]
-    pub fn told(&self, level: u64, now: Timestamp, cost: Cost) -> Judgement {
-        self.in_time(refused(&self.meter, level, self.course.at(now), cost), now)
+    pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
+        let judgement = self.in_time(refused(&self.meter, level, self.course.at(now), cost), now);
+        match judgement.retry_nanos {
+            Some(wait) if self.longest_wait > 0 && self.course.axis().is_time() => {
+                Judgement { retry_nanos: self.first_that_fits(place.key, now, wait, cost), ..judgement }
+            }
+            _ => judgement,
+        }
+    }
+
+    /// How long until `cost` fits, if not in `wait` nanoseconds because others wait for that moment already. They wait for at most
+    /// [`Leveled::with_longest_wait`], which ends the search.
+    fn first_that_fits(&self, key: KeyHash, now: Timestamp, mut wait: u64, cost: Cost) -> Option<u64> {
+        let meter = &self.meter;
+        loop {
+            let at = now.after(Duration::from_nanos(wait));
+            let then = meter.key_at(key, at);
+            if then == key || wait > self.longest_wait {
+                return Some(wait);
+            }
+            match meter.retry_nanos(self.levels.estimate(then), at, cost)? {
+                0 => return Some(wait),
+                more => wait = wait.checked_add(more)?,
+            }
+        }
+    }
+
+    /// Raises what `to` was charged to at least what `from` was, in every window that may have been charged ahead of time as well.
+    pub fn carry(&self, from: KeyHash, to: KeyHash, now: Timestamp) {
+        let (meter, end) = (&self.meter, now.nanos().saturating_add(self.longest_wait));
+        self.levels.carry(from, to);
+        let mut at = now;
+        loop {
+            let at_its_key = meter.key_at(from, at);
+            if at_its_key != from {
+                self.levels.carry(at_its_key, meter.key_at(to, at));
+            }
+            match meter.key_changes_nanos(at).and_then(|nanos| at.nanos().checked_add(nanos)) {
+                Some(next) if next <= end => at = Timestamp::from_nanos(next),
+                _ => return,
+            }
+        }
     }
 
     /// Re-keys the table when it is due; `fade` is the longest that a level of it needs to fade, by whatever meter.

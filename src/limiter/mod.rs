@@ -116,10 +116,7 @@ impl Limiter {
                 let limiter = rate::rate(kinds, *memory, &own, spec.indebts)?;
                 State::Rate(limiter.with_longest_wait(spec.longest_wait))
             }
-            Kind::Quota { sliding: false, memory, .. } => {
-                let limiter = quota::quota(kinds, spec.unix_nanos_at_origin, *memory, &own, spec.indebts)?;
-                State::Quota(limiter.with_longest_wait(spec.longest_wait))
-            }
+            Kind::Quota { sliding: false, memory, .. } => State::Quota(quota::quota(spec, *memory, &own)?),
             Kind::Quota { sliding: true, .. } => {
                 State::SlidingQuota(SlidingQuota::new(kinds, spec.unix_nanos_at_origin, own)?)
             }
@@ -275,10 +272,10 @@ impl Limiter {
     /// Raises what `to` was charged to at least what `from` was.
     fn carry(&self, from: &Place, to: &Place, now: Timestamp) {
         match &self.state {
-            State::Rate(limiter) => limiter.carry(from.key, to.key),
-            State::Quota(limiter) => limiter.carry(from.key, to.key),
+            State::Rate(limiter) => limiter.carry(from.key, to.key, now),
+            State::Quota(limiter) => limiter.carry(from.key, to.key, now),
             State::SlidingQuota(limiter) => limiter.carry(from.key, to.key),
-            State::RecentAverage(limiter) => limiter.tiered().carry(from.key, to.key),
+            State::RecentAverage(limiter) => limiter.tiered().carry(from.key, to.key, now),
             State::Distinct(limiter) => limiter.carry(from.key, (to.key, to.value), now),
             State::FairShare { .. } | State::Inflight(_) | State::InflightByKey { .. } => {}
         }
@@ -317,6 +314,15 @@ impl Limiter {
             State::Rate(limiter) => Some(limiter.at(tier).meter().quota()),
             State::Quota(limiter) => Some(limiter.at(tier).meter().quota()),
             State::RecentAverage(limiter) => Some(limiter.tiered().at(tier).meter().quota()),
+            _ => None,
+        }
+    }
+
+    /// Of a quota by the calendar: when the window before that of `now` began, that one, the next and the one after begin, in seconds
+    /// since 1970.
+    pub fn windows_begin(&self, now: Timestamp) -> Option<[u32; 4]> {
+        match &self.state {
+            State::Quota(limiter) => limiter.at(0).meter().windows().begins_around(now),
             _ => None,
         }
     }

@@ -1,65 +1,76 @@
 //! `type: quota`: at most `max` per key and aligned window.
 //!
-//! Windows begin at whole multiples of their length since 1970, so that those of an hour or a day end with it; the phase
-//! is taken from the wall clock once, when the limiter is made, and counted on by the monotonic clock, so that a stepped
-//! wall clock never opens a window again. State survives a restart not at all: who had spent the quota has it again.
+//! Windows of a length begin at whole multiples of it since 1970, so that those of an hour or a day end with it; others are the days,
+//! weeks or months of a time zone. The phase is taken from the wall clock once, when the limiter is made, and counted on by the
+//! monotonic clock, so that a stepped wall clock never opens a window again. State survives a restart not at all: who had spent the
+//! quota has it again.
+//!
+//! A reload may change the windows: what a key spent in the one that is open counts in the one that is open then.
 //!
 //! **Promise.** At most `max` per window; across one boundary, in any time however short, up to twice that. `sliding_quota`
 //! smooths the boundary.
 
 use std::time::Duration;
 
-use super::Kind;
 use super::leveled::Leveled;
 use super::tiered::Tiered;
-use crate::sketch::{Pace, Seed, Window};
-use crate::units::{Bytes, OutOfRange, Timestamp};
+use super::{Kind, Spec};
+use crate::sketch::{Pace, Seed, Window, Windows};
+use crate::units::{Bytes, OutOfRange, Period, Timestamp};
 
 /// The state of one `quota` limit without `sliding`.
 pub type QuotaLimiter = Tiered<Window>;
 
-/// An empty limiter with the numbers of `kinds`: the limit's own, then those of its tiers.
+/// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
 ///
 /// # Errors
-/// No kind, one that is not `quota`, or numbers that [`Window::new`] or the table refuse.
-pub fn quota(
-    kinds: &[Kind],
-    unix_nanos_at_origin: u64,
-    memory: Bytes,
-    seed: &Seed,
-    indebts: bool,
-) -> Result<QuotaLimiter, OutOfRange> {
-    let meters = kinds.iter().map(|kind| windows(kind, unix_nanos_at_origin));
-    Tiered::empty(meters, Window::has_windows_of, |meter| Leveled::new(meter, memory, seed.clone(), indebts))
+/// No kind, one that is not `quota`, or numbers that [`Window::on`] or the table refuse.
+pub fn quota(spec: &Spec<'_>, memory: Bytes, seed: &Seed) -> Result<QuotaLimiter, OutOfRange> {
+    let windows = Windows::of(period(spec.kinds)?, spec.unix_nanos_at_origin)?;
+    let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
+    let meters = spec.kinds.iter().map(|kind| Window::on(max(kind)?, windows.clone()));
+    let table = |meter| Leveled::new(meter, memory, seed.clone(), spec.indebts);
+    Ok(Tiered::empty(meters, Window::has_windows_of, table)?.with_longest_wait(spec.longest_wait))
 }
 
-/// The same counts under other numbers; `None` when the windows are others, so that counts mean something else.
+/// The same counts under other numbers and in other windows, from `now` on; for each of the kinds, `was` says which tier it was.
 ///
 /// # Errors
 /// As [`quota`].
 pub fn followed_by(
     before: &QuotaLimiter,
-    (kinds, was): (&[Kind], &[Option<u8>]),
-    unix_nanos_at_origin: u64,
-    indebts: bool,
+    spec: &Spec<'_>,
+    was: &[Option<u8>],
+    now: Timestamp,
 ) -> Result<Option<QuotaLimiter>, OutOfRange> {
+    let (period, ahead) = (period(spec.kinds)?, before.at(0).longest_wait().max(spec.longest_wait));
+    let windows = before.at(0).meter().windows().followed_by(
+        (period, spec.unix_nanos_at_origin),
+        (now, ahead),
+        spec.longest_wait > 0,
+    )?;
     let follow = |before: &Leveled<Window>, kind: &Kind| {
-        let window = windows(kind, unix_nanos_at_origin)?;
-        let same = window.has_windows_of(before.meter());
+        let window = Window::on(max(kind)?, windows.clone())?;
         // counts need no axis but time
-        let course = same.then(|| before.course().followed_by(Timestamp::ZERO, Pace::EVEN)).flatten();
-        Ok(course.map(|course| before.followed_by(window, course, indebts)))
+        let course = before.course().followed_by(Timestamp::ZERO, Pace::EVEN);
+        Ok(course.map(|course| before.followed_by(window, course, spec.indebts)))
     };
     // counts of the same windows mean the same, so none is ever apart
     let apart = |_: &Leveled<Window>, _: &Kind| Err(super::MIXED);
-    before.follow((kinds, was), Window::has_windows_of, follow, apart)
+    let after = before.follow((spec.kinds, was), Window::has_windows_of, follow, apart)?;
+    Ok(after.map(|limiter| limiter.with_longest_wait(spec.longest_wait)))
 }
 
-fn windows(kind: &Kind, unix_nanos_at_origin: u64) -> Result<Window, OutOfRange> {
-    match kind {
-        Kind::Quota { max, window, .. } => Window::new(*max, *window, phase(*window, unix_nanos_at_origin)),
+/// The period of all kinds of a limit.
+fn period(kinds: &[Kind]) -> Result<&Period, OutOfRange> {
+    match kinds.first() {
+        Some(Kind::Quota { window, .. }) => Ok(window),
         _ => Err(super::MIXED),
     }
+}
+
+fn max(kind: &Kind) -> Result<u32, OutOfRange> {
+    if let Kind::Quota { max, .. } = kind { Ok(*max) } else { Err(super::MIXED) }
 }
 
 /// How far into a window the origin of all stamps lies.

@@ -86,7 +86,7 @@ impl RecentAverageLimiter {
         let level =
             if meter.worth_raising(before, raised) { leveled.charge_up_to(place, now, cost, ceiling) } else { before };
         let at_the_cap = !meter.worth_raising(level, ceiling);
-        Some((leveled.told(level, now, cost), at_the_cap))
+        Some((leveled.told(place, level, now, cost), at_the_cap))
     }
 }
 

@@ -6,9 +6,8 @@
 //! What is held of a key are two counts and not one level, so there is no exact table beside the sketch, no tiers, and no charge
 //! that waits for an answer.
 
-use super::quota::phase;
 use super::{Judgement, Kind, Lost, Place};
-use crate::sketch::{KeyHash, NextUnit, Seed, SlidingReading, SlidingWindows, Window};
+use crate::sketch::{KeyHash, NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
@@ -22,12 +21,12 @@ impl SlidingQuota {
     /// An empty limiter: every key has its whole quota.
     ///
     /// # Errors
-    /// Not exactly one kind, one that is not `quota`, or numbers that [`Window::new`] or the tables refuse.
+    /// Not exactly one kind, one that is not `quota`, or numbers that [`Window::on`] or the tables refuse.
     pub fn new(kinds: &[Kind], unix_nanos_at_origin: u64, seed: Seed) -> Result<SlidingQuota, OutOfRange> {
         let [Kind::Quota { max, window, memory, .. }] = kinds else {
             return Err(OutOfRange { allowed: "no tiers when sliding" });
         };
-        let windows = Window::new(*max, *window, phase(*window, unix_nanos_at_origin))?;
+        let windows = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;
         // both tables have a successor beside them, which takes as much again
         let half = Bytes((memory.0 / 2).max(8 << 10));
         let windows = SlidingWindows::with_memory(windows, half, &seed)?;
@@ -42,7 +41,7 @@ impl SlidingQuota {
         let [Kind::Quota { max, window, .. }] = kinds else {
             return Err(OutOfRange { allowed: "no tiers when sliding" });
         };
-        let window = Window::new(*max, *window, phase(*window, unix_nanos_at_origin))?;
+        let window = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;
         Ok(self.windows.with_limit_of(window).ok().map(|windows| SlidingQuota { windows, max: *max }))
     }
 

@@ -9,7 +9,8 @@
 //! |---|---|---|
 //! | `rate`, `distinct` with `sliding` | when the key will have all its budget again | the axis of these instants [bends](crate::sketch::Axis): units stay units |
 //! | `recent_average` | when the sum of the key will be one | as above for `half_life`; a sum is judged by any `rate` |
-//! | `quota`, `distinct` | a count | judged by any `max` |
+//! | `quota` | a count | judged by any `max`; the open window goes on as the open one of the new windows |
+//! | `quota` with `sliding`, `distinct` | counts | judged by any `max` |
 //! | `inflight` | places that are taken | counted against any `max` |
 //! | `fair_share` | offered rates, caps as time, one bucket for all | any `capacity`, multipliers and levels; the bucket keeps its units |
 //!
@@ -94,8 +95,7 @@ impl Limiter {
                 after.map(|limiter: RateLimiter| State::Rate(limiter.with_longest_wait(spec.longest_wait)))
             }
             (State::Quota(before), Kind::Quota { sliding: false, .. }) => {
-                let after = quota::followed_by(before, kinds_were, spec.unix_nanos_at_origin, spec.indebts)?;
-                after.map(|limiter| State::Quota(limiter.with_longest_wait(spec.longest_wait)))
+                quota::followed_by(before, spec, moved.tiers, now)?.map(State::Quota)
             }
             (State::SlidingQuota(before), Kind::Quota { sliding: true, .. }) => {
                 before.followed_by(kinds, spec.unix_nanos_at_origin)?.map(State::SlidingQuota)

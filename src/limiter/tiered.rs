@@ -95,7 +95,10 @@ impl<M: Meter> Tiered<M> {
 
     /// From now on these numbers are in force.
     pub fn take_over(&self) {
-        self.all().for_each(|each| each.course().take_over());
+        for each in self.all() {
+            each.course().take_over();
+            each.meter().take_over();
+        }
     }
 
     /// [`Leveled::probe`].
@@ -137,7 +140,7 @@ impl<M: Meter> Tiered<M> {
 
     /// [`Leveled::told`].
     pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
-        self.at(place.tier).told(level, now, cost)
+        self.at(place.tier).told(place, level, now, cost)
     }
 
     /// Has the other numbers take note of what was charged by those of a tier.
@@ -157,8 +160,8 @@ impl<M: Meter> Tiered<M> {
     }
 
     /// Raises what `to` was charged to at least what `from` was.
-    pub fn carry(&self, from: KeyHash, to: KeyHash) {
-        self.tables().for_each(|each| each.levels().carry(from, to));
+    pub fn carry(&self, from: KeyHash, to: KeyHash, now: Timestamp) {
+        self.tables().for_each(|each| each.carry(from, to, now));
     }
 
     /// Re-keys the tables when that is due.

@@ -11,7 +11,7 @@ use super::outcome::Error;
 use crate::engine::{Judged, Outcome, Verdict};
 use crate::limiter::{Kind, RefusedCount};
 use crate::policy::{CostRule, Counted, Rule};
-use crate::sketch::{Bucket, KeyHash, Meter, RecentAverage, Window};
+use crate::sketch::{Bucket, KeyHash, Meter, RecentAverage, Window, Windows};
 use crate::units::Timestamp;
 
 /// The counters of one limit.
@@ -43,8 +43,7 @@ impl Exact {
         let meter = match &rule.kind {
             Kind::Rate { rate, burst, .. } => Which::Rate(Bucket::new(*rate, *burst).ok()?),
             Kind::Quota { max, window, sliding: false, .. } => {
-                let length = u64::try_from(window.as_nanos()).ok()?.max(1);
-                Which::Quota(Window::new(*max, *window, Duration::from_nanos(zero % length)).ok()?)
+                Which::Quota(Window::on(*max, Windows::of(window, zero).ok()?).ok()?)
             }
             Kind::RecentAverage { rate, half_life, refused: RefusedCount::Admitted, .. } => {
                 Which::RecentAverage(RecentAverage::new(*rate, *half_life, Duration::ZERO).ok()?)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::case::Case;
 use crate::policy::{Kind, Policy};
-use crate::units::Timestamp;
+use crate::units::{Period, Timestamp};
 
 /// More than the longest time a limit can look back, as with the live clock.
 const HEAD_START: u128 = 400 * 86_400 * 1_000_000_000;
@@ -18,12 +18,22 @@ pub fn length(case: &Case) -> Duration {
 }
 
 /// When the case begins: where a window of every quota does, if there is such a moment within a century, and at midnight
-/// otherwise. Far enough from zero that a level of zero means "long ago".
+/// otherwise. Of windows of the calendar it is the beginning of the longest. Far enough from zero that a level of zero means "long
+/// ago".
 pub fn beginning(policy: &Policy) -> Timestamp {
+    let calendars = policy.rules.iter().filter_map(|rule| match &rule.kind {
+        Kind::Quota { window: Period::Calendar(calendar), .. } => Some(calendar),
+        _ => None,
+    });
+    if let Some(longest) = calendars.max_by_key(|calendar| calendar.unit.nominal()) {
+        let from = u32::try_from(HEAD_START / 1_000_000_000).unwrap_or(u32::MAX);
+        let begins = longest.beginnings(from, from).last().copied().unwrap_or(from);
+        return Timestamp::from_nanos(u64::from(begins) * 1_000_000_000);
+    }
     const CENTURY: u128 = 100 * 366 * 86_400 * 1_000_000_000;
     const DAY: u128 = 86_400 * 1_000_000_000;
     let mut windows = policy.rules.iter().filter_map(|rule| match &rule.kind {
-        Kind::Quota { window, .. } | Kind::Distinct { window, .. } => Some(window.as_nanos()),
+        Kind::Quota { window: Period::Length(window), .. } | Kind::Distinct { window, .. } => Some(window.as_nanos()),
         _ => None,
     });
     let common = windows.try_fold(DAY, |all, window| {

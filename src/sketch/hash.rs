@@ -14,6 +14,8 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::units::dice::mixed;
+
 /// How many disjoint slices of [`KeyHash::SLICE_BITS`] bits a [`KeyHash`] holds.
 pub const SLICES: usize = 4;
 
@@ -220,6 +222,13 @@ impl KeyHash {
         let [low, high] = self.halves();
         // odd, so that tiers differ in every bit that a table looks at first
         KeyHash::from_halves([low ^ u64::from(tier).wrapping_mul(0x9e37_79b9_7f4a_7c15), high])
+    }
+
+    /// The hash of the same key in one window alone.
+    pub fn of_window(self, epoch: u32) -> KeyHash {
+        let [low, high] = self.halves();
+        let apart = mixed(u64::from(epoch) + 1);
+        KeyHash::from_halves([low ^ apart, high ^ mixed(apart)])
     }
 
     /// The hash that was taken apart into these two words.

@@ -4,12 +4,14 @@
 //! floors above never test for zero, overflow or a half-canonical address again.
 
 pub mod amount;
+pub mod calendar;
 pub mod dice;
 pub mod divisor;
 pub mod prefix;
 pub mod time;
 
 pub use amount::{Bytes, Cost, Rate, Share};
+pub use calendar::{Calendar, CalendarUnit, Period, Weekday, Zone};
 pub use dice::Dice;
 pub use divisor::Divisor;
 pub use prefix::Prefix;

@@ -1,6 +1,6 @@
 //! What follows when a request does not fit: refused, delayed, marked, cut off; and costs that are not one.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::harness::{Gate, Origin, Reply};
 
@@ -38,6 +38,66 @@ routes:
     let refused = gate.fetch("/", "");
     assert_eq!(refused.status, 429);
     assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() >= 55);
+}
+
+#[test]
+fn a_request_that_waits_for_the_next_window_leaves_this_one_open() {
+    let gate = Gate::start(
+        "limits:
+  plan: { type: quota, key: header:x-key, missing: deny, max: 10, window: 8s, cost: { PUT: 8, other: 1 }, action: { delay: { max: 30s } } }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [plan] }
+",
+    );
+    let window = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 8;
+    // once more with another key where a window ended in between
+    for key in 0..10 {
+        let begun = window();
+        let field = format!("X-Key: {key}\r\n");
+        assert_eq!(gate.connect().ask("PUT", "/", &field, b"").status, 200);
+        let mut heavy = gate.connect();
+        let waiting = std::thread::spawn(move || (heavy.ask("PUT", "/", &field, b"").status, Instant::now()));
+        // time for it to be judged; if that is too short, what follows says less
+        std::thread::sleep(Duration::from_millis(300));
+        let field = format!("X-Key: {key}\r\n");
+        for _ in 0..2 {
+            assert_eq!(gate.fetch("/", &field).status, 200);
+        }
+        let (passed, same_window) = (Instant::now(), window() == begun);
+        let (status, went) = waiting.join().unwrap();
+        assert_eq!(status, 200);
+        if same_window {
+            assert!(went > passed, "two of ten were left, and nobody had to wait for them");
+            return;
+        }
+    }
+    panic!("no window lasted");
+}
+
+#[test]
+fn a_quota_per_month_ends_with_the_month() {
+    let gate = Gate::start(
+        "limits:
+  plan: { type: quota, max: 1, per: month, time_zone: Pacific/Apia }
+routes:
+  - { respond: { status: 200, body: ok }, limits: [plan] }
+",
+    );
+    let zone = jiff::tz::TimeZoneDatabase::bundled().get("Pacific/Apia").unwrap();
+    let seconds = || i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+    let date = |second: i64| zone.to_datetime(jiff::Timestamp::from_second(second).unwrap()).date();
+    let answer = gate.fetch("/", "");
+    let policy = answer.field("ratelimit-policy").unwrap();
+    assert_eq!(policy, "\"plan\";q=1;w=2678400");
+    let before = seconds();
+    let refused = gate.fetch("/", "");
+    if date(before).month() != date(seconds()).month() {
+        return; // the one second of a month in which nothing can be said
+    }
+    assert_eq!(refused.status, 429);
+    let left = refused.field("ratelimit").unwrap().split_once("t=").unwrap().1.parse::<i64>().unwrap();
+    let ends = before + left;
+    assert_eq!((date(ends + 1).day(), date(ends - 3).month()), (1, date(before).month()), "{left} s");
 }
 
 #[test]

@@ -87,6 +87,29 @@ fn an_aligned_quota_of_all_gates_is_never_passed_by_one() {
 }
 
 #[test]
+fn a_month_of_a_zone_is_one_for_all_gates_and_ends_when_it_does() {
+    let zone = jiff::tz::TimeZoneDatabase::bundled().get("Asia/Tokyo").unwrap();
+    let now = || i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()).unwrap();
+    let month = |second: i64| zone.to_datetime(jiff::Timestamp::from_second(second).unwrap()).month();
+    for sharing in ["lease", "exact"] {
+        let store = Server::start(&[]);
+        let words = format!("type: quota, max: 20, per: month, time_zone: Asia/Tokyo, sharing: {sharing}");
+        let gates = gates(&policy(&store, LONG, &words));
+        let before = now();
+        let answers: Vec<_> = (0..90).map(|n| gates[n % gates.len()].fetch("/", "")).collect();
+        if month(before) != month(now()) {
+            return; // the moment of a month in which nothing can be said
+        }
+        let admitted = answers.iter().filter(|answer| answer.status == 200).count();
+        assert!(admitted <= 20 && (sharing == "lease" || admitted == 20), "{sharing}: {admitted}");
+        let refused = answers.iter().rfind(|answer| answer.status == 429).unwrap();
+        let ends = before + refused.field("ratelimit").unwrap().rsplit_once("t=").unwrap().1.parse::<i64>().unwrap();
+        assert_ne!(month(before), month(ends + 5), "{sharing}");
+        assert_eq!(told(&gates, "tidegate_store_fallback_decisions_total", &[]), 0.0);
+    }
+}
+
+#[test]
 fn a_request_that_waits_is_counted_once_however_long_it_waits() {
     let store = Server::start(&[]);
     let gates = gates(&policy(&store, LONG, "rate: 10/s, burst: 30"));

@@ -31,7 +31,7 @@ fn no_kind_of_limit_allocates() {
         refused: RefusedCount::All { max_penalty: Duration::from_secs(6) },
         memory: MEMORY,
     };
-    let quota = |sliding| Kind::Quota { max: 50, window, sliding, memory: MEMORY };
+    let quota = |sliding| Kind::Quota { max: 50, window: window.into(), sliding, memory: MEMORY };
     let failed = StatusSet::NONE.with(401, 401);
     decides_without_allocating(vec![
         by_client("quota", quota(false)),

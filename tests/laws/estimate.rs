@@ -264,7 +264,7 @@ fn gates_that_were_cut_off_stay_within_what_the_cut_allows() {
 
 #[test]
 fn a_quota_counts_what_others_admitted_in_its_window_and_forgets_it_at_its_end() {
-    let kind = Kind::Quota { max: 30, window: Duration::from_secs(10), sliding: false, memory: Bytes(1 << 20) };
+    let kind = Kind::Quota { max: 30, window: Duration::from_secs(10).into(), sliding: false, memory: Bytes(1 << 20) };
     let rule = estimated(Rule { kind, ..rate("per_client", 1, 1, Mode::Enforce) });
     let mut world = World::new(3, &rule, MILLISECOND);
     for nth in 0..4_000_u64 {

@@ -31,7 +31,7 @@ enum Promise {
 /// Every kind that promises something of stamps, in small numbers.
 fn kinds() -> Vec<(Rule, Promise)> {
     let per_second = |events| Rate::new(events, Duration::from_secs(1)).unwrap();
-    let quota = |sliding| Kind::Quota { max: 5, window: Duration::from_secs(2), sliding, memory: MEMORY };
+    let quota = |sliding| Kind::Quota { max: 5, window: Duration::from_secs(2).into(), sliding, memory: MEMORY };
     let average = |refused| Kind::RecentAverage {
         rate: per_second(4),
         half_life: Duration::from_secs(1),

@@ -3,6 +3,7 @@
 mod allocation;
 mod answer_costs;
 mod book;
+mod calendar;
 mod corners;
 mod estimate;
 mod kinds;
@@ -14,3 +15,4 @@ mod several;
 mod shared;
 mod tiers;
 mod together;
+mod waiting;

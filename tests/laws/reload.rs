@@ -389,10 +389,14 @@ fn what_is_told_of_each_limit_is_what_happened_to_it() {
     assert_eq!(told(rate, "rate: 5/s, burst: 5, key: [client_ip]"), kept);
     assert_eq!(told(rate, "rate: 5/s, burst: 5, key: [client_ip, path]"), Fate::Reset(Reset::Key));
     assert_eq!(told(rate, "type: quota, max: 5, window: 60s"), Fate::Reset(Reset::Type));
-    assert_eq!(
-        told("type: quota, max: 5, window: 60s", "type: quota, max: 5, window: 30s"),
-        Fate::Reset(Reset::Window)
-    );
+    let quota = |window: &str| format!("type: quota, max: 5, {window}");
+    for window in ["window: 30s", "per: day", "per: month, time_zone: Asia/Tokyo"] {
+        let fate = told(&quota("window: 60s"), &quota(window));
+        assert!(matches!(fate, Fate::Rerated { .. }), "{window}: {fate:?}");
+    }
+    let sliding = |window: &str| quota(&format!("{window}, sliding: true"));
+    assert_eq!(told(&quota("window: 60s"), &sliding("window: 60s")), Fate::Reset(Reset::Window));
+    assert_eq!(told(&sliding("window: 60s"), &sliding("window: 30s")), Fate::Reset(Reset::Window));
     let smaller = policy("  one: { memory: 2MiB, rate: 5/s, burst: 5 }", "one");
     assert_eq!(first(rate).followed_by(smaller, at(START)).unwrap().1.limits[0].fate, Fate::Reset(Reset::Memory));
     assert!(matches!(told(rate, "rate: 6/s, burst: 5"), Fate::Rerated { .. }));

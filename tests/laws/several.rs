@@ -46,7 +46,7 @@ fn passes(snapshot: &Snapshot, query: &str) -> bool {
 
 /// Kinds that promise three in an hour.
 fn of_three() -> Vec<Rule> {
-    let quota = |sliding| Kind::Quota { max: 3, window: HOUR, sliding, memory: MEMORY };
+    let quota = |sliding| Kind::Quota { max: 3, window: HOUR.into(), sliding, memory: MEMORY };
     let average = Kind::RecentAverage {
         // three and a half, as levels are rounded up
         rate: Rate::new(35, HOUR * 10).unwrap(),

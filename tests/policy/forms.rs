@@ -190,6 +190,14 @@ fn every_type_of_limit_has_a_long_form() {
             "{ type: quota, key: [client_ip], max: 5000, window: 1h, sliding: false, memory: 4MiB, cost: 1 }",
         ),
         ("{ type: quota, rate: 100000/31d }", "{ type: quota, max: 100000, window: 744h, enforce: 100% }"),
+        (
+            "{ type: quota, max: 7, per: day }",
+            "{ type: quota, max: 7, per: day, time_zone: UTC, memory: 4MiB, cost: 1, enforce: 100% }",
+        ),
+        (
+            "{ type: quota, max: 7, per: week }",
+            "{ type: quota, max: 7, per: week, week_starts: monday, time_zone: UTC }",
+        ),
         ("{ type: quota, max: 7, window: 90s, sliding: true }", "{ type: quota, rate: 7/1m30s, sliding: true }"),
         (
             "{ type: recent_average, rate: 10/s, half_life: 30s }",

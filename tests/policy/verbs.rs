@@ -85,7 +85,8 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         out(&detailed).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for row in [
         "egress 20MiB/s burst 64MiB client_ip 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
-        "monthly 100000 per 744h header:x-api-key 2MiB 65536 5.3e-8 0.0086 % at 99.9 %",
+        "monthly 100000 per month in Europe/Berlin header:x-api-key 2MiB 65536 5.3e-8 0.0086 % at 99.9 %",
+        "weekly 40000 per week from Sunday in UTC header:x-api-key 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
         "crawlers 10/s by half-life 30s client_ip 4MiB 131072 3.3e-9 0.0021 % at 98.1684 %",
         "stuffing 20 of header:x-login-name-hash per 10m client_ip 4MiB 32768 8.2e-7, 1.2e-7 (seen) 0.0083 % at 98.1684 %",
         "fair origin:shop in all 4 nodes 4MiB 65536 - 0.0041 % at 98.1684 %",

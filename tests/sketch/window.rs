@@ -34,8 +34,9 @@ fn a_level(window: Window, now: u64) -> impl Strategy<Value = u64> {
 }
 
 fn a_case() -> impl Strategy<Value = (Window, u64, u64, u64)> {
-    (a_window(), prop_oneof![0..100 * SECOND, anywhere(SECOND)])
-        .prop_flat_map(|(window, now)| (Just(window), Just(now), a_level(window, now), a_level(window, now)))
+    (a_window(), prop_oneof![0..100 * SECOND, anywhere(SECOND)]).prop_flat_map(|(window, now)| {
+        (Just(window.clone()), Just(now), a_level(window.clone(), now), a_level(window, now))
+    })
 }
 
 /// What was admitted in the fullest aligned window.

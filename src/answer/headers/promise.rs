@@ -3,7 +3,7 @@
 //! | kind | `q` | `w` |
 //! |---|---|---|
 //! | `rate` | the burst | until an empty budget is full again |
-//! | `quota` | what a window has | the window |
+//! | `quota` | what a window has | the window; of a day, week or month 1, 7 or 31 days |
 //! | `recent_average` | what the average lets through in `w` | the half-life, in whole seconds |
 //! | `distinct` | how many different values | the period |
 //! | `inflight` per key | how many at once | – |
@@ -112,9 +112,8 @@ pub(super) fn window(kind: &Kind) -> Option<u64> {
             let second = u128::from(rate.events()) * NANOS;
             (span >= second).then(|| saturating(span.div_ceil(second)))
         }
-        Kind::Quota { window, .. } | Kind::Distinct { window, .. } => {
-            (*window >= Duration::from_secs(1)).then(|| ceil_whole_seconds(*window))
-        }
+        Kind::Quota { window, .. } => Some(ceil_whole_seconds(window.nominal())),
+        Kind::Distinct { window, .. } => (*window >= Duration::from_secs(1)).then(|| ceil_whole_seconds(*window)),
         Kind::RecentAverage { half_life, .. } => Some(ceil_whole_seconds(*half_life)),
         Kind::FairShare { .. } | Kind::Inflight { .. } => None,
     }

@@ -116,6 +116,9 @@ impl Code {
             Code::BAD_DATE => {
                 "A date is a day of the calendar, year first: `2026-11-21`. Other orders are not guessed, because `03/04` is two days in two countries; a day that does not exist, such as the 30th of February, is none."
             }
+            Code::BAD_TIME_ZONE => {
+                "A time zone has a name of the IANA database, such as `Europe/Berlin`, `America/New_York` or `UTC`, spelled as there. Abbreviations such as `EST` are not guessed from, and an offset such as `+02:00` is no zone: it has no clocks that change. The rules are those that this version was built with; `docs/limits/quota.md` says which."
+            }
             Code::UNKNOWN_LIMIT => {
                 "A route, or another limit, names a limit that is not defined under `limits:`. A route that silently lost its limit would be unprotected, so the file is refused. If a limit was meant that is written right here, it needs a rate: `limits: [\"50/s burst 100\"]`."
             }
@@ -124,6 +127,9 @@ impl Code {
             }
             Code::SMALL_SKETCH => {
                 "A sketch never admits too much, but one that is too small for its load refuses clients for what others did. The message has the probability at the load that the numbers allow, and the size that would bring it down. Raise `memory:`."
+            }
+            Code::NO_MONTH => {
+                "A window is always as long as it says, and windows are counted from 1970. So windows of 30 or 31 days drift away from the months, and windows of 7 days begin on Thursdays at midnight UTC. `per: month`, `per: week` or `per: day` beside `max` follows the calendar of a `time_zone`. Windows of so many days are right where a contract says days; the warning can be ignored then."
             }
             Code::UNKNOWN_ORIGIN => {
                 "The route's `origin:` is neither the name of one under `origins:` nor an address with a port. `app` alone is a name; `app:8080` is an address."

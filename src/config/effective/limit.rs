@@ -10,7 +10,7 @@ use crate::config::tree::Tree;
 use crate::limiter::cluster::Sharing;
 use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
-use crate::units::{Bytes, Cost, Share};
+use crate::units::{Bytes, CalendarUnit, Cost, Period, Share, Weekday};
 
 /// The limit, with the names of those that it refers to.
 pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
@@ -81,7 +81,17 @@ fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
             tree.push(("burst", Tree::text(amount_text(*burst, unit(rule)))));
             tree.push(size(rule, *memory));
         }
-        Kind::Quota { max, window, sliding, memory } | Kind::Distinct { max, window, sliding, memory, .. } => {
+        Kind::Quota { max, window: Period::Calendar(calendar), memory, .. } => {
+            tree.push(("max", Tree::text(max)));
+            tree.push(("per", Tree::text(calendar.unit.word())));
+            if let CalendarUnit::Week { starts } = calendar.unit {
+                tree.push(("week_starts", word::<Weekday>(&starts)));
+            }
+            tree.push(("time_zone", Tree::text(calendar.zone.name())));
+            tree.push(size(rule, *memory));
+        }
+        Kind::Quota { max, window: Period::Length(window), sliding, memory }
+        | Kind::Distinct { max, window, sliding, memory, .. } => {
             tree.push(("max", Tree::text(max)));
             tree.push(("window", Tree::text(duration(*window))));
             tree.push(("sliding", Tree::text(sliding)));

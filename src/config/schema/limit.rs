@@ -12,10 +12,10 @@ use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::Name;
-use crate::config::word::{ActionWord, LimitType};
+use crate::config::word::{ActionWord, CalendarWord, LimitType};
 use crate::limiter::cluster::{OnStoreError, Sharing};
 use crate::policy::Mode;
-use crate::units::{Bytes, Share};
+use crate::units::{Bytes, Share, Weekday, Zone};
 
 section! {
     /// One limit.
@@ -40,7 +40,7 @@ section! {
         optional of: OneOrMany<LimitKey>,
         /// How fast: `10/s`, `5/m`, `1000/h`, `100/10s`. For `rate` and `recent_average`; must be given. For `rate` it may be
         /// of bytes (`20MiB/s`, `512KiB/m`): then the bodies of requests and answers are charged as they pass. For `quota`,
-        /// `5000/h` and up to `100000/31d` are short for `max` and `window`.
+        /// `5000/h` and up to `100000/31d` are short for `max` and `window`; for a month say `max` and `per: month`.
         optional rate: LimitRate,
         /// How much may be spent at once: a number, or a size such as `64MiB` for a rate of bytes. Default: one second's
         /// worth, at least 1 and at least `cost`. For `rate`.
@@ -49,9 +49,16 @@ section! {
         /// (for `quota`, or a `rate`).
         optional max: Count,
         /// In what time: `1s` to `744h`. For `quota` beside `max`, and for `distinct`, where it must be given. Windows follow
-        /// the clock: those of a whole fraction of a day begin at midnight UTC.
+        /// the clock: those of a whole fraction of a day begin at midnight UTC. For days, weeks and months of a calendar say `per`.
         optional window: Duration,
-        /// Whether windows move along instead of following the clock (default `false`). For `quota` the window before then
+        /// In which part of the calendar: `month`, `week` or `day`, of `time_zone`. For `quota` beside `max`, instead of `window`.
+        optional per: CalendarWord,
+        /// The time zone of `per`, by its IANA name such as `Europe/Berlin`: days begin at its midnight, and are 23 or 25 hours
+        /// long when its clocks change. Default `UTC`. With `per`.
+        optional time_zone: Zone,
+        /// The first day of a week: `monday` (default) to `sunday`. With `per: week`.
+        optional week_starts: Weekday,
+        /// Whether windows move along instead of following the clock (default `false`); not with `per`. For `quota` the window before then
         /// counts in part; for `distinct`, with windows of up to a day, used-up values come back one by one.
         optional sliding: bool,
         /// After this long without a request the average has halved: `1s` to `24h`. For `recent_average`; must be given. It

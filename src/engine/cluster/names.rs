@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::limiter::Kind;
 use crate::limiter::cluster::{Promise, StoreNames, StoreTier};
 use crate::policy::Rule;
 use crate::units::OutOfRange;
@@ -22,22 +21,13 @@ impl Names {
     /// A kind that no store keeps.
     pub fn new(rule: &Rule, secret: &[u8]) -> Result<Names, OutOfRange> {
         let keys = StoreNames::new(secret, &rule.name);
-        let own = promise(&rule.kind).map(|promise| StoreTier { id: 0, promise });
+        let own = Promise::of(&rule.kind).map(|promise| StoreTier { id: 0, promise });
         let tiers = rule.tiers.iter().map(|tier| {
             let id = keys.tier(&tier.when.networks, &tier.when.headers);
             // one that exempts is never asked
-            promise(tier.kind.as_ref().unwrap_or(&rule.kind)).map(|promise| StoreTier { id, promise })
+            Promise::of(tier.kind.as_ref().unwrap_or(&rule.kind)).map(|promise| StoreTier { id, promise })
         });
         let tiers = std::iter::once(own).chain(tiers).collect::<Result<_, _>>()?;
         Ok(Names { keys, tiers })
-    }
-}
-
-/// What the store promises for a limit of this kind.
-fn promise(kind: &Kind) -> Result<Promise, OutOfRange> {
-    match kind {
-        Kind::Rate { rate, burst, .. } => Ok(Promise::Rate { rate: *rate, burst: *burst }),
-        Kind::Quota { max, window, sliding: false, .. } => Ok(Promise::Quota { max: *max, window: *window }),
-        _ => Err(OutOfRange { allowed: "`rate`, or `quota` that does not slide" }),
     }
 }

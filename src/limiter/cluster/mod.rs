@@ -14,7 +14,8 @@ mod rotation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::units::Rate;
+use super::Kind;
+use crate::units::{OutOfRange, Period, Rate};
 pub use leases::{Asking, Begin, Ends, Leases, Look};
 pub use names::{StoreName, StoreNames};
 pub use rotation::Rotation;
@@ -100,17 +101,52 @@ pub enum Promise {
         /// In what time; whole milliseconds.
         window: Duration,
     },
+    /// At most `max` per day, week or month, as the gates' calendar has them, by the store's clock.
+    Calendar {
+        /// How much.
+        max: u32,
+        /// About how long a window is.
+        nominal: Duration,
+        /// Of a question: when the window before the gate's present one began, the present one, the next and the one after that
+        /// begin, in seconds since 1970. In that time the store's clock must be.
+        begins: [u32; 4],
+    },
 }
 
 impl Promise {
     /// Grants nothing.
     pub const NOTHING: Promise = Promise::Quota { max: 0, window: Duration::from_secs(1) };
+    /// What the store promises for a limit of this kind.
+    ///
+    /// # Errors
+    /// A kind that cannot be shared through a store.
+    pub fn of(kind: &Kind) -> Result<Promise, OutOfRange> {
+        match kind {
+            Kind::Rate { rate, burst, .. } => Ok(Promise::Rate { rate: *rate, burst: *burst }),
+            Kind::Quota { max, window: Period::Length(window), sliding: false, .. } => {
+                Ok(Promise::Quota { max: *max, window: *window })
+            }
+            Kind::Quota { max, window: Period::Calendar(calendar), sliding: false, .. } => {
+                Ok(Promise::Calendar { max: *max, nominal: calendar.unit.nominal(), begins: [0; 4] })
+            }
+            _ => Err(OutOfRange { allowed: "`rate`, or `quota` that does not slide" }),
+        }
+    }
 
     /// The most that can be had at once.
     pub fn most(&self) -> u32 {
         match self {
             Promise::Rate { burst, .. } => *burst,
-            Promise::Quota { max, .. } => *max,
+            Promise::Quota { max, .. } | Promise::Calendar { max, .. } => *max,
+        }
+    }
+
+    /// The same, asked while windows of the calendar begin then.
+    #[must_use]
+    pub fn while_windows_begin(self, begins: Option<[u32; 4]>) -> Promise {
+        match (self, begins) {
+            (Promise::Calendar { max, nominal, .. }, Some(begins)) => Promise::Calendar { max, nominal, begins },
+            (other, _) => other,
         }
     }
 }
@@ -126,6 +162,8 @@ pub struct Question {
     pub tiers: Arc<[StoreTier]>,
     /// By which of them the key is judged. The others take note of what is granted.
     pub tier: u8,
+    /// When windows of the calendar begin, of a quota that has them.
+    pub begins: Option<[u32; 4]>,
     /// How much would be welcome; at least `least`.
     pub wanted: u32,
     /// How much is needed for any to be of use; at least 1.
@@ -136,7 +174,7 @@ impl Question {
     /// What is promised by the numbers that the key is judged by.
     pub fn promise(&self) -> Promise {
         let judged = self.tiers.get(usize::from(self.tier)).or(self.tiers.first());
-        judged.map_or(Promise::NOTHING, |tier| tier.promise)
+        judged.map_or(Promise::NOTHING, |tier| tier.promise.while_windows_begin(self.begins))
     }
 }
 

@@ -16,7 +16,9 @@
 //! tier brings no fresh budget. A tier that a key has not met, since a reload added it, begins with what the key owes by
 //! the limit's own numbers. A tier is known by its condition: gates with other tiers keep the debts of those that they do not have as they are.
 //!
-//! **Quota.** A key counts what was granted in a window. A clock that steps back stays in the window that it had reached, so
+//! **Quota.** A key counts what was granted in a window. Windows of a length are found by the store; windows of the calendar are named
+//! by the gate, and the store finds the present one among them by its own clock. A window that the policy has changed and that has
+//! not ended counts in the present one. A clock that steps back stays in the window that it had reached, so
 //! no window has its budget twice.
 
 use std::time::Duration;
@@ -43,6 +45,8 @@ pub enum Terms {
     Rate(RateTerms),
     /// Of a quota.
     Quota(QuotaTerms),
+    /// Of a quota whose windows are those of a calendar.
+    Calendar(CalendarTerms),
 }
 
 /// See [`Terms`].
@@ -68,6 +72,15 @@ pub struct QuotaTerms {
     pub max: u32,
 }
 
+/// See [`Terms`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CalendarTerms {
+    /// When three windows begin, and when the last of them ends, in microseconds since 1970.
+    pub begins: [u64; 4],
+    /// The most units per window.
+    pub max: u32,
+}
+
 impl Promise {
     /// The numbers that a store counts in.
     ///
@@ -78,6 +91,13 @@ impl Promise {
         match *self {
             Promise::Rate { rate, burst } => RateTerms::new(rate, burst).map(Terms::Rate),
             Promise::Quota { max, window } => QuotaTerms::new(max, window).map(Terms::Quota),
+            Promise::Calendar { max, begins, .. } => {
+                let begins = begins.map(|second| u64::from(second) * 1_000_000);
+                match begins.is_sorted_by(|one, next| one < next) {
+                    true => Ok(Terms::Calendar(CalendarTerms { begins, max })),
+                    false => Err(OutOfRange { allowed: "windows that begin one after the other" }),
+                }
+            }
         }
     }
 }
@@ -166,6 +186,15 @@ pub enum State {
         /// Units granted in it.
         count: u64,
     },
+    /// Of a quota by the calendar.
+    Calendar {
+        /// When the window began, in microseconds since 1970.
+        begins: u64,
+        /// When it ends.
+        ends: u64,
+        /// Units granted in it.
+        count: u64,
+    },
 }
 
 /// What a key owes by the numbers of one tier.
@@ -197,6 +226,7 @@ impl std::fmt::Display for State {
                 }
             },
             State::Quota { window, index, count } => write!(f, "1 {window} {index} {count}"),
+            State::Calendar { begins, ends, count } => write!(f, "2 {begins} {ends} {count}"),
         }
     }
 }
@@ -213,7 +243,8 @@ pub struct Outcome {
 /// Judges a question about a key: as much of `wanted` as fits, nothing if `least` does not fit; 1 ≤ `least` ≤ `wanted`. `state` is
 /// what is kept of the key, `None` once its time is over; `now` is the store's clock in microseconds since 1970, below 2⁵¹. `terms`
 /// are the limit's own numbers and then those of its tiers, each with its [`StoreTier::id`](super::StoreTier::id); it is judged by
-/// those at `asked`. A state of the other kind counts as none.
+/// those at `asked`. A state of the other kind counts as none. Nothing is granted at a time that lies in none of the windows that a
+/// calendar names; the script says so by an error.
 pub fn grant(
     state: Option<&State>,
     terms: &[(u32, Terms)],
@@ -224,6 +255,7 @@ pub fn grant(
     match terms.get(asked) {
         Some((_, Terms::Rate(judged))) => grant_of_rate(state, terms, (asked, judged), wanted, least, now),
         Some((_, Terms::Quota(judged))) => grant_of_quota(state, judged, wanted, least, now),
+        Some((_, Terms::Calendar(judged))) => grant_of_calendar(state, judged, wanted, least, now),
         None => Outcome { answer: answer(0, 0, None, None), written: None },
     }
 }
@@ -316,21 +348,58 @@ fn grant_of_quota(state: Option<&State>, terms: &QuotaTerms, wanted: u32, least:
         }
         // a changed window: what was taken in the old one counts in the new one while the old one has not ended
         Some(&State::Quota { window, index, count: taken }) if (index + 1).saturating_mul(window) > now => {
-            count = taken
+            count = taken;
+        }
+        Some(&State::Calendar { ends, count: taken, .. }) if ends > now => count = taken,
+        _ => {}
+    }
+    let ends = (index + 1) * terms.window_micros;
+    let kept = |count| State::Quota { window: terms.window_micros, index, count };
+    counted((count, ends, terms.max), kept, wanted, least, now)
+}
+
+fn grant_of_calendar(state: Option<&State>, terms: &CalendarTerms, wanted: u32, least: u32, now: u64) -> Outcome {
+    let windows = terms.begins.iter().zip(terms.begins.iter().skip(1));
+    let present = windows.rev().find(|(begins, ends)| **begins <= now && now < **ends);
+    let Some((&(mut begins), &(mut ends))) = present else {
+        return Outcome { answer: answer(0, 0, None, None), written: None };
+    };
+    let mut count = 0;
+    match state {
+        // a clock that steps back stays in the window that it had reached
+        Some(&State::Calendar { begins: kept, ends: end, count: taken }) if end > now => {
+            count = taken;
+            if kept > now {
+                (begins, ends) = (kept, end);
+            }
+        }
+        Some(&State::Quota { window, index, count: taken }) if (index + 1).saturating_mul(window) > now => {
+            count = taken;
         }
         _ => {}
     }
-    let fit = u64::from(terms.max).saturating_sub(count);
+    let kept = |count| State::Calendar { begins, ends, count };
+    counted((count, ends, terms.max), kept, wanted, least, now)
+}
+
+/// What is granted in a window in which so much was, and which ends then.
+fn counted(
+    (count, ends, max): (u64, u64, u32),
+    kept: impl Fn(u64) -> State,
+    wanted: u32,
+    least: u32,
+    now: u64,
+) -> Outcome {
+    let fit = u64::from(max).saturating_sub(count);
     let granted = u64::from(wanted).min(fit);
     let granted = if granted < u64::from(least) { 0 } else { granted };
-    let rest = (index + 1) * terms.window_micros - now;
+    let rest = ends - now;
     let retry = match granted {
-        0 if least > terms.max => None,
+        0 if least > max => None,
         0 => Some(rest),
         _ => Some(0),
     };
-    let kept = State::Quota { window: terms.window_micros, index, count: count + granted };
-    let written = (granted > 0).then(|| (kept, rest.div_ceil(1_000)));
+    let written = (granted > 0).then(|| (kept(count + granted), rest.div_ceil(1_000)));
     Outcome { answer: answer(granted, fit, retry, Some(rest)), written }
 }
 

@@ -89,7 +89,8 @@ mod tests {
     fn begun(wanted: u32, least: u32) -> (Rotation, Question) {
         let promise = Promise::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst: 20 };
         let tiers: Arc<[StoreTier]> = [StoreTier { id: 0, promise }].into();
-        let mut question = Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, wanted, least };
+        let mut question =
+            Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, begins: None, wanted, least };
         let rotation = Rotation::begin(&mut question, (PREVIOUS, tiers));
         assert_eq!((question.key, question.wanted, question.least), (PREVIOUS, wanted, least));
         (rotation, question)

@@ -5,7 +5,7 @@ use crate::sketch::{Bucket, Charged, Meter, NextUnit, Pace, Window};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
 /// What counts the new values of a key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Counter {
     Aligned(Window),
     /// Beside the bucket, how far beyond its limit refused values may raise a level, as a span of the axis.

@@ -173,7 +173,7 @@ proptest! {
     fn the_smallest_max_of_a_quota_admits_and_one_less_refuses(
         max in 3..20_u32, window in 1..20_u64, sliding: bool, steps in steps(3),
     ) {
-        is_smallest(&Kind::Quota { max, window: Duration::from_secs(window), sliding, memory: MEMORY }, &steps)?;
+        is_smallest(&Kind::Quota { max, window: Duration::from_secs(window).into(), sliding, memory: MEMORY }, &steps)?;
     }
 
     #[test]
@@ -221,7 +221,7 @@ fn a_burst_at_one_instant_no_rate_could_have_let_through() {
 #[test]
 fn a_straggler_is_refused_whatever_the_limit_is() {
     for sliding in [false, true] {
-        let kind = Kind::Quota { max: 3, window: SECOND, sliding, memory: MEMORY };
+        let kind = Kind::Quota { max: 3, window: SECOND.into(), sliding, memory: MEMORY };
         let limiter = limiter(&kind);
         let (place, cost) = asked(&limiter, (0, 1, 0));
         limiter.admit(&place, at(5_000_000_000), cost, &mut None).unwrap();

@@ -55,8 +55,8 @@ fn kinds() -> Vec<Kind> {
     let max_penalty = Duration::from_secs(60);
     vec![
         Kind::Rate { rate, burst: 5, memory },
-        Kind::Quota { max: 5, window: ten, sliding: false, memory },
-        Kind::Quota { max: 5, window: ten, sliding: true, memory },
+        Kind::Quota { max: 5, window: ten.into(), sliding: false, memory },
+        Kind::Quota { max: 5, window: ten.into(), sliding: true, memory },
         Kind::RecentAverage { rate, half_life: ten, refused: RefusedCount::Admitted, memory },
         Kind::RecentAverage { rate, half_life: ten, refused: RefusedCount::All { max_penalty }, memory },
         Kind::Distinct { max: 5, window: ten, sliding: false, refused: RefusedCount::Admitted, memory },

@@ -1,8 +1,10 @@
 -- One question of a quota: at most MAX per window, windows aligned to this store's clock.
 -- The same as `grant` in src/limiter/cluster/promise.rs, number by number; all numbers are whole and below 2^53.
 --
--- KEYS[1]  the key. Its value: '1 WINDOW INDEX COUNT', where 1 is the format; gone when the window ends.
--- ARGV     WINDOW: microseconds; MAX: units per window; WANTED and LEAST: units asked for.
+-- KEYS[1]  the key; gone when the window ends. Its value: '1 WINDOW INDEX COUNT', or '2 BEGINS ENDS COUNT' of a window of the
+--          calendar, where 1 and 2 are the formats.
+-- ARGV     WINDOW: microseconds, 0 of the calendar; MAX: units per window; WANTED and LEAST: units asked for; of the calendar, when
+--          three windows begin and the last one ends, in microseconds since 1970.
 -- Answers  units granted, units left, microseconds until LEAST fits (0 of a grant, -1 never),
 --          microseconds until the window ends, now in microseconds.
 if #KEYS == 0 then return 0 end -- only to be kept, before it is needed
@@ -11,31 +13,52 @@ local wanted, least = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local index, count = math.floor(now / window), 0
+local begins, ends, count
+if window > 0 then
+  begins = now - now % window
+  ends = begins + window
+  count = 0
+else
+  for i = 5, 7 do
+    if tonumber(ARGV[i]) <= now and now < tonumber(ARGV[i + 1]) then
+      begins, ends, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), 0
+    end
+  end
+  if not begins then return redis.error_reply('ERR the clocks of tidegate and the store are too far apart') end
+end
 
 local state = redis.call('GET', KEYS[1])
 if state then
-  local w, i, c = string.match(state, '^1 (%d+) (%d+) (%d+)$')
-  if not w then return redis.error_reply('ERR tidegate does not know this format') end
-  w, i, c = tonumber(w), tonumber(i), tonumber(c)
-  if w == window then
-    -- a later window than now's: the clock has stepped back, and that window is not begun twice
-    if i >= index then index, count = i, c end
-  elseif (i + 1) * w > now then
-    -- the policy's window has changed: what was taken in the old one, which has not ended, counts in the new one
+  local format, a, b, c = string.match(state, '^([12]) (%d+) (%d+) (%d+)$')
+  if not format then return redis.error_reply('ERR tidegate does not know this format') end
+  a, b, c = tonumber(a), tonumber(b), tonumber(c)
+  local same = (format == '1') == (window > 0)
+  if format == '1' then
+    same = same and a == window
+    a, b = b * a, (b + 1) * a
+  end
+  if b > now then
+    -- this window, or one of a policy that has changed, which has not ended: what was taken in it counts
     count = c
+    -- a later window than now's: the clock has stepped back, and that window is not begun twice
+    if same and a > now then begins, ends = a, b end
   end
 end
 
 local fit = math.max(0, max - count)
 local granted = math.min(wanted, fit)
 if granted < least then granted = 0 end
-local rest = (index + 1) * window - now
+local rest = ends - now
 
 local retry = 0
 if granted > 0 then
   local px = math.ceil(rest / 1000)
-  local value = string.format('1 %.0f %.0f %.0f', window, index, count + granted)
+  local value
+  if window > 0 then
+    value = string.format('1 %.0f %.0f %.0f', window, begins / window, count + granted)
+  else
+    value = string.format('2 %.0f %.0f %.0f', begins, ends, count + granted)
+  end
   redis.call('SET', KEYS[1], value, 'PX', string.format('%.0f', px))
 elseif least > max then
   retry = -1

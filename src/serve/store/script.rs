@@ -60,7 +60,7 @@ pub fn key(prefix: &str, question: &Question, limit: &str) -> String {
     let key = URL_SAFE_NO_PAD.encode(question.key.0);
     let kind = match question.promise() {
         Promise::Rate { .. } => "rate",
-        Promise::Quota { .. } => "quota",
+        Promise::Quota { .. } | Promise::Calendar { .. } => "quota",
     };
     format!("{prefix}{{{key}}}:{limit}:{kind}")
 }
@@ -94,6 +94,10 @@ pub fn asks(question: &Question) -> Result<(&'static Script, Vec<i64>), OutOfRan
             (&*RATE, numbers)
         }
         Terms::Quota(quota) => (&*QUOTA, vec![quota.window_micros, u64::from(quota.max), wanted, least]),
+        Terms::Calendar(quota) => {
+            let numbers = [0, u64::from(quota.max), wanted, least].into_iter();
+            (&*QUOTA, numbers.chain(quota.begins).collect())
+        }
     };
     Ok((script, numbers.into_iter().map(|number| i64::try_from(number).unwrap_or(i64::MAX)).collect()))
 }
@@ -170,6 +174,7 @@ mod tests {
             key: StoreKey([255; 16]),
             tiers: [StoreTier { id: 0, promise: Promise::Quota { max: 5, window: Duration::from_secs(60) } }].into(),
             tier: 0,
+            begins: None,
             wanted: 3,
             least: 2,
         }

@@ -10,13 +10,16 @@ pub mod decay;
 pub mod powers;
 pub mod recent_average;
 pub mod window;
+pub mod windows;
 
+use super::hash::KeyHash;
 use crate::units::{Cost, Timestamp};
 pub use axis::{Axis, Course, Pace};
 pub use bucket::Bucket;
 pub use decay::NextDecayed;
 pub use recent_average::RecentAverage;
 pub use window::Window;
+pub use windows::Windows;
 
 /// Arithmetic on levels that a [`MonotoneTable`](super::MonotoneTable) may keep. Zero is the level of a key that was
 /// never seen. For all levels `a ≤ b`, every `now` and `cost`:
@@ -96,6 +99,20 @@ pub trait Meter {
     fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
         NextUnit::Known(self.next_unit_nanos(charged.to, now))
     }
+
+    /// The key under which `key` is counted at `now`, for meters that keep what is charged at different times apart.
+    #[inline]
+    fn key_at(&self, key: KeyHash, _now: Timestamp) -> KeyHash {
+        key
+    }
+
+    /// Nanoseconds until [`Meter::key_at`] is another; `None` if it stays what it is.
+    fn key_changes_nanos(&self, _now: Timestamp) -> Option<u64> {
+        None
+    }
+
+    /// These numbers are in force from now on.
+    fn take_over(&self) {}
 
     /// What of a level counts at `now`, in the meter's own terms, so that it means the same at any other time: the lead of an
     /// instant, the count of a window, the bits of a sum. Zero if nothing does.

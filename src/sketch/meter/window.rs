@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
-use super::{Charged, Meter, NextUnit};
-use crate::units::{Cost, Divisor, OutOfRange, Timestamp};
+use super::windows::Within;
+use super::{Charged, Meter, NextUnit, Windows};
+use crate::sketch::hash::KeyHash;
+use crate::units::{Cost, OutOfRange, Timestamp};
 
-/// At most `limit` in every **aligned** window of `length`.
+/// At most `limit` in every **aligned** window of `length`, or in every day, week or month.
 ///
 /// The level is an epoch in the high 32 bits and the count spent in it in the low 32. Epochs are counted from 1, so
 /// that the level zero belongs to none. Across a boundary twice the limit can pass in an instant, all of it just before
@@ -20,21 +22,20 @@ use crate::units::{Cost, Divisor, OutOfRange, Timestamp};
 /// how much of the old window was spent is no longer known. So the promise holds for the stamps used, in whatever order
 /// they come, and a clock that steps back can open no window twice; it only refuses until it has caught up.
 ///
+/// **Charges ahead of time.** A request that waits for a window is charged there before it begins. Where that happens, each window of
+/// a key is counted [by itself](Windows): in a level of its own, the present one stays open for others that fit.
+///
 /// A count of 4,294,967,295 stands for "too many to tell" and admits nothing; so does an epoch beyond 32 bits, which 1 s
 /// windows reach 136 years after the origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Window {
     limit: u32,
-    length: Divisor,
-    offset: u64,
+    windows: Windows,
 }
 
 impl Window {
     /// The [standing](Meter::standing) of what no limit would admit.
     pub const NO_LIMIT_HELPS: u64 = u64::MAX;
-
-    const MIN_LENGTH: Duration = Duration::from_secs(1);
-    const MAX_LENGTH: Duration = Duration::from_secs(31 * 86_400);
 
     /// Windows of `length` that begin at the stamps `k·length − offset`. With the wall time of the origin as `offset`,
     /// windows of a day begin at midnight and windows of an hour on the hour, and no later step of the wall clock moves
@@ -44,16 +45,23 @@ impl Window {
     /// A limit of zero, which would admit nothing, or of 4,294,967,295, which could not be told from more; a length
     /// that is not a whole number of seconds from 1 s to 31 d.
     pub fn new(limit: u32, length: Duration, offset: Duration) -> Result<Window, OutOfRange> {
+        Window::on(limit, Windows::even(length, offset)?)
+    }
+
+    /// At most `limit` in each of these windows.
+    ///
+    /// # Errors
+    /// A limit as for [`Window::new`].
+    pub fn on(limit: u32, windows: Windows) -> Result<Window, OutOfRange> {
         if limit == 0 || limit == u32::MAX {
             return Err(OutOfRange { allowed: "1 to 4294967294" });
         }
-        const LENGTHS: OutOfRange = OutOfRange { allowed: "whole seconds from 1s to 31d" };
-        if !(Self::MIN_LENGTH..=Self::MAX_LENGTH).contains(&length) || length.subsec_nanos() != 0 {
-            return Err(LENGTHS);
-        }
-        let nanos = u64::try_from(length.as_nanos()).map_err(|_| LENGTHS)?;
-        let offset = u64::try_from(offset.as_nanos() % length.as_nanos()).map_err(|_| LENGTHS)?;
-        Ok(Window { limit, length: Divisor::new(nanos), offset })
+        Ok(Window { limit, windows })
+    }
+
+    /// Where its windows begin.
+    pub fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// The most that is admitted in one window, in units of cost.
@@ -63,12 +71,12 @@ impl Window {
 
     /// Whether its windows begin when those of `other` do, so that a level means the same under both.
     pub fn has_windows_of(&self, other: &Window) -> bool {
-        self.length == other.length && self.offset == other.offset
+        self.windows.same_as(&other.windows)
     }
 
-    /// Nanoseconds from the beginning of a window to the beginning of the next.
+    /// Nanoseconds from the beginning of the longest window to the beginning of the next.
     pub fn length_nanos(&self) -> u64 {
-        self.length.get()
+        self.windows.longest_nanos()
     }
 
     /// Nanoseconds from `now` to the end of its window: at least 1. `None` if time or epochs end first.
@@ -79,32 +87,18 @@ impl Window {
     /// The window that `now` lies in; `None` past the last that 32 bits can name.
     #[inline]
     pub(in crate::sketch) fn epoch(&self, now: Timestamp) -> Option<u32> {
-        self.epoch_elapsed(now).0
+        self.windows.within(now).epoch
     }
 
     /// Nanoseconds since the window of `now` began.
     #[inline]
     pub(in crate::sketch) fn elapsed(&self, now: Timestamp) -> u64 {
-        self.epoch_elapsed(now).1
-    }
-
-    /// [`Window::epoch`] and [`Window::elapsed`].
-    #[inline]
-    fn epoch_elapsed(&self, now: Timestamp) -> (Option<u32>, u64) {
-        // in two parts, as `now + offset` may lie past the end of time
-        let (whole, part) = self.length.divide(now.nanos());
-        // both parts of the sum are below a length
-        let beyond = part + self.offset;
-        let carried = beyond >= self.length.get();
-        let elapsed = if carried { beyond - self.length.get() } else { beyond };
-        (u32::try_from(whole + u64::from(carried) + 1).ok(), elapsed)
+        self.windows.within(now).elapsed
     }
 
     /// Nanoseconds from `now` to the first of `epoch`, zero if it has begun; `None` if time ends first.
     pub(in crate::sketch) fn until(&self, epoch: u32, now: Timestamp) -> Option<u64> {
-        let begins = u128::from(epoch.saturating_sub(1)) * u128::from(self.length.get());
-        let begins = u64::try_from(begins.saturating_sub(u128::from(self.offset))).ok()?;
-        Some(begins.saturating_sub(now.nanos()))
+        self.windows.until(epoch, now)
     }
 
     /// The first instant at which a request that fits an empty window, but not `level` now, is admitted.
@@ -179,8 +173,7 @@ impl Meter for Window {
 
     #[inline]
     fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
-        let (current, elapsed) = self.epoch_elapsed(now);
-        let current = current?;
+        let Within { epoch: Some(current), left, .. } = self.windows.within(now) else { return None };
         let (epoch, count) = split(level);
         let spent = if epoch < current { 0 } else { count };
         // an epoch ahead of now's has nothing to give; see `admits`
@@ -188,7 +181,7 @@ impl Meter for Window {
         let remaining = self.limit.checked_sub(spent)?;
         // one more than the other half fits no more
         let half_spent = remaining < self.limit / 2 + 1;
-        Some(Charged { to: join(current, spent), remaining, half_spent, by_the_way: self.length.get() - elapsed })
+        Some(Charged { to: join(current, spent), remaining, half_spent, by_the_way: left })
     }
 
     /// The end of the window, as something is spent of it.
@@ -202,13 +195,12 @@ impl Meter for Window {
     #[inline]
     fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
         let (epoch, count) = split(level);
-        let (Some(current), elapsed) = self.epoch_elapsed(now) else { return (0, None) };
+        let Within { epoch: Some(current), left: end, .. } = self.windows.within(now) else { return (0, None) };
         if epoch < current {
             return (self.limit, None);
         }
         if epoch == current && count > 0 {
             // of the common case the end of this window, without finding it once more
-            let end = self.length.get() - elapsed;
             let names_it = current.checked_add(1).is_some() && now.nanos().checked_add(end).is_some();
             return (self.limit.saturating_sub(count), names_it.then_some(end));
         }
@@ -228,7 +220,25 @@ impl Meter for Window {
     }
 
     fn fade_nanos(&self) -> u64 {
-        self.length.get()
+        self.windows.longest_nanos()
+    }
+
+    #[inline]
+    fn key_at(&self, key: KeyHash, now: Timestamp) -> KeyHash {
+        match self.epoch(now) {
+            Some(epoch) if self.windows.are_apart(epoch, now) => key.of_window(epoch),
+            _ => key,
+        }
+    }
+
+    fn key_changes_nanos(&self, now: Timestamp) -> Option<u64> {
+        let next = self.epoch(now)?.checked_add(1)?;
+        let wait = self.until(next, now)?;
+        self.windows.are_apart(next, now.after(Duration::from_nanos(wait))).then_some(wait)
+    }
+
+    fn take_over(&self) {
+        self.windows.take_over();
     }
 }
 

@@ -44,7 +44,11 @@ fn compare(script: &str, numbers: &[Numbers], seed: u64, questions: u32) {
         if dice.below(12) == 0 {
             tiers = &numbers[usize::try_from(dice.below(numbers.len() as u64)).unwrap()];
         }
-        let terms: Vec<(u32, Terms)> = tiers.iter().map(|(id, promise)| (*id, promise.terms().unwrap())).collect();
+        // a gate names the windows around its own time, which may be a window and a half from the store's
+        let its_time = now / 1_000_000 + dice.below(12 * 86_400);
+        let begins = Some(weeks_around(its_time - 6 * 86_400));
+        let terms: Vec<(u32, Terms)> =
+            tiers.iter().map(|(id, promise)| (*id, promise.while_windows_begin(begins).terms().unwrap())).collect();
         let asked = usize::try_from(dice.below(tiers.len() as u64)).unwrap();
         let most = u64::from(tiers[asked].1.most());
         // small and great ones
@@ -69,9 +73,20 @@ fn compare(script: &str, numbers: &[Numbers], seed: u64, questions: u32) {
                 }
             }
             Terms::Quota(quota) => _ = call.arg(quota.window_micros).arg(quota.max).arg(wanted).arg(least),
+            Terms::Calendar(quota) => {
+                call.arg(0).arg(quota.max).arg(wanted).arg(least);
+                quota.begins.iter().for_each(|begins| _ = call.arg(*begins));
+            }
         }
         call.arg(now / 1_000_000).arg(now % 1_000_000);
-        let said: Vec<i64> = call.invoke(&mut connection).unwrap();
+        let said = call.invoke::<Vec<i64>>(&mut connection);
+        if let Terms::Calendar(quota) = terms[asked].1
+            && !(quota.begins[0]..quota.begins[3]).contains(&now)
+        {
+            assert!(said.is_err() && answer.granted == 0 && written.is_none(), "no window is named for {now}");
+            continue;
+        }
+        let said = said.unwrap();
 
         let micros = |nanos: Option<u64>| nanos.map_or(-1, |nanos| i64::try_from(nanos / 1_000).unwrap());
         let rest = Some(answer.ends_nanos).filter(|&nanos| nanos != u64::MAX);
@@ -94,6 +109,23 @@ fn compare(script: &str, numbers: &[Numbers], seed: u64, questions: u32) {
         *if answer.granted > 0 { &mut granted } else { &mut refused } += 1;
     }
     assert!(granted > questions / 50 && refused > questions / 50, "both happen: {granted} and {refused}");
+}
+
+/// Weeks of 5 to 9 days around this second: some beginnings are moved, always the same.
+fn weeks_around(second: u64) -> [u32; 4] {
+    let week = second / 604_800;
+    let begins = |week: u64| u32::try_from(week * 604_800 + week % 3 * 86_400).unwrap();
+    let present = if u64::from(begins(week)) <= second { week } else { week - 1 };
+    [present - 1, present, present + 1, present + 2].map(begins)
+}
+
+#[test]
+fn the_script_of_a_quota_finds_the_windows_of_a_calendar() {
+    let calendar = |max| Promise::Calendar { max, nominal: 7 * DAY, begins: [0; 4] };
+    compare(QUOTA, &[calendar(50)], 3, 2_000);
+    // and where the policy changes from one kind of window to the other
+    let fixed = |max, window| Promise::Quota { max, window };
+    compare(QUOTA, &[calendar(50), fixed(30, DAY), calendar(u32::MAX), fixed(60, 10 * DAY)], 4, 4_000);
 }
 
 #[test]

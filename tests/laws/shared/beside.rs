@@ -153,5 +153,10 @@ fn rate_per(seconds: u64, name: &str, events: u32, burst: u32) -> Rule {
 
 fn month() -> tidegate::limiter::Kind {
     let window = Duration::from_secs(31 * 86_400);
-    tidegate::limiter::Kind::Quota { max: 2_000, window, sliding: false, memory: tidegate::units::Bytes(1 << 20) }
+    tidegate::limiter::Kind::Quota {
+        max: 2_000,
+        window: window.into(),
+        sliding: false,
+        memory: tidegate::units::Bytes(1 << 20),
+    }
 }

@@ -88,7 +88,7 @@ proptest! {
         let heavy = heavy.min(burst);
         let window = Duration::from_secs(2);
         let rule = if quota {
-            crate::book::by_client("per_client", Kind::Quota { max: burst, window, sliding: false, memory: Bytes(1 << 20) })
+            crate::book::by_client("per_client", Kind::Quota { max: burst, window: window.into(), sliding: false, memory: Bytes(1 << 20) })
         } else {
             rate("per_client", events, burst, Mode::Enforce)
         };

@@ -4,14 +4,14 @@ use super::Written;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::schema::Limit;
 use crate::config::source::Span;
-use crate::config::word::{LimitType, Word, one_of};
+use crate::config::word::{CalendarWord, LimitType, Word, one_of};
 
 use LimitType::{Distinct, FairShare, Inflight, Quota, Rate, RecentAverage};
 
 type Place = fn(&Limit) -> Option<Span>;
 
 /// Words that do not belong to every type, with those they belong to.
-const WORDS: [(&str, Place, &[LimitType]); 19] = [
+const WORDS: [(&str, Place, &[LimitType]); 22] = [
     ("key", |limit| limit.key.key(), &[Rate, Quota, RecentAverage, Distinct, Inflight]),
     ("missing", |limit| limit.missing.key(), &[Rate, Quota, RecentAverage, Distinct, Inflight]),
     ("of", |limit| limit.of.key(), &[Distinct]),
@@ -19,6 +19,9 @@ const WORDS: [(&str, Place, &[LimitType]); 19] = [
     ("burst", |limit| limit.burst.key(), &[Rate]),
     ("max", |limit| limit.max.key(), &[Quota, Distinct, Inflight]),
     ("window", |limit| limit.window.key(), &[Quota, Distinct]),
+    ("per", |limit| limit.per.key(), &[Quota]),
+    ("time_zone", |limit| limit.time_zone.key(), &[Quota]),
+    ("week_starts", |limit| limit.week_starts.key(), &[Quota]),
     ("sliding", |limit| limit.sliding.key(), &[Quota, Distinct]),
     ("half_life", |limit| limit.half_life.key(), &[RecentAverage]),
     ("max_penalty", |limit| limit.max_penalty.key(), &[RecentAverage, Distinct]),
@@ -80,6 +83,42 @@ pub fn check_exact(written: &Written<'_>, faults: &mut Faults) {
                     .label("belongs to keys other than `global`, `route` and `origin`"),
             );
         }
+    }
+}
+
+/// Reports words of the calendar that another word leaves without a meaning.
+pub fn check_calendar(written: &Written<'_>, faults: &mut Faults) {
+    let limit = written.limit;
+    if written.kind != Quota {
+        return;
+    }
+    let mut conflict = |at: Span, message: String, label: &str, other: Option<(Span, &'static str)>| {
+        let fault = Diagnostic::error(Code::CONFLICT, at, message).label(label.to_owned());
+        faults.push(match other {
+            Some((other, said)) => fault.related(other, said),
+            None => fault,
+        });
+    };
+    if let Some(per) = limit.per.key() {
+        let words = [
+            ("window", limit.window.key(), "a quota has one kind of window"),
+            ("rate", limit.rate.key(), "`per` stands beside `max`"),
+            (
+                "sliding",
+                limit.sliding.value().and_then(|slides| limit.sliding.key().filter(|_| *slides)),
+                "months differ in length, so no part of the last one can be counted",
+            ),
+        ];
+        for (word, at, label) in words {
+            if let Some(at) = at {
+                conflict(at, format!("`{word}` beside `per`"), label, Some((per, "windows of the calendar")));
+            }
+        }
+    } else if let Some(at) = limit.time_zone.key() {
+        conflict(at, "`time_zone` without `per`".into(), "needs `per: month`, `week` or `day`", None);
+    }
+    if let Some(at) = limit.week_starts.key().filter(|_| limit.per.value() != Some(&CalendarWord::Week)) {
+        conflict(at, "`week_starts` without `per: week`".into(), "belongs to weeks", None);
     }
 }
 

@@ -13,10 +13,10 @@ use crate::config::limit_value::{CapacityText, CountText, LimitRate};
 use crate::config::read::{At, Field};
 use crate::config::scalar::{self, Count};
 use crate::config::source::Span;
-use crate::config::word::LimitType;
+use crate::config::word::{CalendarWord, LimitType};
 use crate::limiter::{Distinct, Sketch};
 use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
-use crate::units::{Bytes, Cost, Rate};
+use crate::units::{Bytes, Calendar, CalendarUnit, Cost, Period, Rate, Weekday, Zone};
 
 /// The sizes that a sketch can have; beyond that it must be a power of two.
 const MEMORY: std::ops::RangeInclusive<u64> = 4 << 10..=512 << 20;
@@ -85,6 +85,14 @@ fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind>
     let sketch = if sliding { Sketch::QUARTER } else { Sketch::WHOLE };
     let memory = levels_memory(written, sketch, MEMORY, faults);
     let (max, window, at) = match &limit.rate {
+        Field::Absent if limit.per.is_present() => {
+            if !limit.max.is_present() {
+                missing_field(written, "max", faults);
+            }
+            let calendar = calendar(written);
+            let max = checked32(&limit.max, 1..=MAX, faults)?;
+            (max, Period::Calendar(calendar?), limit.max.get()?.span)
+        }
         Field::Absent => {
             for (field, present) in [("max", limit.max.is_present()), ("window", limit.window.is_present())] {
                 if !present {
@@ -92,8 +100,11 @@ fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind>
                 }
             }
             let window = window(&limit.window, faults);
+            if let Some(at) = limit.window.get() {
+                warn_if_calendar(at.span, at.value, faults);
+            }
             let max = checked32(&limit.max, 1..=MAX, faults)?;
-            (max, window?, limit.max.get()?.span)
+            (max, Period::Length(window?), limit.max.get()?.span)
         }
         Field::Bad { .. } => return None,
         Field::Set { key, at } => {
@@ -107,11 +118,43 @@ fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind>
                 );
             }
             let (max, window) = per_window(at, faults)?;
-            (max, window, at.span)
+            (max, Period::Length(window), at.span)
         }
     };
     holds_one(max, cost, at, faults)?;
     Some(Kind::Quota { max, window, sliding, memory })
+}
+
+/// The part of the calendar that a quota is for; `None` if a word of it is bad, which has been told.
+fn calendar(written: &Written<'_>) -> Option<Calendar> {
+    let limit = written.limit;
+    let unit = match limit.per.value()? {
+        CalendarWord::Day => CalendarUnit::Day,
+        CalendarWord::Week => match (limit.week_starts.value(), limit.week_starts.is_present()) {
+            (None, true) => return None,
+            (starts, _) => CalendarUnit::Week { starts: starts.copied().unwrap_or(Weekday::Monday) },
+        },
+        CalendarWord::Month => CalendarUnit::Month,
+    };
+    match (limit.time_zone.value(), limit.time_zone.is_present()) {
+        (None, true) => None,
+        (zone, _) => Some(Calendar { unit, zone: zone.cloned().unwrap_or_else(Zone::utc) }),
+    }
+}
+
+/// Windows of 30 days are no months: they begin every 30 days since 1970.
+fn warn_if_calendar(at: Span, window: Duration, faults: &mut Faults) {
+    let (days, rest) = (window.as_secs() / 86_400, window.as_secs() % 86_400);
+    let (what, per) = match (days, rest) {
+        (7, 0) => ("begin on Thursdays", "week"),
+        (28..=31, 0) => ("follow no month: they are counted from 1970", "month"),
+        _ => return,
+    };
+    faults.push(
+        Diagnostic::new(Code::NO_MONTH, at, format!("windows of {days} days {what}"))
+            .label("always as long, whatever the calendar says")
+            .help(format!("write `per: {per}` instead if the calendar's are meant")),
+    );
 }
 
 /// `5000/h` as a quota.
@@ -125,6 +168,7 @@ fn per_window(at: &At<LimitRate>, faults: &mut Faults) -> Option<(u32, Duration)
         }
     };
     if WINDOW.contains(&window) && max <= MAX {
+        warn_if_calendar(at.span, window, faults);
         return Some((max, window));
     }
     faults.push(

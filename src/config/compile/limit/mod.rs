@@ -67,6 +67,7 @@ pub fn limit(
     let cost = cost::cost(&written, faults);
     let counted = cost::counted(&written, faults);
     let deferred = cost::is_deferred(&written);
+    belongs::check_calendar(&written, faults);
     belongs::check_sliding(&written, deferred, faults);
     rate::check_accuracy(&written, faults);
     let nodes = key::nodes(&written, faults);

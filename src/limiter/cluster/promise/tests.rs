@@ -15,7 +15,7 @@ fn rate(events: u32, period: Duration, burst: u32) -> Promise {
 fn rate_terms(promise: Promise) -> RateTerms {
     match promise.terms().unwrap() {
         Terms::Rate(terms) => terms,
-        Terms::Quota(_) => panic!("a rate"),
+        Terms::Quota(_) | Terms::Calendar(_) => panic!("a rate"),
     }
 }
 
