@@ -39,8 +39,8 @@ fn kinds(memory: Bytes) -> Vec<Kind> {
     let (max, upgraded) = (QUOTA, QUOTA);
     vec![
         Kind::Rate { rate, burst: QUOTA, memory },
-        Kind::Quota { max, window, sliding: false, memory },
-        Kind::Quota { max, window, sliding: true, memory },
+        Kind::Quota { max, window: window.into(), sliding: false, memory },
+        Kind::Quota { max, window: window.into(), sliding: true, memory },
         Kind::RecentAverage { rate, half_life, refused, memory },
         Kind::Distinct { max, window, sliding: false, refused, memory },
         Kind::Distinct { max, window, sliding: true, refused, memory },
