@@ -8,8 +8,8 @@ use arrayvec::ArrayVec;
 
 use super::ask::{Ask, Read};
 use super::by::By;
-use super::decision::{Outcome, Reading, Refusal};
 use super::charge::Holding;
+use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Holds, Judged, fill, strictest};
 use super::keys::Unkeyed;
 use super::snapshot::Snapshot;
