@@ -9,31 +9,14 @@
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
-use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
 use tidegate::serve::edge::h2::request::{bytes, read};
-use tidegate::serve::edge::head::{Body, HeadLimits};
+use tidegate::serve::edge::head::Body;
 
 use super::behind;
 use super::cost::{self, Bound, USUAL, Work};
 use super::lenient::{Leniency, Reading};
+use super::limits::{ROOMY, TIGHT};
 use super::strict;
-
-/// Reached by no input: what is accepted is a matter of form.
-const ROOMY: HeadLimits = HeadLimits {
-    bytes: 1 << 20,
-    request_line: 1 << 20,
-    fields: 10_000,
-    twins: UnderscoreTwins::Refuse,
-    escaped_slash: EscapedSlash::Keep,
-};
-/// Reached by nearly everything.
-const TIGHT: HeadLimits = HeadLimits {
-    bytes: 96,
-    request_line: 24,
-    fields: 3,
-    twins: UnderscoreTwins::Refuse,
-    escaped_slash: EscapedSlash::Keep,
-};
 
 /// Refused in HTTP/2 whatever they say (RFC 9113 section 8.2.2).
 const OF_A_CONNECTION: [&str; 6] =

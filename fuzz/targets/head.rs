@@ -5,7 +5,6 @@
 //! - Readers with every leniency known from the field (`lenient`) find one and the same request in it.
 //! - The verdict does not depend on how the bytes were cut, nor on what follows the head.
 
-use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
 use tidegate::serve::edge::authority::{canonical_host, host_name};
 use tidegate::serve::edge::fault::HeadFault;
 use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, parse};
@@ -13,33 +12,14 @@ use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, parse};
 use super::behind;
 use super::cost::{self, Work};
 use super::lenient::{Leniency, Reading};
+use super::limits::{TIGHT, limits};
 use super::strict;
 
 /// Like a gate's, but small enough to be reached.
-const USUAL: HeadLimits = HeadLimits {
-    bytes: 2_048,
-    request_line: 1_024,
-    fields: 20,
-    twins: UnderscoreTwins::Refuse,
-    escaped_slash: EscapedSlash::Keep,
-};
-/// Reached by nearly everything.
-const TIGHT: HeadLimits = HeadLimits {
-    bytes: 96,
-    request_line: 24,
-    fields: 3,
-    twins: UnderscoreTwins::Refuse,
-    escaped_slash: EscapedSlash::Keep,
-};
+const USUAL: HeadLimits = limits(2_048, 1_024, 20);
 
 /// As a gate's at its most generous.
-const WIDE: HeadLimits = HeadLimits {
-    bytes: 64 << 10,
-    request_line: 64 << 10,
-    fields: 200,
-    twins: UnderscoreTwins::Refuse,
-    escaped_slash: EscapedSlash::Keep,
-};
+const WIDE: HeadLimits = limits(64 << 10, 64 << 10, 200);
 
 /// What is measured: a head as the connection reads it, whole and in small pieces.
 fn work(data: &[u8]) -> Option<Work<'_>> {

@@ -19,6 +19,7 @@ pub mod h2_frames;
 pub mod h2_head;
 pub mod head;
 mod lenient;
+pub mod limits;
 pub mod origin_answer;
 pub mod path;
 pub mod policy;

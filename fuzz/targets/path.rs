@@ -3,7 +3,7 @@
 //! - It is accepted, refused and rewritten exactly as a second, slow reading says ([`canonical`]).
 //! - What is canonical is its own canonical form, is visible ASCII, starts with one slash and has no two in a row.
 //! - Origins of every kind known ([`READERS`]) find the same resource under the raw and the canonical form, and none of
-//!   them finds a `.` or `..` segment in it.
+//!   them finds a `.` or `..` segment in it, with or without blanks around.
 //! - A match that ignores spellings takes what any of these origins takes for its path ([`super::spelling`]). Two paths with a
 //!   line break between them are compared.
 
@@ -34,7 +34,7 @@ pub fn path(data: &[u8]) {
     for reader in READERS {
         let (raw, ours) = (reader.segments(data), reader.segments(path.as_bytes()));
         assert_eq!(raw, ours, "{reader:?} finds another resource");
-        let dots = ours.iter().any(|segment| segment == b"." || segment == b"..");
+        let dots = ours.iter().any(|segment| is_dots(segment));
         assert!(!dots, "{reader:?} finds a dot segment in {path}");
     }
     super::spelling::spelling(&path, &path);
@@ -86,7 +86,7 @@ pub fn canonical(raw: &[u8]) -> Result<String, HeadFault> {
     }
     for segment in pieces.split(|piece| matches!(piece.byte, b'/' | b'\\')) {
         let name: Vec<u8> = segment.iter().map(|piece| piece.byte).take_while(|byte| *byte != b';').collect();
-        if name == b"." || name == b".." {
+        if is_dots(&name) {
             return Err(HeadFault::DotSegment);
         }
     }
@@ -94,6 +94,11 @@ pub fn canonical(raw: &[u8]) -> Result<String, HeadFault> {
         if piece.escaped { format!("%{:02X}", piece.byte) } else { char::from(piece.byte).to_string() }
     };
     Ok(pieces.iter().map(write).collect())
+}
+
+/// Whether an origin that trims names climbs by this one, or stays.
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name.trim_ascii(), b"." | b"..")
 }
 
 fn is_unreserved(byte: u8) -> bool {

@@ -115,7 +115,7 @@ fn split_element(text: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let mut rest = text;
     loop {
         rest = skip_separators(rest);
-        if rest.is_empty() || rest.starts_with(b",") {
+        if matches!(rest, [] | [b',', ..]) {
             return Ok((text.get(..text.len() - rest.len()).unwrap_or_default(), rest));
         }
         (_, rest) = split_pair(rest)?;
@@ -129,8 +129,8 @@ fn split_element(text: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
 /// One `name=value` and what follows it.
 fn split_pair(text: &[u8]) -> Result<(Pair<'_>, &[u8]), Malformed> {
     let (name, rest) = split_while(text, is_token);
-    let rest = rest.strip_prefix(b"=").filter(|_| !name.is_empty()).ok_or(Malformed)?;
-    if let Some(quoted) = rest.strip_prefix(b"\"") {
+    let ([b'=', rest @ ..], false) = (rest, name.is_empty()) else { return Err(Malformed) };
+    if let [b'"', quoted @ ..] = rest {
         let (value, rest) = split_quoted(quoted)?;
         return Ok((Pair { name, value: Value::Quoted(value) }, rest));
     }
@@ -178,12 +178,14 @@ fn skip_blanks(text: &[u8]) -> &[u8] {
     split_while(text, |byte| matches!(byte, b' ' | b'\t')).1
 }
 
+#[inline]
 fn split_while(text: &[u8], belongs: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !belongs(*byte)).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, &[]))
 }
 
 /// `tchar` of RFC 9110 §5.6.2.
+#[inline]
 fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).is_some_and(|is_token| *is_token)
 }

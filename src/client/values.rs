@@ -16,6 +16,7 @@
 use arrayvec::ArrayVec;
 use http::HeaderMap;
 use http::header::COOKIE;
+use memchr::{memchr, memchr3};
 
 use super::x_forwarded_for::trimmed;
 
@@ -51,8 +52,12 @@ impl<'a> Value<'a> {
 
     /// The bytes as they were sent, if they mean themselves.
     pub fn as_sent(&self) -> Option<&'a [u8]> {
-        let escapes = |byte: &u8| matches!(byte, b'%' | b'+') || (self.quoted && *byte == b'\\');
-        (!self.raw.iter().any(escapes)).then_some(self.raw)
+        let escape = if self.quoted { b'\\' } else { b'%' };
+        memchr3(b'%', b'+', escape, self.raw).is_none().then_some(self.raw)
+    }
+
+    fn is_spelled_as(&self, other: &Value<'_>) -> bool {
+        self.raw == other.raw && self.quoted == other.quoted
     }
 
     /// What the value means, byte by byte, a `+` being a blank however it is written.
@@ -73,7 +78,7 @@ impl<'a> Value<'a> {
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
-        (self.raw == other.raw && self.quoted == other.quoted) || self.bytes().eq(other.bytes())
+        self.is_spelled_as(other) || self.bytes().eq(other.bytes())
     }
 }
 
@@ -94,6 +99,7 @@ impl Iterator for Meant<'_> {
     #[inline]
     fn next(&mut self) -> Option<u8> {
         let (byte, rest) = match self.rest {
+            [byte, rest @ ..] if !matches!(byte, b'%' | b'+' | b'\\') => (*byte, rest),
             [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 (hex(*high) << 4 | hex(*low), rest)
             }
@@ -109,16 +115,15 @@ impl Iterator for Meant<'_> {
     }
 }
 
+#[inline]
 fn blank_for_plus(byte: u8) -> u8 {
     if byte == b'+' { b' ' } else { byte }
 }
 
-/// The value of a hex digit.
+/// The value of a hex digit: letters stand nine behind it in their lowest four bits.
+#[inline]
 fn hex(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        _ => (digit | 0x20).wrapping_sub(b'a').wrapping_add(10),
-    }
+    (digit & 15) + 9 * (digit >> 6)
 }
 
 /// The different cookies of that name, the first one first.
@@ -181,7 +186,9 @@ impl<'a> Reading<'a> {
 
 /// Adds a value that is not there yet.
 fn add<'a>(found: &mut Values<'a>, value: Value<'a>) -> Result<(), TooMany> {
-    if found.contains(&value) { Ok(()) } else { found.try_push(value).map_err(|_| TooMany) }
+    // most that come again are spelled alike
+    let is_known = found.iter().any(|known| known.is_spelled_as(&value)) || found.contains(&value);
+    if is_known { Ok(()) } else { found.try_push(value).map_err(|_| TooMany) }
 }
 
 /// The name that is looked for.
@@ -227,9 +234,12 @@ fn meant(name: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// What stands before the first `=`, and what behind it; without one, the value is empty.
+#[inline]
 fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
-    let mut halves = pair.splitn(2, |byte| *byte == b'=');
-    (halves.next().unwrap_or_default(), halves.next().unwrap_or_default())
+    let equals = memchr(b'=', pair).unwrap_or(pair.len());
+    let (name, value) = pair.split_at_checked(equals).unwrap_or_default();
+    // an empty one too lies where the pair does: to compare bytes at no address at all costs some processors 100 ns
+    (name, value.get(1..).unwrap_or(value))
 }
 
 #[cfg(test)]

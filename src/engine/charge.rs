@@ -9,15 +9,17 @@
 //! that is what keeps its moment free. All others follow after the wait, as of then. So whoever waits takes nothing from
 //! anybody else meanwhile, neither a place nor a budget.
 
+use std::sync::Arc;
+
 use super::ask::Ask;
 use super::brief::Brief;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
 use super::judge::{Held, Holds, Judged, fill};
 use super::snapshot::Snapshot;
-use crate::limiter::{Hold, Judgement, Keeper, Left, Lost};
+use crate::limiter::{Hold, Judgement, Keeper, Left, Limiter, Lost, Place};
 use crate::policy::{Mode, OnLimit, Route, Rule};
 use crate::sketch::NextUnit;
-use crate::units::Timestamp;
+use crate::units::{Cost, Timestamp};
 
 impl Decision {
     /// When the request may go on: at once, or after its wait.
@@ -247,17 +249,28 @@ impl Snapshot {
             return Ok(());
         }
         let Some(Some(Ask { place, cost, .. })) = asks.get(slot) else { return Ok(()) };
-        let mut hold = None;
-        let judgement = limiter.admit(place, now, *cost, &mut hold)?;
-        fill(reading, &judgement);
-        if let Some(hold) = hold {
-            // there are as many places for holds as readings, so none is ever dropped here
-            let _ = holds.try_push(Held { slot, hold });
-        }
-        if let Some(told) = self.told(reading.rule) {
-            told.count(place, *cost);
-        }
+        let by = (reading.rule, limiter);
+        fill(reading, &self.charge_place(by, (place, *cost), now, Holding { slot, holds })?);
         Ok(())
+    }
+
+    /// Charges one key of a request under one limit.
+    pub(super) fn charge_place(
+        &self,
+        (rule, limiter): (usize, &Arc<Limiter>),
+        (place, cost): (&Place, Cost),
+        now: Timestamp,
+        holding: Holding<'_>,
+    ) -> Result<Judgement, Lost> {
+        let mut hold = None;
+        let judgement = limiter.admit(place, now, cost, &mut hold)?;
+        if let Some(hold) = hold {
+            holding.keep(hold);
+        }
+        if let Some(told) = self.told(rule) {
+            told.count(place, cost);
+        }
+        Ok(judgement)
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.
@@ -289,15 +302,15 @@ impl Snapshot {
 }
 
 /// Takes what a request holds of the limit of one reading.
-struct Holding<'a> {
-    slot: usize,
-    holds: &'a mut Holds,
+pub(super) struct Holding<'a> {
+    pub slot: usize,
+    pub holds: &'a mut Holds,
 }
 
 impl Keeper for Holding<'_> {
     #[inline(always)]
     fn keep(self, hold: Hold) {
-        // there are as many places for holds as readings, so none is ever dropped here
+        // there are as many places for holds as keys, so none is ever dropped here
         if !self.holds.is_full() {
             let _ = self.holds.try_push(Held { slot: self.slot, hold });
         }

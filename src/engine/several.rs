@@ -8,8 +8,9 @@ use arrayvec::ArrayVec;
 
 use super::ask::{Ask, Read};
 use super::by::By;
+use super::charge::Holding;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judge::{Held, Holds, Judged, fill, strictest};
+use super::judge::{Holds, Judged, fill, strictest};
 use super::keys::Unkeyed;
 use super::snapshot::Snapshot;
 use crate::client::key::MOST_KEYS;
@@ -165,17 +166,10 @@ impl Snapshot {
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
         let Some(limiter) = self.limiters().get(reading.rule) else { return Ok(()) };
         for More { place, cost, .. } in more.iter().filter(|more| more.slot == slot) {
-            let mut hold = None;
-            let judgement = limiter.admit(place, now, *cost, &mut hold)?;
+            let by = (reading.rule, limiter);
+            let judgement = self.charge_place(by, (place, *cost), now, Holding { slot, holds })?;
             if judgement.remaining < reading.remaining {
                 fill(reading, &judgement);
-            }
-            if let Some(hold) = hold {
-                // there are as many places for holds as keys
-                let _ = holds.try_push(Held { slot, hold });
-            }
-            if let Some(told) = self.told(reading.rule) {
-                told.count(place, *cost);
             }
         }
         Ok(())

@@ -17,7 +17,6 @@ use tidegate::client::proxy_protocol;
 use tidegate::client::trust::parse_cidr;
 use tidegate::client::{ClientRules, ForwardHeader, Proto, ProxySet, Trust, onward, resolve};
 use tidegate::config::load_text;
-use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
 use tidegate::engine::{Arrival, DecisionId, Snapshot};
 use tidegate::policy::LONGEST_VALUE;
 use tidegate::request::{Peer, Request};
@@ -30,6 +29,7 @@ use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
 
 use super::targets::cost::{Work, nanos};
+use super::targets::limits::limits;
 
 /// Bytes of the shorter input; the longer one has [`TIMES`] as many.
 const SHORT: usize = 4 << 10;
@@ -44,13 +44,7 @@ const ATTEMPTS: usize = 6;
 const SHAPES: u32 = 48;
 
 /// No bound that stops a long input early.
-const WIDE: HeadLimits = HeadLimits {
-    bytes: 1 << 20,
-    request_line: 1 << 20,
-    fields: 1 << 20,
-    twins: UnderscoreTwins::Refuse,
-    escaped_slash: EscapedSlash::Keep,
-};
+const WIDE: HeadLimits = limits(1 << 20, 1 << 20, 1 << 20);
 
 /// Makes an input of so many bytes out of a piece that is repeated.
 fn repeated(piece: &str, bytes: usize) -> String {
@@ -291,6 +285,7 @@ routes:
   - { match: { headers: { user-agent: { regex: ".*(bot|crawl|spider)[0-9]*.*" } } }, origin: shop }
   - { match: { query: { q: { regex: ".*(union|select).*x.*" } } }, origin: shop }
   - { match: { path: { regex: "/(a|b|.a)*/end" } }, origin: shop }
+  - { match: { path: =/login ignore all }, origin: shop }
   - { match: { path: /, query: { mode: x } }, origin: shop }
   - { match: { path: / }, origin: shop, limits: [by_cookie, by_both, by_query, by_field, by_path] }
 "#;
@@ -357,6 +352,59 @@ fn a_verdict_costs_the_length_of_fields() {
     is_linear(&["a", "unio", "unionx", "select"], &["union", "x", "select", "a", "uni"], short, |text| {
         judge("/".into(), Some(format!("q={text}")), HeaderMap::new())
     });
+}
+
+/// As the connection and the judgement read it, one after the other.
+fn read_and_judge(target: &str, field: (&'static str, String)) -> Work<'static> {
+    let (name, value) = field;
+    let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{name}: {value}\r\n\r\n");
+    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query.to_owned())));
+    let path = canonical_path(path.as_bytes()).unwrap().into_owned();
+    let (read, judge) = (read_head(head), judge(path, query, headers(name, &value)));
+    Box::new(move || {
+        read();
+        judge();
+    })
+}
+
+/// Beside an ordinary head of the same kind and length. How many times as much is bounded for builds without optimisation, where
+/// what is made of a byte costs many times what it takes to pass over one; `benches/heads.py` measures the program that is shipped.
+#[test]
+fn no_head_costs_much_more_than_an_ordinary_one() {
+    const LENGTH: usize = 7_500;
+    let in_path = |piece: &str| (format!("/{}", repeated(piece, LENGTH)), ("x-other", String::new()));
+    let in_query = |piece: &str| (format!("/?{}", repeated(piece, LENGTH)), ("x-other", String::new()));
+    let in_field = |name: &'static str| move |piece: &str| ("/".to_owned(), (name, repeated(piece, LENGTH)));
+    let is_cheap =
+        |most: u64, ordinary: &str, pieces: &[&str], head: &dyn Fn(&str) -> (String, (&'static str, String))| {
+            let cost = |piece: &str| {
+                let (target, field) = head(piece);
+                (0..5).map(|_| nanos(read_and_judge(&target, field.clone()))).min().unwrap_or(0)
+            };
+            for piece in pieces {
+                let mut measured = Vec::new();
+                let holds = (0..ATTEMPTS).any(|_| {
+                    let (usual, dear) = (cost(ordinary), cost(piece));
+                    measured.push((usual, dear));
+                    dear <= most * usual
+                });
+                assert!(holds, "{piece:?} beside {ordinary:?}: {measured:?} ns");
+            }
+        };
+    is_cheap(
+        8,
+        "abcdefghij/",
+        &["%20", ".%20a/", "%2F", ".a%2Fa", "//.a", ";a", "|", "%61", "%40", "%C5%BF", "Ab."],
+        &in_path,
+    );
+    let pieces =
+        ["k;", "k&", "k=;", "k=1;", "+k;", "%6b;", "%6b=%31&", "l;", "q;", "mode;", ";", "&", "%;", "%3d;", "\""];
+    is_cheap(15, "abcdefghij", &pieces, &in_query);
+    let pieces = ["k;", " k ;", "k=1; ", "k=\"1;", "k=%31;", "%6b;", "+k=1;", ";", "l;", "m=\"\\1\";", "a=b; "];
+    is_cheap(50, "abcdefghij", &pieces, &in_field("cookie"));
+    let pieces = ["10.0.0.1,", "10.0.0.1:80, ", "::1,", ",", ", ", "unknown,", "[", "1."];
+    is_cheap(8, "abcdefghij", &pieces, &in_field("x-forwarded-for"));
+    is_cheap(8, "abcdefghij", &["a\tb", "\t,", "\"", "bot", "ab"], &in_field("x-other"));
 }
 
 #[test]

@@ -83,55 +83,54 @@ pub enum Within {
 impl Within {
     /// All ways; the first is enough for a path that is the same in each.
     pub const WAYS: [Within; 3] = [Within::All, Within::Slashes, Within::None];
+
+    /// Whether this escaped slash or backslash ends parameters.
+    fn ends_at(self, slash: u8) -> bool {
+        self == Within::All || (self == Within::Slashes && slash == b'/')
+    }
 }
 
 /// Folds a canonical path; says whether another way to fold it might end in something else. What is longer than `enough` bytes
 /// is cut somewhere behind them; `enough` is at most [`LONGEST`].
 pub fn fold<'r>(path: &str, ignore: Ignore, within: Within, enough: usize, room: &'r mut Room) -> (&'r str, bool) {
     room.clear();
-    let mut folding = Folding { room, lost: 0, solid: 0, begins: true };
-    let mut bytes = path.as_bytes();
+    let mut folding = Folding { room, length: 0, begins: true };
+    let mut rest = path.as_bytes();
+    // from the first of the soft characters that stand right before what is read
+    let mut soft: Option<&[u8]> = None;
     let mut in_parameters = false;
     let mut ends_empty = false;
     let mut ambiguous = false;
-    while let Some((token, rest)) = next(bytes, ignore) {
-        bytes = rest;
+    while let Some((token, behind)) = next(rest, ignore) {
         match token {
-            Token::Escaped(slash) if in_parameters => {
-                ambiguous = true;
-                if within == Within::All || (within == Within::Slashes && slash == b'/') {
-                    folding.end_segment();
-                    in_parameters = false;
-                    ends_empty = true;
-                }
-            }
+            Token::Escaped(slash) if in_parameters && !within.ends_at(slash) => ambiguous = true,
             Token::Separator | Token::Escaped(_) => {
-                folding.end_segment();
+                ambiguous |= in_parameters && matches!(token, Token::Escaped(_));
+                (folding.begins, soft) = (true, None);
                 in_parameters = false;
                 ends_empty = true;
             }
             _ if in_parameters => {}
             Token::Parameters => in_parameters = true,
-            Token::Soft(text) => folding.put(text, false),
-            Token::Solid(text) => {
-                folding.put(text, true);
-                ends_empty = false;
-                if folding.solid > enough {
-                    break;
+            Token::Soft => soft = soft.or(Some(rest)),
+            Token::Solid(_) | Token::Letter(_) => {
+                let skipped = soft.take().and_then(|from| from.get(..from.len() - rest.len())).unwrap_or_default();
+                match token {
+                    Token::Letter(letter) => folding.put(skipped, &[letter]),
+                    Token::Solid(text) => folding.put(skipped, text),
+                    _ => {}
                 }
-            }
-            Token::Letter(letter) => {
-                folding.put(&[letter], true);
                 ends_empty = false;
-                if folding.solid > enough {
+                if folding.length > enough {
                     break;
                 }
             }
         }
+        rest = behind;
     }
-    folding.end_segment();
     if ends_empty && !ignore.has(Ignore::TRAILING_SLASH) {
-        folding.put(b"", true);
+        folding.begins = true;
+        folding.put(b"", b"");
     }
     (std::str::from_utf8(room).unwrap_or_default(), ambiguous)
 }
@@ -144,58 +143,60 @@ enum Token<'p> {
     /// All up to the next separator is ignored.
     Parameters,
     /// Counts unless it stands at a segment's end.
-    Soft(&'p [u8]),
+    Soft,
     Solid(&'p [u8]),
     Letter(u8),
 }
 
 /// The first character, and what stands behind it.
+#[inline]
 fn next(bytes: &[u8], ignore: Ignore) -> Option<(Token<'_>, &[u8])> {
-    let (&byte, rest) = bytes.split_first()?;
-    if byte == b'%'
-        && let Some((escape, behind)) = bytes.split_at_checked(3)
-    {
-        if let Some((letter, behind)) = far_letter(bytes).filter(|_| ignore.has(Ignore::CASE)) {
+    if let [b'%', high, low, behind @ ..] = bytes {
+        if matches!(high, b'C' | b'E')
+            && ignore.has(Ignore::CASE)
+            && let Some((letter, behind)) = far_letter(bytes)
+        {
             return Some((Token::Letter(letter), behind));
         }
-        let token = match escape {
-            b"%2F" if ignore.has(Ignore::ESCAPED_SLASH) => Token::Escaped(b'/'),
-            b"%5C" if ignore.has(Ignore::ESCAPED_SLASH) => Token::Escaped(b'\\'),
-            b"%3B" if ignore.has(Ignore::PARAMETERS) => Token::Parameters,
-            b"%20" if ignore.has(Ignore::TRAILING_BLANKS) => Token::Soft(escape),
-            _ => match plain(escape).filter(|_| ignore.has(Ignore::ESCAPES)) {
+        let token = match (high, low) {
+            (b'2', b'F') if ignore.has(Ignore::ESCAPED_SLASH) => Token::Escaped(b'/'),
+            (b'5', b'C') if ignore.has(Ignore::ESCAPED_SLASH) => Token::Escaped(b'\\'),
+            (b'3', b'B') if ignore.has(Ignore::PARAMETERS) => Token::Parameters,
+            (b'2', b'0') if ignore.has(Ignore::TRAILING_BLANKS) => Token::Soft,
+            _ => match plain(*high, *low).filter(|_| ignore.has(Ignore::ESCAPES)) {
                 Some(plain) => Token::Letter(plain),
-                None => Token::Solid(escape),
+                None => Token::Solid(bytes.get(..3)?),
             },
         };
         return Some((token, behind));
     }
+    let (&byte, rest) = bytes.split_first()?;
     let token = match byte {
         b'/' => Token::Separator,
         b';' if ignore.has(Ignore::PARAMETERS) => Token::Parameters,
-        b'.' if ignore.has(Ignore::TRAILING_BLANKS) => Token::Soft(b"."),
+        b'.' if ignore.has(Ignore::TRAILING_BLANKS) => Token::Soft,
         byte if ignore.has(Ignore::CASE) => Token::Letter(byte.to_ascii_lowercase()),
         byte => Token::Letter(byte),
     };
     Some((token, rest))
 }
 
-/// The character that may also stand plain in a canonical path (RFC 3986 section 3.3).
-fn plain(escape: &[u8]) -> Option<u8> {
-    Some(match escape {
-        b"%21" => b'!',
-        b"%24" => b'$',
-        b"%26" => b'&',
-        b"%27" => b'\'',
-        b"%28" => b'(',
-        b"%29" => b')',
-        b"%2A" => b'*',
-        b"%2B" => b'+',
-        b"%2C" => b',',
-        b"%3A" => b':',
-        b"%3B" => b';',
-        b"%3D" => b'=',
-        b"%40" => b'@',
+/// The character that may also stand plain in a canonical path (RFC 3986 section 3.3), by the digits of its escape.
+fn plain(high: u8, low: u8) -> Option<u8> {
+    Some(match (high, low) {
+        (b'2', b'1') => b'!',
+        (b'2', b'4') => b'$',
+        (b'2', b'6') => b'&',
+        (b'2', b'7') => b'\'',
+        (b'2', b'8') => b'(',
+        (b'2', b'9') => b')',
+        (b'2', b'A') => b'*',
+        (b'2', b'B') => b'+',
+        (b'2', b'C') => b',',
+        (b'3', b'A') => b':',
+        (b'3', b'B') => b';',
+        (b'3', b'D') => b'=',
+        (b'4', b'0') => b'@',
         _ => return None,
     })
 }
@@ -210,33 +211,23 @@ fn far_letter(bytes: &[u8]) -> Option<(u8, &[u8])> {
 /// The folded form as far as it is known.
 struct Folding<'r> {
     room: &'r mut Room,
-    /// Bytes for which there was no room.
-    lost: usize,
-    /// So many bytes stay, whatever follows.
-    solid: usize,
-    /// Nothing of this segment has been put yet.
+    /// Its length, also of what there was no room for.
+    length: usize,
+    /// Nothing of this segment has been put yet. One of which nothing is ever put is ignored.
     begins: bool,
 }
 
 impl Folding<'_> {
-    fn put(&mut self, text: &[u8], solid: bool) {
+    #[inline]
+    fn put(&mut self, skipped: &[u8], text: &[u8]) {
         let slash: &[u8] = if self.begins { b"/" } else { b"" };
         self.begins = false;
-        for byte in slash.iter().chain(text) {
-            if self.room.try_push(*byte).is_err() {
-                self.lost += 1;
+        for part in [slash, skipped, text] {
+            self.length += part.len();
+            for byte in part.iter().take(self.room.remaining_capacity()) {
+                self.room.push(*byte);
             }
         }
-        if solid {
-            self.solid = self.room.len() + self.lost;
-        }
-    }
-
-    /// What was not solid at a segment's end is ignored, and so is a segment of which nothing is left.
-    fn end_segment(&mut self) {
-        self.room.truncate(self.solid);
-        self.lost = self.solid.saturating_sub(self.room.len());
-        self.begins = true;
     }
 }
 

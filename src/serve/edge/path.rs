@@ -7,8 +7,8 @@
 //! - runs of slashes become one. Many origins merge them, so a rule for `/admin` must see `//admin` too; and a leading
 //!   `//` would otherwise read as a host name. Paths that need an empty segment are not servable, which is the price;
 //! - `.` and `..` segments are refused rather than resolved, whether plain, escaped, behind an escaped slash or
-//!   backslash, or followed by `;parameters` (which some origins cut off first). Browsers and curl resolve them before
-//!   sending, so an honest client never sends one;
+//!   backslash, followed by `;parameters` (which some origins cut off first) or between escaped blanks (which some trim).
+//!   Browsers and curl resolve them before sending, so an honest client never sends one;
 //! - escaped slashes stay escaped (`%2F`): they are data in many interfaces (`/projects/group%2Fname`). An origin that
 //!   decodes them before it routes has a second reading of such a path, so a listener may refuse them or decode them
 //!   ([`path_of`]), and refuses them by default where they would lead past what a route guards.
@@ -37,9 +37,6 @@ pub fn canonical_path(raw: &[u8]) -> Result<Cow<'_, str>, HeadFault> {
         return Ok(Cow::Borrowed(path));
     }
     let path = rewrite(raw)?;
-    if path.contains('.') && has_dot_segment(&path) {
-        return Err(HeadFault::DotSegment);
-    }
     match std::str::from_utf8(raw) {
         Ok(same) if same == path => Ok(Cow::Borrowed(same)),
         _ => Ok(Cow::Owned(path)),
@@ -100,32 +97,71 @@ fn is_plainly_canonical(raw: &[u8]) -> bool {
     !behind_slash && raw.iter().fold(PATH, |classes, &byte| classes & class(byte)) != 0
 }
 
+/// One pass, as a stranger decides how many escapes and segments there are.
 fn rewrite(raw: &[u8]) -> Result<String, HeadFault> {
-    let mut path = String::with_capacity(raw.len() + 16);
-    let mut bytes = raw.iter().copied();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'/' if path.ends_with('/') => {}
+    let mut path = Vec::with_capacity(raw.len() + 16);
+    let mut name = Name::Empty;
+    let mut has_dots = false;
+    let mut rest = raw;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        let (byte, escaped) = match *byte {
             b'%' => {
-                let value = match (bytes.next().and_then(hex), bytes.next().and_then(hex)) {
-                    (Some(high), Some(low)) => high << 4 | low,
-                    _ => return Err(HeadFault::Escape),
-                };
-                if value < 0x20 || value == 0x7f {
+                let [high, low, behind @ ..] = rest else { return Err(HeadFault::Escape) };
+                rest = behind;
+                let (Some(high), Some(low)) = (hex(*high), hex(*low)) else { return Err(HeadFault::Escape) };
+                let value = high << 4 | low;
+                if value.is_ascii_control() {
                     return Err(HeadFault::Escape);
-                } else if is(value, UNRESERVED) {
-                    path.push(char::from(value));
-                } else {
-                    push_escaped(&mut path, value);
                 }
+                (value, !is(value, UNRESERVED))
             }
-            b'\\' | b'#' | b'?' => return Err(HeadFault::Target),
-            byte if is(byte, PATH) => path.push(char::from(byte)),
-            byte if byte.is_ascii_graphic() => push_escaped(&mut path, byte),
+            b'/' if path.last() == Some(&b'/') => continue,
+            byte if is(byte, PATH) => (byte, false),
+            byte if byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#' | b'?') => (byte, true),
             _ => return Err(HeadFault::Target),
+        };
+        // the faults of bytes come before that of the whole
+        has_dots |= name.is_dots() && matches!(byte, b'/' | b'\\' | b';');
+        name = name.and(byte);
+        if escaped {
+            path.extend_from_slice(&[b'%', hex_digit(byte >> 4), hex_digit(byte & 15)]);
+        } else {
+            path.push(byte);
         }
     }
-    Ok(path)
+    if has_dots || name.is_dots() {
+        return Err(HeadFault::DotSegment);
+    }
+    String::from_utf8(path).map_err(|_| HeadFault::Target)
+}
+
+/// The name of a segment so far, as any reader could see it: slashes and backslashes separate, escaped or not, `;` ends the name,
+/// and blanks around it are no part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Empty,
+    Dot,
+    Dots,
+    /// One dot or two, and blanks.
+    DotsAndBlanks,
+    Other,
+}
+
+impl Name {
+    fn is_dots(self) -> bool {
+        matches!(self, Name::Dot | Name::Dots | Name::DotsAndBlanks)
+    }
+
+    fn and(self, byte: u8) -> Name {
+        match (byte, self) {
+            (b'/' | b'\\', _) | (b' ', Name::Empty) => Name::Empty,
+            (b'.', Name::Empty) => Name::Dot,
+            (b'.', Name::Dot) => Name::Dots,
+            (b' ', Name::Dot | Name::Dots | Name::DotsAndBlanks) => Name::DotsAndBlanks,
+            _ => Name::Other,
+        }
+    }
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -137,41 +173,8 @@ fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-fn push_escaped(path: &mut String, byte: u8) {
-    let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 });
-    path.push('%');
-    path.push(digit(byte >> 4));
-    path.push(digit(byte & 15));
-}
-
-/// Whether any reader could see a `.` or `..` segment: slashes and backslashes separate, escaped or not, and `;` ends.
-///
-/// Reads each byte once: a stranger decides how many segments there are.
-fn has_dot_segment(path: &str) -> bool {
-    // how many dots the segment's name has so far; none once it holds anything else, or has ended
-    let mut dots = Some(0u8);
-    let mut rest = path.as_bytes();
-    loop {
-        let is_dots = matches!(dots, Some(1 | 2));
-        match rest {
-            [] => return is_dots,
-            [b'/' | b';', ..] | [b'%', b'2', b'F', ..] | [b'%', b'5', b'C', ..] | [b'%', b'3', b'B', ..] if is_dots => {
-                return true;
-            }
-            [b'/', behind @ ..] | [b'%', b'2', b'F', behind @ ..] | [b'%', b'5', b'C', behind @ ..] => {
-                dots = Some(0);
-                rest = behind;
-            }
-            [b'.', behind @ ..] => {
-                dots = dots.filter(|dots| *dots < 2).map(|dots| dots + 1);
-                rest = behind;
-            }
-            [_, behind @ ..] => {
-                dots = None;
-                rest = behind;
-            }
-        }
-    }
+fn hex_digit(nibble: u8) -> u8 {
+    if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 }
 }
 
 #[cfg(test)]
@@ -198,6 +201,7 @@ mod tests {
             ("/a%7cb", "/a%7Cb"),
             ("/.well-known/x", "/.well-known/x"),
             ("/...", "/..."),
+            ("/a..%20/%20/.%20.", "/a..%20/%20/.%20."),
             ("/a;v=1/b", "/a;v=1/b"),
             ("/%252e%252e/", "/%252e%252e/"),
             ("/a:b@c", "/a:b@c"),
@@ -222,6 +226,10 @@ mod tests {
             ("/a/..;x=1/b", HeadFault::DotSegment),
             ("/a/..%3bx/b", HeadFault::DotSegment),
             ("/a//..", HeadFault::DotSegment),
+            ("/a/..%20/b", HeadFault::DotSegment),
+            ("/a/%2e%2e%20%20", HeadFault::DotSegment),
+            ("/a/.%20;x/b", HeadFault::DotSegment),
+            ("/a%5c%20..%2Fb", HeadFault::DotSegment),
             ("/a\\b", HeadFault::Target),
             ("/a b", HeadFault::Target),
             ("/a\u{e9}", HeadFault::Target),

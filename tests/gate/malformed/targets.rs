@@ -46,6 +46,8 @@ pub fn cases() -> Vec<Case> {
         get("a trailing dot segment", Turned, b"/admin/x/.."),
         get("an escaped dot segment", Turned, b"/x/%2e%2e/admin"),
         get("a half-escaped dot segment", Turned, b"/x/.%2e/admin"),
+        get("a dot segment before an escaped blank", BAD, b"/x/..%20/admin"),
+        get("a dot segment between escaped blanks", BAD, b"/x/%20%2e.%20%20;a/admin"),
         get("an escaped letter", Turned, b"/%61dmin"),
         get("an escaped slash", Unambiguous, b"/x%2f..%2fadmin"),
         get("two slashes", Unambiguous, b"//admin"),

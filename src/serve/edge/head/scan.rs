@@ -86,9 +86,8 @@ pub fn run_end(bytes: &[u8], from: usize, wanted: u8) -> usize {
 pub fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(chunk) = bytes.get(at..at + 8).and_then(|chunk| <[u8; 8]>::try_from(chunk).ok()) {
-        match first_control(u64::from_le_bytes(chunk)) {
+        match first_fault(u64::from_le_bytes(chunk)) {
             None => at += 8,
-            Some(offset) if chunk.get(offset) == Some(&b'\t') => at += offset + 1,
             Some(offset) => return Some(at + offset),
         }
     }
@@ -96,16 +95,16 @@ pub fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
     tail.iter().position(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f).map(|offset| at + offset)
 }
 
-/// The index (0 to 7) of the first byte below 0x20 or equal to 0x7f among eight. The borrow of a subtraction can only
-/// run upward out of a byte that is itself a hit, so the lowest hit is always a true one.
+/// The index (0 to 7) of the first byte among eight that is below 0x20 and no tab, or 0x7f. No sum carries into the next byte.
 #[inline]
-fn first_control(eight: u64) -> Option<usize> {
+fn first_fault(eight: u64) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let low = eight.wrapping_sub(ONES * 0x20) & !eight;
-    let delete = eight ^ (ONES * 0x7f);
-    let delete = delete.wrapping_sub(ONES) & !delete;
-    let hits = (low | delete) & HIGHS;
+    // the high bit of each byte says whether it is not below so much
+    let reaches = |bytes: u64, least: u64| ((bytes & !HIGHS) + ONES * (0x80 - least)) | bytes;
+    let others = |byte: u64| reaches(eight ^ (ONES * byte), 1);
+    let fine = (reaches(eight, 0x20) | !others(0x09)) & others(0x7f);
+    let hits = !fine & HIGHS;
     (hits != 0).then(|| hits.trailing_zeros() as usize / 8)
 }
 
@@ -132,10 +131,12 @@ mod tests {
     fn eight_at_a_time_finds_what_one_at_a_time_finds() {
         for byte in 0..=255u8 {
             for place in 0..20 {
-                let mut bytes = *b"abcdefgh\tjklmnop\tstuv";
-                bytes[place] = byte;
-                let slow = bytes.iter().position(|&b| (b < 32 && b != 9) || b == 127);
-                assert_eq!(value_end(&bytes, 0), slow, "byte {byte} at {place}");
+                for line in [*b"abcdefgh\tjklmnop\tstuv", *b"\t \t\t !~\xff\t\x80 \t\t \t\t\t\t\t  "] {
+                    let mut bytes = line;
+                    bytes[place] = byte;
+                    let slow = bytes.iter().position(|&b| (b < 32 && b != 9) || b == 127);
+                    assert_eq!(value_end(&bytes, 0), slow, "byte {byte} at {place}");
+                }
             }
         }
     }
