@@ -122,10 +122,11 @@ fn weeks_around(second: u64) -> [u32; 4] {
 #[test]
 fn the_script_of_a_quota_finds_the_windows_of_a_calendar() {
     let calendar = |max| Promise::Calendar { max, nominal: 7 * DAY, begins: [0; 4] };
-    compare(QUOTA, &[calendar(50)], 3, 2_000);
+    compare(QUOTA, &[vec![(0, calendar(50))]], 3, 2_000);
     // and where the policy changes from one kind of window to the other
     let fixed = |max, window| Promise::Quota { max, window };
-    compare(QUOTA, &[calendar(50), fixed(30, DAY), calendar(u32::MAX), fixed(60, 10 * DAY)], 4, 4_000);
+    let changing = [calendar(50), fixed(30, DAY), calendar(u32::MAX), fixed(60, 10 * DAY)];
+    compare(QUOTA, &changing.map(|promise| vec![(0, promise)]), 4, 4_000);
 }
 
 #[test]
