@@ -68,6 +68,7 @@
     )
 )]
 
+mod sync;
 pub mod units;
 
 pub mod request;
