@@ -1,5 +1,5 @@
 //! The files of `sketch` and `limiter` once more, on words whose interleavings loom explores; without the feature `loom` on the
-//! machine's, for Miri and ThreadSanitizer. See `docs/testing.md`.
+//! machine's, for Miri and ThreadSanitizer. See `README.md`.
 
 // it is the product that must use everything
 #![allow(dead_code, unused_imports)]

@@ -186,7 +186,9 @@ pub fn of_two_charges_that_race_one_is_on_top_of_the_other() {
 /// What a [`Cell`] promises beyond the level itself: attempts that are charged and then no longer held rest on it.
 #[test]
 pub fn who_reads_a_charge_sees_what_was_done_before_it() {
-    loom::model(|| {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
         stepwise(|| {
             let table = Arc::new(MonotoneTable::<AtomicU64, 2>::with_shape(1).unwrap());
             let before = Arc::new(AtomicU64::new(0));
