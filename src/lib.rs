@@ -13,6 +13,7 @@
 //! | floor | module | what it is |
 //! |---|---|---|
 //! | 1 | [`units`] | numbers that know what they mean |
+//! | 1 | `sync` | what threads share: atomics, fences, lists that are replaced whole
 //! | 2 | [`request`] | all that the floors below the faces may see of a request |
 //! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
 //! | 3 | [`client`] | who is asking |
@@ -68,6 +69,7 @@
     )
 )]
 
+mod sync;
 pub mod units;
 
 pub mod request;

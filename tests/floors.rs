@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The plan: module of the crate, its floor.
-const FLOORS: [(&str, u32); 16] = [
+const FLOORS: [(&str, u32); 17] = [
+    ("sync", 1),
     ("units", 1),
     ("request", 2),
     ("sketch", 2),

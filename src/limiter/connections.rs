@@ -10,11 +10,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::leveled::Leveled;
 use super::{InflightByKey, KeyPermit, Place};
 use crate::sketch::{Bucket, KeyHasher, Seed};
+use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Prefix, Rate, Timestamp};
 
 /// What is promised.

@@ -38,7 +38,6 @@ pub mod spec;
 pub mod word;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
 
@@ -50,6 +49,7 @@ use self::root::{Full, Total};
 use super::{Judgement, Lost};
 use crate::sketch::offered::{KeyRate, OneMore};
 use crate::sketch::{Admission, KeyHash, NextUnit, OfferedRates, Seed};
+use crate::sync::AtomicU64;
 use crate::units::{Bytes, Dice, OutOfRange, Timestamp};
 
 /// The state of one fair share.

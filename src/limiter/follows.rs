@@ -4,10 +4,10 @@
 //! in-flight cap as what it may have under way, cap / mean time to answer is the rate at which it is full.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Capacity;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The mean time to answer of one origin, as an exponentially weighted average over its answers.
 #[derive(Debug)]

@@ -5,10 +5,10 @@
 //! client's abort, on panic and on shutdown alike. There is no way to take a place without a permit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Judgement, Lost, Place, Scope};
 use crate::sketch::NextUnit;
+use crate::sync::{AtomicU32, Ordering};
 use crate::units::Bytes;
 
 /// Places that requests hold while they are under way.

@@ -17,14 +17,11 @@
 //! The list is bounded by [`MOST_PARDONS`]; a limit without pardons pays one load for it, one with them a search.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use super::{Hold, Judgement, Limiter, Lost, Place};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
+use crate::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, Timestamp};
 
@@ -44,7 +41,7 @@ pub struct Full;
 /// The keys of one limit that are pardoned.
 #[derive(Debug, Default)]
 pub(super) struct Pardons {
-    /// Whether there are any.
+    /// Whether there are any. Relaxed: who reads it too early, or an older list after it, came before the pardon.
     any: AtomicBool,
     /// By key.
     pardoned: ArcSwap<Vec<Pardoned>>,
@@ -82,8 +79,7 @@ impl Pardons {
     /// Whether any key has one.
     #[inline]
     pub(super) fn are_any(&self) -> bool {
-        // acquire: whoever sees that there are some sees the list; a request that is a moment too early came before the pardon
-        self.any.load(Ordering::Acquire)
+        self.any.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -136,12 +132,12 @@ impl Pardons {
         list.sort_unstable_by_key(|pardoned| pardoned.key.halves());
         let any = !list.is_empty();
         self.pardoned.store(Arc::new(list));
-        self.any.store(any, Ordering::Release);
+        self.any.store(any, Ordering::Relaxed);
     }
 
     /// Drops what is over. For a timer.
     pub(super) fn maintain(&self, now: Timestamp) {
-        if self.any.load(Ordering::Acquire) && self.kept(now).len() < self.pardoned.load().len() {
+        if self.are_any() && self.kept(now).len() < self.pardoned.load().len() {
             let _last = self.last.lock();
             let list = self.kept(now);
             self.publish(list);

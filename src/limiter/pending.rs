@@ -19,7 +19,7 @@
 //! include it, it read a cell that the other had already taken its cost out of; the other had charged the level before that, and
 //! whoever reads the cell sees what its writer had done: the level, read afterwards, includes it. So each is in the sum
 //! or in the level, the two were over L, and this one was not sent on. The model checker confirms it, and refutes both orders
-//! turned around (`tests/sketch`).
+//! turned around (`models`).
 //!
 //! *What errs.* Between the charge and the leave an attempt counts twice, and a refused one is in the table for some nanoseconds;
 //! both only refuse, and [`Pending::attempt`] looks again while the sum falls. Of attempts that race each other while
@@ -31,9 +31,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use crate::sketch::{CountCell, KeyHash, Seed, SummingTable};
+use crate::sync::AtomicU32;
 use crate::units::{Bytes, Cost, OutOfRange};
 
 /// The attempts of all keys whose answers are pending, in fixed memory.

@@ -21,10 +21,9 @@
 //!     └────────────────────────────────────────────────────┘  evicted: h = t; the sketch was lifted to t before
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::hash::KeyHash;
 use super::monotone::Word;
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::Bytes;
 
 /// The highest level that an entry can hold, as two bits of its word say what it is: instants up to 146 years after the

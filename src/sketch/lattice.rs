@@ -11,6 +11,7 @@ use super::hash::{KeyHash, Seed};
 use super::meter::Meter;
 use super::monotone::Admission;
 use super::rekeyed::{Reading, Rekeyed, Spot};
+use crate::sync::AtomicU64;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The levels of every key of every node, all zero at first. Fixed memory, whatever the number of keys and nodes.
@@ -37,7 +38,7 @@ impl NodeLevels {
 
     /// Reads the cells of `key` under node number `node`; see [`Rekeyed::read`].
     #[inline]
-    pub fn read(&self, key: KeyHash, node: usize) -> Reading<'_, std::sync::atomic::AtomicU64, 4> {
+    pub fn read(&self, key: KeyHash, node: usize) -> Reading<'_, AtomicU64, 4> {
         self.levels.read(turned(key, node))
     }
 

@@ -35,13 +35,13 @@
 //! slot, and if an entry is closed before its level is written back.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 
 use super::exact::{Entry, ExactTable, Found, HIGHEST_LEVEL};
 use super::hash::{KeyHash, Seed};
 use super::meter::{Charged, Meter};
 use super::monotone::{Admission, Crowding, MAX_ATTEMPTS, MonotoneTable, Word};
 use super::rekeyed::{Reading, Rekeyed, Spot};
+use crate::sync::AtomicU64;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The levels of one limit; see the module. It belongs to one meter: levels of another rate mean something else.

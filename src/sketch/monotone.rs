@@ -14,7 +14,7 @@
 //! least value. Unless a's estimate already included β, b read a's least cell after a raised it; unless b's included α, a
 //! read b's after b raised it. Reads come before raises, so both at once is a circle. Hence of any two, one was charged
 //! on top of the other: the levels of one key are pairwise a full charge apart, and the largest, which was admitted, is at
-//! least the sum of all. The model checker confirms it (`tests/sketch`), and refutes the usual shortcuts.
+//! least the sum of all. The model checker confirms it (`models`), and refutes the usual shortcuts.
 //!
 //! A charge that is not asked for but told ([`charge`]) is under the same theorem: of two charges, or a charge and an
 //! admission, one is on top of the other.
@@ -38,10 +38,10 @@
 mod crowding;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash::{KeyHash, KeyHasher, Seed};
 use super::meter::Meter;
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 pub use crowding::Crowding;
 
@@ -68,7 +68,7 @@ pub enum Admission {
     },
 }
 
-/// One cell: a `u64` that only grows, shared by threads. The tests run the table on cells of a model checker.
+/// One cell: a `u64` that only grows, shared by threads.
 ///
 /// Starts at zero. For the table's promise an implementation must be *acquire* on [`Cell::load`] and *release* and
 /// *acquire* on a successful [`Cell::raise`]: whoever reads a raised level also sees what its writer had read and

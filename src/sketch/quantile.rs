@@ -8,12 +8,13 @@
 //! With few numbers the quantile is the greatest: of fewer than 1/(1 − q) numbers none is left out. With more, so many of the
 //! greatest are left out as lie above the share q; one stray number among many moves nothing.
 //!
-//! Two threads at the turn of a period may lose a number that both count just then. By one thread, the same numbers at the same times
+//! Two threads at the turn of a period may lose a number that both count just then, and one that is seen while the answer is found
+//! out may count only from the next number on. By one thread, the same numbers at the same times
 //! give the same answers.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::units::Timestamp;
 use crate::units::time::saturating_nanos;
 
@@ -111,7 +112,8 @@ impl UpperQuantile {
         for (bucket, count) in counts.enumerate().rev() {
             seen += count;
             if seen > above {
-                return Some(upper_end(bucket).min(greatest));
+                // a greatest number from below the bucket is an old one, or one that was forgotten as the period turned
+                return Some(if bucket_of(greatest) == bucket { greatest } else { upper_end(bucket) });
             }
         }
         None
@@ -120,13 +122,12 @@ impl UpperQuantile {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: [const { AtomicU32::new(0) }; BUCKETS], greatest: AtomicU32::new(0) }
+        Histogram { counts: std::array::from_fn(|_| AtomicU32::new(0)), greatest: AtomicU32::new(0) }
     }
 }
 
 impl Histogram {
     fn see(&self, number: u32) {
-        // before the count, so that no reader finds the count and a greatest number that is too small
         if number > self.greatest.load(Ordering::Relaxed) {
             self.greatest.fetch_max(number, Ordering::Relaxed);
         }

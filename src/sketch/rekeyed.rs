@@ -27,11 +27,11 @@
 //! to requests that start again.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::hash::{KeyHash, Seed};
 use super::meter::Meter;
 use super::monotone::{Admission, MAX_ATTEMPTS, MonotoneTable, Snapshot, Word, lift};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// How long one table serves alone before the next is opened beside it: ten minutes. To learn who collides with whom takes

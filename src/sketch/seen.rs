@@ -42,10 +42,10 @@
 //! second bucket; what it replaces is the Bloom filter per key of Exim's `per_addr` (Finch).
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use super::hash::KeyHash;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Divisor, OutOfRange, Timestamp};
 
@@ -119,78 +119,44 @@ pub enum Inserted {
     Missed,
 }
 
-/// The shared words of a set. The tests run the set on words of a model checker.
-pub trait Words {
-    /// Holds a fingerprint and its generation; starts at zero.
-    type Entry: Default;
-    /// Holds a generation that only grows; starts at zero.
-    type Mark: Default;
-
-    /// The entry. It publishes nothing but itself, so it needs no order; what was swept before a mark was read comes
-    /// with the mark.
-    fn entry(entry: &Self::Entry) -> u32;
-
-    /// Replaces `from` by `to` unless the entry has changed; says whether it did.
-    fn exchange(entry: &Self::Entry, from: u32, to: u32) -> bool;
-
-    /// The mark, *acquire*: who reads it also sees the entries as they were swept before.
-    fn mark(mark: &Self::Mark) -> u64;
-
-    /// Raises the mark, *release*: publishes what was swept before. A lower number changes nothing.
-    fn advance(mark: &Self::Mark, to: u64);
-
-    /// Sequentially consistent: of two threads that each write, fence and read the other's word, one sees the other.
-    fn fence();
+/// The entry. It publishes nothing but itself, so it needs no order; what was swept before a mark was read comes with the mark.
+#[inline]
+fn read(entry: &AtomicU32) -> u32 {
+    entry.load(Ordering::Relaxed)
 }
 
-/// The words of the serving process.
-#[derive(Debug, Clone, Copy)]
-pub struct Shared;
+/// Replaces `from` by `to` unless the entry has changed; says whether it did. In no order, as [`read`].
+#[inline]
+fn exchange(entry: &AtomicU32, from: u32, to: u32) -> bool {
+    entry.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
 
-impl Words for Shared {
-    type Entry = AtomicU32;
-    type Mark = AtomicU64;
+/// The mark: who reads it also sees the entries as they were swept before.
+#[inline]
+fn as_of(mark: &AtomicU64) -> u64 {
+    mark.load(Ordering::Acquire)
+}
 
-    #[inline]
-    fn entry(entry: &AtomicU32) -> u32 {
-        entry.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn exchange(entry: &AtomicU32, from: u32, to: u32) -> bool {
-        entry.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    #[inline]
-    fn mark(mark: &AtomicU64) -> u64 {
-        mark.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    fn advance(mark: &AtomicU64, to: u64) {
-        mark.fetch_max(to, Ordering::AcqRel);
-    }
-
-    #[inline]
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
+/// Raises the mark, and publishes what was swept before. A lower number changes nothing.
+#[inline]
+fn advance(mark: &AtomicU64, to: u64) {
+    mark.fetch_max(to, Ordering::Release);
 }
 
 /// The set: buckets of `WAYS` entries. Fixed memory, whatever the number of pairs.
-pub struct SeenSet<W: Words = Shared, const WAYS: usize = 16> {
-    lines: Box<[Line<W::Entry, WAYS>]>,
+pub struct SeenSet<const WAYS: usize = 16> {
+    lines: Box<[Line<WAYS>]>,
     /// For each region of lines: the generation as of which it holds no dead entry.
-    swept: Box<[W::Mark]>,
+    swept: Box<[AtomicU64]>,
     /// The newest generation at which anything was stored or swept.
-    newest: W::Mark,
+    newest: AtomicU64,
     lifetime: Lifetime,
     tally: Tally,
 }
 
 /// One bucket, in one cache line.
 #[repr(align(64))]
-struct Line<E, const WAYS: usize>([E; WAYS]);
+struct Line<const WAYS: usize>([AtomicU32; WAYS]);
 
 /// Counted on every insertion, and so kept off the cache line that every look-up reads.
 #[derive(Default)]
@@ -219,7 +185,7 @@ impl SeenSet {
     }
 }
 
-impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
+impl<const WAYS: usize> SeenSet<WAYS> {
     /// A set of any shape, for tests and models: `lines` buckets of 1 to 16 entries.
     ///
     /// # Errors
@@ -230,11 +196,11 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
             return Err(OutOfRange { allowed: "a power of two from 1 to 16777216" });
         }
         // written behind the optimiser's back, so that the pages are there before the first request needs them
-        let line = |_| Line(std::array::from_fn(|_| std::hint::black_box(W::Entry::default())));
+        let line = |_| Line(std::array::from_fn(|_| std::hint::black_box(AtomicU32::new(0))));
         Ok(SeenSet {
             lines: (0..lines).map(line).collect(),
-            swept: (0..lines.div_ceil(REGION)).map(|_| W::Mark::default()).collect(),
-            newest: W::Mark::default(),
+            swept: (0..lines.div_ceil(REGION)).map(|_| AtomicU64::new(0)).collect(),
+            newest: AtomicU64::default(),
             lifetime,
             tally: Tally::default(),
         })
@@ -244,18 +210,18 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
     /// belongs at this moment, so that a value is never counted in one period and remembered in a later one.
     #[inline]
     pub fn moment(&self, now: Timestamp) -> Timestamp {
-        let start = W::mark(&self.newest).saturating_mul(self.lifetime.span.get());
+        let start = as_of(&self.newest).saturating_mul(self.lifetime.span.get());
         now.max(Timestamp::from_nanos(start))
     }
 
     /// Whether the pair was counted and is still alive. Read only; one cache line beside the region's mark.
     #[inline]
     pub fn contains(&self, pair: KeyHash, now: Timestamp) -> bool {
-        let generation = self.lifetime.generation(now).max(W::mark(&self.newest));
+        let generation = self.lifetime.generation(now).max(as_of(&self.newest));
         let home = self.home(pair);
         // the mark before the entries: what a sweep cleared is then seen cleared
         let Some(swept) = self.swept.get(home / REGION) else { return false };
-        if generation.saturating_sub(W::mark(swept)) > TRUSTED {
+        if generation.saturating_sub(as_of(swept)) > TRUSTED {
             return false;
         }
         let Some(Line(entries)) = self.lines.get(home) else { return false };
@@ -263,11 +229,11 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         if self.lifetime.generations == 1 {
             // one word is what it looks for, and to compare it with all sixteen is sooner done than to guess where the search ends
             let alive = fingerprint << TAG_BITS | tag(generation);
-            return entries.iter().fold(false, |found, entry| found | (W::entry(entry) == alive));
+            return entries.iter().fold(false, |found, entry| found | (read(entry) == alive));
         }
         let live = self.lifetime.live_tags(generation);
         entries.iter().any(|entry| {
-            let word = W::entry(entry);
+            let word = read(entry);
             word >> TAG_BITS == fingerprint && is_live(word, live)
         })
     }
@@ -287,19 +253,19 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
         }
         self.announce(generation);
         let home = self.home(pair);
-        if self.swept.get(home / REGION).is_some_and(|swept| generation.saturating_sub(W::mark(swept)) > TIDY_AFTER) {
+        if self.swept.get(home / REGION).is_some_and(|swept| generation.saturating_sub(as_of(swept)) > TIDY_AFTER) {
             self.sweep_region(home / REGION, generation);
         }
         let word = fingerprint(pair) << TAG_BITS | tag(generation);
         let Some((entry, found, inserted)) = self.entry_for(pair, home, generation) else { return Inserted::Present };
-        if !W::exchange(entry, found, word) {
+        if !exchange(entry, found, word) {
             return Inserted::Missed;
         }
         // the entry before the time: a sweep that did not see the entry is then seen here
-        W::fence();
+        fence(Ordering::SeqCst);
         if self.is_overtaken(generation) {
             // if this fails, another pair has the entry, which is as good
-            W::exchange(entry, word, EMPTY);
+            exchange(entry, word, EMPTY);
             return Inserted::Missed;
         }
         // counters for the operator: nothing is decided by them
@@ -314,7 +280,7 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
     /// Clears every dead entry. Made for a timer, once per [`Lifetime::span_nanos`]: it keeps [`SeenSet::load`] true and
     /// spares requests the sweeping of their regions. Safe beside requests and other sweeps; no promise rests on it.
     pub fn sweep(&self, now: Timestamp) {
-        let generation = self.lifetime.generation(now).max(W::mark(&self.newest));
+        let generation = self.lifetime.generation(now).max(as_of(&self.newest));
         self.announce(generation);
         let live = (0..self.swept.len()).map(|region| self.sweep_region(region, generation)).sum();
         self.tally.live.store(live, Ordering::Relaxed);
@@ -349,14 +315,14 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
     /// Where the pair may be stored, what is there now, and what storing it means: empty, else dead, else its victim.
     /// `None` if the pair is there already. Starts at an entry of the pair's own, so that newcomers do not all race
     /// for the first.
-    fn entry_for(&self, pair: KeyHash, home: usize, generation: u64) -> Option<(&W::Entry, u32, Inserted)> {
+    fn entry_for(&self, pair: KeyHash, home: usize, generation: u64) -> Option<(&AtomicU32, u32, Inserted)> {
         let live = self.lifetime.live_tags(generation);
         let fingerprint = fingerprint(pair);
         let start = (pair.upper() & 15) as usize % WAYS;
         let (mut empty, mut stale, mut victim) = (None, None, None);
         let (last, first) = self.line(home).split_at_checked(start)?;
         for entry in first.iter().chain(last) {
-            let word = W::entry(entry);
+            let word = read(entry);
             if word == EMPTY {
                 empty = empty.or(Some((entry, word, Inserted::Empty)));
             } else if !is_live(word, live) {
@@ -375,32 +341,32 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
     fn sweep_region(&self, region: usize, generation: u64) -> u64 {
         let Some(swept) = self.swept.get(region) else { return 0 };
         // the announcement before the entries: an insertion that is not seen here then sees the announcement
-        W::fence();
+        fence(Ordering::SeqCst);
         // too long ago to tell the generations apart: then nothing that was stored can be alive
-        let trusted = generation.saturating_sub(W::mark(swept)) <= TRUSTED;
+        let trusted = generation.saturating_sub(as_of(swept)) <= TRUSTED;
         let live = if trusted { self.lifetime.live_tags(generation) } else { 0 };
         let mut alive = 0;
         for entry in self.lines.iter().skip(region * REGION).take(REGION).flat_map(|line| &line.0) {
-            let word = W::entry(entry);
+            let word = read(entry);
             if is_live(word, live) {
                 alive += 1;
             } else if word != EMPTY {
                 // if this fails, it is no longer the dead one
-                W::exchange(entry, word, EMPTY);
+                exchange(entry, word, EMPTY);
             }
         }
-        W::advance(swept, generation);
+        advance(swept, generation);
         alive
     }
 
     fn announce(&self, generation: u64) {
-        if W::mark(&self.newest) < generation {
-            W::advance(&self.newest, generation);
+        if as_of(&self.newest) < generation {
+            advance(&self.newest, generation);
         }
     }
 
     fn is_overtaken(&self, generation: u64) -> bool {
-        W::mark(&self.newest).saturating_sub(generation) > LATE
+        as_of(&self.newest).saturating_sub(generation) > LATE
     }
 
     #[inline]
@@ -409,12 +375,12 @@ impl<W: Words, const WAYS: usize> SeenSet<W, WAYS> {
     }
 
     #[inline]
-    fn line(&self, home: usize) -> &[W::Entry] {
+    fn line(&self, home: usize) -> &[AtomicU32] {
         self.lines.get(home).map_or(&[], |line| &line.0)
     }
 }
 
-impl<W: Words, const WAYS: usize> fmt::Debug for SeenSet<W, WAYS> {
+impl<const WAYS: usize> fmt::Debug for SeenSet<WAYS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SeenSet").field("capacity", &self.capacity()).field("lifetime", &self.lifetime).finish()
     }

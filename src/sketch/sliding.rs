@@ -27,13 +27,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash::{KeyHash, Seed};
 use super::meter::window::split;
 use super::meter::{Meter, Window};
 use super::monotone::{Admission, MonotoneTable, Word};
 use super::rekeyed::Rekeyed;
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// What [`SlidingWindows`] says of one request.
@@ -56,20 +56,6 @@ pub struct SlidingReading {
     pub spent: u64,
 }
 
-/// A [`Word`] whose kind of memory has a fence that orders *all* cells.
-pub trait FencedCell: Word {
-    /// Of two threads that raise one cell each, fence, and then load the other's, one at least sees the other's raise.
-    /// Acquire and release do not give that: both loads may be served before either raise is seen.
-    fn fence();
-}
-
-impl FencedCell for AtomicU64 {
-    #[inline]
-    fn fence() {
-        std::sync::atomic::fence(Ordering::SeqCst);
-    }
-}
-
 /// Sliding windows for every key there could be, in fixed memory. See the module for what it promises.
 pub struct SlidingWindows<C: Word = AtomicU64, const ROWS: usize = 4> {
     window: Window,
@@ -90,7 +76,7 @@ impl SlidingWindows {
     }
 }
 
-impl<C: FencedCell, const ROWS: usize> SlidingWindows<C, ROWS> {
+impl<C: Word, const ROWS: usize> SlidingWindows<C, ROWS> {
     /// Tables of any shape, for tests and models.
     ///
     /// # Errors
@@ -128,8 +114,9 @@ impl<C: FencedCell, const ROWS: usize> SlidingWindows<C, ROWS> {
         }
         let allowance = Allowance { window: &self.window, units: view.allowance(&self.window) };
         let admission = self.table(view.epoch).admit(&allowance, key, now, cost);
-        // our raise before our look at the other table: whoever crosses our path sees us, or we see them
-        C::fence();
+        // Our raise before our look at the other table: whoever crosses our path sees us, or we see them. Acquire and release do not
+        // give that: both looks may be served before either raise is seen.
+        fence(Ordering::SeqCst);
         let Some(after) = self.view(key, now) else { return SlidingReading::PAST_THE_END };
         let admitted = match admission {
             Admission::Admitted { level } => {

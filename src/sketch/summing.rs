@@ -15,7 +15,7 @@
 //! *Why.* Suppose the reservations held at an instant sum to more than the cap. Take the one that was added to the last
 //! row after all the others. Its own sum there includes them all, for none was released yet. Its addition also
 //! acquired what theirs released, namely their additions to the other rows, so that its re-reads include these. The least
-//! was over the cap: it was not admitted. The two shortcuts fail, and the model checker shows how (`tests/sketch`): to
+//! was over the cap: it was not admitted. The two shortcuts fail, and the model checker shows how (`models`): to
 //! decide on what adding returned in *every* row (two requests that pass each other see one another in one row
 //! each, and both get on), and to do all of it relaxed.
 //!
@@ -40,13 +40,13 @@
 //! is given back, so that whoever holds one connection open for ever also keeps the collisions that he knows.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::columns::Columns;
 use super::hash::{KeyHash, Seed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::units::{Bytes, OutOfRange};
 
-/// One cell: a sum shared by threads. The tests run the table on cells of a model checker.
+/// One cell: a sum shared by threads.
 ///
 /// Starts at zero. For the table's promise an implementation must be *acquire* on all three operations and *release* on
 /// those that write, and no operation but these may ever write: who reads a sum then also sees everything that its writers

@@ -4,7 +4,6 @@
 mod against_the_source;
 mod floods;
 mod ground;
-mod interleavings;
 #[path = "../sources/rakelimit/reference.rs"]
 mod reference;
 mod rekeying;

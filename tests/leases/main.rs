@@ -3,7 +3,6 @@
 
 mod costs;
 mod hammered;
-mod interleavings;
 mod model;
 mod schedules;
 mod store;

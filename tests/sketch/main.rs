@@ -3,16 +3,13 @@
 mod accuracy;
 mod curve;
 mod distinct;
-mod interleavings;
 mod levels;
 mod meters;
-mod promotion;
 mod promotion_model;
 mod races;
 mod recent_average;
 mod rekeying;
 mod seen;
-mod seen_interleavings;
 mod shortcuts;
 mod shorthand;
 mod siphash;

@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::sketch::seen::Shared;
 use tidegate::sketch::{Inserted, Lifetime, SeenSet};
 use tidegate::units::{Bytes, Timestamp};
 
@@ -64,7 +63,7 @@ fn looking_it_up_does_not_make_a_pair_live_longer() {
 fn an_entry_never_comes_back_to_life_though_nobody_sweeps() {
     for lifetime in [aligned(), smooth()] {
         for others in [0, 1, 3, 7, 11, 13, 24, 25] {
-            let set = SeenSet::<Shared, 16>::with_shape(1, lifetime).unwrap();
+            let set = SeenSet::<16>::with_shape(1, lifetime).unwrap();
             assert_eq!(set.insert(key(0), second(100)), Inserted::Empty);
             for later in 4..200 {
                 // others use the bucket, at most as often as fills it
@@ -80,7 +79,7 @@ fn an_entry_never_comes_back_to_life_though_nobody_sweeps() {
 #[test]
 fn without_a_sweeper_every_value_is_still_remembered_for_its_lifetime() {
     for (lifetime, lives) in [(aligned(), 0), (smooth(), 3)] {
-        let set = SeenSet::<Shared, 16>::with_shape(1, lifetime).unwrap();
+        let set = SeenSet::<16>::with_shape(1, lifetime).unwrap();
         for now in 0..1_000 {
             let inserted = set.insert(key(now), second(now));
             assert!(matches!(inserted, Inserted::Empty | Inserted::Stale), "{inserted:?} at {now}");
@@ -148,7 +147,7 @@ proptest! {
     #[test]
     fn what_is_seen_was_counted_and_is_alive(steps in steps(), sliding in any::<bool>()) {
         let (lifetime, lives) = if sliding { (smooth(), 4) } else { (aligned(), 1) };
-        let set = SeenSet::<Shared, 16>::with_shape(1, lifetime).unwrap();
+        let set = SeenSet::<16>::with_shape(1, lifetime).unwrap();
         let mut stored: HashMap<u64, u64> = HashMap::new();
         let (mut clock, mut newest) = (100_u64, 0_u64);
         for step in steps {
@@ -204,7 +203,7 @@ fn a_set_displaces_what_poisson_says() {
         let rounds = 12;
         let displaced: u64 = (0..rounds)
             .map(|round| {
-                let set = SeenSet::<Shared, 16>::with_shape(lines, aligned()).unwrap();
+                let set = SeenSet::<16>::with_shape(lines, aligned()).unwrap();
                 for n in 0..stored {
                     let _ = set.insert(key(round << 32 | n), second(1));
                 }

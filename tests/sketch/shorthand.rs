@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::sketch::{Bucket, KeyHash, KeyHasher, Seed};
+use tidegate::sketch::{Bucket, KeyHash, KeyHasher, Seed, Window};
 use tidegate::units::{Cost, Rate, Timestamp};
 
 /// The key numbered `number` under a fixed seed.
@@ -44,4 +44,32 @@ pub fn broken_interval(bucket: &Bucket, admitted: &[(u64, u32)]) -> Option<(u64,
         }
     }
     None
+}
+
+/// The length of every window here.
+pub const LENGTH: u64 = 10_000_000_000;
+
+pub fn window(limit: u32, offset: u64) -> Window {
+    Window::new(limit, Duration::from_nanos(LENGTH), Duration::from_nanos(offset)).unwrap()
+}
+
+/// Of (stamp, cost): an aligned window over the limit, or an interval across one boundary over limit·(1 + v/W).
+pub fn breaks_the_promise(limit: u32, offset: u64, admitted: &[(u64, u32)]) -> bool {
+    let mut admitted = admitted.to_vec();
+    admitted.sort_unstable();
+    (0..admitted.len()).any(|first| {
+        let mut sum = 0;
+        let start = u128::from(admitted[first].0) + u128::from(offset);
+        admitted[first..].iter().any(|(now, units)| {
+            sum += u128::from(*units);
+            let end = u128::from(*now) + u128::from(offset);
+            let length = u128::from(LENGTH);
+            let bound = match end / length - start / length {
+                0 => u128::from(limit) * length,
+                1 => u128::from(limit) * (length + end % length),
+                _ => return false,
+            };
+            sum * length > bound
+        })
+    })
 }

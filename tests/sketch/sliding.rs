@@ -1,31 +1,20 @@
 //! Sliding windows: their two bounds, reached and kept; the way back to the nanosecond; and the crossing of a boundary by
 //! two threads under a model checker, with the fence and, to see that the model can tell, without it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use loom::sync::atomic::{AtomicU64 as Modelled, Ordering, fence};
 use proptest::prelude::*;
-use tidegate::sketch::sliding::FencedCell;
-use tidegate::sketch::{Cell, Seed, SlidingReading, SlidingWindows, Window, Word};
+use tidegate::sketch::{Seed, SlidingReading, SlidingWindows, Window};
 use tidegate::units::Bytes;
 
-use crate::interleavings::quietly;
 use crate::meters::anywhere;
+use crate::shorthand::{LENGTH, breaks_the_promise, window};
 use crate::{at, cost, key};
 use tidegate::units::Dice;
 
 const SECOND: u64 = 1_000_000_000;
 const SEED: Seed = Seed::from_bytes([6; 16]);
-/// The length of every window here.
-pub(crate) const LENGTH: u64 = 10 * SECOND;
-
-pub(crate) fn window(limit: u32, offset: u64) -> Window {
-    Window::new(limit, Duration::from_nanos(LENGTH), Duration::from_nanos(offset)).unwrap()
-}
-
 fn windows<const ROWS: usize>(limit: u32, offset: u64, columns: usize) -> SlidingWindows<AtomicU64, ROWS> {
     SlidingWindows::with_shape(window(limit, offset), columns, &SEED).unwrap()
 }
@@ -150,27 +139,6 @@ impl Twin {
     }
 }
 
-/// Of (stamp, cost): an aligned window over the limit, or an interval across one boundary over limit·(1 + v/W).
-pub(crate) fn breaks_the_promise(limit: u32, offset: u64, admitted: &[(u64, u32)]) -> bool {
-    let mut admitted = admitted.to_vec();
-    admitted.sort_unstable();
-    (0..admitted.len()).any(|first| {
-        let mut sum = 0;
-        let start = u128::from(admitted[first].0) + u128::from(offset);
-        admitted[first..].iter().any(|(now, units)| {
-            sum += u128::from(*units);
-            let end = u128::from(*now) + u128::from(offset);
-            let length = u128::from(LENGTH);
-            let bound = match end / length - start / length {
-                0 => u128::from(limit) * length,
-                1 => u128::from(limit) * (length + end % length),
-                _ => return false,
-            };
-            sum * length > bound
-        })
-    })
-}
-
 fn agrees_with_its_twin<const ROWS: usize>(
     limit: u32,
     offset: u64,
@@ -267,81 +235,4 @@ proptest! {
             }
         }
     }
-}
-
-/// A cell of the model checker, with the fence or without.
-#[derive(Default)]
-pub(crate) struct Crossing<const FENCED: bool>(Modelled);
-
-impl<const FENCED: bool> Cell for Crossing<FENCED> {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn raise(&self, from: u64, to: u64) -> bool {
-        assert!(to > from, "a cell would fall from {from} to {to}");
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    fn pause(_: u32) {}
-}
-
-impl<const FENCED: bool> Word for Crossing<FENCED> {
-    fn exchange(&self, from: u64, to: u64) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    fn store(&self, to: u64) {
-        self.0.store(to, Ordering::Release);
-    }
-}
-
-impl<const FENCED: bool> FencedCell for Crossing<FENCED> {
-    fn fence() {
-        if FENCED {
-            fence(Ordering::SeqCst);
-        }
-    }
-}
-
-const OVER: &str = "more than the limit across the boundary";
-
-/// One thread asks for each of the stamps at once; the promise must hold whatever is admitted.
-fn explore<const FENCED: bool, const ROWS: usize>(limit: u32, stamps: &'static [u64], preemptions: usize) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(move || {
-        let windows =
-            Arc::new(SlidingWindows::<Crossing<FENCED>, ROWS>::with_shape(window(limit, 0), 1, &SEED).unwrap());
-        let asks =
-            |windows: &SlidingWindows<Crossing<FENCED>, ROWS>, now| windows.admit(key(0), at(now), cost(1)).admitted;
-        let others: Vec<_> = stamps[1..]
-            .iter()
-            .map(|now| {
-                let windows = windows.clone();
-                loom::thread::spawn(move || (*now, asks(&windows, *now)))
-            })
-            .collect();
-        let mut outcomes = vec![(stamps[0], asks(&windows, stamps[0]))];
-        outcomes.extend(others.into_iter().map(|thread| thread.join().unwrap()));
-        let admitted: Vec<(u64, u32)> =
-            outcomes.iter().filter(|(_, admitted)| *admitted).map(|(now, _)| (*now, 1)).collect();
-        assert!(!breaks_the_promise(limit, 0, &admitted), "{OVER}");
-    });
-}
-
-#[test]
-fn two_requests_that_cross_at_a_boundary_keep_the_promise() {
-    explore::<true, 1>(1, &[LENGTH - 1, LENGTH], 4);
-    explore::<true, 2>(1, &[LENGTH - 1, LENGTH], 3);
-    explore::<true, 1>(2, &[LENGTH - 1, LENGTH - 1, LENGTH], 2);
-    explore::<true, 1>(1, &[LENGTH - 1, LENGTH, 2 * LENGTH], 2);
-}
-
-#[test]
-fn without_the_fence_they_are_seen_to_break_it() {
-    let search = || explore::<false, 1>(1, &[LENGTH - 1, LENGTH], 4);
-    let refuted = quietly(|| catch_unwind(AssertUnwindSafe(search)));
-    let message = refuted.expect_err("the model cannot tell a fence from none");
-    assert!(message.downcast_ref::<String>().is_some_and(|text| text.contains(OVER)));
 }

@@ -1,12 +1,10 @@
 //! Sliding windows through a change of columns: nobody gains, and the wait that was told stays true.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use tidegate::sketch::rekeyed::PERIOD_NANOS;
 use tidegate::sketch::{Seed, SlidingWindows};
 
-use crate::sliding::{Crossing, LENGTH, breaks_the_promise, window};
+use crate::shorthand::{LENGTH, breaks_the_promise, window};
 use crate::{at, cost, key};
 
 const SEED: Seed = Seed::from_bytes([6; 16]);
@@ -71,30 +69,5 @@ fn a_spent_key_comes_back_exactly_when_it_was_told_through_the_change() {
             maintain_until(closes + LENGTH);
             assert_eq!(windows.rekeyings(), 1);
         }
-    }
-}
-
-#[test]
-fn two_requests_that_cross_at_a_boundary_while_the_tables_change_keep_the_promise() {
-    // as both pairs begin to overlap, and as they end
-    for (steps, boundary) in [(vec![0], PERIOD_NANOS), (vec![0, PERIOD_NANOS, PERIOD_NANOS], PERIOD_NANOS + 3 * LENGTH)]
-    {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(move || {
-            let windows = SlidingWindows::<Crossing<true>, 1>::with_shape(window(1, 0), 1, &SEED).unwrap();
-            let windows = Arc::new(windows);
-            steps.iter().for_each(|now| windows.maintain(at(*now)));
-            let changing = windows.clone();
-            let later = loom::thread::spawn(move || {
-                changing.maintain(at(boundary));
-                changing.admit(key(0), at(boundary), cost(1)).admitted
-            });
-            let earlier = windows.admit(key(0), at(boundary - 1), cost(1)).admitted;
-            let both = [(boundary - 1, earlier), (boundary, later.join().unwrap())];
-            let admitted: Vec<(u64, u32)> =
-                both.iter().filter(|(_, passed)| *passed).map(|(now, _)| (*now, 1)).collect();
-            assert!(!breaks_the_promise(1, 0, &admitted), "{both:?}");
-        });
     }
 }

@@ -19,9 +19,8 @@
 pub mod message;
 pub mod peers;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::StoreKey;
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Bytes, Cost};
 
 /// What was admitted of one key.

@@ -36,10 +36,10 @@ mod tests;
 mod words;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Answer, Promise};
 use crate::sketch::{KeyHash, Word};
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use entry::{Claim, Entry, Line};
 use size::{Demand, Terms};

@@ -64,8 +64,8 @@ const FAST_FLOOR: f64 = 1.0 / 64.0;
 #[derive(Debug, Default)]
 pub struct Controller<W> {
     /// When the next tick is due. Who exchanges it for [`BUSY`] owns every word below but `reached`, `peak` and
-    /// `wanted` until he stores it: the exchange acquires what the last owner wrote, the store releases it. Nobody
-    /// waits for the owner.
+    /// `wanted` until he stores it: the load before the exchange acquires what the last owner wrote, the store releases
+    /// it. Nobody waits for the owner.
     due: W,
     /// The last tick; zero before the first.
     last: W,

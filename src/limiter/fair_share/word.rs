@@ -1,13 +1,14 @@
-//! One shared word, so that the model checker can run the very code that serves.
+//! One shared word, and what its readers see with it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A `u64` shared by threads, zero at first.
 pub trait Word: Default {
     /// The value, and with it all that its writer had written before (*acquire*).
     fn load(&self) -> u64;
 
-    /// Replaces `from` by `to` unless the word has moved; says whether it did (*acquire* and *release*).
+    /// Replaces `from` by `to` unless the word has moved; says whether it did (*relaxed*: whoever exchanges has loaded the
+    /// word before, and what it decides on is the word itself).
     fn exchange(&self, from: u64, to: u64) -> bool;
 
     /// Writes, and publishes all that was written before (*release*).
@@ -38,7 +39,7 @@ impl Word for AtomicU64 {
     #[inline]
     fn exchange(&self, from: u64, to: u64) -> bool {
         // a failed exchange decides nothing: the word is read again before it is used
-        self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     #[inline]

@@ -16,10 +16,8 @@
 //! **Rounding** is against the client: a place on the axis is rounded down, a wait up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
-
+use crate::sync::{ArcSwap, AtomicU64, Ordering};
 use crate::units::Timestamp;
 
 /// An axis that may run `real : places` slower than time, from one moment on.
@@ -141,7 +139,8 @@ pub struct Course {
 /// The axis that is in force, one for all who charge a table.
 #[derive(Debug, Default)]
 struct Current {
-    /// Whose it is. Stored after `axis`, so that whoever sees another number than his own finds a later axis than his own.
+    /// Whose it is. Relaxed: whoever sees another number than his own takes the later of his own axis and of the one that he finds,
+    /// and who finds an old one is as one who came a moment earlier.
     number: AtomicU64,
     axis: ArcSwap<Axis>,
 }
@@ -161,14 +160,14 @@ impl Course {
     /// From now on this one is in force.
     pub fn take_over(&self) {
         self.current.axis.store(Arc::new(self.own));
-        self.current.number.store(self.number, Ordering::Release);
+        self.current.number.store(self.number, Ordering::Relaxed);
     }
 
     /// The place of a stamp: on the own axis, or on the one in force if that is ahead.
     #[inline]
     pub fn at(&self, now: Timestamp) -> Timestamp {
         let own = self.own.at(now);
-        if self.current.number.load(Ordering::Acquire) == self.number { own } else { self.no_earlier(own, now) }
+        if self.current.number.load(Ordering::Relaxed) == self.number { own } else { self.no_earlier(own, now) }
     }
 
     #[cold]

@@ -1,41 +1,18 @@
-//! The total and the controller under a model checker: loom runs every interleaving that C11 allows, up to a bound on
-//! preemptions, of the very code that serves.
+//! The total of a fair share, and what steers it.
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicU64, Ordering};
 use tidegate::limiter::fair_share::controller::Controller;
 use tidegate::limiter::fair_share::root::Total;
-use tidegate::limiter::fair_share::word::Word;
+use tidegate::sync::AtomicU64;
 use tidegate::units::Timestamp;
 
-use crate::simulation::{SECOND, START};
-
-/// A word whose interleavings loom explores, with the orderings of the real one.
-#[derive(Default)]
-struct Modelled(AtomicU64);
-
-impl Word for Modelled {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn exchange(&self, from: u64, to: u64) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    fn store(&self, value: u64) {
-        self.0.store(value, Ordering::Release);
-    }
-
-    fn count(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_000 * SECOND;
 
 struct World {
-    controller: Controller<Modelled>,
-    total: Total<Modelled>,
+    controller: Controller<AtomicU64>,
+    total: Total<AtomicU64>,
 }
 
 impl World {
@@ -75,7 +52,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn two_threads_share_the_last_place_exactly() {
+pub fn two_threads_share_the_last_place_exactly() {
     explore(3, || {
         let world = Arc::new(World::new(7));
         let other = world.clone();
@@ -86,7 +63,7 @@ fn two_threads_share_the_last_place_exactly() {
 }
 
 #[test]
-fn two_threads_at_a_tick_make_one_step() {
+pub fn two_threads_at_a_tick_make_one_step() {
     // what one thread alone makes of it, with and without the other's request in its count
     let alone = |requests: u32| {
         let alpha = Arc::new(std::sync::Mutex::new(0.0));
@@ -117,7 +94,7 @@ fn two_threads_at_a_tick_make_one_step() {
 }
 
 #[test]
-fn a_capacity_adopted_in_the_middle_of_a_charge_is_off_by_that_charge_at_most() {
+pub fn a_capacity_adopted_in_the_middle_of_a_charge_is_off_by_that_charge_at_most() {
     explore(2, || {
         let world = Arc::new(World::new(4));
         world.controller.set_capacity(2.0);
@@ -127,5 +104,35 @@ fn a_capacity_adopted_in_the_middle_of_a_charge_is_off_by_that_charge_at_most() 
         let mut passed = u32::from(world.ask(99_999_999)) + u32::from(thread.join().unwrap());
         passed += (0..20).filter(|_| world.ask(100_000_000)).count() as u32;
         assert!((3..=5).contains(&passed), "{passed} of the four that were left");
+    });
+}
+
+#[test]
+pub fn a_tick_goes_on_from_where_the_one_before_it_ended() {
+    const TICK: u64 = 100_000_000;
+    let (first, second) = (SECOND - 1, SECOND - 1 + TICK);
+    // what one thread makes of either alone, and of both
+    let alone = |ticks: Vec<u64>| {
+        let alpha = Arc::new(std::sync::Mutex::new((0.0, 0.0)));
+        let seen = alpha.clone();
+        explore(1, move || {
+            let world = World::pressed();
+            ticks.iter().for_each(|now| world.controller.tick(&world.total, at(*now)));
+            *seen.lock().unwrap() = (world.controller.alpha(), world.controller.demand());
+        });
+        *alpha.lock().unwrap()
+    };
+    let ends = [alone(vec![first, second]), alone(vec![second])];
+    assert_ne!(ends[0], ends[1]);
+    explore(3, move || {
+        let world = Arc::new(World::pressed());
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || other.controller.tick(&other.total, at(first)));
+        world.controller.tick(&world.total, at(second));
+        thread.join().unwrap();
+        // the second may have met the first at its work, and left it at that
+        world.controller.tick(&world.total, at(second));
+        let end = (world.controller.alpha(), world.controller.demand());
+        assert!(ends.contains(&end), "{end:?} is none of {ends:?}");
     });
 }

@@ -1,22 +1,23 @@
 //! Sketch and exact entries together under loom: promotion, eviction, charges and re-keying, in the code that serves.
 //!
-//! The order of steps is explored without any bound by the model of the same protocol (`promotion_model`). This runs the
+//! The order of steps is explored without any bound by the model of the same protocol (`tests/sketch/promotion_model.rs`). This runs the
 //! code itself, with the memory orderings of C11: every load may also return an older value. That makes so many runs
 //! of the larger cases that they are cut off, so passing them is evidence and not a proof.
 
 use std::sync::Arc;
 
 use tidegate::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed};
+use tidegate::sync::AtomicU64;
 
-use crate::interleavings::{INTERVAL, Modelled};
-use crate::{at, broken_interval, bucket, cost, key};
+use crate::monotone::INTERVAL;
+use crate::{at, broken_interval, bucket, cost, key, once};
 
 const SEED: Seed = Seed::from_bytes([5; 16]);
 
-type Small = Levels<Modelled, 1>;
+type Small = Levels<AtomicU64, 1>;
 
 /// After so many runs a case is cut off: the smaller ones end before.
-const MOST_RUNS: usize = 10_000;
+const MOST_RUNS: usize = 2_000;
 
 fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
@@ -85,37 +86,38 @@ fn race_in_ways(burst: u32, preemptions: usize, asks: &'static [usize], (first, 
 }
 
 #[test]
-fn two_threads_that_promote_one_key_share_its_units_exactly() {
+pub fn two_threads_that_promote_one_key_share_its_units_exactly() {
     race_for_one_key(1, 3, &[1, 1]);
     race_for_one_key(2, 2, &[2, 1]);
     race_for_one_key(3, 2, &[2, 2]);
 }
 
 #[test]
-fn three_threads_that_promote_one_key_share_its_units_exactly() {
+pub fn three_threads_that_promote_one_key_share_its_units_exactly() {
     race_for_one_key(1, 1, &[1, 1, 1]);
     race_for_one_key(2, 1, &[1, 1, 1]);
 }
 
 /// Keys apart from each other in every row of every model here.
 fn strangers<const N: usize>(columns: usize) -> [KeyHash; N] {
-    let table = Rekeyed::<std::sync::atomic::AtomicU64, 1>::with_shape(columns, &SEED).unwrap();
-    let mut found: Vec<KeyHash> = Vec::new();
-    for candidate in (0..100_000).map(key) {
-        let columns = table.table().columns_of(candidate);
-        let apart = |other: &KeyHash| columns.iter().zip(table.table().columns_of(*other)).all(|(a, b)| *a != b);
-        if found.iter().all(apart) {
-            found.push(candidate);
+    once(move || {
+        let table = Rekeyed::<AtomicU64, 1>::with_shape(columns, &SEED).unwrap();
+        let columns = |key| table.table().columns_of(key);
+        let mut found: Vec<KeyHash> = Vec::new();
+        for candidate in (0..100_000).map(key) {
+            if found.iter().all(|other| columns(*other) != columns(candidate)) {
+                found.push(candidate);
+            }
+            if let Ok(found) = found.as_slice().try_into() {
+                return found;
+            }
         }
-        if let Ok(found) = found.as_slice().try_into() {
-            return found;
-        }
-    }
-    panic!("no {N} keys apart in {columns} columns");
+        panic!("no {N} keys apart");
+    })
 }
 
 #[test]
-fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
+pub fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
     let [heavy, victim, other] = strangers::<3>(4);
     WAYS.into_iter().for_each(|(promoted, evicted)| evict_in_ways([heavy, victim, other], promoted, evicted));
 }
@@ -139,7 +141,7 @@ fn evict_in_ways([heavy, victim, other]: [KeyHash; 3], promoted: Way, evicted: W
 }
 
 #[test]
-fn a_charge_and_an_admission_that_race_are_both_counted() {
+pub fn a_charge_and_an_admission_that_race_are_both_counted() {
     let cases = [(1, 3 * INTERVAL), (2, 4 * INTERVAL), (2, u64::MAX)];
     for ((burst, ceiling), way) in cases.into_iter().flat_map(|case| [(case, ask as Way), (case, look_and_charge)]) {
         explore(2, move || {
@@ -159,7 +161,7 @@ const PERIOD: u64 = tidegate::sketch::rekeyed::PERIOD_NANOS;
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn requests_that_race_with_the_opening_of_an_overlap_share_the_last_unit() {
+pub fn requests_that_race_with_the_opening_of_an_overlap_share_the_last_unit() {
     WAYS.into_iter().for_each(|(first, beside)| overlap_in_ways(first, beside));
 }
 
@@ -181,18 +183,18 @@ fn overlap_in_ways(first: Way, beside: Way) {
 }
 
 /// One attempt by cells alone: whether it was admitted, and the generation that it was judged in.
-fn attempt(sketch: &Rekeyed<Modelled, 1>, bucket: &Bucket, now: u64) -> Option<u64> {
+fn attempt(sketch: &Rekeyed<AtomicU64, 1>, bucket: &Bucket, now: u64) -> Option<u64> {
     let reading = sketch.read(key(0));
     let charged = bucket.charge(reading.level(), at(now), cost(1));
     (bucket.admits(charged, at(now)) && reading.raise(charged)).then(|| reading.generation())
 }
 
 #[test]
-fn requests_by_cells_that_race_with_either_step_are_charged_on_top_of_each_other() {
+pub fn requests_by_cells_that_race_with_either_step_are_charged_on_top_of_each_other() {
     for steps in [vec![PERIOD], vec![PERIOD, PERIOD, PERIOD + 2 * SECOND]] {
         explore(4, move || {
             let bucket = bucket(INTERVAL, 1);
-            let sketch = Arc::new(Rekeyed::<Modelled, 1>::with_shape(1, &SEED).unwrap());
+            let sketch = Arc::new(Rekeyed::<AtomicU64, 1>::with_shape(1, &SEED).unwrap());
             sketch.maintain(at(0), bucket.fade_nanos());
             let (before, steps) = (steps.len() > 1, steps.clone());
             let (first, later) = steps.split_at(if before { 2 } else { 0 });
@@ -211,10 +213,10 @@ fn requests_by_cells_that_race_with_either_step_are_charged_on_top_of_each_other
 }
 
 #[test]
-fn a_thread_that_sleeps_until_its_table_is_cleared_admits_nothing_by_what_it_sees() {
+pub fn a_thread_that_sleeps_until_its_table_is_cleared_admits_nothing_by_what_it_sees() {
     explore(4, || {
         let bucket = bucket(INTERVAL, 1);
-        let sketch = Arc::new(Rekeyed::<Modelled, 1>::with_shape(1, &SEED).unwrap());
+        let sketch = Arc::new(Rekeyed::<AtomicU64, 1>::with_shape(1, &SEED).unwrap());
         sketch.maintain(at(0), bucket.fade_nanos());
         assert_eq!(attempt(&sketch, &bucket, PERIOD), Some(0), "the key is spent now");
         let racing = sketch.clone();
@@ -228,5 +230,20 @@ fn a_thread_that_sleeps_until_its_table_is_cleared_admits_nothing_by_what_it_see
         assert_eq!((sketch.generation(), sketch.is_overlapping()), (1, true));
         // a sleep of ten minutes makes it a request of the next generation, never one of its own
         assert_ne!(sleeper.join().unwrap(), Some(0));
+    });
+}
+
+#[test]
+pub fn maintenances_one_after_the_other_never_shorten_an_overlap() {
+    explore(3, || {
+        let sketch = Arc::new(Rekeyed::<AtomicU64, 1>::with_shape(1, &SEED).unwrap());
+        sketch.maintain(at(0), 0);
+        let racing = sketch.clone();
+        // the overlap begins, and then its second
+        let first = loom::thread::spawn(move || [0, 0].map(|later| racing.maintain(at(PERIOD + later), 0)));
+        // half a second later this one may begin it, but never end it
+        sketch.maintain(at(PERIOD + SECOND / 2), 0);
+        first.join().unwrap();
+        assert_eq!((sketch.generation(), sketch.is_overlapping()), (0, true));
     });
 }

@@ -1,0 +1,27 @@
+//! The files of `sketch` and `limiter` once more, on words whose interleavings loom explores; without the feature `loom` on the
+//! machine's, for Miri and ThreadSanitizer. See `README.md`.
+
+// it is the product that must use everything
+#![allow(dead_code, unused_imports)]
+
+#[path = "../src/limiter/mod.rs"]
+pub mod limiter;
+#[path = "../src/sketch/mod.rs"]
+pub mod sketch;
+#[path = "../src/units/mod.rs"]
+pub mod units;
+
+#[cfg(not(feature = "loom"))]
+#[path = "../src/sync.rs"]
+pub mod sync;
+
+#[cfg(feature = "loom")]
+pub mod sync;
+
+#[path = "../src/client/subkey.rs"]
+pub mod subkey;
+
+/// What the names of shared limits need.
+pub mod client {
+    pub use crate::subkey;
+}

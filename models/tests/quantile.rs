@@ -1,0 +1,54 @@
+//! The upper quantile: a number that was counted is not answered too low, whoever asks at the same time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::thread;
+use tidegate::sketch::UpperQuantile;
+use tidegate::sync::stepwise;
+
+use crate::at;
+
+const PERIOD: u64 = 60_000_000_000;
+
+/// An answer reads five hundred words, so the search is cut off: passing it is evidence and not a proof.
+const MOST_RUNS: usize = 500;
+
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(1);
+    model.max_branches = 100_000;
+    model.max_permutations = Some(MOST_RUNS);
+    model.check(run);
+}
+
+#[test]
+pub fn a_number_that_is_seen_is_answered_whole() {
+    model(|| {
+        stepwise(|| {
+            let quantile = Arc::new(UpperQuantile::new(990, Duration::from_nanos(PERIOD)));
+            let seeing = quantile.clone();
+            // a smaller one before, so that somebody has to look
+            quantile.see(1, at(0));
+            let thread = thread::spawn(move || seeing.see(1_000, at(0)));
+            let early = quantile.get(at(0));
+            assert!(early.is_some_and(|answer| answer == 1 || answer >= 1_000), "{early:?}");
+            thread.join().unwrap();
+            quantile.see(1, at(0));
+            assert_eq!(quantile.get(at(0)), Some(1_000), "after {early:?}");
+        });
+    });
+}
+
+#[test]
+pub fn a_number_that_is_seen_as_the_period_turns_is_answered_whole_or_forgotten() {
+    model(|| {
+        let quantile = Arc::new(UpperQuantile::new(990, Duration::from_nanos(PERIOD)));
+        let seeing = quantile.clone();
+        let thread = thread::spawn(move || seeing.see(1_000, at(PERIOD)));
+        let _ = quantile.get(at(PERIOD));
+        thread.join().unwrap();
+        let answer = quantile.get(at(PERIOD));
+        assert!(answer.is_none_or(|answer| answer >= 1_000), "{answer:?}");
+    });
+}

@@ -1,0 +1,9 @@
+//! What threads share in `sketch` and `limiter`: atomics, fences, and lists that are replaced whole.
+//!
+//! Those floors take them from here and from nowhere else, so that `models/` can compile the very same files on the words of
+//! a model checker: the orderings that it explores are those that serve.
+
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+pub use arc_swap::ArcSwap;
+pub use parking_lot::Mutex;
