@@ -5,6 +5,7 @@ mod against_the_source;
 mod floods;
 mod ground;
 mod interleavings;
+mod named;
 #[path = "../sources/rakelimit/reference.rs"]
 mod reference;
 mod rekeying;

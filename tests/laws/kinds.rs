@@ -14,11 +14,11 @@ use crate::book::{arrival, ask, book, by_client, distinct, fair_share, head, rat
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window used here.
-const START: u64 = 10_000_000 * SECOND;
+pub const START: u64 = 10_000_000 * SECOND;
 const MEMORY: Bytes = Bytes(1 << 20);
 
 /// What a kind promises of the stamps of its admitted requests, sorted: how many may lie in an interval.
-enum Promise {
+pub enum Promise {
     /// At most so many + so many per second × its length, in every interval.
     Curve(f64, f64),
     /// At most so many in every aligned window of so many seconds.
@@ -28,7 +28,7 @@ enum Promise {
 }
 
 /// Every kind that promises something of stamps, in small numbers.
-fn kinds() -> Vec<(Rule, Promise)> {
+pub fn kinds() -> Vec<(Rule, Promise)> {
     let per_second = |events| Rate::new(events, Duration::from_secs(1)).unwrap();
     let quota = |sliding| Kind::Quota { max: 5, window: Duration::from_secs(2), sliding, memory: MEMORY };
     let average = |refused| Kind::RecentAverage {
@@ -54,7 +54,7 @@ fn kinds() -> Vec<(Rule, Promise)> {
 }
 
 impl Promise {
-    fn check(&self, stamps: &[u64]) -> Result<(), String> {
+    pub fn check(&self, stamps: &[u64]) -> Result<(), String> {
         for (first, from) in stamps.iter().enumerate() {
             for (last, to) in stamps.iter().enumerate().skip(first) {
                 let count = last - first + 1;
@@ -84,7 +84,7 @@ impl Promise {
 }
 
 /// The nth request of one client: a new name each time, so that `distinct` has something to count.
-fn nth(n: usize) -> HeaderMap {
+pub fn nth(n: usize) -> HeaderMap {
     let mut headers = head("203.0.113.9");
     headers.insert("x-name", HeaderValue::from(n));
     headers
