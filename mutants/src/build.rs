@@ -128,8 +128,9 @@ fn compile(tree: &Path) -> Result<BTreeMap<&'static str, PathBuf>, String> {
     }
     // tests spend their time in sketches, and nobody debugs them
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_TERM_COLOR", "never");
-    // dependencies are built already, as a rule
-    cargo.env("CARGO_TARGET_DIR", std::env::current_dir().unwrap().join("target"));
+    // never the project's own: cargo takes the copy for the project, as both have one name and one place below their roots
+    let target = std::env::current_dir().unwrap().join(tree.parent().unwrap().join("build"));
+    cargo.env("CARGO_TARGET_DIR", target);
     let output = cargo.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {

@@ -1,8 +1,8 @@
 //! Windows end with those of the wall clock, whenever the process was started: at whole multiples of their length since 1970.
 
 use proptest::prelude::*;
-use tidegate::engine::Verdict;
 use tidegate::engine::Snapshot;
+use tidegate::engine::Verdict;
 use tidegate::policy::Policy;
 use tidegate::sketch::Seed;
 

@@ -7,6 +7,7 @@ mod bytes;
 mod clock;
 mod corners;
 mod estimate;
+mod foreseen;
 mod kept_out;
 mod kinds;
 mod later;
