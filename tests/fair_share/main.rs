@@ -4,6 +4,7 @@
 mod against_the_source;
 mod floods;
 mod ground;
+mod named;
 #[path = "../sources/rakelimit/reference.rs"]
 mod reference;
 mod rekeying;

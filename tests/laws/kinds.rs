@@ -15,11 +15,11 @@ use crate::book::{arrival, book, by_client, distinct, fair_share, head, rate, re
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window used here.
-const START: u64 = 10_000_000 * SECOND;
+pub const START: u64 = 10_000_000 * SECOND;
 const MEMORY: Bytes = Bytes(1 << 20);
 
 /// What a kind promises of the stamps and costs of its admitted requests, sorted: how much may lie in an interval.
-enum Promise {
+pub enum Promise {
     /// At most so many + so many per second × its length, in every interval.
     Curve(f64, f64),
     /// At most so many in every aligned window of so many seconds.
@@ -29,7 +29,7 @@ enum Promise {
 }
 
 /// Every kind that promises something of stamps, in small numbers.
-fn kinds() -> Vec<(Rule, Promise)> {
+pub fn kinds() -> Vec<(Rule, Promise)> {
     let per_second = |events| Rate::new(events, Duration::from_secs(1)).unwrap();
     let quota = |sliding| Kind::Quota { max: 5, window: Duration::from_secs(2).into(), sliding, memory: MEMORY };
     let average = |refused| Kind::RecentAverage {
@@ -67,7 +67,7 @@ fn counts_refused(rule: &Rule) -> bool {
 }
 
 impl Promise {
-    fn check(&self, admitted: &[(u64, usize)]) -> Result<(), String> {
+    pub fn check(&self, admitted: &[(u64, usize)]) -> Result<(), String> {
         for (first, (from, _)) in admitted.iter().enumerate() {
             let mut count = 0;
             for (to, cost) in &admitted[first..] {
@@ -98,7 +98,7 @@ impl Promise {
 }
 
 /// The nth request of one client: a new name each time, so that `distinct` has something to count.
-fn nth(n: usize) -> HeaderMap {
+pub fn nth(n: usize) -> HeaderMap {
     let mut headers = head("203.0.113.9");
     headers.insert("x-name", HeaderValue::from(n));
     headers

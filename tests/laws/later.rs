@@ -175,3 +175,13 @@ fn a_tagged_request_passes_uncharged_and_is_told_apart() {
     assert_eq!(outcomes[3].0, Verdict::Refused(Refusal::Limit), "marking never overrules another limit");
     assert_eq!(ask(&snapshot, &client, START + SECOND).0.readings[0].outcome, Outcome::Admitted);
 }
+
+#[test]
+fn only_a_limit_that_closes_closes_the_connection() {
+    for (action, closes) in [(OnLimit::Close, true), (OnLimit::Reject, false)] {
+        let snapshot = book(vec![Rule { action, ..rate("over", 1, 1, Mode::Enforce) }]);
+        let client = head("203.0.113.9");
+        assert!(!snapshot.closes(&ask(&snapshot, &client, START).0), "nothing is violated");
+        assert_eq!(snapshot.closes(&ask(&snapshot, &client, START).0), closes);
+    }
+}

@@ -29,7 +29,7 @@ fn policy_beside(words: &str, limits: &str, on_route: &str) -> Policy {
 }
 
 /// With one limit, called `one`.
-fn of(limit: &str) -> Policy {
+pub fn of(limit: &str) -> Policy {
     policy(&format!("  one: {{ memory: 1MiB, {limit} }}"), "one")
 }
 

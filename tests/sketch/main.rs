@@ -3,6 +3,7 @@
 mod accuracy;
 mod curve;
 mod distinct;
+mod end_of_time;
 mod levels;
 mod meters;
 mod promotion_model;

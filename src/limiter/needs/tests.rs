@@ -230,3 +230,17 @@ fn a_straggler_is_refused_whatever_the_limit_is() {
         assert_eq!(limiter.owed(&kind, place.tier, judgement.standing, cost).needs(&kind), Needs::default());
     }
 }
+
+proptest! {
+    #[test]
+    fn the_smallest_that_fits_is_found_wherever_it_lies(
+        from in 0_u32..1_000,
+        above in prop_oneof![1_u32..100, 1_u32..1_000_000_000],
+        end in any::<u32>(),
+    ) {
+        let wanted = from + above;
+        // the kind takes no number from `end` on
+        let fits = |number: u32| (number < end).then_some(number >= wanted);
+        prop_assert_eq!(smallest(from, fits), (wanted < end).then_some(wanted));
+    }
+}
