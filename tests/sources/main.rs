@@ -16,6 +16,7 @@ mod throttlekit;
 mod ground;
 #[path = "../../src/answer/sample.rs"]
 mod sample;
+#[allow(dead_code, reason = "the tests of sketches use more of it")]
 #[path = "../sketch/shorthand.rs"]
 mod shorthand;
 #[path = "../client/support.rs"]
