@@ -236,3 +236,15 @@ fn a_changed_window_keeps_what_was_taken_in_the_one_that_has_not_ended() {
     assert_eq!(grant(state, &long, 8, 1, NOW).answer.granted, 3);
     assert_eq!(grant(state, &long, 8, 1, NOW + 1_000_000).answer.granted, 8);
 }
+
+#[test]
+fn a_debt_under_the_same_numbers_is_kept_to_the_unit() {
+    // 86,400,000,000 parts a unit: what a conversion between such numbers rounds shows
+    let promise = rate(1, DAY, 10);
+    let (terms, numbers) = (promise.terms().unwrap(), rate_terms(promise));
+    let before = grant(None, &terms, 5, 1, NOW);
+    let later = 12_345_678_901;
+    let after = grant(kept(&before, None), &terms, 1, 1, NOW + later);
+    let debt = 6 * numbers.cost - later * numbers.drain;
+    assert_eq!(kept(&after, None), Some(State::Rate { cost: numbers.cost, debt, stamp: NOW + later }));
+}
