@@ -20,7 +20,7 @@ const NARROWEST: [(&str, &[Step]); 6] = [
     ("src/limiter/cluster", &[("lib", &["limiter::"]), LAWS, ("leases", &[])]),
     ("src/limiter/fair_share", &[("lib", &["limiter::"]), FAIR_SHARE, LAWS, SHARES]),
     ("src/limiter", &[("lib", &["limiter::"]), LAWS, SOURCES, ("leases", &[])]),
-    ("src/sketch", &[("lib", &["sketch::"]), SKETCH, LAWS, FAIR_SHARE, SOURCES]),
+    ("src/sketch", &[("lib", &["sketch::", "limiter::"]), SKETCH, LAWS, FAIR_SHARE, SOURCES]),
 ];
 const LAWS: Step = ("laws", &[]);
 const SOURCES: Step = ("sources", &[]);

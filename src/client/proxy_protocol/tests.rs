@@ -99,6 +99,9 @@ fn lines_that_do_not_match_exactly_are_refused() {
     let long = format!("PROXY UNKNOWN {}\r\n", "a".repeat(LONGEST_LINE - 15));
     assert_eq!((long.len(), parse(long.as_bytes())), (LONGEST_LINE + 1, Err(Fault::TooLong)));
     assert_eq!(parse(&[b"PROXY ".as_slice(), &[b'a'; 200]].concat()), Err(Fault::TooLong));
+    // no byte that may follow makes it a header
+    assert_eq!(parse(&long.as_bytes()[..LONGEST_LINE]), Err(Fault::TooLong));
+    assert_eq!(parse(&long.as_bytes()[..LONGEST_LINE - 1]), Ok(None));
 }
 
 #[test]

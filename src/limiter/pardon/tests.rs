@@ -201,3 +201,12 @@ fn the_list_is_bounded_and_what_is_over_makes_room() {
     limiter.maintain(later.after(Duration::from_secs(3_600)));
     assert!(limiter.pardons.find(key(5_000)).is_none() && !limiter.pardons.any.load(Ordering::Relaxed));
 }
+
+#[test]
+fn of_two_judgements_of_one_kind_the_one_that_leaves_less_is_told() {
+    for admitted in [true, false] {
+        let [few, many] = [1, 7].map(|remaining| Judgement { admitted, remaining, ..super::super::UNASKED });
+        assert_eq!(stricter(few, many).remaining, 1);
+        assert_eq!(stricter(many, few).remaining, 1);
+    }
+}

@@ -80,3 +80,10 @@ fn the_stated_error_of_the_default_size_is_the_computed_one() {
     assert_eq!(format!("{:.0e} {:.0e}", table.false_refusal(1_000), table.false_refusal(10_000)), "3e-9 3e-5");
     assert_eq!(table.false_refusal(0), 0.0);
 }
+
+#[test]
+fn no_table_has_more_columns_than_the_hash_can_address() {
+    assert_eq!(MonotoneTable::columns_in(Bytes(512 << 20)).unwrap(), 1 << 24);
+    assert!(MonotoneTable::columns_in(Bytes(1 << 30)).is_err());
+    assert!(MonotoneTable::columns_in(Bytes(2 << 10)).is_err());
+}

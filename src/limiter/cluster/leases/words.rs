@@ -170,6 +170,14 @@ mod tests {
     }
 
     #[test]
+    fn a_question_after_a_refusal_goes_on_refusing_for_its_lead_and_no_longer() {
+        let asking = State::Asking { since: 100, nonce: 1, refused: true };
+        let at = |tick: u64| asking.refusal(Timestamp::from_nanos(tick * TICK));
+        assert_eq!((at(100), at(100 + LEAD - 1)), (Some((1, 100 + LEAD)), Some((1, 100 + LEAD))));
+        assert_eq!(at(100 + LEAD), None);
+    }
+
+    #[test]
     fn ends_are_rounded_down_and_retry_times_up() {
         let within = Timestamp::from_nanos(10 * TICK + 5);
         assert_eq!((tick(within), tick_from(within.nanos())), (10, 11));

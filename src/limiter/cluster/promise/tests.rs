@@ -268,3 +268,15 @@ fn a_tier_that_a_key_has_not_met_begins_with_what_the_limits_own_numbers_say_and
     let alone = kept(&grant(met.as_ref(), &[(0, own)], 0, (1, 1), NOW + 5_000_000), met);
     assert_eq!(grant(alone.as_ref(), &both, 1, (22, 22), NOW + 5_000_000).answer.left, 21);
 }
+
+#[test]
+fn a_debt_under_the_same_numbers_is_kept_to_the_unit() {
+    // 86,400,000,000 parts a unit: what a conversion between such numbers rounds shows
+    let promise = rate(1, DAY, 10);
+    let (terms, numbers) = (promise.terms().unwrap(), rate_terms(promise));
+    let before = grant(None, &terms, 5, 1, NOW);
+    let later = 12_345_678_901;
+    let after = grant(kept(&before, None), &terms, 1, 1, NOW + later);
+    let debt = 6 * numbers.cost - later * numbers.drain;
+    assert_eq!(kept(&after, None), Some(State::Rate { cost: numbers.cost, debt, stamp: NOW + later }));
+}
