@@ -14,10 +14,11 @@ use super::ask::Ask;
 use super::by::By;
 use super::decision::{Outcome, Verdict};
 use super::judge::Judged;
-use super::keys::key_into;
+use super::keys::keys_into;
 use super::snapshot::Snapshot;
 use super::succession::shared_as;
 use crate::client::Client;
+use crate::client::key::Keys;
 use crate::limiter::cluster::{
     Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence, StoreNames,
 };
@@ -364,10 +365,10 @@ impl Snapshot {
         let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
         let name = |names: &StoreNames| {
-            let mut name = names.begin();
-            // one that has several is refused before anybody asks
-            key_into(&mut name, limit, self.policy(), (request, client, route), 0).ok()?;
-            Some(name.finish())
+            let mut names = Keys::from_iter([names.begin()]);
+            keys_into(&mut names, limit, self.policy(), (request, client, route)).ok()?;
+            // a request that has several is refused before anybody asks
+            Some(names.pop()?.finish())
         };
         let promise = cluster.promise(ask.place.tier);
         let mut question = Question { rule, key: name(&cluster.names)?, promise, wanted, least };
