@@ -35,6 +35,9 @@ pub const MAX_PARTS: usize = 4;
 /// The most keys of one request under one limit.
 pub const MOST_KEYS: usize = MOST_VALUES;
 
+/// Something of each key of one request under one limit. Only a request with several values of one name has more than one.
+pub type Keys<T> = ArrayVec<T, MOST_KEYS>;
+
 /// One thing that a limit counts by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPart {
@@ -135,41 +138,37 @@ impl KeySpec {
     /// # Errors
     /// The request lacks a part, or has too many values of one.
     pub fn hash(&self, request: &Request<'_>, client: &Client, route: &str, seed: &Seed) -> Result<KeyHash, NoKey<'_>> {
-        let mut hasher = KeyHasher::new(seed);
-        self.add_to(&mut hasher, request, client, route, 0)?;
-        Ok(hasher.finish())
+        let mut keys = Keys::from_iter([KeyHasher::new(seed)]);
+        self.add_to(&mut keys, request, client, route)?;
+        Ok(keys.into_iter().next().map(KeyHasher::finish).unwrap_or_default())
     }
 
-    /// Adds one key of a request to a hash in the making, for hashes over several keys and for names in a store. Gives how
-    /// many keys the request has; `choice` is the number of the one that is added, from 0.
+    /// Adds the parts of a request's key to a hash in the making, or to a name in a store. `keys` holds one when it begins,
+    /// and as many as the request has keys at the end. The request is read once, however many those are.
     ///
     /// # Errors
     /// As for [`KeySpec::hash`].
-    pub fn add_to(
+    pub fn add_to<I: KeyInput + Clone>(
         &self,
-        hasher: &mut impl KeyInput,
+        keys: &mut Keys<I>,
         request: &Request<'_>,
         client: &Client,
         route: &str,
-        choice: usize,
-    ) -> Result<usize, NoKey<'_>> {
-        let mut keys = 1;
+    ) -> Result<(), NoKey<'_>> {
         for part in &self.parts {
             let present = match part {
                 KeyPart::ClientIp { ipv4_prefix, ipv6_prefix } => {
-                    add_client(hasher, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
+                    add_client(keys, client, client.network_for(*ipv4_prefix, *ipv6_prefix))
                 }
-                KeyPart::Header(name) => add_header(hasher, request.headers, name),
+                KeyPart::Header(name) => add_header(keys, request.headers, name),
                 KeyPart::Cookie(_) | KeyPart::Query(_) => {
-                    let many = add_value(hasher, part, request, choice / keys).map_err(|TooMany| NoKey::TooMany)?;
-                    keys *= many.unwrap_or(1);
-                    many.map(drop)
+                    add_values(keys, part, request).map_err(|TooMany| NoKey::TooMany)?
                 }
-                part => add_part(hasher, part, request, route),
+                part => add_part(keys, part, request, route),
             };
             present.ok_or(KeyMissing { part, then: self.missing })?;
         }
-        if keys > MOST_KEYS { Err(NoKey::TooMany) } else { Ok(keys) }
+        Ok(())
     }
 }
 
@@ -214,25 +213,30 @@ mod kind {
     pub const PATH_SEGMENTS: u8 = 13;
 }
 
-/// Adds one of the values of a cookie or parameter; says how many different ones there are, `None` for none.
+/// Adds the values of a cookie or parameter, each to all keys so far; `None` if there is none.
 #[inline(never)]
-fn add_value(
-    hasher: &mut impl KeyInput,
+fn add_values<I: KeyInput + Clone>(
+    keys: &mut Keys<I>,
     part: &KeyPart,
     request: &Request<'_>,
-    choice: usize,
-) -> Result<Option<usize>, TooMany> {
+) -> Result<Option<()>, TooMany> {
     let (kind, found) = match part {
         KeyPart::Cookie(name) => (kind::COOKIE, values::cookies(request.headers, name)?),
         KeyPart::Query(name) => (kind::QUERY, values::parameters(request.query.unwrap_or_default(), name)?),
         _ => return Ok(None),
     };
-    let Some(value) = choice.checked_rem(found.len()).and_then(|at| found.get(at)) else { return Ok(None) };
-    match value.as_sent() {
-        Some(bytes) => hasher.part(kind, bytes),
-        None => hasher.part_of(kind, value.bytes().count(), value.bytes()),
+    let begun = std::mem::take(keys);
+    for value in &found {
+        let mut with = begun.clone();
+        match value.as_sent() {
+            Some(bytes) => with.part(kind, bytes),
+            None => with.part_of(kind, value.bytes().count(), value.bytes()),
+        }
+        for key in with {
+            keys.try_push(key).map_err(|_| TooMany)?;
+        }
     }
-    Ok(Some(found.len()))
+    Ok((!found.is_empty()).then_some(()))
 }
 
 /// Adds any part but a client's address, of which most keys are made, or what a request may have several of.

@@ -196,6 +196,8 @@ fn add<'a>(found: &mut Values<'a>, value: Value<'a>) -> Result<(), TooMany> {
 struct Name<'n> {
     /// As the operator writes it: as it stands in a URL, so it may have escapes itself.
     text: &'n [u8],
+    /// Whether it has any.
+    escaped: bool,
     /// The first byte that it means.
     first: Option<u8>,
     /// How many bytes it means, which no spelling is shorter than.
@@ -207,7 +209,7 @@ impl<'n> Name<'n> {
         let text = name.as_bytes();
         let mut meant = meant(text);
         let first = meant.next();
-        Name { text, first, shortest: usize::from(first.is_some()) + meant.count() }
+        Name { text, escaped: is_escaped(text), first, shortest: usize::from(first.is_some()) + meant.count() }
     }
 
     /// Whether what is sent may begin with the name. A stranger chooses how many pairs there are, so most are told by their
@@ -220,12 +222,18 @@ impl<'n> Name<'n> {
 
     /// Whether what was sent means the name.
     fn is(&self, sent: &[u8]) -> bool {
-        if sent == self.text {
-            return true;
+        match (self.escaped, is_escaped(sent)) {
+            (false, false) => sent == self.text,
+            (false, true) => meant(sent).eq(self.text.iter().copied()),
+            (true, _) => meant(sent).eq(meant(self.text)),
         }
-        let escaped = |text: &[u8]| text.iter().any(|byte| matches!(byte, b'%' | b'+' | b' '));
-        (escaped(sent) || escaped(self.text)) && meant(sent).eq(meant(self.text))
     }
+}
+
+/// Whether a name may mean other bytes than it is written in.
+#[inline]
+fn is_escaped(name: &[u8]) -> bool {
+    name.iter().any(|byte| matches!(byte, b'%' | b'+' | b' '))
 }
 
 /// What a name means; blanks in front are no part of it.

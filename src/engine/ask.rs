@@ -3,15 +3,16 @@
 use super::by::By;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Judged, fill};
-use super::keys::{Hashed, Unkeyed, key_into};
+use super::keys::{Hashed, Unkeyed, keys_into};
 use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::Client;
-use crate::client::key::Missing;
+use crate::client::key::{Keys, Missing};
+use crate::limiter::cluster::StoreKey;
 use crate::limiter::{Judgement, Limiter, Near, Place, Refuses, Said};
 use crate::policy::{Action, Mode, OnLimit, Route, Rule};
 use crate::request::Request;
-use crate::sketch::{KeyHash, KeyHasher, NextUnit, Seed};
+use crate::sketch::{KeyHasher, NextUnit, Seed};
 use crate::units::{Cost, Timestamp};
 
 /// What a limit was asked, to be charged by later.
@@ -80,7 +81,7 @@ impl Snapshot {
             return match unkeyed {
                 Unkeyed::Missing(missing) => self.without_key(rule, missing, about, ahead, judged, hashed),
                 Unkeyed::Several(_) | Unkeyed::TooMany => {
-                    self.with_several((rule_index, rule, limiter), unkeyed, about, (place, cost), judged)
+                    self.with_several((rule_index, rule, limiter), unkeyed, about, (place, cost), judged, hashed)
                 }
             };
         }
@@ -245,11 +246,8 @@ impl Snapshot {
         let Some(told) = self.told(index) else {
             return self.keys().own(index, (rule, limiter), self.policy(), about, hashed, place);
         };
-        let (name, keys) = told.name(rule, self.policy(), (about.request, about.client, about.route), 0)?;
-        if keys > 1 {
-            return Err(Unkeyed::Several(keys));
-        }
-        (place.key, place.value) = (told.key(name), KeyHash::from_halves(name.halves()));
+        let name = told.name(rule, self.policy(), (about.request, about.client, about.route))?;
+        (place.key, place.value) = (told.key(StoreKey::from_halves(name.halves())), name);
         Ok(())
     }
 
@@ -261,20 +259,15 @@ impl Snapshot {
     }
 
     pub(super) fn mode_by(&self, seed: &Seed, rule: &Rule, about: &Read<'_>) -> Mode {
-        let (mut choice, mut keys) = (0, 1);
-        // of several keys one is enough, as the client chooses which comes first
-        while choice < keys {
-            let mut hasher = KeyHasher::new(seed);
-            let told = key_into(&mut hasher, rule, self.policy(), (about.request, about.client, about.route), choice);
-            let Ok(told) = told else { return rule.mode };
-            // 53 bits are what a share's own number distinguishes
-            let point = (hasher.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
-            if point < rule.enforced.get() {
-                return Mode::Enforce;
-            }
-            (choice, keys) = (choice + 1, told);
+        let mut keys = Keys::from_iter([KeyHasher::new(seed)]);
+        if keys_into(&mut keys, rule, self.policy(), (about.request, about.client, about.route)).is_err() {
+            return rule.mode;
         }
-        Mode::Shadow
+        // 53 bits are what a share's own number distinguishes
+        let point = |key: KeyHasher| (key.finish().halves()[0] >> 11) as f64 / (1_u64 << 53) as f64;
+        // of several keys one is enough, as the client chooses which comes first
+        let is_enforced = keys.into_iter().any(|key| point(key) < rule.enforced.get());
+        if is_enforced { Mode::Enforce } else { Mode::Shadow }
     }
 }
 

@@ -16,10 +16,11 @@ use super::ask::Ask;
 use super::by::By;
 use super::decision::{Outcome, Verdict};
 use super::judge::Judged;
-use super::keys::key_into;
+use super::keys::keys_into;
 use super::snapshot::Snapshot;
 use super::succession::shared_as;
 use crate::client::Client;
+use crate::client::key::Keys;
 use crate::limiter::cluster::{
     Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence,
 };
@@ -362,10 +363,10 @@ impl Snapshot {
         let (limit, _) = self.rule(rule)?;
         let route = route.and_then(|route| self.policy().routes.route(route))?;
         let name = |names: &Names| {
-            let mut name = names.keys.begin();
-            // one that has several is refused before anybody asks
-            key_into(&mut name, limit, self.policy(), (request, client, route), 0).ok()?;
-            Some((name.finish(), Arc::clone(&names.tiers)))
+            let mut keys = Keys::from_iter([names.keys.begin()]);
+            keys_into(&mut keys, limit, self.policy(), (request, client, route)).ok()?;
+            // a request that has several is refused before anybody asks
+            Some((keys.pop()?.finish(), Arc::clone(&names.tiers)))
         };
         let begins = self.limiters().get(rule).and_then(|limiter| limiter.windows_begin(now));
         let (key, tiers) = name(&cluster.names)?;

@@ -25,9 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::shared_before;
-use super::keys::{Unkeyed, key_into};
+use super::keys::{Unkeyed, keys_into, only};
 use super::snapshot::Snapshot;
 use crate::client::Client;
+use crate::client::key::Keys;
 use crate::limiter::cluster::deltas::message::{LimitId, Section};
 use crate::limiter::cluster::deltas::{Delta, Deltas};
 use crate::limiter::cluster::{Sharing, StoreKey, StoreNames};
@@ -97,25 +98,24 @@ impl Told {
         self.limit
     }
 
-    /// The name of one of a request's keys, and how many it has. Tiers do not tell keys apart: a client that changes its tier takes
-    /// along what it spent.
+    /// The hash that the name of a request's key is. Tiers do not tell keys apart: a client that changes its tier takes along
+    /// what it spent.
     pub(super) fn name(
         &self,
         rule: &Rule,
         policy: &Policy,
         about: (&Request<'_>, &Client, &Route),
-        choice: usize,
-    ) -> Result<(StoreKey, usize), Unkeyed> {
-        let mut name = self.names.begin();
-        let keys = key_into(&mut name, rule, policy, about, choice)?;
-        Ok((name.finish(), keys))
+    ) -> Result<KeyHash, Unkeyed> {
+        let mut names = Keys::from_iter([self.names.begin()]);
+        keys_into(&mut names, rule, policy, about)?;
+        only(names, |name| KeyHash::from_halves(name.finish().halves()))
     }
 
     /// The name of a key that no route and no origin is part of.
     pub(super) fn name_of_client(&self, rule: &Rule, request: &Request<'_>, client: &Client) -> Option<StoreKey> {
-        let mut name = self.names.begin();
-        rule.key.add_to(&mut name, request, client, "", 0).ok()?;
-        Some(name.finish())
+        let mut names = Keys::from_iter([self.names.begin()]);
+        rule.key.add_to(&mut names, request, client, "").ok()?;
+        Some(names.pop()?.finish())
     }
 
     /// Where the limiter counts a key of this name.

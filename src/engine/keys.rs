@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use super::ask::Read;
 use crate::client::Client;
-use crate::client::key::{KeyPart, KeySpec, Missing, NoKey};
+use crate::client::key::{KeyPart, KeySpec, Keys, Missing, NoKey};
 use crate::limiter::{Limiter, Place};
 use crate::policy::{Action, Policy, Route, Rule};
 use crate::request::Request;
@@ -30,16 +30,13 @@ struct Numbers {
     nodes: Vec<usize>,
 }
 
-/// One key of a request with one of its values, in a limiter's own hashes, and how many there are of each.
-pub type Choice = ((KeyHash, KeyHash), (usize, usize));
-
 /// Why a request has no one key under a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unkeyed {
     /// It lacks a part of the key; what the rule says to that.
     Missing(Missing),
-    /// It has so many, each of which has to be asked.
-    Several(usize),
+    /// It has several, each of which has to be asked: their hashes.
+    Several(Keys<KeyHash>),
     /// It has more than can be asked.
     TooMany,
 }
@@ -55,7 +52,11 @@ impl From<NoKey<'_>> for Unkeyed {
 
 /// What a request has been hashed by so far, and the hashes.
 #[derive(Debug, Default)]
-pub struct Hashed(ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>);
+pub struct Hashed {
+    one: ArrayVec<(usize, KeyHash), { 2 * Route::MAX_RULES }>,
+    /// Of what the request has several of.
+    several: ArrayVec<(usize, Keys<KeyHash>), { Route::MAX_RULES }>,
+}
 
 impl Hashed {
     /// Takes over hashes that are known already, by the numbers of what they are of.
@@ -63,19 +64,19 @@ impl Hashed {
     pub fn take_over(&mut self, shared: &[(usize, KeyHash)]) {
         for known in shared {
             // one that finds no room is taken anew
-            let _ = self.0.try_push(*known);
+            let _ = self.one.try_push(*known);
         }
     }
 
     /// The hash of the key with this number, if it has been taken.
     #[inline]
     pub fn find(&self, number: usize) -> Option<KeyHash> {
-        Some(self.0.iter().find(|(known, _)| *known == number)?.1)
+        Some(self.one.iter().find(|(known, _)| *known == number)?.1)
     }
 
     /// All hashes that are not of one limiter alone, by the numbers of what they are of.
     pub fn known(&self) -> &[(usize, KeyHash)] {
-        &self.0
+        &self.one
     }
 }
 
@@ -135,26 +136,6 @@ impl SharedKeys {
         Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed)?))
     }
 
-    /// The limiter's own hashes of one of the rule's keys and one of its values, by their numbers; and how many there are of each.
-    ///
-    /// # Errors
-    /// The request lacks a part of them, or has too many of one.
-    pub fn own_choice(
-        &self,
-        (rule, limiter): (&Rule, &Limiter),
-        policy: &Policy,
-        about: &Read<'_>,
-        (key, value): (usize, usize),
-    ) -> Result<Choice, Unkeyed> {
-        let mut hasher = KeyHasher::new(&self.seed);
-        let keys = key_into(&mut hasher, rule, policy, (about.request, about.client, about.route), key)?;
-        let key = hasher.finish();
-        let Some(of) = &rule.of else { return Ok(((limiter.own_hash().of(key), KeyHash::default()), (keys, 1))) };
-        let mut hasher = KeyHasher::new(&self.seed);
-        let values = of.add_to(&mut hasher, about.request, about.client, &about.route.name, value)?;
-        Ok(((limiter.own_hash().of(key), limiter.own_hash().of_pair(key, hasher.finish())), (keys, values)))
-    }
-
     /// The limiter's own hash of the rule's key, if it is among these.
     pub fn own_of(&self, index: usize, limiter: &Limiter, known: &[(usize, KeyHash)]) -> Option<KeyHash> {
         let number = self.numbers.get(index)?.key;
@@ -193,9 +174,7 @@ impl SharedKeys {
     ) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).map(|numbers| numbers.key);
         once(hashed, number, || {
-            let mut hasher = KeyHasher::new(&self.seed);
-            let keys = key_into(&mut hasher, rule, policy, (about.request, about.client, about.route), 0)?;
-            only(keys, hasher)
+            self.hash(|keys| keys_into(keys, rule, policy, (about.request, about.client, about.route)))
         })
     }
 
@@ -205,7 +184,7 @@ impl SharedKeys {
     /// The request has no one value.
     pub fn value(&self, index: usize, of: &KeySpec, about: &Read<'_>, hashed: &mut Hashed) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).map(|numbers| numbers.value);
-        once(hashed, number, || self.hash(of, about))
+        once(hashed, number, || self.hash_of(of, about))
     }
 
     /// The hash of the key of a rule's node at this position.
@@ -221,7 +200,7 @@ impl SharedKeys {
         hashed: &mut Hashed,
     ) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).and_then(|numbers| numbers.nodes.get(position)).copied();
-        once(hashed, number, || self.hash(node, about))
+        once(hashed, number, || self.hash_of(node, about))
     }
 
     /// The same if it has been taken already.
@@ -229,16 +208,38 @@ impl SharedKeys {
         hashed.find(*self.numbers.get(index)?.nodes.get(position)?)
     }
 
-    fn hash(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Unkeyed> {
-        let mut hasher = KeyHasher::new(&self.seed);
-        let keys = key.add_to(&mut hasher, about.request, about.client, &about.route.name, 0)?;
-        only(keys, hasher)
+    fn hash_of(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Unkeyed> {
+        self.hash(|keys| Ok(key.add_to(keys, about.request, about.client, &about.route.name)?))
+    }
+
+    /// The hash of the only key that is added.
+    #[inline]
+    fn hash(&self, add: impl FnOnce(&mut Keys<KeyHasher>) -> Result<(), Unkeyed>) -> Result<KeyHash, Unkeyed> {
+        let mut keys = Keys::from_iter([KeyHasher::new(&self.seed)]);
+        add(&mut keys)?;
+        only(keys, KeyHasher::finish)
     }
 }
 
 /// The hash of a request's only key.
-fn only(keys: usize, hasher: KeyHasher) -> Result<KeyHash, Unkeyed> {
-    if keys > 1 { Err(Unkeyed::Several(keys)) } else { Ok(hasher.finish()) }
+#[inline]
+pub fn only<I>(keys: Keys<I>, finish: impl Fn(I) -> KeyHash) -> Result<KeyHash, Unkeyed> {
+    if keys.len() > 1 {
+        return Err(Unkeyed::Several(keys.into_iter().map(finish).collect()));
+    }
+    Ok(keys.into_iter().next().map(finish).unwrap_or_default())
+}
+
+/// All hashes of which one was asked for.
+///
+/// # Errors
+/// There is none, or there are too many.
+pub fn all(one: Result<KeyHash, Unkeyed>) -> Result<Keys<KeyHash>, Unkeyed> {
+    match one {
+        Ok(hash) => Ok(Keys::from_iter([hash])),
+        Err(Unkeyed::Several(hashes)) => Ok(hashes),
+        Err(none) => Err(none),
+    }
 }
 
 /// The hash of that number, taken if it has not been.
@@ -248,32 +249,37 @@ fn once(
     number: Option<usize>,
     hash: impl FnOnce() -> Result<KeyHash, Unkeyed>,
 ) -> Result<KeyHash, Unkeyed> {
-    if let Some(hash) = number.and_then(|number| hashed.find(number)) {
+    let Some(number) = number else { return hash() };
+    if let Some(hash) = hashed.find(number) {
         return Ok(hash);
     }
-    let hash = hash()?;
-    if let Some(number) = number {
-        // one that finds no room is hashed again by the next that asks for it
-        let _ = hashed.0.try_push((number, hash));
+    if let Some((_, hashes)) = hashed.several.iter().find(|(known, _)| *known == number) {
+        return Err(Unkeyed::Several(hashes.clone()));
     }
-    Ok(hash)
+    let hash = hash();
+    // what finds no room is hashed again by the next that asks for it
+    match &hash {
+        Ok(hash) => _ = hashed.one.try_push((number, *hash)),
+        Err(Unkeyed::Several(hashes)) => _ = hashed.several.try_push((number, hashes.clone())),
+        Err(_) => {}
+    }
+    hash
 }
 
-/// Adds one of the rule's keys to whatever takes it, and says how many the request has; `choice` is the number of the key.
+/// Adds what a rule counts by to whatever takes it in, as [`KeySpec::add_to`] does.
 ///
 /// # Errors
 /// The request lacks a part of it, or has too many keys.
-pub fn key_into(
-    into: &mut impl KeyInput,
+pub fn keys_into<I: KeyInput + Clone>(
+    into: &mut Keys<I>,
     rule: &Rule,
     policy: &Policy,
     (request, client, route): (&Request<'_>, &Client, &Route),
-    choice: usize,
-) -> Result<usize, Unkeyed> {
+) -> Result<(), Unkeyed> {
     // kinds of part that the key itself has none of
     const ORIGIN: u8 = 128;
     const NO_ORIGIN: u8 = 129;
-    let keys = rule.key.add_to(into, request, client, &route.name, choice)?;
+    rule.key.add_to(into, request, client, &route.name)?;
     if rule.by_origin {
         let origin = if let Action::Forward(origin) = route.action { policy.origins.get(origin) } else { None };
         match origin {
@@ -281,5 +287,5 @@ pub fn key_into(
             None => into.part(NO_ORIGIN, route.name.as_bytes()),
         }
     }
-    Ok(keys)
+    Ok(())
 }

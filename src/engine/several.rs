@@ -4,16 +4,15 @@
 //! The limit is asked by each of the keys, and the request is charged under each, or under none: a second value buys nothing.
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
 
-use arrayvec::ArrayVec;
-
 use super::ask::{Ask, Read};
 use super::by::By;
 use super::charge::Holding;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::{Holds, Judged, fill, strictest};
-use super::keys::Unkeyed;
+use super::keys::{Hashed, Unkeyed, all};
 use super::snapshot::Snapshot;
-use crate::client::key::MOST_KEYS;
+use crate::client::key;
+use crate::limiter::cluster::StoreKey;
 use crate::limiter::{Limiter, Lost, Near, Place};
 use crate::policy::{Mode, Rule};
 use crate::sketch::KeyHash;
@@ -36,7 +35,7 @@ impl More {
 }
 
 /// All keys of a request under one limit, each with the value that is counted, if one is.
-type Keys = ArrayVec<(KeyHash, KeyHash), MOST_KEYS>;
+type Keys = key::Keys<(KeyHash, KeyHash)>;
 
 impl Snapshot {
     /// Finds all keys of a request under the rule whose reading was just added; says why it forbids the request if they are too
@@ -49,10 +48,11 @@ impl Snapshot {
         about: &Read<'_>,
         (place, cost): (Place, Cost),
         judged: &mut Judged,
+        hashed: &mut Hashed,
     ) -> Option<Refusal> {
         // a store is asked about one key of a request
         let asks_one = self.cluster(index).is_some() || unkeyed == Unkeyed::TooMany;
-        let keys = if asks_one { None } else { self.all_keys((index, rule, limiter), about).ok() };
+        let keys = if asks_one { None } else { self.all_keys((index, rule, limiter), unkeyed, about, hashed).ok() };
         let keys = keys.filter(|keys| keys.len() <= judged.more.remaining_capacity() + 1);
         let slot = judged.asks.len().checked_sub(1)?;
         let Some(keys) = keys else {
@@ -73,27 +73,26 @@ impl Snapshot {
         None
     }
 
-    fn all_keys(&self, (index, rule, limiter): (usize, &Rule, &Limiter), about: &Read<'_>) -> Result<Keys, Unkeyed> {
-        let mut found = Keys::new();
-        let mut add = |pair| found.try_push(pair).map_err(|_| Unkeyed::TooMany);
+    fn all_keys(
+        &self,
+        (index, rule, limiter): (usize, &Rule, &Limiter),
+        unkeyed: Unkeyed,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Result<Keys, Unkeyed> {
         if let Some(told) = self.told(index) {
-            let (mut choice, mut keys) = (0, 1);
-            while choice < keys {
-                let about = (about.request, about.client, about.route);
-                let (name, all) = told.name(rule, self.policy(), about, choice)?;
-                add((told.key(name), KeyHash::from_halves(name.halves())))?;
-                (choice, keys) = (choice + 1, all);
-            }
-            return Ok(found);
+            let names = all(Err(unkeyed))?;
+            return Ok(names.iter().map(|name| (told.key(StoreKey::from_halves(name.halves())), *name)).collect());
         }
-        let (mut choice, mut all) = (0, 1);
-        let mut values = 1;
-        while choice < all {
-            let numbers = (choice / values, choice % values);
-            let (pair, (keys, of_each)) = self.keys().own_choice((rule, limiter), self.policy(), about, numbers)?;
-            add(pair)?;
-            (values, all) = (of_each, keys * of_each);
-            choice += 1;
+        let own = limiter.own_hash();
+        let keys = all(self.keys().key(index, rule, self.policy(), about, hashed))?;
+        let Some(of) = &rule.of else {
+            return Ok(keys.iter().map(|key| (own.of(*key), KeyHash::default())).collect());
+        };
+        let values = all(self.keys().value(index, of, about, hashed))?;
+        let mut found = Keys::new();
+        for (key, value) in keys.iter().flat_map(|key| values.iter().map(|value| (*key, *value))) {
+            found.try_push((own.of(key), own.of_pair(key, value))).map_err(|_| Unkeyed::TooMany)?;
         }
         Ok(found)
     }
@@ -128,7 +127,10 @@ impl Snapshot {
             return (None, None);
         }
         let (before, own) = (*reading, *asked);
-        if let Some(seed) = self.rollout(reading.rule) {
+        // asked about one key, it knows its mode already, which is the same for all
+        if own.is_none()
+            && let Some(seed) = self.rollout(reading.rule)
+        {
             reading.mode = self.mode_by(seed, rule, about);
         }
         fill(reading, &limiter.probe(&place, about.at, cost));

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::hash::Hasher;
 
+use arrayvec::ArrayVec;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::units::dice::mixed;
@@ -53,7 +54,19 @@ pub trait KeyInput {
     fn part(&mut self, kind: u8, bytes: &[u8]);
 
     /// Adds one part of this length that does not lie in one piece; the same as [`KeyInput::part`] of these bytes.
-    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8>);
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8> + Clone);
+}
+
+/// Several in the making at once, each of which takes in every part.
+impl<I: KeyInput, const MOST: usize> KeyInput for ArrayVec<I, MOST> {
+    #[inline]
+    fn part(&mut self, kind: u8, bytes: &[u8]) {
+        self.iter_mut().for_each(|one| one.part(kind, bytes));
+    }
+
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8> + Clone) {
+        self.iter_mut().for_each(|one| one.part_of(kind, length, bytes.clone()));
+    }
 }
 
 impl KeyInput for KeyHasher {
@@ -62,7 +75,7 @@ impl KeyInput for KeyHasher {
         KeyHasher::part(self, kind, bytes);
     }
 
-    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8>) {
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8> + Clone) {
         self.word((length as u64) << 8 | u64::from(kind));
         // the eight bytes seen last, the latest on top
         let (mut last, mut seen) = (0_u64, 0_usize);

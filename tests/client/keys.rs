@@ -1,6 +1,7 @@
 //! What a limit counts by: which requests share a key and which never do.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tidegate::client::key::Keys;
 use tidegate::client::{Client, ClientRules, ForwardHeader, KeyPart, KeySpec, Missing, NoKey, resolve};
 use tidegate::request::Request;
 use tidegate::sketch::hash::{KeyHash, KeyHasher, Seed};
@@ -269,15 +270,9 @@ fn each_different_value_is_a_key_up_to_four() {
     let keys = |key: &KeySpec, query: &'static str| {
         let Asked { client, method, host, path, query, route, headers } = &Asked::query(query);
         let request = Request { peer: peer("203.0.113.9"), method, host, path, query: *query, headers, tls_sni: None };
-        let mut found = Vec::new();
-        loop {
-            let mut hasher = KeyHasher::new(&SEED);
-            let all = key.add_to(&mut hasher, &request, client, route, found.len()).ok()?;
-            found.push(hasher.finish());
-            if found.len() == all {
-                return Some(found);
-            }
-        }
+        let mut found = Keys::from_iter([KeyHasher::new(&SEED)]);
+        key.add_to(&mut found, &request, client, route).ok()?;
+        Some(found.into_iter().map(KeyHasher::finish).collect::<Vec<_>>())
     };
     let one = key(&["query:a"]);
     let alone = |query| keys(&one, query).unwrap()[0];

@@ -78,6 +78,7 @@ impl fmt::Debug for StoreNames {
 }
 
 /// A name that takes in the parts of a key.
+#[derive(Clone)]
 pub struct StoreName(Hmac<Sha256>);
 
 impl StoreName {
@@ -96,7 +97,7 @@ impl KeyInput for StoreName {
         self.0.update(bytes);
     }
 
-    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8>) {
+    fn part_of(&mut self, kind: u8, length: usize, bytes: impl Iterator<Item = u8> + Clone) {
         self.0.update(&((length as u64) << 8 | u64::from(kind)).to_le_bytes());
         bytes.for_each(|byte| self.0.update(&[byte]));
     }
