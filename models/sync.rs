@@ -178,6 +178,12 @@ macro_rules! numbers {
             }
 
             #[track_caller]
+            pub fn fetch_min(&self, value: $value, asked: Ordering) -> $value {
+                step();
+                self.0.fetch_min(value, order(asked))
+            }
+
+            #[track_caller]
             pub fn fetch_max(&self, value: $value, asked: Ordering) -> $value {
                 step();
                 self.0.fetch_max(value, order(asked))

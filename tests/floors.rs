@@ -69,6 +69,10 @@ const WITHOUT_A_LIMIT: [(&str, &str); 2] = [
     ("serve/lifecycle/upgrade.rs", "hands its end to `handover`, which sets one"),
 ];
 
+/// What `models/lib.rs` compiles, and the crates and modules whose words its models would not see.
+const MODELLED: [&str; 2] = ["sketch/", "limiter/"];
+const NOT_MODELLED: [&str; 4] = ["atomic", "arc_swap", "parking_lot", "loom"];
+
 /// A file is one idea.
 const LONGEST: usize = 500;
 
@@ -101,6 +105,26 @@ fn only_the_faces_see_clock_dice_sockets_and_framework() {
             let stores = line.contains(STORES).then_some(STORES);
             for word in words(&line).filter(|word| FACES_ONLY.contains(word)).chain(stores) {
                 faults.push(format!("{}:{number}: floor {floor} names `{word}`", file.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// `models/` runs these folders on words of a model checker, which stand in for what `crate::sync` has: a word from elsewhere would
+/// be in no interleaving. Unit tests have what they like.
+#[test]
+fn what_the_models_run_takes_its_words_from_sync() {
+    let mut faults = Vec::new();
+    for file in sources() {
+        let name = inside(&file);
+        if !MODELLED.iter().any(|folder| name.starts_with(folder)) || name.ends_with("tests.rs") {
+            continue;
+        }
+        let product = code(&file).into_iter().take_while(|(_, line)| line.trim() != "#[cfg(test)]");
+        for (number, line) in product {
+            for word in words(&line).filter(|word| NOT_MODELLED.contains(word)) {
+                faults.push(format!("{name}:{number}: `{word}` past `crate::sync`: {}", line.trim()));
             }
         }
     }

@@ -4,10 +4,10 @@
 //! then, under its epoch: what was counted in it counts on. Requests that began before the reload go by the new windows from that
 //! moment, too: all that share a table number time in one way.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Calendar, Divisor, OutOfRange, Period, Timestamp};
 
 const SECOND: u64 = 1_000_000_000;
