@@ -1,7 +1,7 @@
 //! Makes small wrong changes to the heart of tidegate, one at a time, and says which of them no test notices.
 //!
 //! `tidegate-mutants N [SEED [PATH]]`, from the root of the project: a sample of N changes in the files below PATH. See
-//! `docs/testing.md`.
+//! `docs/mutants.md`.
 //!
 //! All changes of the sample are built into one copy of the tree, each behind a switch that an environment variable turns on: a
 //! build takes minutes, the tests of one change take seconds.

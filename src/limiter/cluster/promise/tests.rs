@@ -273,10 +273,11 @@ fn a_tier_that_a_key_has_not_met_begins_with_what_the_limits_own_numbers_say_and
 fn a_debt_under_the_same_numbers_is_kept_to_the_unit() {
     // 86,400,000,000 parts a unit: what a conversion between such numbers rounds shows
     let promise = rate(1, DAY, 10);
-    let (terms, numbers) = (promise.terms().unwrap(), rate_terms(promise));
-    let before = grant(None, &terms, 5, 1, NOW);
+    let (terms, numbers) = ([(0, promise.terms().unwrap())], rate_terms(promise));
+    let before = kept(&grant(None, &terms, 0, (5, 1), NOW), None);
     let later = 12_345_678_901;
-    let after = grant(kept(&before, None), &terms, 1, 1, NOW + later);
+    let after = grant(before.as_ref(), &terms, 0, (1, 1), NOW + later);
+    let Some(State::Rate(debts)) = kept(&after, None) else { panic!("a debt is kept") };
     let debt = 6 * numbers.cost - later * numbers.drain;
-    assert_eq!(kept(&after, None), Some(State::Rate { cost: numbers.cost, debt, stamp: NOW + later }));
+    assert_eq!([(debts[0].cost, debts[0].debt, debts[0].stamp)], [(numbers.cost, debt, NOW + later)]);
 }
