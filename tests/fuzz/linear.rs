@@ -375,22 +375,23 @@ fn no_head_costs_much_more_than_an_ordinary_one() {
     let in_path = |piece: &str| (format!("/{}", repeated(piece, LENGTH)), ("x-other", String::new()));
     let in_query = |piece: &str| (format!("/?{}", repeated(piece, LENGTH)), ("x-other", String::new()));
     let in_field = |name: &'static str| move |piece: &str| ("/".to_owned(), (name, repeated(piece, LENGTH)));
-    let is_cheap =
-        |most: u64, ordinary: &str, pieces: &[&str], head: &dyn Fn(&str) -> (String, (&'static str, String))| {
-            let cost = |piece: &str| {
-                let (target, field) = head(piece);
-                (0..5).map(|_| nanos(read_and_judge(&target, field.clone()))).min().unwrap_or(0)
-            };
-            for piece in pieces {
-                let mut measured = Vec::new();
-                let holds = (0..ATTEMPTS).any(|_| {
-                    let (usual, dear) = (cost(ordinary), cost(piece));
-                    measured.push((usual, dear));
-                    dear <= most * usual
-                });
-                assert!(holds, "{piece:?} beside {ordinary:?}: {measured:?} ns");
-            }
+    /// The target and a field of a head that is made of pieces.
+    type Head = (String, (&'static str, String));
+    let is_cheap = |most: u64, ordinary: &str, pieces: &[&str], head: &dyn Fn(&str) -> Head| {
+        let cost = |piece: &str| {
+            let (target, field) = head(piece);
+            (0..5).map(|_| nanos(read_and_judge(&target, field.clone()))).min().unwrap_or(0)
         };
+        for piece in pieces {
+            let mut measured = Vec::new();
+            let holds = (0..ATTEMPTS).any(|_| {
+                let (usual, dear) = (cost(ordinary), cost(piece));
+                measured.push((usual, dear));
+                dear <= most * usual
+            });
+            assert!(holds, "{piece:?} beside {ordinary:?}: {measured:?} ns");
+        }
+    };
     is_cheap(
         8,
         "abcdefghij/",

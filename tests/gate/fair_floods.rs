@@ -28,7 +28,8 @@ const ONSET: Duration = Duration::from_secs(1);
 const HICCUP: usize = 3;
 
 const THREADS: usize = 2;
-const CONNECTIONS: usize = 32;
+/// What comes at once, with all threads, is far less than what passes in a quarter of a second.
+const CONNECTIONS: usize = 8;
 
 const BYSTANDERS: usize = 40;
 /// Each has a connection and as many bystanders as others have.
