@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate::limiter::fair_share::controller::Controller;
 use tidegate::limiter::fair_share::root::Total;
-use tidegate::sync::AtomicU64;
+use tidegate::sync::{AtomicU64, stepwise};
 use tidegate::units::Timestamp;
 
 const SECOND: u64 = 1_000_000_000;
@@ -124,7 +124,7 @@ pub fn a_tick_goes_on_from_where_the_one_before_it_ended() {
     };
     let ends = [alone(vec![first, second]), alone(vec![second])];
     assert_ne!(ends[0], ends[1]);
-    explore(3, move || {
+    let ticks = move || {
         let world = Arc::new(World::pressed());
         let other = world.clone();
         let thread = loom::thread::spawn(move || other.controller.tick(&other.total, at(first)));
@@ -134,5 +134,7 @@ pub fn a_tick_goes_on_from_where_the_one_before_it_ended() {
         world.controller.tick(&world.total, at(second));
         let end = (world.controller.alpha(), world.controller.demand());
         assert!(ends.contains(&end), "{end:?} is none of {ends:?}");
-    });
+    };
+    // in small steps: who ticks reads the words before it writes them
+    explore(2, move || stepwise(&ticks));
 }

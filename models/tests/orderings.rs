@@ -11,7 +11,7 @@ use std::thread;
 
 use tidegate::sync::{Site, Without, orderings, weakened};
 
-use crate::{deltas, levels, quietly, seen, sliding, summing};
+use crate::{deltas, fair_share, levels, quietly, seen, sliding, summing};
 
 type Model = (&'static str, fn());
 
@@ -147,5 +147,14 @@ fn of_the_deltas() {
             deltas::every_unit_is_told_once_and_under_its_own_name,
             deltas::a_slot_that_changes_hands_mixes_no_units,
         ],
+    );
+}
+
+#[test]
+fn of_the_fair_share() {
+    every_ordering_is_needed(
+        "fair_share",
+        &["limiter/fair_share/word.rs"],
+        models![fair_share::a_tick_goes_on_from_where_the_one_before_it_ended],
     );
 }
