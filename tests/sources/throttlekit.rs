@@ -25,8 +25,8 @@ use tidegate::policy::{FieldStyle, Policy, Responses};
 use tidegate::request::{Peer, Request};
 use tidegate::serve::telling::pseudonym::Pseudonyms;
 use tidegate::sketch::hash::KeyInput;
-use tidegate::sketch::{Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
-use tidegate::units::{Bytes, Cost};
+use tidegate::sketch::{Accuracy, Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
+use tidegate::units::{Bytes, Cost, Share};
 
 use crate::gate::{load, refused, with_limits};
 use crate::sample::{SECOND, decision, lines, policy, rate};
@@ -42,8 +42,10 @@ fn window(limit: u32, seconds: u64) -> Window {
 }
 
 /// The columns that four rows need for (ε, δ).
+/// What the product takes in a table of four rows.
 fn columns(epsilon: f64, delta: f64) -> usize {
-    ((1.0 / (epsilon * delta.powf(0.25))).ceil() as usize).next_power_of_two()
+    let accuracy = Accuracy { error: Share::new(epsilon).unwrap(), confidence: Share::new(1.0 - delta).unwrap() };
+    accuracy.columns(4).unwrap() as usize
 }
 
 fn table(epsilon: f64, delta: f64) -> MonotoneTable {
