@@ -245,6 +245,7 @@ fn a_debt_under_the_same_numbers_is_kept_to_the_unit() {
     let before = grant(None, &terms, 5, 1, NOW);
     let later = 12_345_678_901;
     let after = grant(kept(&before, None), &terms, 1, 1, NOW + later);
-    let debt = 6 * numbers.cost - later * numbers.drain;
-    assert_eq!(kept(&after, None), Some(State::Rate { cost: numbers.cost, debt, stamp: NOW + later }));
+    let last = grant(kept(&after, None), &terms, 1, 1, NOW + 2 * later);
+    let debt = 7 * numbers.cost - 2 * later * numbers.drain;
+    assert_eq!(kept(&last, None), Some(State::Rate { cost: numbers.cost, debt, stamp: NOW + 2 * later }));
 }
