@@ -276,8 +276,9 @@ fn a_debt_under_the_same_numbers_is_kept_to_the_unit() {
     let (terms, numbers) = ([(0, promise.terms().unwrap())], rate_terms(promise));
     let before = kept(&grant(None, &terms, 0, (5, 1), NOW), None);
     let later = 12_345_678_901;
-    let after = grant(before.as_ref(), &terms, 0, (1, 1), NOW + later);
-    let Some(State::Rate(debts)) = kept(&after, None) else { panic!("a debt is kept") };
-    let debt = 6 * numbers.cost - later * numbers.drain;
-    assert_eq!([(debts[0].cost, debts[0].debt, debts[0].stamp)], [(numbers.cost, debt, NOW + later)]);
+    let after = kept(&grant(before.as_ref(), &terms, 0, (1, 1), NOW + later), None);
+    let last = grant(after.as_ref(), &terms, 0, (1, 1), NOW + 2 * later);
+    let Some(State::Rate(debts)) = kept(&last, None) else { panic!("a debt is kept") };
+    let debt = 7 * numbers.cost - 2 * later * numbers.drain;
+    assert_eq!([(debts[0].cost, debts[0].debt, debts[0].stamp)], [(numbers.cost, debt, NOW + 2 * later)]);
 }
