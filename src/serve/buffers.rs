@@ -1,7 +1,7 @@
 //! A bound on what the whole process buffers of bodies: bytes that were read from one side and not yet taken by the other.
 //!
 //! One counter for the process. What a transfer may hold follows from its largest piece, as the framework keeps a known number
-//! of pieces at most; that much is counted from its first bytes on ([`Share::carries`]) until the request is over
+//! of pieces at most; that much is counted from its first bytes on (`Share::carries`) until the request is over
 //! ([`Share::clear`]). The count is an upper estimate: a transfer that flows holds less.
 //!
 //! As the counter rises,
@@ -117,7 +117,7 @@ impl Buffers {
         self.most() - self.most() / 8
     }
 
-    /// Waits until there is room for another body of this length, for [`WAIT`] at most.
+    /// Waits until there is room for another body of this length, for `WAIT` at most.
     ///
     /// # Errors
     /// [`Full`]: there is none.
