@@ -1,8 +1,9 @@
 //! A bound on what the whole process buffers of bodies: bytes that were read from one side and not yet taken by the other.
 //!
 //! One counter for the process. What a transfer may hold follows from its largest piece, as the framework keeps a known number
-//! of pieces at most; that much is counted from its first bytes on (`Share::carries`) until the request is over
-//! ([`Share::clear`]). The count is an upper estimate: a transfer that flows holds less.
+//! of pieces at most; that much is counted from its first bytes on (`Share::carries`). It ends when the client has taken what
+//! was written of an answer without a length ([`Share::taken`]), so that an idle event stream counts for nothing, otherwise with the
+//! request ([`Share::clear`]). The count is an upper estimate: a transfer that flows holds less.
 //!
 //! As the counter rises,
 //!
@@ -29,6 +30,9 @@ pub const LIGHT: usize = 16 * 1024;
 /// One read from a quarter of the bound on, and from half of it on.
 const SMALLER_READ: usize = 16 * 1024;
 const SMALLEST_READ: usize = 4 * 1024;
+/// One read of a connection that was switched to another protocol. Small, because nothing tells when the origin has taken
+/// what such a client sent: its six pieces are not counted, but are part of what a connection costs.
+pub const SWITCHED_READ: usize = 4 * 1024;
 /// How much of a request's body the framework keeps for another attempt. Of a longer one it keeps nothing.
 const KEPT: usize = 64 * 1024;
 /// How long a client takes nothing before its transfer can be cut off for others.
@@ -202,19 +206,32 @@ impl Share {
         side.largest.store(largest, Relaxed);
         // a byte is never in more than two places: where it was read, and where it waits
         let wanted = largest.saturating_mul(pieces).min(carried.saturating_mul(2)) + kept;
-        let held = side.held.load(Relaxed);
+        let most = if carried > LIGHT { self.buffers.for_heavy() } else { self.buffers.most() };
+        self.hold(side, wanted, most)
+    }
+
+    /// The client has taken all that was written of the answer, but for so many bytes. What the framework holds of the next pieces
+    /// is counted with the first of them, before it is written.
+    pub fn taken(&self, still: usize) {
+        let held = self.down.held.load(Relaxed);
+        // less can always be held
+        let _ = self.hold(&self.down, held.min(still), usize::MAX);
+    }
+
+    /// Counts so many bytes for one direction in the place of those before.
+    fn hold(&self, side: &Side, wanted: usize, most: usize) -> Result<(), Full> {
+        let (held, all) = (side.held.load(Relaxed), self.held());
         if wanted > held {
-            let most = if carried > LIGHT { self.buffers.for_heavy() } else { self.buffers.most() };
-            let first = self.held() == 0;
             self.buffers.take(wanted - held, most)?;
-            if first {
-                self.buffers.transfers.fetch_add(1, Relaxed);
-            }
         } else {
-            // never all of it, so this is no end of a transfer
             self.buffers.held.fetch_sub(held - wanted, Relaxed);
         }
         side.held.store(wanted, Relaxed);
+        match (all, all - held + wanted) {
+            (0, 1..) => _ = self.buffers.transfers.fetch_add(1, Relaxed),
+            (1.., 0) => _ = self.buffers.transfers.fetch_sub(1, Relaxed),
+            _ => {}
+        }
         Ok(())
     }
 
@@ -231,15 +248,10 @@ impl Share {
 
     /// The request is over: gives everything back.
     pub fn clear(&self) {
-        let mut held = 0;
         for side in [&self.up, &self.down] {
-            held += side.held.swap(0, Relaxed);
+            let _ = self.hold(side, 0, usize::MAX);
             side.carried.store(0, Relaxed);
             side.largest.store(0, Relaxed);
-        }
-        if held > 0 {
-            self.buffers.held.fetch_sub(held, Relaxed);
-            self.buffers.transfers.fetch_sub(1, Relaxed);
         }
     }
 }
@@ -280,13 +292,14 @@ impl Stall {
     }
 }
 
-/// Reads into `buf`, less at once the less memory there is.
+/// Reads so many bytes at most into `buf`, less at once the less memory there is.
 pub fn poll_piece<S: AsyncRead + Unpin>(
     stream: &mut S,
     cx: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
+    most: usize,
 ) -> Poll<io::Result<()>> {
-    let most = BUFFERS.read_size();
+    let most = BUFFERS.read_size().min(most);
     if buf.remaining() <= most {
         return Pin::new(stream).poll_read(cx, buf);
     }

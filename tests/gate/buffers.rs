@@ -1,6 +1,6 @@
 //! The bound on what the process buffers of bodies (`server.max_buffered`).
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,12 +8,25 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use crate::h2::raw::{DATA, Raw, frame, head};
-use crate::harness::{Gate, Origin, Reply, wait_for};
+use crate::harness::{Gate, Origin, PATIENCE, Reply, wait_for};
 
 /// An answer that is not light.
 const LARGE: usize = 300_000;
 /// What the body of a stalled request is made of.
 static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+
+/// A message of an event stream and of a WebSocket.
+const EVENT: &[u8] = &[b'e'; 4000];
+
+/// Reads until these bytes have come.
+fn read_to(stream: &mut TcpStream, end: &[u8]) {
+    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+    while !seen.windows(end.len()).any(|window| window == end) {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "it ended after {} bytes", seen.len());
+        seen.extend_from_slice(&piece[..count]);
+    }
+}
 
 /// An origin that reads nothing from the connections it takes, until it is dropped.
 struct Deaf {
@@ -52,9 +65,14 @@ fn origin() -> Origin {
     let mut large = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n").into_bytes();
     large.resize(large.len() + LARGE, b'x');
     let large: &'static [u8] = large.leak();
+    let mut events = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", EVENT.len()).into_bytes();
+    events.extend_from_slice(&[EVENT, b"\r\n"].concat());
+    let events: &'static [u8] = events.leak();
     Origin::start(move |arrival| match arrival.target.as_str() {
         "/endless" => Reply::Endless,
         "/large" => Reply::Bytes(large),
+        "/events" => Reply::ThenStall(events),
+        "/socket" => Reply::Switch,
         _ => Reply::Ok,
     })
 }
@@ -177,12 +195,49 @@ fn heavy_requests_are_refused_while_others_hold_all_and_served_afterwards() {
 }
 
 #[test]
+fn idle_connections_that_carried_something_once_leave_the_room_to_others() {
+    const EACH: usize = 60;
+    let (site, deaf) = (origin(), Deaf::start());
+    let gate = gate(&site, &deaf, "1MiB");
+    let open = |head: &str| {
+        let mut stream = TcpStream::connect(gate.address("main")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let mut crowd = Vec::new();
+    for _ in 0..EACH {
+        let mut events = open("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
+        read_to(&mut events, EVENT);
+        let mut socket = open("GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        read_to(&mut socket, b"\r\n\r\n");
+        socket.write_all(EVENT).unwrap();
+        read_to(&mut socket, EVENT);
+        crowd.extend([events, socket]);
+    }
+    wait_for("nothing to be held of what was taken", || (buffered(&gate) == 0).then_some(()));
+    assert_eq!(gate.connect().ask("POST", "/", "", &[b'x'; LARGE]).status, 200);
+    assert_eq!(gate.fetch("/large", "").body.len(), LARGE);
+    assert_eq!(gate.metrics().sum("tidegate_buffers_refused_total", &[]), 0.0);
+    for mut socket in crowd.into_iter().skip(1).step_by(2) {
+        socket.write_all(EVENT).unwrap();
+        read_to(&mut socket, EVENT);
+    }
+}
+
+#[test]
 fn stalled_downloads_are_cut_off_when_others_need_their_room() {
     let (site, deaf) = (origin(), Deaf::start());
     let gate = gate(&site, &deaf, "2MiB");
-    let crowd: Vec<TcpStream> = (0..40).map(|_| stalled_download(&gate)).collect();
+    let mut crowd = Vec::new();
     let cut = || gate.metrics().sum("tidegate_malformed_requests_total", &[("reason", "buffers_full")]);
-    wait_for("the first of them to be cut off", || (cut() > 0.0).then_some(()));
+    wait_for("the first of them to be cut off", || {
+        // some of them are refused at once, so their number says nothing
+        if buffered(&gate) < (2 << 20) / 4 * 3 {
+            crowd.push(stalled_download(&gate));
+        }
+        (cut() > 0.0).then_some(())
+    });
     wait_for("a large answer to be served whole", || {
         let answer = gate.fetch("/large", "");
         (answer.status == 200 && answer.body.len() == LARGE).then_some(())

@@ -34,6 +34,23 @@ fn a_transfer_counts_for_its_largest_piece_and_never_for_more_than_twice_its_byt
 }
 
 #[test]
+fn what_the_client_has_taken_counts_no_more_and_the_next_piece_counts_in_full_at_once() {
+    let buffers = of(100 * MIB);
+    let share = Share::of(buffers);
+    for _ in 0..20 {
+        share.carries_down(Pieces::DOWN, 1000).unwrap();
+    }
+    share.taken(300);
+    assert_eq!((buffers.held(), buffers.transfers.load(Relaxed)), (300, 1));
+    share.taken(0);
+    assert_eq!((buffers.held(), buffers.transfers.load(Relaxed)), (0, 0));
+    share.taken(5000);
+    assert_eq!(buffers.held(), 0, "nothing is held that was not carried");
+    share.carries_down(Pieces::DOWN, 10).unwrap();
+    assert_eq!((buffers.held(), buffers.transfers.load(Relaxed)), (11_000, 1));
+}
+
+#[test]
 fn what_is_kept_of_a_request_for_another_attempt_counts_until_it_is_too_much() {
     let buffers = of(100 * MIB);
     let share = Share::of(buffers);
@@ -147,7 +164,8 @@ proptest! {
             let share = &shares[which];
             match what {
                 0 => share.clear(),
-                1..=3 => drop(share.carries_up(Pieces::UP, bytes)),
+                1..=2 => drop(share.carries_up(Pieces::UP, bytes)),
+                3 => share.taken(bytes),
                 _ => drop(share.carries_down(Pieces::DOWN, bytes)),
             }
             prop_assert_eq!(buffers.held(), shares.iter().map(Share::held).sum::<usize>());

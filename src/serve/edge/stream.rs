@@ -35,7 +35,7 @@ use super::head::{self, Body, Head};
 use super::link::Link;
 use super::pace::Pace;
 use super::transport::Transport;
-use crate::serve::buffers::{Share, Stall, poll_piece};
+use crate::serve::buffers::{SWITCHED_READ, Share, Stall, poll_piece};
 
 mod absent;
 mod body;
@@ -82,6 +82,8 @@ pub struct Wire<S> {
     download: Pace,
     share: Share,
     stall: Stall,
+    /// A part of the answer's body was written since the client was last found to have taken all.
+    owes: bool,
     /// Of the transport's bytes: how many had left when this was last looked at.
     sent: u64,
     due: Due,
@@ -115,6 +117,7 @@ impl<S: IO> Wire<S> {
             download,
             share: Share::default(),
             stall: Stall::default(),
+            owes: false,
             sent: 0,
             due: Due::default(),
             hop_by_hop: true,
@@ -158,6 +161,7 @@ impl<S: IO> Wire<S> {
         self.upload.restart();
         self.download.restart();
         self.stall.over();
+        self.owes = false;
         self.share.clear();
         // taken whole where possible: splitting would turn the buffer into a shared one
         let taken =
@@ -211,8 +215,9 @@ impl<S: IO> Wire<S> {
 
     fn poll_transport(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
+        let most = if self.reading == Reading::Switched { SWITCHED_READ } else { usize::MAX };
         let read = match &mut self.transport {
-            Some(transport) => ready!(poll_piece(transport, cx, buf)),
+            Some(transport) => ready!(poll_piece(transport, cx, buf, most)),
             None => Ok(()),
         };
         if read.is_err() || buf.filled().len() == before {
@@ -279,6 +284,7 @@ impl<S: IO> Wire<S> {
             self.gather(parts);
             return Poll::Ready(Ok(length));
         }
+        self.owes = true;
         loop {
             if self.outbox.len() + length <= GATHERED_BYTES {
                 self.gather(parts);
@@ -310,6 +316,10 @@ impl<S: IO> Wire<S> {
             }
         }
         let flushed = ready!(self.poll_records(cx));
+        // the head alone can be flushed while the body's first pieces are counted already
+        if mem::take(&mut self.owes) {
+            self.share.taken(0);
+        }
         Poll::Ready(if flushed.is_err() && self.leave() { Ok(()) } else { flushed })
     }
 

@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OriginStream<S> {
     fn poll_chunks(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Some(scanner) = self.reader.chunks() else { return Poll::Pending };
         let wire = &mut self.wire;
-        let read = |buf: &mut ReadBuf<'_>| poll_piece(wire, cx, buf);
+        let read = |buf: &mut ReadBuf<'_>| poll_piece(wire, cx, buf, usize::MAX);
         match ready!(poll_repack(scanner, &mut self.inbox, buf, read)) {
             Ok(0) => return self.ended(),
             Ok(_) => {}
@@ -133,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for OriginStream<S> {
             }
             if this.inbox.is_empty() {
                 let before = buf.filled().len();
-                ready!(poll_piece(&mut this.wire, cx, buf))?;
+                ready!(poll_piece(&mut this.wire, cx, buf, usize::MAX))?;
                 let fresh = buf.filled().get(before..).unwrap_or_default();
                 if fresh.is_empty() {
                     return this.ended();

@@ -320,7 +320,6 @@ impl ProxyHttp for Gate {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
         if session.was_upgraded() {
             // no body, but bytes all the same
-            room::for_upload(session, exchange, length)?;
             pause(exchange.carried(length, &self.shared.clock)).await;
             return Ok(());
         }

@@ -29,7 +29,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use super::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
 use super::request::{self, Head};
-use super::session::Session;
+use super::session::{SEND_BUFFER, Session};
 use super::talk::{Stream, Talk};
 use super::tap::{Pulse, Tap};
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
@@ -42,8 +42,6 @@ use crate::serve::edge::pace::Pace;
 const STREAM_WINDOW: u32 = 65_535;
 /// The same for all bodies of a connection together.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// What the library may hold of an answer that the socket does not take.
-const SEND_BUFFER: usize = 32 * 1024;
 /// Twice the largest head that is served, so that one that is too large is seen, answered and counted here; the library
 /// answers still larger ones by itself.
 const HEAD_LIST_FACTOR: u32 = 2;

@@ -38,6 +38,9 @@ mod framework;
 /// How much of a request's body is kept for another attempt; as much as the framework keeps in HTTP/1.
 const KEPT_BYTES: usize = 64 * 1024;
 
+/// What the library may hold of an answer that the socket does not take.
+pub const SEND_BUFFER: usize = 32 * 1024;
+
 /// Small pieces of a request's body that have come are joined up to this.
 const JOINED_BYTES: usize = 16 * 1024;
 
@@ -380,6 +383,7 @@ impl Session {
         if done {
             self.put_end()?;
         }
+        self.stream.share().taken(self.sent.min(SEND_BUFFER));
         Ok(done)
     }
 

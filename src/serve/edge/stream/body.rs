@@ -51,7 +51,7 @@ impl<S: IO> Wire<S> {
         let packed = ready!(poll_repack(scanner, inbox, buf, |buf| {
             let before = buf.filled().len();
             let read = match transport {
-                Some(transport) => poll_piece(transport, cx, buf),
+                Some(transport) => poll_piece(transport, cx, buf, usize::MAX),
                 None => Poll::Ready(Ok(())),
             };
             *ended |= matches!(&read, Poll::Ready(read) if read.is_err() || buf.filled().len() == before);
