@@ -1,8 +1,11 @@
 //! The files of `sketch` and `limiter` once more, on words whose interleavings loom explores; without the feature `loom` on the
 //! machine's, for Miri and ThreadSanitizer. See `README.md`.
 
-// it is the product that must use everything
-#![allow(dead_code, unused_imports)]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "it is the product that must use all of these files; here the models use some"
+)]
 
 #[path = "../src/limiter/mod.rs"]
 pub mod limiter;

@@ -6,18 +6,11 @@ use loom::thread;
 use tidegate::limiter::cluster::StoreKey;
 use tidegate::limiter::cluster::deltas::Deltas;
 
-use crate::cost;
+use crate::{cost, explore};
 
 fn name(number: u64) -> StoreKey {
     // one group takes them all
     StoreKey::from_halves([number << 32, number])
-}
-
-fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 10_000;
-    model.check(run);
 }
 
 /// What was told of the keys 1 and 2, each under its own name.
@@ -36,7 +29,7 @@ fn count(deltas: &Deltas, number: u64, units: u32) {
 
 /// Each thread counts its list of (key, units) while one takes twice; a last taking finds the rest.
 fn race(preemptions: usize, before: &'static [(u64, u32)], threads: &'static [&'static [(u64, u32)]]) {
-    model(preemptions, move || {
+    explore(preemptions, None, move || {
         let deltas = Arc::new(Deltas::with_keys(1));
         before.iter().for_each(|(number, units)| count(&deltas, *number, *units));
         let counting: Vec<_> = threads

@@ -7,6 +7,8 @@ use tidegate::limiter::fair_share::root::Total;
 use tidegate::sync::{AtomicU64, stepwise};
 use tidegate::units::Timestamp;
 
+use crate::explore;
+
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000 * SECOND;
 
@@ -45,15 +47,9 @@ fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(START + nanos)
 }
 
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
 #[test]
 pub fn two_threads_share_the_last_place_exactly() {
-    explore(3, || {
+    explore(3, None, || {
         let world = Arc::new(World::new(7));
         let other = world.clone();
         let thread = loom::thread::spawn(move || other.ask(1));
@@ -68,7 +64,7 @@ pub fn two_threads_at_a_tick_make_one_step() {
     let alone = |requests: u32| {
         let alpha = Arc::new(std::sync::Mutex::new(0.0));
         let seen = alpha.clone();
-        explore(1, move || {
+        explore(1, None, move || {
             let world = World::pressed();
             (0..requests).for_each(|_| world.controller.reached());
             world.controller.tick(&world.total, at(SECOND - 1));
@@ -77,7 +73,7 @@ pub fn two_threads_at_a_tick_make_one_step() {
         *alpha.lock().unwrap()
     };
     let steps = [alone(0), alone(1), alone(2)];
-    explore(2, move || {
+    explore(2, None, move || {
         let world = Arc::new(World::pressed());
         let before = world.controller.alpha();
         let other = world.clone();
@@ -95,7 +91,7 @@ pub fn two_threads_at_a_tick_make_one_step() {
 
 #[test]
 pub fn a_capacity_adopted_in_the_middle_of_a_charge_is_off_by_that_charge_at_most() {
-    explore(2, || {
+    explore(2, None, || {
         let world = Arc::new(World::new(4));
         world.controller.set_capacity(2.0);
         let other = world.clone();
@@ -115,7 +111,7 @@ pub fn a_tick_goes_on_from_where_the_one_before_it_ended() {
     let alone = |ticks: Vec<u64>| {
         let alpha = Arc::new(std::sync::Mutex::new((0.0, 0.0)));
         let seen = alpha.clone();
-        explore(1, move || {
+        explore(1, None, move || {
             let world = World::pressed();
             ticks.iter().for_each(|now| world.controller.tick(&world.total, at(*now)));
             *seen.lock().unwrap() = (world.controller.alpha(), world.controller.demand());
@@ -136,5 +132,5 @@ pub fn a_tick_goes_on_from_where_the_one_before_it_ended() {
         assert!(ends.contains(&end), "{end:?} is none of {ends:?}");
     };
     // in small steps: who ticks reads the words before it writes them
-    explore(2, move || stepwise(&ticks));
+    explore(2, None, move || stepwise(&ticks));
 }

@@ -7,20 +7,12 @@ use tidegate::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
 use tidegate::sketch::KeyHash;
 use tidegate::units::{Cost, Timestamp};
 
-use crate::{at, key};
+use crate::{at, explore, key};
 
 type Table = Leases;
 
 const PROMISE: Promise = Promise::Quota { max: 1000, window: std::time::Duration::from_secs(60) };
 const SECOND: u64 = 1_000_000_000;
-
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.max_branches = 10_000;
-    model.max_permutations = Some(20_000);
-    model.check(run);
-}
 
 fn ask(leases: &Table, key: KeyHash, now: Timestamp) -> Asking {
     match leases.begin(key, Cost::ONE, &PROMISE, 1, now) {
@@ -60,7 +52,7 @@ fn holding(tokens: u32, number: usize) -> Table {
 
 #[test]
 pub fn takers_and_a_refill_share_every_token_once() {
-    model(|| {
+    explore(3, Some(20_000), || {
         let leases = Arc::new(holding(1, 0));
         let name = first_choice(0);
         for _ in 0..20 {
@@ -83,7 +75,7 @@ pub fn takers_and_a_refill_share_every_token_once() {
 
 #[test]
 pub fn of_two_that_begin_one_gets_the_entry() {
-    model(|| {
+    explore(3, Some(20_000), || {
         let leases = Arc::new(Table::with_lines(1));
         let name = first_choice(0);
         let begin = |leases: Arc<Table>| {
@@ -101,7 +93,7 @@ pub fn of_two_that_begin_one_gets_the_entry() {
 
 #[test]
 pub fn an_entry_that_changes_hands_mixes_no_tokens() {
-    model(|| {
+    explore(3, Some(20_000), || {
         // the old key's lease ended after a second; one taker has an old stamp and still finds it alive
         let leases = Arc::new(holding(1, 0));
         let (old, new) = (first_choice(0), first_choice(1));
@@ -128,7 +120,7 @@ pub fn an_entry_that_changes_hands_mixes_no_tokens() {
 
 #[test]
 pub fn a_late_answer_gives_nothing_to_the_next_key() {
-    model(|| {
+    explore(3, Some(20_000), || {
         let leases = Arc::new(Table::with_lines(1));
         let (old, new) = (first_choice(0), first_choice(1));
         for _ in 0..50 {

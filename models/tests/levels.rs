@@ -10,7 +10,7 @@ use tidegate::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed}
 use tidegate::sync::AtomicU64;
 
 use crate::monotone::INTERVAL;
-use crate::{at, broken_interval, bucket, cost, key, once};
+use crate::{at, broken_interval, bucket, cost, explore, key, once};
 
 const SEED: Seed = Seed::from_bytes([5; 16]);
 
@@ -18,13 +18,6 @@ type Small = Levels<AtomicU64, 1>;
 
 /// After so many runs a case is cut off: the smaller ones end before.
 const MOST_RUNS: usize = 2_000;
-
-fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_permutations = Some(MOST_RUNS);
-    model.check(body);
-}
 
 /// The levels of the requests of `key` that were admitted at `now`.
 fn ask(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, times: usize) -> Vec<u64> {
@@ -67,7 +60,7 @@ fn race_for_one_key(burst: u32, preemptions: usize, asks: &'static [usize]) {
 }
 
 fn race_in_ways(burst: u32, preemptions: usize, asks: &'static [usize], (first, beside): (Way, Way)) {
-    explore(preemptions, move || {
+    explore(preemptions, Some(MOST_RUNS), move || {
         let bucket = bucket(INTERVAL, burst);
         let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
         let (own, others) = asks.split_first().unwrap();
@@ -123,7 +116,7 @@ pub fn a_key_that_is_evicted_while_it_asks_gets_no_fresh_budget() {
 }
 
 fn evict_in_ways([heavy, victim, other]: [KeyHash; 3], promoted: Way, evicted: Way) {
-    explore(3, move || {
+    explore(3, Some(MOST_RUNS), move || {
         let bucket = bucket(INTERVAL, 4);
         let levels = Arc::new(Small::with_shape(4, 1, &SEED).unwrap());
         // both slots are taken; an interval later the victim has one unit spent of four, and may be evicted
@@ -144,7 +137,7 @@ fn evict_in_ways([heavy, victim, other]: [KeyHash; 3], promoted: Way, evicted: W
 pub fn a_charge_and_an_admission_that_race_are_both_counted() {
     let cases = [(1, 3 * INTERVAL), (2, 4 * INTERVAL), (2, u64::MAX)];
     for ((burst, ceiling), way) in cases.into_iter().flat_map(|case| [(case, ask as Way), (case, look_and_charge)]) {
-        explore(2, move || {
+        explore(2, Some(MOST_RUNS), move || {
             let bucket = bucket(INTERVAL, burst);
             let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
             let racing = levels.clone();
@@ -166,7 +159,7 @@ pub fn requests_that_race_with_the_opening_of_an_overlap_share_the_last_unit() {
 }
 
 fn overlap_in_ways(first: Way, beside: Way) {
-    explore(2, move || {
+    explore(2, Some(MOST_RUNS), move || {
         let bucket = bucket(INTERVAL, 1);
         let levels = Arc::new(Small::with_shape(1, 1, &SEED).unwrap());
         levels.maintain(at(0), bucket.fade_nanos());
@@ -192,7 +185,7 @@ fn attempt(sketch: &Rekeyed<AtomicU64, 1>, bucket: &Bucket, now: u64) -> Option<
 #[test]
 pub fn requests_by_cells_that_race_with_either_step_are_charged_on_top_of_each_other() {
     for steps in [vec![PERIOD], vec![PERIOD, PERIOD, PERIOD + 2 * SECOND]] {
-        explore(4, move || {
+        explore(4, Some(MOST_RUNS), move || {
             let bucket = bucket(INTERVAL, 1);
             let sketch = Arc::new(Rekeyed::<AtomicU64, 1>::with_shape(1, &SEED).unwrap());
             sketch.maintain(at(0), bucket.fade_nanos());
@@ -214,7 +207,7 @@ pub fn requests_by_cells_that_race_with_either_step_are_charged_on_top_of_each_o
 
 #[test]
 pub fn a_thread_that_sleeps_until_its_table_is_cleared_admits_nothing_by_what_it_sees() {
-    explore(4, || {
+    explore(4, Some(MOST_RUNS), || {
         let bucket = bucket(INTERVAL, 1);
         let sketch = Arc::new(Rekeyed::<AtomicU64, 1>::with_shape(1, &SEED).unwrap());
         sketch.maintain(at(0), bucket.fade_nanos());
@@ -235,7 +228,7 @@ pub fn a_thread_that_sleeps_until_its_table_is_cleared_admits_nothing_by_what_it
 
 #[test]
 pub fn maintenances_one_after_the_other_never_shorten_an_overlap() {
-    explore(3, || {
+    explore(3, Some(MOST_RUNS), || {
         let sketch = Arc::new(Rekeyed::<AtomicU64, 1>::with_shape(1, &SEED).unwrap());
         sketch.maintain(at(0), 0);
         let racing = sketch.clone();

@@ -20,6 +20,15 @@ use std::sync::{Arc, Mutex, Once};
 
 use shorthand::{at, broken_interval, bucket, cost, key};
 
+/// Runs `body` in the interleavings with so many preemptions at most: in all of them, or in the first so many.
+fn explore(preemptions: usize, runs: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_permutations = runs;
+    model.max_branches = 100_000;
+    model.check(body);
+}
+
 /// What `find` finds on words of the model checker, which exist in a model only.
 fn once<T: Send + 'static>(find: impl Fn() -> T + Send + Sync + 'static) -> T {
     let found = Arc::new(Mutex::new(None));

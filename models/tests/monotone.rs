@@ -8,7 +8,7 @@ use tidegate::sketch::monotone::admit;
 use tidegate::sketch::{Admission, Bucket, Cell, KeyHash, Meter, MonotoneTable};
 use tidegate::sync::{AtomicU64, Ordering, stepwise};
 
-use crate::{at, broken_interval, bucket, cost, key, once, quietly};
+use crate::{at, broken_interval, bucket, cost, explore, key, once, quietly};
 
 /// A refill interval so long that only stamps chosen for it are apart.
 pub(crate) const INTERVAL: u64 = 1_000;
@@ -30,10 +30,8 @@ enum Expect {
 }
 
 /// Each thread asks for its list, in order, on a table of `ROWS` rows.
-fn explore<const ROWS: usize>(columns: usize, burst: u32, preemptions: usize, expect: Expect, threads: Vec<Vec<Ask>>) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(move || {
+fn race<const ROWS: usize>(columns: usize, burst: u32, preemptions: usize, expect: Expect, threads: Vec<Vec<Ask>>) {
+    explore(preemptions, None, move || {
         let bucket = bucket(INTERVAL, burst);
         let table = Arc::new(MonotoneTable::<AtomicU64, ROWS>::with_shape(columns).unwrap());
         // the first list is asked by the model's own thread: one thread less to set up in each of thousands of runs
@@ -105,21 +103,21 @@ fn sharing<const ROWS: usize>(columns: usize, shared: [bool; ROWS]) -> KeyHash {
 #[test]
 pub fn two_threads_share_the_last_unit_exactly() {
     let threads = || vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)]];
-    explore::<2>(1, 1, 5, Expect::Exact, threads());
-    explore::<3>(1, 1, 5, Expect::Exact, threads());
-    explore::<4>(1, 1, 3, Expect::Exact, threads());
+    race::<2>(1, 1, 5, Expect::Exact, threads());
+    race::<3>(1, 1, 5, Expect::Exact, threads());
+    race::<4>(1, 1, 3, Expect::Exact, threads());
 }
 
 #[test]
 pub fn three_threads_share_two_units_exactly() {
     let threads = || vec![vec![ask(key(0), 0)]; 3];
-    explore::<2>(1, 2, 2, Expect::Exact, threads());
-    explore::<3>(1, 2, 1, Expect::Exact, threads());
+    race::<2>(1, 2, 2, Expect::Exact, threads());
+    race::<3>(1, 2, 1, Expect::Exact, threads());
 }
 
 #[test]
 pub fn two_threads_that_ask_twice_share_three_units_exactly() {
-    explore::<2>(1, 3, 3, Expect::Exact, vec![vec![ask(key(0), 0); 2]; 2]);
+    race::<2>(1, 3, 3, Expect::Exact, vec![vec![ask(key(0), 0); 2]; 2]);
 }
 
 #[test]
@@ -127,20 +125,20 @@ pub fn a_key_that_shares_one_row_cannot_help_another_over_its_limit() {
     for shared in [[true, false], [false, true]] {
         let other = sharing(2, shared);
         let threads = vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]];
-        explore::<2>(2, 1, 3, Expect::Safe, threads);
+        race::<2>(2, 1, 3, Expect::Safe, threads);
     }
     for shared in [[true, false, false], [false, true, false], [false, true, true]] {
         let other = sharing(2, shared);
         let threads = vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]];
-        explore::<3>(2, 1, 2, Expect::Safe, threads);
+        race::<3>(2, 1, 2, Expect::Safe, threads);
     }
 }
 
 #[test]
 pub fn a_key_that_shares_every_row_cannot_help_another_over_its_limit() {
     let other = sharing(2, [true, true]);
-    explore::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]]);
-    explore::<2>(2, 2, 3, Expect::Safe, vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]]);
+    race::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]]);
+    race::<2>(2, 2, 3, Expect::Safe, vec![vec![ask(key(0), 0)], vec![ask(key(0), 0)], vec![ask(other, 0)]]);
 }
 
 #[test]
@@ -148,19 +146,17 @@ pub fn a_thread_whose_clock_is_stale_only_refuses_more() {
     let late = 10 * INTERVAL;
     for stamps in [[late, 0, late], [0, late, late], [late, late + INTERVAL, 0], [0, INTERVAL / 2, INTERVAL]] {
         let threads = stamps.map(|now| vec![ask(key(0), now)]).to_vec();
-        explore::<2>(1, 1, 2, Expect::Safe, threads.clone());
-        explore::<2>(1, 2, 2, Expect::Safe, threads);
+        race::<2>(1, 1, 2, Expect::Safe, threads.clone());
+        race::<2>(1, 2, 2, Expect::Safe, threads);
     }
     let other = sharing(2, [false, true]);
-    explore::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), late)], vec![ask(key(0), 0)], vec![ask(other, late)]]);
+    race::<2>(2, 1, 3, Expect::Safe, vec![vec![ask(key(0), late)], vec![ask(key(0), 0)], vec![ask(other, late)]]);
 }
 
 #[test]
 pub fn of_two_charges_that_race_one_is_on_top_of_the_other() {
     let race = |ceiling: u64, own: fn(&MonotoneTable<AtomicU64, 2>, u64) -> bool| {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(5);
-        model.check(move || {
+        explore(5, None, move || {
             let table = Arc::new(MonotoneTable::<AtomicU64, 2>::with_shape(1).unwrap());
             let other = table.clone();
             let racing =
@@ -186,9 +182,7 @@ pub fn of_two_charges_that_race_one_is_on_top_of_the_other() {
 /// What a [`Cell`] promises beyond the level itself: attempts that are charged and then no longer held rest on it.
 #[test]
 pub fn who_reads_a_charge_sees_what_was_done_before_it() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    explore(2, None, || {
         stepwise(|| {
             let table = Arc::new(MonotoneTable::<AtomicU64, 2>::with_shape(1).unwrap());
             let before = Arc::new(AtomicU64::new(0));
@@ -266,9 +260,7 @@ const OVER: &str = "admitted more than the limit";
 /// Whether loom finds an interleaving of two threads in which `decide` admits both of them at limit 1.
 fn is_refuted(decide: fn(&[AtomicU64; 2]) -> bool) -> bool {
     let search = || {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(move || {
+        explore(3, None, move || {
             let rows = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             let racing = [rows.clone(), rows].map(|rows| loom::thread::spawn(move || decide(&rows)));
             let admitted = racing.map(|thread| thread.join().unwrap());

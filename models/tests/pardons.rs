@@ -8,7 +8,7 @@ use tidegate::limiter::{Kind, Limiter, Place, Spec};
 use tidegate::sketch::Seed;
 use tidegate::units::{Bytes, Cost, Rate, Timestamp};
 
-use crate::{at, key};
+use crate::{at, explore, key};
 
 const SECOND: u64 = 1_000_000_000;
 const NOW: u64 = 1_000 * SECOND;
@@ -16,28 +16,10 @@ const NOW: u64 = 1_000 * SECOND;
 /// The tables are the smallest that there are, and yet a thousand words: so many runs take seconds.
 const MOST_RUNS: usize = 2_000;
 
-fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_permutations = Some(MOST_RUNS);
-    model.check(run);
-}
-
 /// One request at once, and one more every hour.
 fn limiter() -> Arc<Limiter> {
     let kind = Kind::Rate { rate: Rate::new(1, Duration::from_secs(3_600)).unwrap(), burst: 1, memory: Bytes(4 << 10) };
-    let spec = Spec {
-        name: "modelled",
-        kinds: &[kind],
-        deferred: false,
-        indebts: false,
-        longest_wait: 0,
-        unit: 1,
-        routes: 1,
-        origin_caps: &[],
-        unix_nanos_at_origin: 0,
-    };
-    Arc::new(Limiter::new(&spec, &Seed::from_bytes([7; 16])).unwrap())
+    Arc::new(Limiter::new(&Spec::new("modelled", &[kind]), &Seed::from_bytes([7; 16])).unwrap())
 }
 
 fn place(limiter: &Limiter, number: u64) -> Place {
@@ -50,7 +32,7 @@ fn admits(limiter: &Arc<Limiter>, place: &Place, now: Timestamp) -> bool {
 
 #[test]
 fn beside_a_pardon_one_request_gets_the_fresh_budget_and_the_next_hour_none() {
-    model(2, || {
+    explore(2, Some(MOST_RUNS), || {
         let limiter = limiter();
         let spent = place(&limiter, 1);
         assert!(admits(&limiter, &spent, at(NOW)));
@@ -72,7 +54,7 @@ fn beside_a_pardon_one_request_gets_the_fresh_budget_and_the_next_hour_none() {
 
 #[test]
 fn a_revocation_beside_a_request_forgets_nothing() {
-    model(2, || {
+    explore(2, Some(MOST_RUNS), || {
         let limiter = limiter();
         let pardoned = place(&limiter, 1);
         limiter.pardon(pardoned.key, at(NOW), Duration::ZERO).unwrap();
@@ -92,7 +74,7 @@ fn a_revocation_beside_a_request_forgets_nothing() {
 
 #[test]
 fn lists_that_change_at_once_lose_no_pardon_and_hide_none() {
-    model(2, || {
+    explore(2, Some(MOST_RUNS), || {
         let limiter = limiter();
         let [old, one, other] = [1, 2, 3].map(|number| place(&limiter, number).key);
         let long = Duration::from_secs(60);
@@ -109,7 +91,7 @@ fn lists_that_change_at_once_lose_no_pardon_and_hide_none() {
 
 #[test]
 fn a_pardon_beside_the_timer_that_drops_old_ones_stays() {
-    model(3, || {
+    explore(3, Some(MOST_RUNS), || {
         let limiter = limiter();
         let [old, new] = [1, 2].map(|number| place(&limiter, number).key);
         limiter.pardon(old, at(NOW), Duration::ZERO).unwrap();

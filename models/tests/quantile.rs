@@ -7,24 +7,16 @@ use loom::thread;
 use tidegate::sketch::UpperQuantile;
 use tidegate::sync::stepwise;
 
-use crate::at;
+use crate::{at, explore};
 
 const PERIOD: u64 = 60_000_000_000;
 
 /// An answer reads five hundred words, so the search is cut off: passing it is evidence and not a proof.
 const MOST_RUNS: usize = 500;
 
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(1);
-    model.max_branches = 100_000;
-    model.max_permutations = Some(MOST_RUNS);
-    model.check(run);
-}
-
 #[test]
 pub fn a_number_that_is_seen_is_answered_whole() {
-    model(|| {
+    explore(1, Some(MOST_RUNS), || {
         stepwise(|| {
             let quantile = Arc::new(UpperQuantile::new(990, Duration::from_nanos(PERIOD)));
             let seeing = quantile.clone();
@@ -42,7 +34,7 @@ pub fn a_number_that_is_seen_is_answered_whole() {
 
 #[test]
 pub fn a_number_that_is_seen_as_the_period_turns_is_answered_whole_or_forgotten() {
-    model(|| {
+    explore(1, Some(MOST_RUNS), || {
         let quantile = Arc::new(UpperQuantile::new(990, Duration::from_nanos(PERIOD)));
         let seeing = quantile.clone();
         let thread = thread::spawn(move || seeing.see(1_000, at(PERIOD)));

@@ -7,7 +7,7 @@ use tidegate::sketch::{Inserted, Lifetime, SeenSet};
 use tidegate::sync::stepwise;
 use tidegate::units::Timestamp;
 
-use crate::{at, key};
+use crate::{at, explore, key};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -21,9 +21,7 @@ fn set<const WAYS: usize>() -> Arc<SeenSet<WAYS>> {
 }
 
 fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(move || stepwise(&run));
+    explore(preemptions, None, move || stepwise(&run));
 }
 
 #[test]

@@ -7,17 +7,15 @@ use tidegate::sketch::{Seed, SlidingWindows};
 use tidegate::sync::AtomicU64;
 
 use crate::shorthand::{LENGTH, breaks_the_promise, window};
-use crate::{at, cost, key};
+use crate::{at, cost, explore, key};
 
 const SEED: Seed = Seed::from_bytes([6; 16]);
 
 const OVER: &str = "more than the limit across the boundary";
 
 /// One thread asks for each of the stamps at once; the promise must hold whatever is admitted.
-fn explore<const ROWS: usize>(limit: u32, stamps: &'static [u64], preemptions: usize) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(move || {
+fn race<const ROWS: usize>(limit: u32, stamps: &'static [u64], preemptions: usize) {
+    explore(preemptions, None, move || {
         let windows = Arc::new(SlidingWindows::<AtomicU64, ROWS>::with_shape(window(limit, 0), 1, &SEED).unwrap());
         let asks = |windows: &SlidingWindows<AtomicU64, ROWS>, now| windows.admit(key(0), at(now), cost(1)).admitted;
         let others: Vec<_> = stamps[1..]
@@ -37,10 +35,10 @@ fn explore<const ROWS: usize>(limit: u32, stamps: &'static [u64], preemptions: u
 
 #[test]
 pub fn two_requests_that_cross_at_a_boundary_keep_the_promise() {
-    explore::<1>(1, &[LENGTH - 1, LENGTH], 4);
-    explore::<2>(1, &[LENGTH - 1, LENGTH], 3);
-    explore::<1>(2, &[LENGTH - 1, LENGTH - 1, LENGTH], 2);
-    explore::<1>(1, &[LENGTH - 1, LENGTH, 2 * LENGTH], 2);
+    race::<1>(1, &[LENGTH - 1, LENGTH], 4);
+    race::<2>(1, &[LENGTH - 1, LENGTH], 3);
+    race::<1>(2, &[LENGTH - 1, LENGTH - 1, LENGTH], 2);
+    race::<1>(1, &[LENGTH - 1, LENGTH, 2 * LENGTH], 2);
 }
 
 #[test]
@@ -48,9 +46,7 @@ pub fn two_requests_that_cross_at_a_boundary_while_the_tables_change_keep_the_pr
     // as both pairs begin to overlap, and as they end
     for (steps, boundary) in [(vec![0], PERIOD_NANOS), (vec![0, PERIOD_NANOS, PERIOD_NANOS], PERIOD_NANOS + 3 * LENGTH)]
     {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(move || {
+        explore(3, None, move || {
             let windows = SlidingWindows::<AtomicU64, 1>::with_shape(window(1, 0), 1, &SEED).unwrap();
             let windows = Arc::new(windows);
             steps.iter().for_each(|now| windows.maintain(at(*now)));

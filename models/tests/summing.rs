@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use tidegate::limiter::Pending;
 use tidegate::sketch::{KeyHash, Seed, SummingTable};
 
-use crate::{cost, key, once, quietly};
+use crate::{cost, explore, key, once, quietly};
 
 const SEED: Seed = Seed::from_bytes([2; 16]);
 
@@ -44,10 +44,8 @@ enum Act {
 
 /// Each thread acts through its list. Whatever happens, no key holds more than `cap`, and in the end the table holds
 /// exactly what was kept, which is never less than `least_kept`.
-fn explore<const ROWS: usize>(columns: usize, cap: u32, preemptions: usize, least_kept: u32, threads: Vec<Vec<Act>>) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(move || {
+fn race<const ROWS: usize>(columns: usize, cap: u32, preemptions: usize, least_kept: u32, threads: Vec<Vec<Act>>) {
+    explore(preemptions, None, move || {
         let table = Arc::new(Table::<ROWS>::with_shape(columns, &SEED).unwrap());
         // one count for each key there is: two at most
         let inside = Arc::new([Inside::default(), Inside::default()]);
@@ -96,28 +94,28 @@ fn sharing<const ROWS: usize>(columns: usize, shared: [bool; ROWS]) -> KeyHash {
 #[test]
 pub fn two_threads_share_the_last_place_exactly() {
     let threads = || vec![vec![Act::Keep(key(0), 1)]; 2];
-    explore::<2>(1, 1, 4, 1, threads());
-    explore::<3>(1, 1, 3, 1, threads());
+    race::<2>(1, 1, 4, 1, threads());
+    race::<3>(1, 1, 3, 1, threads());
 }
 
 #[test]
 pub fn three_threads_share_two_places_exactly() {
-    explore::<2>(1, 2, 1, 2, vec![vec![Act::Keep(key(0), 1)]; 3]);
+    race::<2>(1, 2, 1, 2, vec![vec![Act::Keep(key(0), 1)]; 3]);
 }
 
 #[test]
 pub fn a_release_that_races_admissions_frees_its_own_place_only() {
     let one = key(0);
     let threads = || vec![vec![Act::GiveBack(one, 1)], vec![Act::Keep(one, 1)], vec![Act::Keep(one, 1)]];
-    explore::<2>(1, 1, 1, 0, threads());
-    explore::<2>(1, 2, 1, 1, threads());
-    explore::<2>(1, 1, 2, 0, vec![vec![Act::GiveBack(one, 1), Act::Keep(one, 1)]; 2]);
+    race::<2>(1, 1, 1, 0, threads());
+    race::<2>(1, 2, 1, 1, threads());
+    race::<2>(1, 1, 2, 0, vec![vec![Act::GiveBack(one, 1), Act::Keep(one, 1)]; 2]);
 }
 
 #[test]
 pub fn a_heavy_reservation_is_undone_whole_beside_light_ones() {
     let one = key(0);
-    explore::<2>(1, 2, 1, 0, vec![vec![Act::Keep(one, 2)], vec![Act::Keep(one, 1)], vec![Act::GiveBack(one, 1)]]);
+    race::<2>(1, 2, 1, 0, vec![vec![Act::Keep(one, 2)], vec![Act::Keep(one, 1)], vec![Act::GiveBack(one, 1)]]);
 }
 
 #[test]
@@ -125,20 +123,18 @@ pub fn a_key_that_shares_rows_cannot_help_another_over_its_cap() {
     for shared in [[true, false], [false, true], [true, true]] {
         let other = sharing(2, shared);
         let both = vec![vec![Act::Keep(key(0), 1)], vec![Act::Keep(key(0), 1)], vec![Act::GiveBack(other, 1)]];
-        explore::<2>(2, 1, 1, 0, both);
+        race::<2>(2, 1, 1, 0, both);
     }
     let other = sharing(2, [true, false, true]);
     let both = vec![vec![Act::Keep(key(0), 1)], vec![Act::Keep(key(0), 1)], vec![Act::GiveBack(other, 1)]];
-    explore::<3>(2, 1, 1, 0, both);
+    race::<3>(2, 1, 1, 0, both);
 }
 
 /// Where the last row's cell is shared with a busy key, both are judged by what they read again, where each sees the other.
 #[test]
 pub fn racers_that_refuse_each_other_look_again_and_one_is_admitted() {
     let other = sharing(2, [false, true]);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(4);
-    model.check(move || {
+    explore(4, None, move || {
         let table = Arc::new(Table::<2>::with_shape(2, &SEED).unwrap());
         table.add(other, 1).unwrap();
         let racer = table.clone();
@@ -161,9 +157,7 @@ fn is_refuted(decide: fn(&[AtomicU32; 2]) -> bool) -> bool {
 
 fn fails_as_over(preemptions: usize, body: impl Fn() + Send + Sync + 'static) -> bool {
     let search = || {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions);
-        model.check(body);
+        explore(preemptions, None, body);
     };
     quietly(|| match catch_unwind(AssertUnwindSafe(search)) {
         Ok(()) => false,

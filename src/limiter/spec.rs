@@ -27,5 +27,22 @@ pub struct Spec<'a> {
     pub unix_nanos_at_origin: u64,
 }
 
+impl<'a> Spec<'a> {
+    /// A limit on requests that are charged when they are admitted, for one route and no origin, with stamps since 1970.
+    pub fn new(name: &'a str, kinds: &'a [Kind]) -> Spec<'a> {
+        Spec {
+            name,
+            kinds,
+            deferred: false,
+            indebts: false,
+            unit: 1,
+            longest_wait: 0,
+            routes: 1,
+            origin_caps: &[],
+            unix_nanos_at_origin: 0,
+        }
+    }
+}
+
 /// Kinds that do not belong together, or none: a mistake of the caller.
 pub const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" };

@@ -67,17 +67,7 @@ fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
         }
         return rates.rate(key_under(seed, stranger), 0, now) / rates.per_event();
     }
-    let spec = Spec {
-        name: "sized",
-        kinds: std::slice::from_ref(kind),
-        deferred: false,
-        indebts: false,
-        unit: 1,
-        longest_wait: 0,
-        routes: 1,
-        origin_caps: &[None],
-        unix_nanos_at_origin: 0,
-    };
+    let spec = Spec { origin_caps: &[None], ..Spec::new("sized", std::slice::from_ref(kind)) };
     let limiter = Arc::new(Limiter::new(&spec, seed).unwrap());
     let place = |number: u64, value: u64| {
         let (key, value) = (key_under(seed, number), key_under(seed, 1 << 32 | value));

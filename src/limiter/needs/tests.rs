@@ -14,18 +14,7 @@ const START: u64 = 400 * 86_400 * 1_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limiter(kind: &Kind) -> Arc<Limiter> {
-    let spec = Spec {
-        name: "tried",
-        kinds: std::slice::from_ref(kind),
-        deferred: false,
-        indebts: false,
-        unit: 1,
-        longest_wait: 0,
-        routes: 1,
-        origin_caps: &[],
-        unix_nanos_at_origin: 0,
-    };
-    Arc::new(Limiter::new(&spec, &SEED).unwrap())
+    Arc::new(Limiter::new(&Spec::new("tried", std::slice::from_ref(kind)), &SEED).unwrap())
 }
 
 fn hash(limiter: &Limiter, text: &str) -> crate::sketch::KeyHash {

@@ -8,17 +8,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 400 * 86_400 * SECOND;
 
 fn limiter(kind: &Kind, deferred: bool) -> Arc<Limiter> {
-    let spec = Spec {
-        name: "tested",
-        kinds: std::slice::from_ref(kind),
-        deferred,
-        indebts: deferred,
-        longest_wait: 0,
-        unit: 1,
-        routes: 1,
-        origin_caps: &[],
-        unix_nanos_at_origin: 0,
-    };
+    let spec = Spec { deferred, indebts: deferred, ..Spec::new("tested", std::slice::from_ref(kind)) };
     Arc::new(Limiter::new(&spec, &Seed::from_bytes([7; 16])).unwrap())
 }
 
