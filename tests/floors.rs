@@ -184,6 +184,29 @@ fn no_test_is_skipped_in_silence() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The same of a test that ends before it has checked anything: `return skip(…)` says why, `return` alone is not seen by anybody.
+#[test]
+fn no_test_ends_early_in_silence() {
+    let mut faults = Vec::new();
+    for file in below("src").into_iter().chain(below("tests")).filter(|file| !file.ends_with("floors.rs")) {
+        let mut test: Option<usize> = None;
+        let mut attribute = false;
+        for (number, line) in code(&file) {
+            let indent = line.len() - line.trim_start().len();
+            match test {
+                None if line.trim_start().starts_with("fn ") && attribute => test = Some(indent),
+                Some(of_test) if indent == of_test && line.trim() == "}" => test = None,
+                Some(_) if words(&line).any(|word| word == "return") && line.contains("return;") => {
+                    faults.push(format!("{}:{number}: `skips::skip`, or until it can be said", file.display()));
+                }
+                _ => {}
+            }
+            attribute = line.trim() == "#[test]" || attribute && line.trim_start().starts_with("#[");
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn every_file_is_one_idea() {
     let long: Vec<String> = sources()

@@ -9,7 +9,8 @@
 //!
 //! 1. less is read at once ([`poll_piece`]), so that transfers which begin now hold a sixteenth;
 //! 2. transfers that hold more than the average and whose client takes nothing are cut off ([`Stall`]);
-//! 3. transfers beyond their first [`LIGHT`] bytes are refused, and light ones served from the rest.
+//! 3. transfers that owe their client more than [`LIGHT`] bytes are refused, and light ones served from the rest;
+//! 4. light ones are refused, and tiny ones and answers whose client has taken all so far still go on.
 //!
 //! Nothing waits for a lock. The inequality is in `docs/connections.md`, section "Memory in all".
 
@@ -25,8 +26,10 @@ use tokio::time::{Instant, sleep};
 
 use super::edge::alarm::Alarm;
 
-/// A transfer that has carried no more is light.
+/// A transfer is light while no more than this was carried since its client had taken all.
 pub const LIGHT: usize = 16 * 1024;
+/// A transfer that holds no more goes on as long as there is any room: most answers.
+const TINY: usize = 4 * 1024;
 /// One read from a quarter of the bound on, and from half of it on.
 const SMALLER_READ: usize = 16 * 1024;
 const SMALLEST_READ: usize = 4 * 1024;
@@ -121,6 +124,11 @@ impl Buffers {
         self.most() - self.most() / 8
     }
 
+    /// How far light ones fill it. The rest is for tiny ones, and for answers that flow: what they take is free again at once.
+    fn for_light(&self) -> usize {
+        self.most() - self.most() / 16
+    }
+
     /// Waits until there is room for another body of this length, for `WAIT` at most.
     ///
     /// # Errors
@@ -166,6 +174,8 @@ pub struct Share {
 #[derive(Debug, Default)]
 struct Side {
     carried: AtomicUsize,
+    /// Of these, what came since all was taken.
+    since: AtomicUsize,
     largest: AtomicUsize,
     held: AtomicUsize,
 }
@@ -188,7 +198,7 @@ impl Share {
     pub fn carries_up(&self, pieces: Pieces, bytes: usize) -> Result<(), Full> {
         let carried = self.up.carried.load(Relaxed).saturating_add(bytes);
         let kept = if carried > KEPT { 0 } else { carried };
-        self.carries(&self.up, pieces, bytes, kept)
+        self.carries(&self.up, pieces, bytes, kept, false)
     }
 
     /// Counts another piece of the answer's body.
@@ -196,17 +206,26 @@ impl Share {
     /// # Errors
     /// [`Full`].
     pub fn carries_down(&self, pieces: Pieces, bytes: usize) -> Result<(), Full> {
-        self.carries(&self.down, pieces, bytes, 0)
+        let flows = self.down.carried.load(Relaxed) > 0 && self.down.since.load(Relaxed) == 0;
+        self.carries(&self.down, pieces, bytes, 0, flows)
     }
 
-    fn carries(&self, side: &Side, Pieces(pieces): Pieces, bytes: usize, kept: usize) -> Result<(), Full> {
-        let carried = side.carried.load(Relaxed).saturating_add(bytes);
-        side.carried.store(carried, Relaxed);
+    /// `flows`: all that came before was taken.
+    fn carries(&self, side: &Side, Pieces(pieces): Pieces, bytes: usize, kept: usize, flows: bool) -> Result<(), Full> {
+        let [carried, since] = [&side.carried, &side.since].map(|sum| {
+            let more = sum.load(Relaxed).saturating_add(bytes);
+            sum.store(more, Relaxed);
+            more
+        });
         let largest = side.largest.load(Relaxed).max(bytes);
         side.largest.store(largest, Relaxed);
         // a byte is never in more than two places: where it was read, and where it waits
         let wanted = largest.saturating_mul(pieces).min(carried.saturating_mul(2)) + kept;
-        let most = if carried > LIGHT { self.buffers.for_heavy() } else { self.buffers.most() };
+        let most = match since {
+            _ if flows || wanted <= TINY => self.buffers.most(),
+            ..=LIGHT => self.buffers.for_light(),
+            _ => self.buffers.for_heavy(),
+        };
         self.hold(side, wanted, most)
     }
 
@@ -214,6 +233,7 @@ impl Share {
     /// is counted with the first of them, before it is written.
     pub fn taken(&self, still: usize) {
         let held = self.down.held.load(Relaxed);
+        self.down.since.store(0, Relaxed);
         // less can always be held
         let _ = self.hold(&self.down, held.min(still), usize::MAX);
     }
@@ -250,8 +270,9 @@ impl Share {
     pub fn clear(&self) {
         for side in [&self.up, &self.down] {
             let _ = self.hold(side, 0, usize::MAX);
-            side.carried.store(0, Relaxed);
-            side.largest.store(0, Relaxed);
+            for count in [&side.carried, &side.since, &side.largest] {
+                count.store(0, Relaxed);
+            }
         }
     }
 }

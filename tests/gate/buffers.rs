@@ -18,6 +18,8 @@ static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 /// A message of an event stream and of a WebSocket.
 const EVENT: &[u8] = &[b'e'; 4000];
 
+const SWITCH: &[u8] = b"GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
 /// Reads until these bytes have come.
 fn read_to(stream: &mut TcpStream, end: &[u8]) {
     let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
@@ -199,17 +201,17 @@ fn idle_connections_that_carried_something_once_leave_the_room_to_others() {
     const EACH: usize = 60;
     let (site, deaf) = (origin(), Deaf::start());
     let gate = gate(&site, &deaf, "1MiB");
-    let open = |head: &str| {
+    let open = |head: &[u8]| {
         let mut stream = TcpStream::connect(gate.address("main")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(head).unwrap();
         stream
     };
     let mut crowd = Vec::new();
     for _ in 0..EACH {
-        let mut events = open("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut events = open(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
         read_to(&mut events, EVENT);
-        let mut socket = open("GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        let mut socket = open(SWITCH);
         read_to(&mut socket, b"\r\n\r\n");
         socket.write_all(EVENT).unwrap();
         read_to(&mut socket, EVENT);
@@ -223,6 +225,38 @@ fn idle_connections_that_carried_something_once_leave_the_room_to_others() {
         socket.write_all(EVENT).unwrap();
         read_to(&mut socket, EVENT);
     }
+}
+
+#[test]
+fn event_streams_and_websockets_go_on_beside_stalled_downloads() {
+    const EACH: usize = 10;
+    let (site, deaf) = (origin(), Deaf::start());
+    let gate = gate(&site, &deaf, "4MiB");
+    let mut sockets = Vec::new();
+    for _ in 0..EACH {
+        let mut socket = TcpStream::connect(gate.address("main")).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(SWITCH).unwrap();
+        read_to(&mut socket, b"\r\n\r\n");
+        sockets.push(socket);
+    }
+    // far more than what is light
+    let talk = |sockets: &mut Vec<TcpStream>| {
+        for socket in sockets {
+            socket.write_all(EVENT).unwrap();
+            read_to(socket, EVENT);
+        }
+    };
+    (0..8).for_each(|_| talk(&mut sockets));
+    let mut crowd = Vec::new();
+    let refused = || gate.metrics().sum("tidegate_buffers_refused_total", &[]);
+    wait_for("stalled downloads to be refused", || {
+        crowd.push(stalled_download(&gate));
+        talk(&mut sockets);
+        (refused() >= 5.0).then_some(())
+    });
+    (0..8).for_each(|_| talk(&mut sockets));
+    drop(crowd);
 }
 
 #[test]

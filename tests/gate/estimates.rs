@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
 use crate::harness::{Gate, wait_for};
-use crate::shared_limits::{LONG, SHORT, gates, hammer, policy, statuses, told, worst};
+use crate::shared_limits::{LONG, SHORT, gates, hammer, policy, statuses, told, undisturbed, worst};
 
 const CLIENT: &str = "X-Forwarded-For: 203.0.113.7\r\n";
 
@@ -25,6 +25,11 @@ fn has_heard(gate: &Gate, before: f64) {
 
 #[test]
 fn three_gates_stay_within_what_their_knowledge_allows_and_shed_what_is_beyond() {
+    undisturbed("an estimate", three_gates_shed_what_is_beyond);
+}
+
+/// `None` if the gates heard of each other too late, or clients came too seldom, to tell one limit from three.
+fn three_gates_shed_what_is_beyond() -> Option<()> {
     let store = Server::start(&[]);
     let gates = gates(&policy(&store, LONG, "rate: 100/s, burst: 50, sharing: estimate"));
     let began = Instant::now();
@@ -51,14 +56,16 @@ fn three_gates_stay_within_what_their_knowledge_allows_and_shed_what_is_beyond()
     assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)), "{:?}", statuses(&seen));
     assert!(worst <= promised, "{worst} of {promised}");
     assert!(admitted <= promised + 100.0 * took, "{admitted}");
-    // where the gates heard of each other at all, a third of what each for itself would have admitted is far away
-    if known < 2.0 && seen.len() as f64 > alone {
-        assert!(admitted < 0.7 * alone, "{admitted} of {alone}");
-    }
     assert_eq!(told(&gates, "tidegate_store_waits_total", &[]), 0.0, "nobody waits");
     assert_eq!(told(&gates, "tidegate_store_questions_total", &[]), 0.0, "nobody asks");
     assert_eq!(told(&gates, "tidegate_store_unreported_units_total", &[]), 0.0);
     assert_eq!(told(&gates, "tidegate_store_messages_dropped_total", &[]), 0.0);
+    if known >= 2.0 || seen.len() as f64 <= alone {
+        return None;
+    }
+    // as the gates heard of each other, what each for itself would have admitted is far away
+    assert!(admitted < 0.7 * alone, "{admitted} of {alone}");
+    Some(())
 }
 
 #[test]

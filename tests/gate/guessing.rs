@@ -113,13 +113,14 @@ routes:
     }
 }
 
+/// The windows are of the clock on the wall: one that ends in the middle would let more pass, so they are long.
 #[test]
 fn a_thousand_names_end_at_twenty_and_one_name_never_does() {
     let origin = Origin::that(WRONG);
     let gate = Gate::start(&format!(
         "trusted_proxies: [127.0.0.0/8]
 limits:
-  stuffing: {{ type: distinct, key: client_ip, of: header:x-login-name, missing: allow, max: 20, window: 1h }}
+  stuffing: {{ type: distinct, key: client_ip, of: header:x-login-name, missing: allow, max: 20, window: 480h }}
 routes:
   - {{ origin: \"{}\", limits: [stuffing] }}
 ",
@@ -152,7 +153,7 @@ fn distinct_names_can_be_counted_by_failure() {
     of: header:x-login-name
     missing: allow
     max: 5
-    window: 1h
+    window: 480h
     count: responses 401
 routes:
   - {{ origin: \"{}\", limits: [stuffing] }}
@@ -172,7 +173,7 @@ routes:
 #[test]
 fn where_refused_names_count_a_stuffer_that_goes_on_is_told_to_wait_longer_and_known_names_pass() {
     let origin = Origin::that(WRONG);
-    let words = "type: distinct, of: header:x-login-name, missing: allow, max: 3, window: 1h, sliding: true";
+    let words = "type: distinct, of: header:x-login-name, missing: allow, max: 3, window: 480h, sliding: true";
     let gate = Gate::start(&format!(
         "responses: {{ retry_after: {{ jitter: 0% }} }}
 limits:

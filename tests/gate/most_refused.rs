@@ -129,11 +129,13 @@ fn the_list_is_neither_on_the_public_listener_nor_at_the_metrics_address() {
         connection.ask("GET", "/", &format!("X-Forwarded-For: {ABUSER}\r\n"), b"");
     }
     gate.counts("tidegate_requests_total", &[], 3.0);
+    let asked = |path: &str| Connection::open(gate.metrics_address()).ask("GET", path, "Host: localhost\r\n", b"");
+    // it serves a moment before it says so
+    wait_for("readiness", || (asked("/readyz").status == 200).then_some(()));
     let answer = gate.fetch("/api/v1/offenders", "");
     assert_eq!((answer.status, answer.text().as_str()), (200, "ok"), "a path like any other there");
     for path in ["/most_refused", "/api/v1/offenders", "/api/v1/decisions", "/metrics", "/", "/healthz", "/readyz"] {
-        let mut connection = Connection::open(gate.metrics_address());
-        let answer = connection.ask("GET", path, "Host: localhost\r\n", b"");
+        let answer = asked(path);
         let known = matches!(path, "/metrics" | "/healthz" | "/readyz");
         assert_eq!(answer.status, if known { 200 } else { 404 }, "{path}");
         assert!(!answer.text().contains("198.51.100"), "{path} names a client: {}", answer.text());

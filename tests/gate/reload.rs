@@ -22,7 +22,10 @@ fn start(systemd: &Systemd, policy: &str) -> Gate {
 
 fn write(gate: &Gate, policy: &str) {
     let log = gate.folder().join("access.json").display().to_string();
-    std::fs::write(gate.folder().join("tidegate.yaml"), policy.replace("ACCESS_LOG", &log)).unwrap();
+    // in one step, as an editor does: who watches the file finds the old one or the new one
+    let [beside, file] = ["tidegate.yaml.new", "tidegate.yaml"].map(|name| gate.folder().join(name));
+    std::fs::write(&beside, policy.replace("ACCESS_LOG", &log)).unwrap();
+    std::fs::rename(beside, file).unwrap();
 }
 
 fn order(gate: &Gate, arguments: &[&str]) -> Ended {

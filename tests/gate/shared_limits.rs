@@ -12,8 +12,21 @@ use crate::harness::{Gate, wait_for};
 
 /// Of tests with outages.
 pub const SHORT: Duration = Duration::from_millis(50);
-/// Of tests in which the store is well: a machine that has too much to do is no outage.
+/// Of tests in which the store is well: the most that a policy allows. See [`undisturbed`] for what is later than that.
 pub const LONG: Duration = Duration::from_secs(1);
+
+/// Repeats a measurement until it gives something: until the store was in time for all of it, and the machine fast
+/// enough for what it is to prove. On a machine that has too much to do a healthy store is now and then later than
+/// [`LONG`]; then a gate decides without it, as it should, and the run proves nothing. A gate at fault spoils every run.
+pub fn undisturbed<T>(what: &str, mut run: impl FnMut() -> Option<T>) -> T {
+    const RUNS: usize = 10;
+    (0..RUNS).find_map(|_| run()).unwrap_or_else(|| panic!("{what}: none of {RUNS} runs was undisturbed"))
+}
+
+/// Decisions that these gates made without their store.
+pub fn without_store(gates: &[Gate]) -> f64 {
+    told(gates, "tidegate_store_fallback_decisions_total", &[])
+}
 
 /// A gate's policy: two limits of the same key, each on a route of its own.
 pub fn policy(store: &Server, timeout: Duration, words: &str) -> String {
@@ -42,48 +55,69 @@ pub fn hammer(gates: &[Gate], threads: usize, pause: Duration, during: impl FnOn
 
 #[test]
 fn three_gates_admit_together_what_one_was_to_and_nearly_all_of_it() {
+    // gates hold at most 48 units in leases, which come back in half a second: so a lease lives four seconds, and a
+    // stall of one second loses none
     for (sharing, extra) in [("lease", 3.0 * 200.0 / 12.0), ("exact", 0.0)] {
-        let store = Server::start(&[]);
-        let gates = gates(&policy(&store, LONG, &format!("rate: 100/s, burst: 200, sharing: {sharing}")));
-        let began = Instant::now();
-        let seen = hammer(&gates, 2, Duration::from_millis(5), || std::thread::sleep(Duration::from_secs(5)));
-        let took = began.elapsed().as_secs_f64();
-        let (admitted, worst) = (statuses(&seen)[&200] as f64, worst(&seen, 100.0));
-        let quota = 200.0 + 100.0 * took;
-        let questions = told(&gates, "tidegate_store_questions_total", &[]);
-        let waits = told(&gates, "tidegate_store_waits_total", &[]);
-        println!(
-            "{sharing}: {} requests, {admitted} of {quota:.0} admitted ({:.1} %), worst interval burst + rate·τ + {:.1} of \
-             {extra:.0}; {:.0} round trips and {:.0} waits per 1,000 requests; {:?}",
-            seen.len(),
-            admitted / quota * 100.0,
-            worst - 200.0,
-            questions / seen.len() as f64 * 1e3,
-            waits / seen.len() as f64 * 1e3,
-            statuses(&seen),
-        );
-        assert!(worst <= 200.0 + extra, "{sharing}: {worst}");
-        assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)), "{sharing}: {:?}", statuses(&seen));
-        // whether the machine sent enough at all is its own affair
-        if seen.len() as f64 >= 1.5 * quota {
-            assert!(admitted >= 0.95 * quota, "{sharing}: {admitted} of {quota}");
-        }
-        assert_eq!(told(&gates, "tidegate_store_fallback_decisions_total", &[]), 0.0);
+        undisturbed(sharing, || nearly_all_is_admitted(sharing, extra));
     }
+}
+
+/// `None` if the store was late, or clients came too seldom to be refused until the end.
+fn nearly_all_is_admitted(sharing: &str, extra: f64) -> Option<()> {
+    let store = Server::start(&[]);
+    let gates = gates(&policy(&store, LONG, &format!("rate: 100/s, burst: 200, sharing: {sharing}")));
+    let seen = hammer(&gates, 2, Duration::from_millis(5), || std::thread::sleep(Duration::from_secs(5)));
+    let (admitted, worst) = (statuses(&seen)[&200] as f64, worst(&seen, 100.0));
+    // what comes back counts from the first charge to the last refusal: at that moment nothing was left
+    let first = seen.iter().filter(|seen| seen.status == 200).map(|seen| seen.answered).min()?;
+    let last = seen.iter().filter(|seen| seen.status == 429).map(|seen| seen.sent).max()?;
+    let spent_after = last.saturating_duration_since(first).as_secs_f64();
+    let quota = 200.0 + 100.0 * spent_after;
+    let questions = told(&gates, "tidegate_store_questions_total", &[]);
+    let waits = told(&gates, "tidegate_store_waits_total", &[]);
+    println!(
+        "{sharing}: {} requests, {admitted} of {quota:.0} admitted ({:.1} %), worst interval burst + rate·τ + {:.1} of \
+             {extra:.0}; {:.0} round trips and {:.0} waits per 1,000 requests; {:?}",
+        seen.len(),
+        admitted / quota * 100.0,
+        worst - 200.0,
+        questions / seen.len() as f64 * 1e3,
+        waits / seen.len() as f64 * 1e3,
+        statuses(&seen),
+    );
+    assert!(statuses(&seen).keys().all(|status| matches!(status, 200 | 429)), "{sharing}: {:?}", statuses(&seen));
+    if without_store(&gates) > 0.0 {
+        return None;
+    }
+    assert!(worst <= 200.0 + extra, "{sharing}: {worst}");
+    if spent_after < 4.0 {
+        return None;
+    }
+    assert!(admitted >= 0.95 * quota, "{sharing}: {admitted} of {quota}");
+    Some(())
 }
 
 #[test]
 fn an_aligned_quota_of_all_gates_is_never_passed_by_one() {
-    let store = Server::start(&[]);
-    let gates = gates(&policy(&store, LONG, "type: quota, max: 300, window: 1h"));
-    let began = SystemTime::now();
-    let seen = hammer(&gates, 2, Duration::from_millis(1), || std::thread::sleep(Duration::from_secs(3)));
-    // the hour may end on the way, once; what a lease held then is lost with it
-    let admitted = statuses(&seen)[&200];
-    println!("{admitted} of 300 admitted of {}, {:?}", seen.len(), statuses(&seen));
-    assert!(admitted <= 300 || admitted <= 600 && hour_of(began) != hour_of(SystemTime::now()), "{admitted}");
-    // whether the machine sent enough at all is its own affair
-    assert!(admitted >= 280 || seen.len() < 600, "{admitted} of {}", seen.len());
+    undisturbed("an aligned quota", || {
+        let store = Server::start(&[]);
+        let gates = gates(&policy(&store, LONG, "type: quota, max: 300, window: 1h"));
+        let began = SystemTime::now();
+        // twice as many as may pass, however long that takes
+        let seen = hammer(&gates, 2, Duration::from_millis(1), || {
+            std::thread::sleep(Duration::from_secs(3));
+            wait_for("600 requests", || (told(&gates, "tidegate_requests_total", &[]) >= 600.0).then_some(()));
+        });
+        if without_store(&gates) > 0.0 {
+            return None;
+        }
+        // the hour may end on the way, once; what a lease held then is lost with it
+        let admitted = statuses(&seen)[&200];
+        println!("{admitted} of 300 admitted of {}, {:?}", seen.len(), statuses(&seen));
+        assert!(admitted <= 300 || admitted <= 600 && hour_of(began) != hour_of(SystemTime::now()), "{admitted}");
+        assert!(admitted >= 280, "{admitted} of {}", seen.len());
+        Some(())
+    });
 }
 
 #[test]
@@ -91,21 +125,25 @@ fn a_month_of_a_zone_is_one_for_all_gates_and_ends_when_it_does() {
     let zone = jiff::tz::TimeZoneDatabase::bundled().get("Asia/Tokyo").unwrap();
     let now = || i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()).unwrap();
     let month = |second: i64| zone.to_datetime(jiff::Timestamp::from_second(second).unwrap()).month();
-    for sharing in ["lease", "exact"] {
+    let run = |sharing: &str| {
         let store = Server::start(&[]);
         let words = format!("type: quota, max: 20, per: month, time_zone: Asia/Tokyo, sharing: {sharing}");
         let gates = gates(&policy(&store, LONG, &words));
         let before = now();
         let answers: Vec<_> = (0..90).map(|n| gates[n % gates.len()].fetch("/", "")).collect();
-        if month(before) != month(now()) {
-            return; // the moment of a month in which nothing can be said
+        // nothing can be said of the moment in which a month ends
+        if month(before) != month(now()) || without_store(&gates) > 0.0 {
+            return None;
         }
         let admitted = answers.iter().filter(|answer| answer.status == 200).count();
         assert!(admitted <= 20 && (sharing == "lease" || admitted == 20), "{sharing}: {admitted}");
         let refused = answers.iter().rfind(|answer| answer.status == 429).unwrap();
         let ends = before + refused.field("ratelimit").unwrap().rsplit_once("t=").unwrap().1.parse::<i64>().unwrap();
         assert_ne!(month(before), month(ends + 5), "{sharing}");
-        assert_eq!(told(&gates, "tidegate_store_fallback_decisions_total", &[]), 0.0);
+        Some(())
+    };
+    for sharing in ["lease", "exact"] {
+        undisturbed(sharing, || run(sharing));
     }
 }
 

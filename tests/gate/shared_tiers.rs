@@ -6,7 +6,7 @@ use crate::harness::gate::{binary, end};
 use crate::harness::redis::Server;
 use crate::harness::shared::{gate, know_one_another};
 use crate::harness::{Gate, wait_for};
-use crate::shared_limits::{LONG, policy};
+use crate::shared_limits::{LONG, policy, undisturbed, without_store};
 
 /// A limit with a tier for requests that say so.
 fn tiered(own: &str, tier: &str, sharing: &str) -> String {
@@ -48,15 +48,26 @@ fn a_slow_tier_takes_only_its_own_and_leaves_the_others_theirs() {
 
 #[test]
 fn whoever_spent_the_free_plan_has_the_gold_one_and_no_second_free_one() {
-    for sharing in ["exact", "lease", "estimate"] {
+    // a lease lives for a second, and what is left of it then is lost: only faster runs show that nothing else is
+    let alive = Duration::from_millis(950);
+    let run = |sharing: &str| {
         let store = Server::start(&[]);
         let gates = two(&store, &tiered("rate: 20/h, burst: 20", "rate: 1000/s, burst: 200", sharing));
         let gates = &gates[..1];
-        assert_eq!(passed(gates, "own", 30), 20, "{sharing}");
-        assert_eq!(passed(gates, "other", 100), 100, "{sharing}");
+        let began = Instant::now();
+        let own = passed(gates, "own", 30);
+        let slow = sharing == "lease" && began.elapsed() > alive;
+        let other = passed(gates, "other", 100);
         std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(passed(gates, "other", 50), 50, "{sharing}");
-        assert_eq!(passed(gates, "own", 10), 0, "{sharing}");
+        let passed = [own, other, passed(gates, "other", 50), passed(gates, "own", 10)];
+        if slow || without_store(gates) > 0.0 {
+            return None;
+        }
+        assert_eq!(passed, [20, 100, 50, 0], "{sharing}");
+        Some(())
+    };
+    for sharing in ["exact", "lease", "estimate"] {
+        undisturbed(sharing, || run(sharing));
     }
 }
 

@@ -8,6 +8,7 @@ use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
 use crate::harness::relay::Relay;
 use crate::harness::{Connection, Gate, wait_for};
+use crate::shared_limits::undisturbed;
 
 fn policy(port: u16, ready_within: &str) -> String {
     format!(
@@ -44,6 +45,21 @@ fn statuses(gate: &Gate, requests: usize) -> Vec<u16> {
     })
 }
 
+/// How many questions the store did not answer within the second that a policy allows it at most.
+fn late(gate: &Gate) -> f64 {
+    gate.metrics().sum("tidegate_store_errors_total", &[("reason", "timeout")])
+}
+
+/// Whether so many requests at once pass; `false` if questions were sent that the store answered too late, on a machine
+/// that has too much to do. No other refusal is allowed.
+fn pass(gate: &Gate, requests: usize, which: &str) -> bool {
+    let before = late(gate);
+    let statuses = statuses(gate, requests);
+    let passed = statuses.iter().all(|status| *status == 200);
+    assert!(passed || late(gate) > before, "{which}: {statuses:?}");
+    passed
+}
+
 fn ready(gate: &Gate) -> u16 {
     Connection::open(gate.metrics_address()).ask("GET", "/readyz", "", b"").status
 }
@@ -59,13 +75,16 @@ fn far() -> (Server, Relay) {
 #[test]
 fn no_request_of_a_start_or_an_upgrade_is_refused_for_a_store_that_is_far_away() {
     let (_store, relay) = far();
-    // so long that a machine with too much to do is not taken for a store that is silent
-    let mut gate = start(&policy(relay.port, "15s"));
-    let first = statuses(&gate, 40);
-    assert_eq!(first, [200; 40], "the first requests");
-    let upgraded = gate.upgrade();
-    assert_eq!(upgraded.code, Some(0), "{}", upgraded.stderr);
-    assert_eq!(statuses(&gate, 40), [200; 40], "the first requests of its successor");
+    undisturbed("a store that is far away", || {
+        // so long that a machine with too much to do is not taken for a store that is silent
+        let mut gate = start(&policy(relay.port, "15s"));
+        if !pass(&gate, 40, "the first requests") {
+            return None;
+        }
+        let upgraded = gate.upgrade();
+        assert_eq!(upgraded.code, Some(0), "{}", upgraded.stderr);
+        pass(&gate, 40, "the first requests of its successor").then_some(())
+    });
 }
 
 #[test]
@@ -79,7 +98,7 @@ fn a_gate_is_not_ready_before_its_store_has_answered() {
     }
     store.resume();
     wait_for("readiness", || (ready(&gate) == 200).then_some(()));
-    assert_eq!(statuses(&gate, 10), [200; 10]);
+    undisturbed("the store", || pass(&gate, 10, "of a gate that is ready").then_some(()));
 }
 
 #[test]
@@ -91,8 +110,8 @@ fn a_store_that_says_nothing_holds_a_start_up_for_its_time_and_no_longer() {
     wait_for("readiness", || (ready(&gate) == 200).then_some(()));
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert_eq!(gate.fetch("/", "").status, 503, "closed");
-    let said = gate.talk();
-    assert!(said.contains("has not answered within 300ms: ready without it"), "{said}");
+    let line = "has not answered within 300ms: ready without it";
+    wait_for(line, || gate.talk().contains(line).then_some(()));
 }
 
 #[test]
@@ -110,15 +129,23 @@ fn a_signal_ends_a_start_that_waits_for_a_store() {
 #[test]
 fn a_reload_to_another_store_is_in_force_when_that_has_answered() {
     let near = Server::start(&[]);
+    let (_store, relay) = far();
+    undisturbed("a reload to another store", || reloaded_to_another(&near, &relay));
+}
+
+/// `None` if a store was late.
+fn reloaded_to_another(near: &Server, far: &Relay) -> Option<()> {
     let gate = start(&policy(near.port, "15s"));
-    assert_eq!(statuses(&gate, 10), [200; 10]);
+    if !pass(&gate, 10, "by the store before") {
+        return None;
+    }
     let write = |text: &str| {
         let log = gate.folder().join("access.json").display().to_string();
         std::fs::write(gate.folder().join("tidegate.yaml"), text.replace("ACCESS_LOG", &log)).unwrap();
     };
     let reload = || end(binary().arg("reload").arg("--admin").arg(gate.admin_socket()));
-    let (_store, relay) = far();
-    write(&policy(relay.port, "15s"));
+    write(&policy(far.port, "15s"));
+    let before = late(&gate);
     let (reloaded, during) = std::thread::scope(|scope| {
         let reloading = scope.spawn(reload);
         let mut during = Vec::new();
@@ -130,8 +157,13 @@ fn a_reload_to_another_store_is_in_force_when_that_has_answered() {
     });
     assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
     assert!(reloaded.stdout.contains("  store      shared answered\n"), "{}", reloaded.stdout);
-    assert!(during.iter().all(|status| *status == 200), "by the store before: {during:?}");
-    assert_eq!(statuses(&gate, 20), [200; 20], "by the new one");
+    if during.iter().any(|status| *status != 200) {
+        assert!(late(&gate) > before, "by the store before: {during:?}");
+        return None;
+    }
+    if !pass(&gate, 20, "by the new one") {
+        return None;
+    }
 
     let mut gone = Server::start(&[]);
     gone.kill();
@@ -141,4 +173,5 @@ fn a_reload_to_another_store_is_in_force_when_that_has_answered() {
     let told = "  store      shared has not answered within 200ms: its limits go by their on_store_error\n";
     assert!(reloaded.stdout.contains(told), "{}", reloaded.stdout);
     assert_eq!(gate.fetch("/", "").status, 503, "closed");
+    Some(())
 }

@@ -163,11 +163,10 @@ mod tests {
         let mut pulse = Pulse::new(Duration::from_millis(50), Instant::now());
         let mut until = |wanted: bool| {
             let start = Instant::now();
-            loop {
+            while {
                 beats += 1;
-                if pulse.is_fresh(&signs(&metrics, beats), Instant::now()) == wanted {
-                    return;
-                }
+                pulse.is_fresh(&signs(&metrics, beats), Instant::now()) != wanted
+            } {
                 assert!(start.elapsed() < Duration::from_secs(30), "never fresh: {wanted}");
                 thread::sleep(Duration::from_millis(1));
             }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::gate::{Folder, shell};
+use super::ports::own_port;
 use super::{Gate, wait_for};
 
 /// A service manager with one service.
@@ -100,14 +101,9 @@ pub fn passing(redirections: &str) -> String {
     format!("export LISTEN_PID=$$ LISTEN_FDS={count}; exec \"$0\" \"$@\" {redirections} </dev/null")
 }
 
-/// A port that stays free when its socket is closed, and its address: below those that the system chooses for others.
+/// A port that stays free when its socket is closed, and its address.
 pub fn lasting_port() -> (TcpListener, std::net::SocketAddr) {
-    const PORTS: std::ops::Range<u16> = 10_240..32_768;
-    let count = PORTS.end - PORTS.start;
-    // neighbours in time are far apart
-    let first = (std::process::id().wrapping_mul(2_477) % u32::from(count)) as u16;
-    let sockets = (0..count).map(|step| PORTS.start + (first + step) % count);
-    let socket = sockets.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).next().expect("a port");
+    let socket = TcpListener::bind(("127.0.0.1", own_port())).expect("a port");
     let address = socket.local_addr().expect("its address");
     (socket, address)
 }
