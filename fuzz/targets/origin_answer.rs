@@ -88,6 +88,9 @@ fn drive(asked: &Asked, data: &[u8], step: usize) -> Result<Found, AnswerFault> 
     let sent = asked.request.len() - if asked.unsent { 2 } else { 0 };
     reader.sending(&asked.request);
     reader.sent(&asked.request[..sent]);
+    // behind the head, and at the end of the request
+    reader.flushed();
+    reader.flushed();
     assert!(!reader.has_answered() && !reader.is_between_requests());
     let (mut passed, mut inbox) = (0, Vec::new());
     for piece in data.chunks(step) {

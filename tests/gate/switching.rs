@@ -1,7 +1,7 @@
 //! Requests that stop being plain HTTP: `Expect: 100-continue` and the switch to WebSocket.
 
 use crate::harness::client::is_cut;
-use crate::harness::{Connection, Gate, Origin, Reply, wait_for};
+use crate::harness::{Connection, Gate, Origin, Reply};
 
 fn gate_before(origin: &Origin, more: &str) -> Gate {
     gate_with(origin, "", more)
@@ -23,19 +23,14 @@ const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nU
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// A connection that has switched and carries bytes.
-///
-/// Pingora 0.9.1 loses a switch now and then, when the 101 overtakes its own note that the request has no body: the
-/// connection then closes right behind the 101. So it is tried again; that each try gives its place back is tested.
 fn switched(gate: &Gate) -> Connection {
-    wait_for("a switch that holds", || {
-        let mut connection = gate.connect();
-        connection.send(UPGRADE).unwrap();
-        let head = String::from_utf8(connection.head().ok()?).unwrap();
-        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        connection.send(b"x").ok()?;
-        connection.skip(1).ok()?;
-        Some(connection)
-    })
+    let mut connection = gate.connect();
+    connection.send(UPGRADE).unwrap();
+    let head = String::from_utf8(connection.head().expect("an answer comes")).unwrap();
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    connection.send(b"x").unwrap();
+    connection.skip(1).expect("the switch holds");
+    connection
 }
 
 #[test]

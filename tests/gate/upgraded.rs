@@ -1,7 +1,7 @@
 //! WebSockets under an `inflight` limit by key: streams that live long are a class of their own, and keep no ordinary
 //! request out.
 
-use crate::harness::{Connection, Gate, Latch, Origin, Reply, wait_for};
+use crate::harness::{Connection, Gate, Latch, Origin, Reply};
 
 /// At most two requests at once and three streams, per client.
 fn gate_before(origin: &Origin) -> Gate {
@@ -36,21 +36,14 @@ fn ask(gate: &Gate, client: &str, path: &str, lines: &str) -> Connection {
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// A connection that has switched and carries bytes. Tried again where Pingora loses the switch, as in `switching`; a lost
-/// one gives its place back.
+/// A connection that has switched and carries bytes.
 fn switched(gate: &Gate, client: &str) -> Connection {
-    wait_for("a switch that holds", || {
-        let mut connection = ask(gate, client, "/ws", UPGRADE);
-        let head = String::from_utf8(connection.head().ok()?).unwrap();
-        if !head.starts_with("HTTP/1.1 101 ") {
-            // the place of one that was lost may come back a moment later
-            assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
-            return None;
-        }
-        connection.send(b"x").ok()?;
-        connection.skip(1).ok()?;
-        Some(connection)
-    })
+    let mut connection = ask(gate, client, "/ws", UPGRADE);
+    let head = String::from_utf8(connection.head().expect("an answer comes")).unwrap();
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    connection.send(b"x").unwrap();
+    connection.skip(1).expect("the switch holds");
+    connection
 }
 
 fn status(gate: &Gate, client: &str, path: &str, lines: &str) -> u16 {

@@ -24,8 +24,8 @@ const OPENING: &[u8] = b"HTTP/1.";
 pub struct Taken {
     /// So many from the front belong to the answer.
     pub pass: usize,
-    /// The others are the beginning of a head, or of chunks, and must be presented again with what follows them. If false,
-    /// they belong to no answer.
+    /// The others are the beginning of a head, or of chunks, and must be presented again with what follows them; or a `101`
+    /// that comes too early. If false, they belong to no answer.
     pub hold: bool,
 }
 
@@ -38,6 +38,8 @@ pub struct Reader {
     no_body: bool,
     may_switch: bool,
     interim: u8,
+    /// How often Pingora has flushed since it began to write the request.
+    flushes: u8,
     spoilt: bool,
 }
 
@@ -82,6 +84,7 @@ impl Reader {
             no_body: false,
             may_switch: false,
             interim: 0,
+            flushes: 0,
             spoilt: false,
         }
     }
@@ -115,6 +118,7 @@ impl Reader {
         self.no_body = bytes.starts_with(b"HEAD ");
         self.may_switch = false;
         self.interim = 0;
+        self.flushes = 0;
         let mut body = RequestBody::Length(0);
         let mut at = 0;
         // our own lines, so an LF is the end of one
@@ -169,12 +173,32 @@ impl Reader {
         }
     }
 
+    /// What was sent was flushed.
+    pub fn flushed(&mut self) {
+        self.flushes = self.flushes.saturating_add(1);
+    }
+
+    /// Whether the protocol was switched.
+    pub fn has_switched(&self) -> bool {
+        matches!(self.answer, Answer::Switched)
+    }
+
+    /// Whether a `101` is held back until Pingora's writing task knows that the request is over.
+    ///
+    /// That task learns of it by a message, and to Pingora 0.9.1 a message that it takes behind the `101` is the end of the
+    /// protocol that was switched to: it closes both connections. Such a request has no body, but the message is still
+    /// under way when an origin answers at once. Pingora flushes behind the head, and again when it has the message.
+    pub fn holds_switch(&self) -> bool {
+        self.has_switched() && self.flushes < 2
+    }
+
     /// These bytes have come, those held back before at the front.
     ///
     /// # Errors
     /// The answer, or what was to be one, is refused. The connection must not be read any further.
     pub fn received(&mut self, bytes: &[u8]) -> Result<Taken, AnswerFault> {
         let mut pass = 0;
+        let early = self.holds_switch();
         while let Some(rest) = bytes.get(pass..).filter(|rest| !rest.is_empty()) {
             match &mut self.answer {
                 Answer::None => {
@@ -191,8 +215,11 @@ impl Reader {
                         scan.get_or_insert_default().is_worth_parsing(rest, &ANSWER_LIMITS);
                         return Ok(Taken { pass, hold: true });
                     };
-                    pass += head.end;
                     self.answer = self.after(head.status, head.framing, head.upgrade)?;
+                    if self.holds_switch() {
+                        return Ok(Taken { pass, hold: true });
+                    }
+                    pass += head.end;
                     if let (Answer::Chunked(scanner), Some(rest)) = (&self.answer, bytes.get(pass..))
                         && !rest.is_empty()
                     {
@@ -216,6 +243,7 @@ impl Reader {
                         self.answer = Answer::None;
                     }
                 }
+                Answer::Switched if early => return Ok(Taken { pass, hold: true }),
                 Answer::UntilClose | Answer::Switched => pass = bytes.len(),
             }
         }

@@ -1,7 +1,7 @@
 //! A connection to an HTTP/1 origin as Pingora sees it: only what [`Reader`] lets through.
 //!
 //! The head of an answer is held back until it is complete and judged, so that Pingora's time-out for one read is the time
-//! for the whole head, however it drips. Everything else passes as it comes, without a copy, small chunks joined to larger
+//! for the whole head, however it drips; a `101` also until the request is over, as Pingora would lose the switch. Everything else passes as it comes, without a copy, small chunks joined to larger
 //! ones; no more than one head is ever held. Between requests Pingora looks whether the origin has closed or said something; either way it then gives the
 //! connection up.
 
@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -41,6 +41,8 @@ pub struct OriginStream<S = Wire> {
     inbox: BytesMut,
     /// How many of them may be passed on.
     passed: usize,
+    /// Who waits for the request to be over.
+    waiting: Option<Waker>,
     way: Arc<Way>,
     digest: Arc<SocketDigest>,
 }
@@ -49,7 +51,7 @@ impl<S: AsRawFd> OriginStream<S> {
     /// A connection that stands, nothing sent yet.
     pub fn new(wire: S, way: Arc<Way>) -> OriginStream<S> {
         let digest = Arc::new(SocketDigest::from_raw_fd(wire.as_raw_fd()));
-        OriginStream { wire, reader: Reader::new(), inbox: BytesMut::new(), passed: 0, way, digest }
+        OriginStream { wire, reader: Reader::new(), inbox: BytesMut::new(), passed: 0, waiting: None, way, digest }
     }
 }
 
@@ -149,13 +151,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for OriginStream<S> {
                     return Poll::Ready(Ok(()));
                 }
             } else {
-                let mut space = [MaybeUninit::uninit(); READ_BYTES];
-                let mut piece = ReadBuf::uninit(&mut space);
-                ready!(Pin::new(&mut this.wire).poll_read(cx, &mut piece))?;
-                if piece.filled().is_empty() {
-                    return this.ended();
+                if this.reader.holds_switch() {
+                    this.waiting = Some(cx.waker().clone());
+                    return Poll::Pending;
                 }
-                this.inbox.extend_from_slice(piece.filled());
+                if !this.reader.has_switched() {
+                    let mut space = [MaybeUninit::uninit(); READ_BYTES];
+                    let mut piece = ReadBuf::uninit(&mut space);
+                    ready!(Pin::new(&mut this.wire).poll_read(cx, &mut piece))?;
+                    if piece.filled().is_empty() {
+                        return this.ended();
+                    }
+                    this.inbox.extend_from_slice(piece.filled());
+                }
                 let taken = this.reader.received(&this.inbox)?;
                 if !taken.hold && taken.pass < this.inbox.len() {
                     this.inbox.truncate(taken.pass);
@@ -204,7 +212,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for OriginStream<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().wire).poll_flush(cx)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.wire).poll_flush(cx))?;
+        this.reader.flushed();
+        if let Some(waiting) = this.waiting.take() {
+            waiting.wake();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

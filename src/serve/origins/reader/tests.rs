@@ -4,6 +4,7 @@ use super::*;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+const SWITCHED: &[u8] = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCH: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 fn after(request: &[u8]) -> Reader {
@@ -12,10 +13,13 @@ fn after(request: &[u8]) -> Reader {
     reader
 }
 
+/// As Pingora sends a request: it flushes behind the head and at the end.
 fn send(reader: &mut Reader, request: &[u8]) {
     assert!(reader.is_between_requests());
     reader.sending(request);
     reader.sent(request);
+    reader.flushed();
+    reader.flushed();
 }
 
 /// Presents the answer in pieces of this size, as a stream does; what passed, and the verdict.
@@ -104,7 +108,6 @@ fn the_end_of_the_connection_ends_what_has_no_other_end() {
 
 #[test]
 fn a_switch_needs_to_be_asked_for() {
-    const SWITCHED: &[u8] = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     assert_eq!(feed(&mut after(GET), SWITCHED, 1000).1, Err(AnswerFault::Switch));
     assert_eq!(feed(&mut after(SWITCH), b"HTTP/1.1 101 x\r\n\r\n", 1000).1, Err(AnswerFault::Switch));
     let mut reader = after(SWITCH);
@@ -113,6 +116,30 @@ fn a_switch_needs_to_be_asked_for() {
     reader.sent(b"\x81\x05hello");
     assert!(!reader.is_between_requests(), "there are no requests any more");
     assert_eq!(reader.ended(0), Ok(()));
+}
+
+#[test]
+fn a_switch_before_the_end_of_the_request_is_held_back_and_nothing_else_is() {
+    let mut reader = Reader::new();
+    // each request anew
+    send(&mut reader, GET);
+    assert_eq!(feed(&mut reader, b"HTTP/1.1 204 x\r\n\r\n", 1000).1, Ok(()));
+    reader.sending(SWITCH);
+    reader.sent(SWITCH);
+    let interim = b"HTTP/1.1 103 Early\r\n\r\n";
+    let all = [interim, SWITCHED, b"\x81\x05hello"].concat();
+    assert_eq!(reader.received(&all), Ok(Taken { pass: interim.len(), hold: true }));
+    let held = &all[interim.len()..];
+    for _ in 0..2 {
+        assert!(reader.holds_switch());
+        assert_eq!(reader.received(held), Ok(Taken { pass: 0, hold: true }));
+        // behind the head, then at the end
+        reader.flushed();
+    }
+    assert!(reader.has_switched() && !reader.holds_switch());
+    assert_eq!(reader.received(held), Ok(Taken { pass: held.len(), hold: false }));
+    reader.sent(b"\x81\x05hello");
+    assert!(!reader.is_between_requests() && !reader.holds_switch());
 }
 
 #[test]

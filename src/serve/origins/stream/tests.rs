@@ -1,4 +1,6 @@
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -100,4 +102,59 @@ async fn a_request_is_not_sent_where_an_answer_lies_already() {
     let fault = stream.write_all(GET).await.unwrap_err();
     assert_eq!(fault.get_ref().and_then(|fault| fault.downcast_ref()), Some(&AnswerFault::Unasked));
     assert!(origin.read(&mut [0; 1]).now_or_never().is_none(), "not a byte was sent");
+}
+
+/// Pingora 0.9.1 closes a connection whose `101` it reads before it has noted that the request is over, and learns of both
+/// in any order. It flushes when it has noted it.
+#[tokio::test]
+async fn a_switch_is_read_when_the_request_is_over_and_its_reader_is_woken() {
+    let (mut stream, mut origin) = connection();
+    stream.write_all(b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
+    stream.flush().await.unwrap();
+    const SWITCHED: &[u8] = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
+    origin.write_all(SWITCHED).await.unwrap();
+    let mut read = [0; 200];
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    for _ in 0..3 {
+        let mut buf = ReadBuf::new(&mut read);
+        assert!(Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut buf).is_pending());
+    }
+    assert!(!woken.0.load(Ordering::SeqCst));
+    stream.flush().await.unwrap();
+    assert!(woken.0.load(Ordering::SeqCst));
+    let count = stream.read(&mut read).now_or_never().unwrap().unwrap();
+    assert_eq!(&read[..count], SWITCHED);
+    // from now on as it comes, through small buffers too
+    stream.write_all(b"hi").await.unwrap();
+    origin.write_all(b"you").await.unwrap();
+    assert_eq!(stream.read(&mut read[..2]).await.unwrap(), 2);
+    assert_eq!(stream.read(&mut read[2..]).await.unwrap(), 1);
+    assert_eq!(&read[..3], b"you");
+}
+
+#[tokio::test]
+async fn a_switch_behind_the_end_of_its_request_passes_at_once() {
+    let (mut stream, mut origin) = connection();
+    stream.write_all(b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
+    stream.flush().await.unwrap();
+    stream.flush().await.unwrap();
+    let switched = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    for byte in switched {
+        origin.write_all(&[*byte]).await.unwrap();
+    }
+    let mut read = vec![0; switched.len()];
+    stream.read_exact(&mut read).now_or_never().unwrap().unwrap();
+    assert_eq!(read, switched);
+    drop(origin);
+    assert_eq!(stream.read(&mut read).await.unwrap(), 0);
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
