@@ -1,12 +1,13 @@
 //! Makes small wrong changes to the heart of tidegate, one at a time, and says which of them no test notices.
 //!
-//! `tidegate-mutants N [SEED [PATH]]`, from the root of the project: a sample of N changes in the files below PATH. See
-//! `docs/mutants.md`.
+//! `tidegate-mutants N [SEED [PATH]]`, from the root of the project: a sample of N changes in the files below PATH.
+//! `tidegate-mutants --check`: whether every explained change is one that can be made. See `docs/mutants.md`.
 //!
 //! All changes of the sample are built into one copy of the tree, each behind a switch that an environment variable turns on: a
 //! build takes minutes, the tests of one change take seconds.
 
 mod build;
+mod explained;
 mod find;
 mod run;
 
@@ -14,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use explained::Explained;
 use find::Change;
 use run::{Bench, Fate};
 
@@ -28,9 +30,12 @@ const WORK: &str = "target/mutants";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["--check"] {
+        return check();
+    }
     let number = |at: usize| arguments.get(at).map(|text| text.parse::<u64>());
     let (Some(Ok(count)), Some(Ok(seed))) = (number(0), number(1).or(Some(Ok(1)))) else {
-        eprintln!("usage: ./dev mutants N [SEED [PATH]]");
+        eprintln!("usage: ./dev mutants N [SEED [PATH]], or --check");
         return ExitCode::from(64);
     };
     let below = arguments.get(2).map_or("src", String::as_str);
@@ -45,7 +50,7 @@ fn main() -> ExitCode {
         eprintln!("without any change: {fault}");
         return ExitCode::FAILURE;
     }
-    let explained = fs::read_to_string(EXPLAINED).unwrap_or_default();
+    let explained = explained();
     let mut outcomes = Outcomes::default();
     for (number, change) in chosen.iter().enumerate() {
         let place = format!("{number:>3} line {:>3} of {}", change.line, change.name());
@@ -59,7 +64,7 @@ fn main() -> ExitCode {
         match fate {
             Fate::Killed(_) => outcomes.killed += 1,
             Fate::TimedOut(_) => outcomes.timed_out += 1,
-            Fate::Survived => outcomes.survivors.push((place, reason(&explained, change))),
+            Fate::Survived => outcomes.survivors.push((place, explained.reason(&change.name()))),
         }
     }
     outcomes.report(chosen.len())
@@ -89,10 +94,15 @@ impl Outcomes {
     }
 }
 
-/// Why it may survive: the indented line below its name.
-fn reason(explained: &str, change: &Change) -> Option<String> {
-    let mut lines = explained.lines().skip_while(|line| *line != change.name()).skip(1);
-    lines.find(|line| line.starts_with(' ')).map(|line| line.trim().to_owned())
+fn explained() -> Explained {
+    Explained::read(&fs::read_to_string(EXPLAINED).unwrap_or_else(|fault| panic!("{EXPLAINED}: {fault}")))
+}
+
+/// Fails if an explained change cannot be made, or has no reason. Builds nothing.
+fn check() -> ExitCode {
+    let faults = explained().faults(&all_changes("src"));
+    faults.iter().for_each(|fault| eprintln!("{EXPLAINED}: {fault}"));
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn all_changes(below: &str) -> Vec<Change> {

@@ -10,6 +10,7 @@ use http::header::{FORWARDED, HeaderName};
 
 use super::key::{KeyPart, MAX_PARTS};
 use super::trust::X_FORWARDED_FOR;
+use super::values::is_blank;
 
 impl FromStr for KeyPart {
     type Err = PartFault;
@@ -31,6 +32,7 @@ impl FromStr for KeyPart {
                 Ok(name) => Ok(KeyPart::Header(name)),
                 Err(_) => Err(fault("allowed header:NAME, such as header:x-api-key")),
             },
+            ("cookie" | "query", Some(name)) if !name.is_empty() && is_blank(name) => Err(fault(BLANK)),
             ("cookie", Some(name)) if is_name(name, b";=,\"\\") => Ok(KeyPart::Cookie(name.to_owned())),
             ("cookie", Some(_)) => Err(fault("allowed cookie:NAME, such as cookie:sid")),
             ("query", Some(name)) if is_name(name, b"&=#") => Ok(KeyPart::Query(name.to_owned())),
@@ -86,6 +88,8 @@ const LENGTHS: &str = "allowed client_ip:ipv4_prefix=N,ipv6_prefix=N, either or 
 const SEGMENTS: &str = "allowed path:segments=N with 1 to 16";
 
 const FORGEABLE: &str = "anyone can write this header; allowed client_ip, which reads it from trusted_proxies only";
+
+const BLANK: &str = "blanks are no part of a name, and this one has nothing else; allowed query:NAME, such as query:token, or cookie:NAME";
 
 const NOT_SENT_ON: &str = "this field concerns one connection and never reaches an origin; allowed are fields that do";
 

@@ -191,7 +191,7 @@ fn add<'a>(found: &mut Values<'a>, value: Value<'a>) -> Result<(), TooMany> {
     if is_known { Ok(()) } else { found.try_push(value).map_err(|_| TooMany) }
 }
 
-/// The name that is looked for.
+/// The name that is looked for. It means something: see [`is_blank`].
 #[derive(Debug, Clone, Copy)]
 struct Name<'n> {
     /// As the operator writes it: as it stands in a URL, so it may have escapes itself.
@@ -239,6 +239,12 @@ fn is_escaped(name: &[u8]) -> bool {
 /// What a name means; blanks in front are no part of it.
 fn meant(name: &[u8]) -> impl Iterator<Item = u8> {
     Value::plain(name).bytes().skip_while(|byte| *byte == b' ')
+}
+
+/// Returns whether a cookie's or parameter's name means nothing: it is empty, or all of it is blanks. No request can be meant by it,
+/// so a policy may not ask for it.
+pub fn is_blank(name: &str) -> bool {
+    meant(name.as_bytes()).next().is_none()
 }
 
 /// What stands before the first `=`, and what behind it; without one, the value is empty.
@@ -317,6 +323,22 @@ mod tests {
                 assert!(!is_same || looked_for.may_begin(format!("{sent}=1").as_bytes()), "{name} {sent}");
             }
             assert!(Name::of(name).is(name.as_bytes()) && Name::of(name).may_begin(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_blanks_means_nothing() {
+        for (name, blank) in [
+            ("", true),
+            ("+", true),
+            (" ", true),
+            ("%20", true),
+            ("+%2b%2B", true),
+            ("%", false),
+            ("+a", false),
+            ("%2", false),
+        ] {
+            assert_eq!(is_blank(name), blank, "{name:?}");
         }
     }
 

@@ -311,14 +311,18 @@ mod tests {
 
     #[test]
     fn a_cell_far_ahead_of_its_stamp_stays_where_it_is() {
-        let rates = per_second();
-        let _ = add(&rates, at(100 * SECOND));
-        let seen = rates.read(key(1), 0);
-        for behind in [31, 60, 99] {
-            let more = rates.one_more(&seen, at((100 - behind) * SECOND));
-            assert!((1e9..2e9).contains(&more.rate), "{behind}: {}", more.rate);
-            rates.raise(&seen, &more);
-            assert_eq!(rates.read(key(1), 0).level, seen.level, "{behind}");
+        // λ is about 1 for the first, and 693 for the shortest half-life
+        let shortest = OfferedRates::new(Bytes(64 << 10), Duration::from_millis(1), &SEED).unwrap();
+        for (rates, half_life) in [(per_second(), SECOND), (shortest, SECOND / 1_000)] {
+            let _ = add(&rates, at(100 * half_life));
+            let seen = rates.read(key(1), 0);
+            for behind in [31, 60, 99] {
+                let more = rates.one_more(&seen, at((100 - behind) * half_life));
+                let count = more.rate / rates.per_event();
+                assert!((1e9..2e9).contains(&count), "{behind} of {half_life}: {count}");
+                rates.raise(&seen, &more);
+                assert_eq!(rates.read(key(1), 0).level, seen.level, "{behind} of {half_life}");
+            }
         }
     }
 

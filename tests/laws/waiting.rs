@@ -90,6 +90,27 @@ fn a_wait_that_a_second_limit_makes_longer_is_charged_where_it_ends() {
     assert!(windows.len() > 3 && windows.values().all(|requests| *requests <= 1), "{windows:?}");
 }
 
+#[test]
+fn a_wait_that_is_added_anew_opens_no_window_again_that_requests_wait_for() {
+    let plain = vec![format!("type: quota, {COSTS}, max: 12, window: 2s")];
+    let reload = |gate: &Snapshot, limits: &[String]| {
+        let (next, _) = gate.followed_by(policy(limits), Timestamp::from_nanos(START)).unwrap();
+        next.take_over();
+        next
+    };
+    for between in [&plain[..], &[quota(12, 2, 1)]] {
+        let gate = reload(&gate(&plain), &[quota(12, 2, 10)]);
+        let waits: Vec<u64> = (0..4).map(|_| send(&gate, &Method::PUT, 0, START).delay_nanos / SECOND).collect();
+        assert_eq!(waits, [0, 2, 4, 6]);
+        let gate = reload(&reload(&gate, between), &[quota(12, 2, 1)]);
+        for window in 1..4 {
+            // eight of twelve are charged there
+            let decision = send(&gate, &Method::PUT, 0, START + 2 * window * SECOND);
+            assert_ne!((decision.verdict, decision.delay_nanos), (Verdict::Admitted, 0), "window {window}");
+        }
+    }
+}
+
 /// What an exact account of each window says: when the request goes, or after what wait it would.
 struct Account {
     window: u64,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use http::{HeaderName, Method};
 
 use crate::client::key::is_hop_by_hop;
+use crate::client::values::is_blank;
 use crate::config::fault::{Code, Diagnostic, Faults, quoted};
 use crate::config::pattern::{ExactText, HostPattern};
 use crate::config::read::{At, Field};
@@ -98,6 +99,13 @@ fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
     let mut query = Vec::new();
     let mut query_tree = Vec::new();
     for entry in written.query.value().iter().flat_map(|map| &map.0) {
+        if let Some(name) = entry.key.as_deref().filter(|name| is_blank(name)) {
+            faults.push(
+                Diagnostic::error(Code::BAD_TEXT, entry.key_span, format!("invalid parameter name {}", quoted(name)))
+                    .label("blanks are no part of a name, and this one has nothing else")
+                    .help("write the name as it stands in the URL, such as `token`"),
+            );
+        }
         if let (Some(name), Some(at)) = (&entry.key, &entry.value)
             && let Some((value, tree)) = text_match(at, faults)
         {

@@ -114,8 +114,12 @@ impl Windows {
         // one that is not in force yet is not passed over
         let from = now.nanos().saturating_add(ahead).max(last.from);
         let open = last.within(Timestamp::from_nanos(from)).epoch;
-        let apart_from = if apart { open.map_or(0, |open| open.saturating_add(1)) } else { u32::MAX };
-        let apart_from = apart_from.min(last.apart_from.load(Ordering::Relaxed));
+        // Once known it stays: requests that wait may have been charged together in any window before it, and those from it on are
+        // apart already.
+        let apart_from = match last.apart_from.load(Ordering::Relaxed) {
+            u32::MAX if apart => open.map_or(0, |open| open.saturating_add(1)),
+            known => known,
+        };
         let next = if last.shape == shape {
             Arc::clone(last)
         } else {
@@ -136,7 +140,8 @@ impl Windows {
             let _ = last.next.set(Arc::clone(&change.stretch));
         }
         // read by whoever numbers a window later than this one; it publishes nothing else
-        change.stretch.apart_from.fetch_min(change.apart_from, Ordering::Relaxed);
+        let known = &change.stretch.apart_from;
+        let _ = known.compare_exchange(u32::MAX, change.apart_from, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Whether both are the same at all times.

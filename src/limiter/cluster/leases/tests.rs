@@ -380,6 +380,20 @@ fn a_store_that_gave_its_last_is_not_asked_again_at_once() {
 }
 
 #[test]
+fn a_store_that_granted_all_that_was_asked_for_is_asked_again_though_it_has_nothing_left() {
+    // what a key of this rate has spent is back before a refusal would be forgotten
+    let fast = Promise::Rate { rate: Rate::new(1000, Duration::from_secs(1)).unwrap(), burst: 10 };
+    let leases = Leases::with_lines(1);
+    let asking = ask(&leases, 1, cost(10), &fast, at(0));
+    let all = Answer { granted: asking.wanted(), left: 0, retry_nanos: Some(0), ends_nanos: u64::MAX };
+    assert_eq!(
+        (asking.wanted(), leases.answered(asking, &all, at(0), at(1))),
+        (10, Look::Holds { left: 0, low: false })
+    );
+    assert_eq!(leases.look(key(1), Cost::ONE, &fast, at(2)), Look::Unknown);
+}
+
+#[test]
 fn what_can_never_fit_is_refused_without_asking() {
     let leases: Leases = Leases::with_lines(1);
     let never = Look::Refused { retry_nanos: None, due: false };
