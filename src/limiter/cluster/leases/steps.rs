@@ -2,9 +2,9 @@
 
 use super::super::Promise;
 use super::entry::Entry;
-use super::{Leases, Look};
 use super::size::{self, Demand};
 use super::words::{Held, MOST_TOKENS, State, tick, until};
+use super::{Leases, Look};
 use crate::sketch::{KeyHash, Word};
 use crate::units::Timestamp;
 
