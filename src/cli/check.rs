@@ -69,10 +69,14 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     };
     print(&render(&loaded, format, global.colored(&std::io::stdout())));
     if let Ok(config) = &loaded.outcome
-        && global.verbose > 0
         && arguments.format == Format::Text
     {
-        print(&details(config, series));
+        if global.verbose > 0 {
+            print(&details(config, series));
+        }
+        if !global.quiet {
+            config.policy.rules.iter().for_each(|rule| print(&overshoot(rule)));
+        }
     }
     if !global.quiet {
         say(&summary(&path.display().to_string(), &loaded, warnings));
@@ -130,9 +134,6 @@ fn details(config: &Config, series: usize) -> String {
     );
     if config.policy.rules.iter().any(|rule| matches!(rule.kind, Kind::Distinct { .. })) {
         text.push_str("  (seen): probability that a new value is taken for one that was seen\n");
-    }
-    for rule in &config.policy.rules {
-        text.push_str(&overshoot(rule));
     }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
     text.push_str(&format!("metric series: at most {series}{page}\n"));

@@ -224,6 +224,26 @@ fn keys_of_tree<'t>(tree: &'t Tree, keys: &mut HashSet<&'t str>) {
     }
 }
 
+/// A part of what may be shown, in one line, if a variable has any part in it; `None` where all of it is plain.
+pub fn veiled(shown: &Tree) -> Option<String> {
+    fn gather<'t>(tree: &'t Tree, texts: &mut Vec<&'t str>) -> bool {
+        match tree {
+            Tree::Text(text) => {
+                texts.push(text);
+                text == HIDDEN
+            }
+            Tree::Written(text) => {
+                texts.push(text);
+                true
+            }
+            Tree::List(items) => items.iter().fold(false, |veiled, item| gather(item, texts) | veiled),
+            Tree::Map(fields) => fields.iter().fold(false, |veiled, (_, value)| gather(value, texts) | veiled),
+        }
+    }
+    let mut texts = Vec::new();
+    gather(shown, &mut texts).then(|| texts.join(", "))
+}
+
 struct Shown<'t> {
     /// Keys that no variable has a part in.
     keys: HashSet<&'t str>,

@@ -56,6 +56,7 @@ mod veil;
 mod word;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::policy::Policy;
 use case::Case;
@@ -224,6 +225,7 @@ fn finish(
         let mut config = compile::compile(&file, &mut context);
         if conceals {
             config.shown = conceal::shown(&root, &config.effective, &others);
+            config.places.shown = Some(Arc::new(config.shown.clone()));
         }
         (presets, certificates, shadows) = (context.presets, context.certificates, context.shadows);
         Some(config)

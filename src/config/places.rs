@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::source::{Sources, Span};
+use super::tree::Tree;
 use crate::units::Prefix;
 
 /// Where each limit and each route is written, and as what each trusted network.
@@ -18,6 +19,8 @@ pub struct Places {
     pub routes: Vec<Place>,
     /// The trusted networks as they are written.
     pub trusted: Vec<Trusted>,
+    /// What may be shown of the configuration, where variables have a part in it.
+    pub shown: Option<Arc<Tree>>,
 }
 
 /// A line of a policy file.

@@ -6,6 +6,7 @@
 //! asking. What comes back is told by [`Snapshot::brought`]. By then the limit is settled, and [`Snapshot::admit`]
 //! charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
 
+mod alone;
 mod names;
 
 use std::sync::Arc;
@@ -127,11 +128,19 @@ impl Errand {
             },
             (Ok(answer), None) if answer.granted > 0 => End::Paid { left: answer.left },
             (Ok(answer), None) => {
-                if let (Some(retry_nanos), Ok(cost)) = (answer.retry_nanos, Cost::new(self.question.least)) {
-                    let promise = self.question.promise();
-                    self.cluster.leases.remember(self.key, cost, &promise, retry_nanos, (sent, now));
+                let (leases, promise) = (&self.cluster.leases, self.question.promise());
+                let cost = Cost::new(self.question.least).ok();
+                // what is not there any more may have come home with another's question meanwhile
+                let held = cost.map(|cost| leases.take_until(self.key, cost, &promise, now));
+                if let Some((Look::Holds { left, low }, ends)) = held {
+                    (more, back) = (low, Some((ends, nodes)));
+                    End::Paid { left }
+                } else {
+                    if let (Some(retry_nanos), Some(cost)) = (answer.retry_nanos, cost) {
+                        leases.remember(self.key, cost, &promise, retry_nanos, (sent, now));
+                    }
+                    End::Refused { retry_nanos: answer.retry_nanos }
                 }
-                End::Refused { retry_nanos: answer.retry_nanos }
             }
         };
         let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };

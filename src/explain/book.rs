@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::{self, Config, Places};
+use crate::client::key::{KeyPart, KeySpec};
+use crate::config::conceal::{HIDDEN, veiled};
+use crate::config::{self, Config, Places, Tree};
 use crate::policy::route::{HostMatch, Ignore, Match, PathMatch};
 use crate::policy::{Policy, Rule};
 
@@ -11,6 +13,8 @@ use crate::policy::{Policy, Rule};
 pub struct Book {
     /// All limits, in the policy's order.
     pub rules: Vec<Arc<Rule>>,
+    /// What each of them counts by.
+    pub keys: Vec<Counted>,
     /// All routes, in the policy's order.
     pub routes: Vec<RouteName>,
     /// The names of all stores, in the policy's order.
@@ -23,6 +27,43 @@ pub struct Book {
     pub places: Places,
     /// When it was loaded, in nanoseconds since 1970; 0 if it never was in force.
     pub loaded_unix_nanos: u64,
+}
+
+/// What a limit counts by, in words.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    /// `key`, without `origin`.
+    pub key: String,
+    /// `of`; empty where there is none.
+    pub of: String,
+    /// The keys of its `nodes`.
+    pub nodes: Vec<String>,
+}
+
+impl Counted {
+    /// By what is shown of the limit, where variables have a part in that.
+    fn new(rule: &Rule, places: &Places) -> Counted {
+        let written =
+            places.shown.as_ref().map(|shown| shown.field("limits").and_then(|limits| limits.field(&rule.name)));
+        let words = |key: &KeySpec, shown: Option<&Tree>| match (written, shown.map(veiled)) {
+            (_, Some(Some(veiled))) => veiled,
+            // it stands under another name, which a variable made
+            (Some(None), _) if key.parts().iter().any(KeyPart::can_be_missing) => HIDDEN.to_owned(),
+            _ => key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        };
+        let field = |name: &str| written.flatten().and_then(|limit| limit.field(name));
+        let node = |at: usize| match field("nodes") {
+            Some(Tree::List(nodes)) => nodes.get(at).and_then(|node| node.field("key")),
+            _ => None,
+        };
+        let key = words(&rule.key, field("key"));
+        Counted {
+            // what is shown has the origin among the parts
+            key: if rule.by_origin { key.strip_suffix(", origin").unwrap_or(&key).to_owned() } else { key },
+            of: rule.of.as_ref().map_or_else(String::new, |of| words(of, field("of"))),
+            nodes: rule.nodes.iter().enumerate().map(|(at, key)| words(key, node(at))).collect(),
+        }
+    }
 }
 
 /// A route and what it asks for.
@@ -43,13 +84,15 @@ impl Book {
 
     /// What is to be remembered of a policy.
     pub fn new(policy: &Policy, places: Places, loaded_unix_nanos: u64) -> Book {
-        let route = |route: &crate::policy::Route| RouteName {
+        let shown = |route: usize, nth: usize| places.shown.as_ref()?.at(&format!("routes.{route}.match.{nth}"));
+        let route = |(at, route): (usize, &crate::policy::Route)| RouteName {
             name: route.name.clone(),
-            asks: route.matches.iter().map(asked).collect(),
+            asks: route.matches.iter().enumerate().map(|(nth, one)| asked(one, shown(at, nth))).collect(),
         };
         Book {
             rules: policy.rules.clone(),
-            routes: policy.routes.iter().map(route).collect(),
+            keys: policy.rules.iter().map(|rule| Counted::new(rule, &places)).collect(),
+            routes: policy.routes.iter().enumerate().map(route).collect(),
             stores: policy.stores.iter().map(|store| store.name.clone()).collect(),
             header: policy.clients.header.name().to_string(),
             fingerprint: policy.fingerprint.clone(),
@@ -70,24 +113,30 @@ impl RouteName {
     }
 }
 
-fn asked(asked: &Match) -> String {
+/// What a match asks for. What variables made of it is said as it is `shown`.
+fn asked(asked: &Match, shown: Option<&Tree>) -> String {
     let mut parts = Vec::new();
-    match &asked.host {
-        HostMatch::Any => {}
-        HostMatch::Exact(host) => parts.push(format!("host {host}")),
-        HostMatch::Suffix(suffix) => parts.push(format!("host *{suffix}")),
+    let veiled = |name: &str| shown.and_then(|shown| shown.field(name)).and_then(veiled);
+    match (&asked.host, veiled("host")) {
+        (_, Some(host)) => parts.push(format!("host {host}")),
+        (HostMatch::Any, _) => {}
+        (HostMatch::Exact(host), _) => parts.push(format!("host {host}")),
+        (HostMatch::Suffix(suffix), _) => parts.push(format!("host *{suffix}")),
     }
-    match &asked.path {
-        PathMatch::Exact(path) => parts.push(format!("exact path {path}{}", spelling(asked))),
-        PathMatch::Prefix(prefix) if prefix.is_empty() => {}
-        PathMatch::Prefix(prefix) => parts.push(format!("path under {prefix}{}", spelling(asked))),
-        PathMatch::Regex(regex) => {
+    match (&asked.path, veiled("path")) {
+        (_, Some(path)) => parts.push(format!("path {path}")),
+        (PathMatch::Exact(path), _) => parts.push(format!("exact path {path}{}", spelling(asked))),
+        (PathMatch::Prefix(prefix), _) if prefix.is_empty() => {}
+        (PathMatch::Prefix(prefix), _) => parts.push(format!("path under {prefix}{}", spelling(asked))),
+        (PathMatch::Regex(regex), _) => {
             let whole = regex.as_str();
             let written = whole.strip_prefix(r"\A(?:").and_then(|rest| rest.strip_suffix(r")\z"));
             parts.push(format!("path ~ {}", written.unwrap_or(whole).trim_end()));
         }
     }
-    if !asked.methods.is_empty() {
+    if let Some(methods) = veiled("method") {
+        parts.push(format!("method {methods}"));
+    } else if !asked.methods.is_empty() {
         let methods: Vec<&str> = asked.methods.iter().map(http::Method::as_str).collect();
         parts.push(format!("method {}", methods.join(" or ")));
     }
@@ -123,7 +172,7 @@ mod tests {
             query: vec![("q".into(), TextMatch::Exact(String::new()))],
         };
         let told = "host *.example.com, path ~ /v[0-9]+/.*, method GET or HEAD, header x-plan, parameter q";
-        assert_eq!(asked(&all), told);
+        assert_eq!(asked(&all, None), told);
         let any = Match {
             host: HostMatch::Any,
             path: PathMatch::Prefix(String::new()),
@@ -132,7 +181,7 @@ mod tests {
             headers: Vec::new(),
             query: Vec::new(),
         };
-        assert_eq!(asked(&any), "takes everything");
+        assert_eq!(asked(&any, None), "takes everything");
         let route = RouteName { name: "a".into(), asks: vec![told.into(), "path under /b".into()] };
         assert_eq!(route.why(Some(1)), "path under /b");
         assert_eq!(route.why(None), "one of 2 matches");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::book::Book;
+use super::book::{Book, Counted};
 use super::number::{frequency, is_plain, ordinal, period, probability, wait, windows};
 use super::record::{Record, Said};
 use super::{PlacePart, state};
@@ -168,7 +168,8 @@ impl LimitPart {
         let in_the_dark = short && is_in_the_dark(said, record, rule);
         let counted = asked && !in_the_dark && !(ours && short && can_lack && said.owed == Owed::default());
         let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted && ours);
-        let view = View { said, record, rule, kind, needs: needs.unwrap_or_default() };
+        let counted_by = book.keys.get(usize::from(said.rule))?;
+        let view = View { said, record, rule, counted_by, kind, needs: needs.unwrap_or_default() };
         let told = matches!(kind, Kind::FairShare { .. });
         Some(LimitPart {
             name: rule.name.clone(),
@@ -220,6 +221,7 @@ struct View<'a> {
     said: &'a Said,
     record: &'a Record,
     rule: &'a Rule,
+    counted_by: &'a Counted,
     kind: &'a Kind,
     needs: Needs,
 }
@@ -252,17 +254,17 @@ impl View<'_> {
     /// The parts of the key, `origin` last.
     fn key(&self) -> String {
         match self.kind {
-            Kind::FairShare { .. } => self.rule.nodes.iter().map(parts).collect::<Vec<_>>().join(" < "),
+            Kind::FairShare { .. } => self.counted_by.nodes.join(" < "),
             Kind::Inflight { scope: Scope::Global, .. } => "global".to_owned(),
             Kind::Inflight { scope: Scope::Origin, .. } => "origin".to_owned(),
-            _ if self.rule.by_origin => format!("{}, origin", parts(&self.rule.key)),
-            _ => parts(&self.rule.key),
+            _ if self.rule.by_origin => format!("{}, origin", self.counted_by.key),
+            _ => self.counted_by.key.clone(),
         }
     }
 
     fn node(&self) -> Option<String> {
         let node = usize::from(self.said.node?);
-        Some(self.rule.nodes.get(node).map_or_else(|| "capacity".to_owned(), parts))
+        Some(self.counted_by.nodes.get(node).map_or_else(|| "capacity".to_owned(), Clone::clone))
     }
 
     /// Where the request stands in the limit's own count.
@@ -293,7 +295,7 @@ impl View<'_> {
                 format!("{} of {max} per {}{sliding}", of(*max), windows(window))
             }
             Kind::Distinct { max, window, .. } => {
-                let what = self.rule.of.as_ref().map_or_else(String::new, |of| format!(" of {}", parts(of)));
+                let what = self.rule.of.as_ref().map_or_else(String::new, |_| format!(" of {}", self.counted_by.of));
                 format!("{} of {max} values{what} in {}", of(*max), duration_text(*window))
             }
             Kind::RecentAverage { rate, half_life, .. } => {
@@ -370,7 +372,7 @@ impl View<'_> {
     }
 
     fn without_key(&self, asked: bool) -> Option<String> {
-        (asked && self.short()).then(|| format!("a request with {}, or `missing: allow`", parts(&self.rule.key)))
+        (asked && self.short()).then(|| format!("a request with {}, or `missing: allow`", self.counted_by.key))
     }
 
     fn estimate(&self) -> Option<EstimatePart> {
@@ -414,8 +416,4 @@ pub fn wait_words(limit: &LimitPart) -> Option<String> {
         (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),
         (false, _, None) => None,
     }
-}
-
-fn parts(key: &KeySpec) -> String {
-    key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -332,6 +332,26 @@ fn an_upload_that_breaks_off_keeps_its_place_and_ends_the_request() {
 }
 
 #[test]
+fn after_fast_traffic_uploads_that_break_off_and_closed_requests_hold_their_places() {
+    for (word, head) in [("await", "POST"), ("close", "GET"), ("close", "POST")] {
+        let (address, busy) = Busy::start();
+        let origin = format!("{PLACES}    on_client_abort: {word}\n");
+        let gate = gate_before(address, "", &origin, "", "");
+        let mut fast = gate.connect();
+        for _ in 0..150 {
+            assert_eq!(fast.ask("GET", "/fine", "", b"").status, 200);
+        }
+        let rest = if head == "POST" { "Content-Length: 100\r\n\r\nhalf" } else { "\r\n" };
+        for _ in 0..40 {
+            let mut connection = gate.connect();
+            connection.send(format!("{head} /second HTTP/1.1\r\nHost: a\r\n{rest}").as_bytes()).unwrap();
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        assert_eq!(busy.peak.load(SeqCst), CAP, "{word} {head}");
+    }
+}
+
+#[test]
 fn where_the_policy_says_release_clients_that_leave_get_as_many_as_they_like() {
     let (address, busy) = Busy::start();
     let origin = format!("{PLACES}    on_client_abort: release\n");

@@ -74,6 +74,7 @@ mod shared_tiers;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;
+mod slow_stores;
 mod socket_activation;
 mod startup;
 mod store;

@@ -9,13 +9,15 @@ use crate::harness::gate::{Folder, binary, end};
 use crate::harness::{Gate, wait_for};
 
 /// Nobody guesses them, and each stands somewhere else.
-const VALUES: [(&str, &str); 6] = [
+const VALUES: [(&str, &str); 8] = [
     ("API_KEY", "hq7ZkT2mVwXy"),
     ("GREETING", "b4Rn9LsJfQpd"),
     ("PATH_PART", "w8Gc3DxYhMvt"),
     ("HOST_PART", "k5tz6wqbnrfj"),
     ("BACKEND", "127.83.61.29"),
     ("LOGIN_RATE", "4817/h"),
+    ("KEY_PART", "header:x-m3vq8ztw"),
+    ("EXPRESSION", "/n9d4hkbs.*"),
 ];
 
 /// What an origin's address is made of is shown where addresses have to be: in the log, the metrics and the status.
@@ -29,6 +31,11 @@ limits:
     exempt:
       - header:
           x-api-key: ${API_KEY}
+  keyed:
+    key:
+      - ${KEY_PART}
+    missing: allow
+    rate: 1/h
 origins:
   app:
     addresses:
@@ -40,6 +47,12 @@ routes:
       path: /in/${PATH_PART}/x
     respond:
       body: hello ${GREETING:-nobody}, and ${UNSET:-welcome}
+  - name: keyed
+    match:
+      path:
+        regex: ${EXPRESSION}
+    limits: [keyed]
+    respond: { status: 200, body: in }
   - name: login
     match: { path: /login }
     limits: [login]
@@ -86,8 +99,14 @@ fn values_of_variables_are_shown_nowhere() {
         gate.fetch(path, "");
     }
     gate.fetch("/in/w8Gc3DxYhMvt/x", "Host: k5tz6wqbnrfj.example.com\r\n");
+    for _ in 0..2 {
+        gate.fetch("/n9d4hkbsX", "x-m3vq8ztw: a\r\n");
+    }
     for arguments in [
-        &["show", "--running"][..],
+        &["explain", "--client", "127.0.0.1"][..],
+        &["explain", "--client", "127.0.0.1", "--format", "json"],
+        &["top", "--once"],
+        &["show", "--running"],
         &["show", "--running", "--format", "json"],
         &["show", "--running", "origins.app"],
         &["show", "-c"],
@@ -102,6 +121,15 @@ fn values_of_variables_are_shown_nowhere() {
         let told = ask(&gate, "GET", path, &Value::Null).1.to_string();
         shows_no_value(path, &told, &[]);
     }
+    let explained = verb(&["explain", "--client", "127.0.0.1"]);
+    for written in ["path ${EXPRESSION}", "${KEY_PART}", "LIMITED"] {
+        assert!(explained.contains(written), "{written:?} is missing in {explained}");
+    }
+    let asked =
+        ["explain", "--request", "GET http://a/n9d4hkbsY", "--header", "x-m3vq8ztw: b", "--from", "192.0.2.1", "-c"];
+    let told = verb(&asked);
+    assert!(told.contains("path ${EXPRESSION}"), "{told}");
+    shows_no_value("explain --request", &told.replace("/n9d4hkbsY", ""), &[]);
     let shown = verb(&["show", "--running"]);
     for written in [
         "rate: ${LOGIN_RATE}",

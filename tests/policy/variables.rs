@@ -6,9 +6,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use tidegate::config::render::{Format, render};
 use tidegate::config::{Loaded, Tree, load_text};
+use tidegate::explain::Book;
 
 /// Every kind of text that a value may be, with two values that both are good.
-const KINDS: [(&str, [&str; 2]); 21] = [
+const KINDS: [(&str, [&str; 2]); 23] = [
     ("LISTEN", ["127.0.0.1:7391", "127.0.0.2:6284"]),
     ("HMAC", ["xq7ZkT2mVwXy8890aa", "yq7ZkT2mVwXy8890bb"]),
     ("NETWORK", ["10.71.0.0/16", "172.29.83.0/24"]),
@@ -29,6 +30,8 @@ const KINDS: [(&str, [&str; 2]); 21] = [
     ("SHARE", ["73.91%", "62.84%"]),
     ("STORE", ["rq7zkt2mvw.example:7394", "e4rn9lsjfq.example:6287"]),
     ("WORD", ["address", "pseudonym"]),
+    ("KEY", ["header:tq7zkt2mvw", "cookie:g4Rn9LsJfQpd"]),
+    ("REGEX", ["/Uq7ZkT2mVw/[0-9]+", "/h4Rn9LsJfQ.*"]),
     ("FORGED", ["sq7zkt2mvw.example:7395", "f4rn9lsjfq.example:6288"]),
 ];
 
@@ -66,7 +69,28 @@ limits:
       - header:
           x-key: @VALUE@
   watched: { key: client_ip, rate: 5/s }
+  keyed:
+    key:
+      - method
+      - @KEY@
+    missing: allow
+    rate: 9/s
+  several:
+    type: distinct
+    key: client_ip
+    of: @KEY@
+    missing: allow
+    max: 9
+    window: 1m
 routes:
+  - name: four
+    match:
+      - path:
+          regex: @REGEX@
+        method: POST
+      - path: /four
+    limits: [keyed, several]
+    origin: plain
   - name: one
     match:
       host: @HOST@
@@ -138,6 +162,14 @@ fn forms() -> impl Strategy<Value = HashMap<&'static str, Form>> {
         .prop_map(|forms| KINDS.iter().map(|(name, _)| *name).zip(forms).collect())
 }
 
+/// What explanations are put together from, beside numbers.
+fn explained(loaded: &Loaded) -> String {
+    let Book { keys, routes, places, .. } = Book::of(loaded.outcome.as_ref().unwrap());
+    let routes: Vec<_> = routes.into_iter().map(|route| route.asks).collect();
+    let trusted: Vec<_> = places.trusted.into_iter().map(|trusted| trusted.written).collect();
+    format!("{keys:?} {routes:?} {trusted:?}")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -149,11 +181,12 @@ proptest! {
         prop_assert_eq!(shown(&one).to_yaml(), shown(&other).to_yaml());
         prop_assert_eq!(shown(&one).to_json(), shown(&other).to_json());
         prop_assert_eq!(told(&one).replace(config_hash(&one), ""), told(&other).replace(config_hash(&other), ""));
+        prop_assert_eq!(explained(&one), explained(&other));
         let (yaml, json) = (shown(&one).to_yaml(), shown(&one).to_json().to_string());
         for (name, values) in KINDS.iter().filter(|(name, _)| forms[name] != Form::Literal) {
             // short ones, and words of policy files, may stand there for something else
             for value in values.iter().filter(|value| value.len() > 4 && *name != "WORD") {
-                for text in [&yaml, &json, &told(&one)] {
+                for text in [&yaml, &json, &told(&one), &explained(&one)] {
                     prop_assert!(!text.to_lowercase().contains(&value.to_lowercase()), "{}: {}", name, text);
                 }
             }
@@ -186,6 +219,10 @@ fn without_variables_everything_is_shown() {
     let loaded = load(&policy(&forms), 0);
     let config = loaded.outcome.as_ref().unwrap();
     assert_eq!(config.shown, config.effective);
+    let said = explained(&loaded);
+    for plain in ["path ~ /Uq7ZkT2mVw/[0-9]+, method POST", "method, header:tq7zkt2mvw", "10.71.0.0/16"] {
+        assert!(said.contains(plain), "{plain}: {said}");
+    }
 }
 
 #[test]

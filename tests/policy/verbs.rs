@@ -98,6 +98,15 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         assert!(squeezed.iter().any(|line| line == row), "{row}\n{}", out(&detailed));
     }
 
+    // by how much a limit can be exceeded is said unasked, as it has to be known
+    let bound = "graphql: answers exceed it by at most 19000 units: 100 requests at once";
+    let plain = tidegate(&["check", complete.to_str().unwrap()]);
+    assert!(out(&plain).lines().any(|line| line.starts_with(bound)), "{}", out(&plain));
+    for others in [&["-q"][..], &["--format", "json"]] {
+        let said = tidegate(&[&["check", complete.to_str().unwrap()], others].concat());
+        assert!(!out(&said).contains("answers exceed"), "{}", out(&said));
+    }
+
     let shared = std::env::temp_dir().join(format!("tidegate-shared-{}.yaml", std::process::id()));
     let text = "listen: \":8080\"\nsecrets: { client_hmac: 0123456789abcdef }\nstores: { s: { url: \"redis://127.0.0.1:6379\" } }\n\
         limits:\n  one: { rate: 5/s, store: s, sharing: exact, on_store_error: open }\n  own: { rate: 5/s }\n\

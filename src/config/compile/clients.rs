@@ -8,6 +8,7 @@ use crate::client::hearsay::{self, Standing};
 use crate::client::trust::{
     ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
 };
+use crate::config::conceal::HIDDEN;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::places::Trusted;
 use crate::config::preset::{self, Entries};
@@ -17,6 +18,11 @@ use crate::config::shape::{Either, List};
 use crate::config::source::Span;
 use crate::config::word::OnInvalid;
 use crate::units::Prefix;
+
+/// The value as it may be shown.
+fn shown<T: std::fmt::Display>(at: &At<T>) -> String {
+    if at.masked { HIDDEN.to_owned() } else { at.value.to_string() }
+}
 
 const TRUSTED: &str = "`trusted_proxies`";
 
@@ -172,15 +178,16 @@ pub fn peers(
             ),
             Either::Short(text) => {
                 let network = network(&entry.with(text.clone()), everyone, context.faults);
-                trusted.as_written.extend(network.map(|network| Trusted { network, written: text.as_str().into() }));
+                let written = shown(&entry.with(text));
+                trusted.as_written.extend(network.map(|network| Trusted { network, written: written.into() }));
                 trusted.networks.extend(network);
             }
             Either::Long(source) => match (&source.preset, &source.file) {
                 (Field::Set { at, .. }, Field::Absent) => {
-                    trusted.add(&format!("preset {}", at.value), preset::preset(at, context))
+                    trusted.add(&format!("preset {}", shown(at)), preset::preset(at, context))
                 }
                 (Field::Absent, Field::Set { at, .. }) => {
-                    trusted.add(&format!("file {}", at.value), preset::file(at, context))
+                    trusted.add(&format!("file {}", shown(at)), preset::file(at, context))
                 }
                 (Field::Absent, Field::Absent) => context.faults.push(
                     Diagnostic::error(Code::MISSING_FIELD, entry.span, "`preset` or `file` is missing")

@@ -113,6 +113,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         limits: limits.places().iter().map(|at| lines.place(*at)).collect(),
         routes: written.iter().map(|route: &WrittenRoute| lines.place(route.at)).collect(),
         trusted: written_clients.as_written.clone(),
+        shown: None,
     };
     let limits_at = limits.places().to_vec();
     let mut policy = Policy {

@@ -322,11 +322,11 @@ impl<C: Word> Leases<C> {
         };
         let ends = tick(Timestamp::from_nanos(sent.nanos().saturating_add(answer.ends_nanos.min(asking.life))));
         let held = Held { ends, tokens: (granted - asking.own).min(MOST_TOKENS) };
-        let fresh = Fresh { held, life: asking.life, stocked: asking.stocked };
-        let held = keep(entry, kept.asking, &fresh, now);
+        let held = keep(entry, kept.asking, &Fresh { held, life: asking.life, stocked: asking.stocked }, now);
         entry.note_left(answer.left);
         let spent = granted < asking.wanted && answer.left == 0;
-        let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, answer.ends_nanos)).flatten();
+        let rest = (answer.ends_nanos, now.nanos().saturating_sub(sent.nanos()));
+        let known_spent = spent.then(|| size::spent_for(asking.size, &asking.promise, rest)).flatten();
         let state = known_spent
             .and_then(|nanos| State::refused(tick_from(now.nanos().saturating_add(nanos)), 1, true))
             .unwrap_or(State::Idle { low: asking.mark });

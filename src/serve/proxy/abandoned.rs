@@ -3,7 +3,7 @@
 //! Origins mostly go on with such a request. A place that came back at once would be taken by the next, so that clients that ask
 //! and leave could have any number of requests at work at an origin with a cap of ten. The policy says which of two ways
 //! keeps the cap true (`on_client_abort`): the answer is awaited and thrown away, or the connection to the origin is closed and
-//! the places stay taken for as long as the origin usually needs. The second is also what becomes of a request that had
+//! the places stay taken for as long as the origin usually needs, and two seconds at least. The second is also what becomes of a request that had
 //! not come whole, as the origin cannot answer it, and of an answer that is longer than is awaited.
 
 use std::time::Duration;
@@ -26,6 +26,9 @@ use crate::units::Timestamp;
 const MOST_BYTES: u64 = 1 << 20;
 /// For the rest of an answer whose head has come: an endless one holds its place no longer than this.
 const REST: Duration = Duration::from_secs(10);
+/// A place whose work cannot be seen to end stays taken for so long at least: fast requests of a route say little of its
+/// slow ones, which are those that are worth leaving.
+const LEAST: Duration = Duration::from_secs(2);
 
 /// The request is about to be sent: says what is to be done should its client leave. Where it holds no place it ends with
 /// its client, as nothing would be kept true by going on.
@@ -40,7 +43,7 @@ pub fn expect(session: &Session, exchange: &Exchange) {
 }
 
 /// The request failed with this error. If its client is the reason and the origin may be at work on it, its places stay
-/// taken for as long as the origin usually needs; before anything was measured, for as long as it may take to answer.
+/// taken for as long as the origin usually needs, and [`LEAST`]; before anything was measured, for as long as it may take to answer.
 pub fn keep_places(session: &Session, exchange: &mut Exchange, error: &Error, clock: &Clock) {
     let by_client = *error.esource() == ErrorSource::Downstream && !LateAnswer::caused(error);
     let Some(origin) = exchange.origin().cloned() else { return };
@@ -55,7 +58,7 @@ pub fn keep_places(session: &Session, exchange: &mut Exchange, error: &Error, cl
     let bound = exchange.route().map_or(Duration::ZERO, |route| route.timeouts.read.min(route.timeouts.request));
     let route = exchange.judged.as_ref().and_then(|judged| judged.decision.route);
     let usual = route.and_then(|route| exchange.installed.usual(route)?.get(clock.now()));
-    let time = usual.map_or(bound, |usual| (USUAL_UNIT * usual).min(bound));
+    let time = usual.map_or(bound, |usual| (USUAL_UNIT * usual).max(LEAST).min(bound));
     let places = (exchange.place.take(), exchange.attempt.take(), places_of(&mut exchange.holds));
     let counted = origin.abandoned().join();
     tokio::spawn(async move {

@@ -111,11 +111,17 @@ async fn settle_one(
     let due = began + store.spec().timeout;
     let mut wait = Wait { store, counts: false };
     // whether another request's errand was waited for, but not so long that it must have been sent
-    let mut heard_bell = false;
+    let (mut heard_bell, mut seen) = (false, None);
     loop {
         let step = {
             let facts = Facts::read(link_of(session), session.req_header());
-            snapshot.step(judged, slot, (&facts.request(), &client), store.nodes(), shared.clock.now())
+            let (asker, now) = ((&facts.request(), &client), shared.clock.now());
+            match snapshot.step(judged, slot, asker, store.nodes(), now) {
+                Step::Wait(key) => {
+                    snapshot.alone(judged, slot, asker, &mut seen, now).map_or(Step::Wait(key), Step::Ask)
+                }
+                step => step,
+            }
         };
         match step {
             // what it was waited for has come

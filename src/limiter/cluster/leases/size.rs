@@ -174,13 +174,15 @@ pub(super) fn pause(size: u32, promise: &Promise) -> u64 {
 }
 
 /// For how many nanoseconds a key that has just been emptied is known to be spent, if that is not too long to be said of a
-/// client that keeps to its rate; `ends` is the rest of the window. There will be something [`LEAD_NANOS`] before that.
-pub(super) fn spent_for(size: u32, promise: &Promise, ends: u64) -> Option<u64> {
+/// client that keeps to its rate; `ends` is the rest of the window, and `took` what the answer took. There will be something
+/// [`LEAD_NANOS`] before that.
+pub(super) fn spent_for(size: u32, promise: &Promise, (ends, took): (u64, u64)) -> Option<u64> {
     match promise {
-        // part of a token may be there already: where one is long in coming, that part is too much to be kept waiting for
+        // part of a token may be there already: where one is long in coming, that part is too much to be kept waiting for,
+        // but asking again would take as long
         Promise::Rate { rate, .. } => {
             let interval = rate.interval_nanos();
-            (interval <= PAUSE).then(|| pause(size, promise).max(interval + LEAD_NANOS))
+            (interval <= PAUSE.max(took)).then(|| pause(size, promise).max(interval + LEAD_NANOS))
         }
         Promise::Quota { .. } | Promise::Calendar { .. } => Some(ends.saturating_add(LEAD_NANOS)),
     }
@@ -278,8 +280,9 @@ mod tests {
     fn a_pause_is_long_enough_for_what_it_waits_for() {
         assert_eq!(pause(100, &rate(1000, 1000)), PAUSE);
         assert_eq!(pause(3, &rate(1000, 1000)), 3_000_000);
-        assert_eq!(spent_for(1, &rate(1000, 10), u64::MAX), Some(1_000_000 + LEAD_NANOS));
-        assert_eq!(spent_for(100, &rate(1000, 1000), u64::MAX), Some(PAUSE));
-        assert_eq!(spent_for(9, &rate(10, 10), u64::MAX), None);
+        assert_eq!(spent_for(1, &rate(1000, 10), (u64::MAX, 0)), Some(1_000_000 + LEAD_NANOS));
+        assert_eq!(spent_for(100, &rate(1000, 1000), (u64::MAX, 0)), Some(PAUSE));
+        assert_eq!(spent_for(9, &rate(10, 10), (u64::MAX, 99_999_999)), None);
+        assert_eq!(spent_for(9, &rate(10, 10), (u64::MAX, 100_000_000)), Some(100_000_000 + LEAD_NANOS));
     }
 }

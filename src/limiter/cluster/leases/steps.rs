@@ -1,11 +1,11 @@
 //! What the words of one entry say, and the steps that a question takes them through: it begins, and brings something.
 
 use super::super::Promise;
-use super::Look;
 use super::entry::Entry;
 use super::size::{self, Demand};
 use super::words::{Held, MOST_TOKENS, State, tick, until};
-use crate::sketch::Word;
+use super::{Leases, Look};
+use crate::sketch::{KeyHash, Word};
 use crate::units::Timestamp;
 
 /// How often a request tries again that meets others at an entry.
@@ -63,6 +63,16 @@ pub(super) enum Start {
     Busy,
     /// The entry has changed meanwhile: look again.
     Moved,
+}
+
+impl<C: Word> Leases<C> {
+    /// Which question about the key is on its way, if one is: a number that it has alone.
+    pub fn question(&self, key: KeyHash) -> Option<u64> {
+        let (line, tag) = self.place(key);
+        let (_, entry, _) = self.line(line).find(tag)?;
+        let word = entry.state.load();
+        matches!(State::of(word), State::Asking { .. }).then_some(word)
+    }
 }
 
 /// Marks the key of the entry as being asked about.
