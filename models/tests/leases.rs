@@ -148,3 +148,25 @@ pub fn a_late_answer_gives_nothing_to_the_next_key() {
         assert_eq!(took(&leases, new, void), 0, "another key's token was spent");
     });
 }
+
+#[test]
+pub fn a_refusal_that_races_with_a_grant_of_its_key_is_not_remembered() {
+    explore(3, Some(20_000), || {
+        let leases = Arc::new(Table::with_lines(1));
+        let name = first_choice(0);
+        let asking = ask(&leases, name, at(0));
+        leases.silent(asking);
+        let watch = leases.watch(name, 0);
+        let granting = {
+            let leases = leases.clone();
+            thread::spawn(move || {
+                let mut watch = leases.watch(name, 0);
+                leases.granted(&mut watch, 1);
+            })
+        };
+        leases.remember(name, Cost::ONE, &PROMISE, SECOND, (at(0), at(0)));
+        leases.unless_overtaken(&watch);
+        granting.join().unwrap();
+        assert_eq!(leases.look(name, Cost::ONE, &PROMISE, at(1)), Look::Unknown);
+    });
+}

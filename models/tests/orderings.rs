@@ -11,7 +11,7 @@ use std::thread;
 
 use tidegate::sync::{Site, Without, orderings, weakened};
 
-use crate::{deltas, fair_share, levels, quietly, seen, sliding, summing};
+use crate::{deltas, fair_share, leases, levels, quietly, seen, sliding, summing};
 
 type Model = (&'static str, fn());
 
@@ -156,5 +156,14 @@ fn of_the_fair_share() {
         "fair_share",
         &["limiter/fair_share/word.rs"],
         models![fair_share::a_tick_goes_on_from_where_the_one_before_it_ended],
+    );
+}
+
+#[test]
+fn of_the_refusals_that_leases_remember() {
+    every_ordering_is_needed(
+        "refusals",
+        &["limiter/cluster/leases/refusals.rs"],
+        models![leases::a_refusal_that_races_with_a_grant_of_its_key_is_not_remembered],
     );
 }

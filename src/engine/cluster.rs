@@ -23,7 +23,7 @@ use super::succession::shared_as;
 use crate::client::Client;
 use crate::client::key::Keys;
 use crate::limiter::cluster::{
-    Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence,
+    Answer, Asking, Begin, Ends, Leases, Look, OnStoreError, Promise, Question, Rotation, Sharing, Silence, Watch,
 };
 use crate::limiter::{Judgement, Kind, Lost, Place};
 use crate::policy::{Mode, OnLimit, Policy, Route, Rule, Shared};
@@ -80,6 +80,7 @@ pub struct Errand {
     /// What whoever waits for it waits by; see [`Step::Wait`].
     pub key: KeyHash,
     cluster: Arc<Cluster>,
+    watch: Watch,
     asking: Option<Asking>,
     /// While the key has two names.
     rotation: Option<Rotation>,
@@ -100,6 +101,9 @@ impl Errand {
     /// Takes in the answer to [`Errand::question`]. Gives what is to be [`done`](Errand::done) with; `None` while a secret is being
     /// replaced and there is another question, which then stands in the place of the one answered.
     pub fn heard(&mut self, answer: Answer) -> Option<Answer> {
+        if answer.granted > 0 {
+            self.cluster.leases.granted(&mut self.watch, self.cluster.names.tiers.len());
+        }
         match &mut self.rotation {
             Some(rotation) => rotation.heard(&mut self.question, answer),
             None => Some(answer),
@@ -143,6 +147,9 @@ impl Errand {
                 }
             }
         };
+        if let End::Refused { .. } = end {
+            self.cluster.leases.unless_overtaken(&self.watch);
+        }
         let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };
         Brought { by, end, low: more, back }
     }
@@ -385,6 +392,7 @@ impl Snapshot {
         Some(Errand {
             question,
             key: ask.place.key.of_tier(ask.place.tier),
+            watch: cluster.leases.watch(ask.place.key, ask.place.tier),
             cluster: Arc::clone(cluster),
             asking,
             rotation,

@@ -133,6 +133,44 @@ fn the_wait_that_a_refused_client_is_told_comes_true_however_gates_share() {
 }
 
 #[test]
+fn what_a_refused_client_is_told_allows_for_what_others_of_its_key_were_granted_since() {
+    let dear = "rate: 1/s, burst: 5, cost: { PUT: 5, other: 1 }";
+    let slow = tiered("rate: 100/s, burst: 100", "rate: 20/m, burst: 2", "SHARING");
+    std::thread::scope(|scope| {
+        for sharing in ["exact", "lease"] {
+            // which requests are refused, and which pass in spite of that
+            for (words, refused, granted) in [
+                (format!("{dear}, sharing: {sharing}"), ("PUT", "own"), ("GET", "own")),
+                (slow.replace("SHARING", sharing), ("GET", "other"), ("GET", "own")),
+            ] {
+                scope.spawn(move || {
+                    let store = Server::start(&[]);
+                    let gate = gate(&policy(&store, LONG, &words));
+                    wait_for("a connection", || {
+                        (gate.metrics().sum("tidegate_store_connected", &[]) == 1.0).then_some(())
+                    });
+                    let ask = |(method, tier): (&str, &str)| {
+                        let fields = format!("X-Forwarded-For: 203.0.113.7\r\nX-Tier: {tier}\r\n");
+                        let answer = gate.connect().ask(method, "/", &fields, b"");
+                        (answer.status == 429)
+                            .then(|| answer.field("retry-after").expect("a time").parse::<u64>().unwrap())
+                    };
+                    let _ = [granted, granted, refused].map(ask);
+                    let first = (0..10).find_map(|_| ask(refused)).expect("few are allowed");
+                    std::thread::sleep(Duration::from_secs(first) / 2);
+                    let _ = [granted, granted, granted].map(ask);
+                    if let Some(told) = ask(refused) {
+                        // and a little more, in which a lease is filled up that was being filled up then
+                        std::thread::sleep(Duration::from_secs(told) + Duration::from_millis(200));
+                        assert_eq!(ask(refused), None, "{words}: told {told} s, after {first} s before");
+                    }
+                });
+            }
+        }
+    });
+}
+
+#[test]
 fn a_reload_of_a_tiers_rate_neither_gives_it_budget_nor_locks_it_out() {
     for sharing in ["exact", "lease", "estimate"] {
         for (from, to, longest) in [("30/h", "1800/h", 3), ("1800/h", "30/h", 120)] {

@@ -3,6 +3,7 @@
 
 mod beside;
 mod local;
+mod refusals;
 mod rotation;
 mod tiers;
 

@@ -2,7 +2,7 @@
 //!
 //! A key's lease is some tokens and an end. A request takes what it costs out of it, with one exchange. When too little is left,
 //! one request of the key asks the store; when a quarter is left, somebody asks in the background. A refusal is remembered until
-//! its time, so that a flood on a spent key asks nothing.
+//! its time, or until the key is granted any more, so that a flood on a spent key asks nothing.
 //!
 //! **Promise**, for N gates, a limit of burst B and rate r, leases of at most q tokens, and δ of 1 s: all gates together
 //! spend at most `B + r·τ + min(N·q, r·δ)` in every interval of length τ. Of a quota, whose leases end with its window: at most
@@ -29,6 +29,7 @@
 //! Not here: who carries questions, how long a request waits, when a store is given up. Source: ALGORITHMS 2.8.
 
 mod entry;
+mod refusals;
 mod size;
 mod steps;
 #[cfg(test)]
@@ -42,9 +43,10 @@ use crate::sketch::{KeyHash, Word};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use entry::{Claim, Entry, Line};
+pub use refusals::Watch;
 use size::{Demand, Terms};
 use steps::{ATTEMPTS, Fresh, Start, is_low, keep, known, start};
-use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, TICK, tick, tick_from, until};
+use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, TICK, tick, tick_from};
 
 /// The leases of one gate, of any number of limits.
 pub struct Leases<C = AtomicU64> {
@@ -53,6 +55,8 @@ pub struct Leases<C = AtomicU64> {
     spare: Line<C>,
     /// Tells questions apart that begin in one tick.
     nonces: AtomicU64,
+    /// See [`refusals`].
+    grants: Box<[AtomicU64]>,
 }
 
 /// What is known about a key without asking, or what became of a request.
@@ -198,11 +202,12 @@ impl<C: Word> Leases<C> {
     /// So many lines of two entries, rounded up to a power of two. Every one is written, so that no request meets a page
     /// fault.
     pub fn with_lines(lines: usize) -> Self {
-        let lines = (0..lines.next_power_of_two()).map(|_| std::hint::black_box(Line::default())).collect();
-        Leases { lines, spare: Line::default(), nonces: AtomicU64::new(0) }
+        let lines: Box<[_]> = (0..lines.next_power_of_two()).map(|_| std::hint::black_box(Line::default())).collect();
+        let grants = refusals::counters(lines.len());
+        Leases { lines, spare: Line::default(), nonces: AtomicU64::new(0), grants }
     }
 
-    /// What the table takes; it never grows.
+    /// What the table takes, beside 2 KiB of counters; it never grows.
     pub fn memory(&self) -> Bytes {
         Bytes(size_of_val(&*self.lines) as u64)
     }
@@ -335,30 +340,6 @@ impl<C: Word> Leases<C> {
         (Look::Holds { left: held.left(now), low: is_low(held, state, now) }, Ends(ends))
     }
 
-    /// Remembers of a limit whose gates hold nothing in advance that the store refused this cost for so long, by an answer to a
-    /// question of `sent`. Forgotten at the last tick before that time, so that nobody is refused by it whom the store would
-    /// admit: [`Leases::SLACK_NANOS`] after what [`Leases::look`] then says it fits for certain. Not remembered are less than two
-    /// ticks (4 ms), an answer that took more than 8 ms, and one for which there is no room.
-    pub fn remember(
-        &self,
-        key: KeyHash,
-        cost: Cost,
-        promise: &Promise,
-        retry_nanos: u64,
-        (sent, now): (Timestamp, Timestamp),
-    ) {
-        let until = tick(Timestamp::from_nanos(sent.nanos().saturating_add(retry_nanos)));
-        if until < tick(now).saturating_add(2) || now.nanos().saturating_sub(sent.nanos()) > LEAD_NANOS {
-            return;
-        }
-        if let Begin::Ask(asking) = self.begin(key, cost, promise, 1, now)
-            && let Some((entry, kept)) = self.kept(&asking)
-        {
-            let refused = State::refused(until, cost.get(), false).unwrap_or(State::Idle { low: 0 });
-            let _ = entry.state.exchange(kept.asking, refused.word());
-        }
-    }
-
     /// Settles a question that the store said nothing to. What it charged, if anything, is lost.
     pub fn silent(&self, asking: Asking) {
         if let Some((entry, kept)) = self.kept(&asking) {
@@ -467,29 +448,6 @@ impl<C: Word> Leases<C> {
             }
         }
         None
-    }
-
-    /// Remembers that the store said no.
-    fn refused(&self, asking: &Asking, answer: &Answer, now: Timestamp) -> Look {
-        let idle = |low| State::Idle { low };
-        let Some(retry) = answer.retry_nanos else {
-            if let Some((entry, kept)) = self.kept(asking) {
-                let _ = entry.state.exchange(kept.asking, idle(kept.low).word());
-            }
-            return Look::Refused { retry_nanos: None, due: false };
-        };
-        let Some((entry, kept)) = self.kept(asking) else {
-            return Look::Refused { retry_nanos: Some(retry), due: false };
-        };
-        let pause = size::pause(asking.size, &asking.promise);
-        // a little longer than the store's time, so that somebody asks in the background when it has come
-        let early = asking.least == 1;
-        let wait = if early { retry.saturating_add(LEAD_NANOS) } else { retry };
-        let back = tick_from(now.nanos().saturating_add(wait.max(pause)));
-        let state = State::refused(back, asking.least, early);
-        let remembered = entry.state.exchange(kept.asking, state.unwrap_or(idle(kept.low)).word());
-        let retry = if remembered && state.is_some() { until(back, now) } else { retry };
-        Look::Refused { retry_nanos: Some(retry), due: false }
     }
 }
 

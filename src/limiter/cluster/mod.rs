@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Kind;
 use crate::units::{OutOfRange, Period, Rate};
-pub use leases::{Asking, Begin, Ends, Leases, Look};
+pub use leases::{Asking, Begin, Ends, Leases, Look, Watch};
 pub use names::{StoreName, StoreNames};
 pub use rotation::Rotation;
 

@@ -11,6 +11,8 @@ pub struct Lone {
     pub admitted: usize,
     /// What the first limit told the last one that was admitted of what is left.
     pub left: u32,
+    /// How long the last one has to wait by the first limit's word, if it was refused and a wait helps.
+    pub wait: Option<u64>,
     /// By limit.
     granted: Vec<u32>,
 }
@@ -18,7 +20,7 @@ pub struct Lone {
 impl Lone {
     pub fn new(rules: Vec<Rule>) -> Lone {
         let granted = vec![0; rules.len()];
-        Lone { gate: gate(rules), store: Store::default(), admitted: 0, left: 0, granted }
+        Lone { gate: gate(rules), store: Store::default(), admitted: 0, left: 0, wait: None, granted }
     }
 
     fn run(&mut self, mut errand: Errand, now: u64) -> tidegate::engine::Brought {
@@ -79,6 +81,8 @@ impl Lone {
         if judged.decision.verdict == Verdict::Admitted {
             (self.admitted, self.left) = (self.admitted + 1, judged.decision.readings[0].remaining);
         }
+        let refused = judged.decision.verdict != Verdict::Admitted;
+        self.wait = refused.then(|| judged.decision.readings[0].retry_nanos).flatten();
     }
 
     /// So many requests a second, for so many seconds.

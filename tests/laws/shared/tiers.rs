@@ -8,13 +8,13 @@ use tidegate::limiter::Kind;
 use tidegate::policy::{Condition, CostRule, Tier};
 use tidegate::units::{Bytes, Cost, Rate};
 
-fn per(seconds: u64, events: u32, burst: u32) -> Kind {
+pub fn per(seconds: u64, events: u32, burst: u32) -> Kind {
     let rate = Rate::new(events, Duration::from_secs(seconds)).unwrap();
     Kind::Rate { rate, burst, memory: Bytes(1 << 20) }
 }
 
 /// A limit whose tiers are told by `x-tier`, counted from 1, 0 being its own numbers. POST costs 2, PUT 5.
-fn tiered(kinds: &[Kind]) -> Rule {
+pub fn tiered(kinds: &[Kind]) -> Rule {
     let tier = |(number, kind): (usize, &Kind)| {
         let headers = vec![("x-tier".parse().unwrap(), number.to_string())];
         Tier { when: Condition { networks: Vec::new(), headers }, kind: Some(kind.clone()) }

@@ -1,5 +1,7 @@
 //! What one gate does with its leases, step by step.
 
+mod refusals;
+
 use std::time::Duration;
 
 use super::*;
