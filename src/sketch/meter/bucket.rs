@@ -56,17 +56,17 @@ impl Bucket {
     }
 
     /// The pace at which one request of the new rate, counted in units `units.1` for every `units.0` of this one's, moves
-    /// a level by as much as one of this bucket's does, so that what was spent stays spent. Slower if the axis would have no room for
-    /// the new burst, which counts too much.
+    /// a level by as much as one of this bucket's does, so that what was spent stays spent. The new bucket must
+    /// [fit](Bucket::fits) an axis of this pace.
     pub fn pace_for(&self, new: &Bucket, units: (u32, u32)) -> Pace {
         let (old_unit, new_unit) = (u128::from(units.0.max(1)), u128::from(units.1.max(1)));
-        let kept = Pace::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit);
-        kept.slower(Pace::FASTEST).slower(new.roomy())
+        Pace::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit)
     }
 
-    /// The fastest that an axis may run on which this bucket is to have room.
-    pub fn roomy(&self) -> Pace {
-        Pace::new(u128::from(self.depth), u128::from(Self::MAX_DEPTH))
+    /// Whether on an axis of this pace a unit is a whole number of places, without which levels would not count units, and there is
+    /// room for the burst.
+    pub fn fits(&self, pace: Pace) -> bool {
+        pace.is_whole(self.interval.get()) && pace.places_in_at_least(self.depth) <= Self::MAX_DEPTH
     }
 
     /// The most that is admitted at one instant, in units of cost.
