@@ -317,6 +317,10 @@ mod tests {
         drop(held);
         assert_eq!((before.open(), wide.open()), (0, 0));
         assert!(enter(&wide, 2).is_ok());
+        // two at once, of four thousand a second: no axis runs so fast
+        let fast = wide.followed_by(&spec(9_000, Some(9_000), 4_000), NOW).unwrap();
+        let new = (0..9_000).map_while(|_| enter(&fast, 2).ok()).count();
+        assert_eq!(new, 4_000 - 2, "what was new before stays so");
         let none = wide.followed_by(&CapsSpec { max: 1, per_client: None, new: None }, NOW).unwrap();
         assert!(enter(&none, 1).is_ok());
     }

@@ -118,6 +118,22 @@ mod tests {
     }
 
     #[test]
+    fn a_debt_that_no_life_would_pay_is_cut_to_ten_years_and_locks_nobody_out_for_ever() {
+        const DAY: u64 = 86_400 * 1_000_000_000;
+        let (now, was, mebibytes) = (Timestamp::from_nanos(1 << 50), [Some(0)], 1 << 20);
+        let fast = [kind(1_000, 1, 100)];
+        let before = rate(&fast, Bytes(1 << 16), &Seed::from_bytes([1; 16]), true).unwrap();
+        let alice = place(&before, "alice");
+        (0..100).for_each(|_| assert!(before.admit(&alice, now, Cost::ONE).is_ok()));
+        // a byte a day instead of a thousand mebibytes a second
+        let slow = followed_by(&before, (&[kind(1, 86_400, 1)], &was), (mebibytes, 1), true, now).unwrap();
+        let wait = slow.probe(&alice, now, Cost::ONE, 0).retry_nanos.unwrap();
+        assert_eq!(wait.div_ceil(DAY), 3_650, "beyond one that it may have");
+        let back = followed_by(&slow, (&fast, &was), (1, mebibytes), true, now).unwrap();
+        assert!(back.probe(&alice, now, Cost::ONE, 0).admitted);
+    }
+
+    #[test]
     fn a_probe_changes_nothing() {
         let limiter = limiter();
         let alice = place(&limiter, "alice");

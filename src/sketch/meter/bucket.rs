@@ -250,6 +250,31 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_fits_an_axis_on_which_units_are_whole_and_the_burst_has_room() {
+        let (a_second, a_day) = (Duration::from_secs(1), Duration::from_secs(86_400));
+        let (fast, slow) = (bucket(10, a_second, 10), bucket(1, a_day, 10));
+        for (old, new, units, fits) in [
+            (&fast, &slow, (1, 1), true),
+            (&slow, &fast, (1, 1), true),
+            (&fast, &slow, (1, 1 << 20), true),
+            // a tenth of a second over 2²⁰ are 95.4 nanoseconds
+            (&fast, &slow, (1 << 20, 1), false),
+            (&fast, &slow, (1 << 8, 1), true),
+            // three thousand days have room where one is one, and four thousand have not
+            (&slow, &bucket(9_000, a_day, 3_000), (1, 1), true),
+            (&slow, &bucket(9_000, a_day, 4_000), (1, 1), false),
+        ] {
+            let pace = old.pace_for(new, units);
+            assert_eq!(new.fits(pace), fits, "{old:?} {new:?} {units:?}");
+            if fits {
+                let of_new = u128::from(old.interval_nanos()) * u128::from(units.1) / u128::from(units.0);
+                let places = u128::from(pace.places_in(new.interval_nanos()));
+                assert_eq!(places, of_new, "a unit moves a level as far as what it is worth");
+            }
+        }
+    }
+
+    #[test]
     fn a_burst_of_nothing_or_of_more_than_ten_years_is_refused() {
         let daily = Rate::new(1, Duration::from_secs(86_400)).unwrap();
         assert!(Bucket::new(daily, 0).is_err());
