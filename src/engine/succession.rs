@@ -74,8 +74,6 @@ pub enum Reset {
     /// Shared through another store or under other names in it (its prefix, or the limit's own name), shared in another way, or
     /// no longer.
     Store,
-    /// The numbers were changed so often and so far that a new table is due.
-    Age,
 }
 
 impl Reset {
@@ -88,17 +86,13 @@ impl Reset {
             Reset::Window => "window",
             Reset::Memory => "memory",
             Reset::Store => "store",
-            Reset::Age => "age",
         }
     }
 }
 
 impl fmt::Display for Reset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reset::Age => f.write_str("its numbers changed too often"),
-            other => write!(f, "{} changed", other.word()),
-        }
+        write!(f, "{} changed", self.word())
     }
 }
 
@@ -135,11 +129,12 @@ impl Snapshot {
                         None => {
                             let tiers = tiers_before(was, rule);
                             let moved = Moved { tiers: &tiers, ..moved };
-                            match numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved)).map_err(fault)? {
-                                Some(limiter) if was.kind == rule.kind => (Arc::new(limiter), Fate::Kept { from }),
-                                Some(limiter) => (Arc::new(limiter), Fate::Rerated { from, before: was.kind.clone() }),
-                                None => (Arc::new(numbers.empty(rule, &fresh)?), Fate::Reset(Reset::Age)),
-                            }
+                            let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
+                            let fate = match was.kind == rule.kind {
+                                true => Fate::Kept { from },
+                                false => Fate::Rerated { from, before: was.kind.clone() },
+                            };
+                            (Arc::new(after.map_err(fault)?), fate)
                         }
                     }
                 }

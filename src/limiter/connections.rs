@@ -88,24 +88,20 @@ impl ConnectionCaps {
             Some((table, _)) => Some((Arc::clone(table), cap)),
             None => fresh.per_client.clone(),
         });
-        let kept = match (spec.new, &self.new) {
+        let new = match (spec.new, &self.new) {
             (Some(rate), Some(before)) => {
-                let pace = before.meter().pace_for(&Bucket::new(rate, rate.events())?, (1, 1));
-                let own = Bucket::paced(rate, rate.events(), pace)?;
-                let course = before.course().followed_by(now, pace);
-                course.map(|course| before.followed_by(own, course, false))
-            }
-            _ => None,
-        };
-        let new = match (kept, Arc::into_inner(fresh)) {
-            (Some(kept), _) => {
+                let new = Bucket::new(rate, rate.events())?;
+                let pace = before.meter().pace_for(&new, (1, 1));
+                let kept = match before.course().followed_by(now, pace).filter(|_| new.fits(pace)) {
+                    Some(course) => before.followed_by(Bucket::paced(rate, rate.events(), pace)?, course, false),
+                    None => before.apart(new, now, pace, false),
+                };
                 // nobody is asked by the old ones any more but who is just about to
                 kept.course().take_over();
                 Some(kept)
             }
-            (None, Some(fresh)) => fresh.new,
             // it is not shared yet
-            (None, None) => None,
+            _ => Arc::into_inner(fresh).and_then(|fresh| fresh.new),
         };
         Ok(Arc::new(ConnectionCaps {
             max: spec.max,
@@ -321,6 +317,10 @@ mod tests {
         drop(held);
         assert_eq!((before.open(), wide.open()), (0, 0));
         assert!(enter(&wide, 2).is_ok());
+        // two at once, of four thousand a second: no axis runs so fast
+        let fast = wide.followed_by(&spec(9_000, Some(9_000), 4_000), NOW).unwrap();
+        let new = (0..9_000).map_while(|_| enter(&fast, 2).ok()).count();
+        assert_eq!(new, 4_000 - 2, "what was new before stays so");
         let none = wide.followed_by(&CapsSpec { max: 1, per_client: None, new: None }, NOW).unwrap();
         assert!(enter(&none, 1).is_ok());
     }

@@ -106,33 +106,29 @@ impl Distinct {
     }
 
     /// The same counts and values under the numbers of `kinds`, from `now` on; `was` says for each of them which tier it was before.
-    /// What was counted stays counted. `None` when it cannot be carried over.
+    /// What was counted stays counted.
     ///
     /// # Errors
     /// As [`Distinct::new`]. The period and the form must be as they were.
-    pub fn followed_by(
-        &self,
-        (kinds, was): (&[Kind], &[Option<u8>]),
-        now: Timestamp,
-    ) -> Result<Option<Distinct>, OutOfRange> {
+    pub fn followed_by(&self, (kinds, was): (&[Kind], &[Option<u8>]), now: Timestamp) -> Result<Distinct, OutOfRange> {
         // as levels are charged: no later than the set says it is
         let now = self.moment(now).effective;
         let follow = |before: &Leveled<Counter>, kind: &Kind| {
             let (max, counting) = (super::most(kind)?, Counting::of(kind)?);
-            let pace = before.meter().pace_for(&Counter::new(max, &counting, Pace::EVEN)?);
-            let course = before.course().followed_by(now, pace);
-            let counter = Counter::new(max, &counting, pace)?;
-            Ok(course.map(|course| before.followed_by(counter, course, false)))
+            let new = Counter::new(max, &counting, Pace::EVEN)?;
+            let pace = before.meter().pace_for(&new);
+            let course = before.course().followed_by(now, pace).filter(|_| new.fits(pace));
+            course.map(|course| Ok(before.followed_by(Counter::new(max, &counting, pace)?, course, false))).transpose()
         };
         let apart = |before: &Leveled<Counter>, kind: &Kind| {
             let new = Counter::new(super::most(kind)?, &Counting::of(kind)?, Pace::EVEN)?;
-            let scale = (new.interval_nanos(), before.meter().interval_nanos());
-            Ok(before.apart(new, now, scale))
+            let pace = before.meter().pace_for(&new);
+            Ok(before.apart(new, now, pace, false))
         };
         let counts_refused = kinds.first().is_some_and(|own| Counting::of(own).is_ok_and(|own| own.penalty.is_some()));
         let counters = self.counters.follow((kinds, was), Counter::counts_as, follow, apart)?;
         let (seen, offset) = (Arc::clone(&self.seen), self.offset);
-        Ok(counters.map(|counters| Distinct { counters, seen, offset, counts_refused }))
+        Ok(Distinct { counters, seen, offset, counts_refused })
     }
 
     /// From now on these quotas are in force.

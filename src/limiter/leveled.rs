@@ -39,6 +39,8 @@ struct Before {
 const MOST_QUOTAS: u32 = 16;
 const MOST_NANOS: u64 = 3_600 * 1_000_000_000;
 
+const TEN_YEARS: u64 = 3_650 * 86_400 * 1_000_000_000;
+
 impl<M: Meter> Leveled<M> {
     /// An empty table: every key has its whole budget. `indebts` says that there will be charges that do not ask first,
     /// [`Leveled::charge`]; levels then take longer to fade.
@@ -59,23 +61,22 @@ impl<M: Meter> Leveled<M> {
         Leveled { meter, levels, course, seed, indebts, longest_wait, before }
     }
 
-    /// Another meter over a table of its own, which begins at `now` with what every key has spent by this one. So many nanoseconds
-    /// by the new meter are what so many by this one are: `scale`, in this order.
+    /// Another meter over a table of its own on an axis of its own, time itself, which begins at `now` with what every key has spent by
+    /// this one. A span of this one's axis means by the new meter what it takes at this `pace`, in nanoseconds; a debt beyond ten
+    /// years, which no burst takes to refill, is forgiven, as instants that saturate would lock a key out for ever.
     #[must_use]
-    pub fn apart(&self, meter: M, now: Timestamp, scale: (u64, u64)) -> Leveled<M> {
-        let scaled = |span: u64| {
-            let product = u128::from(span) * u128::from(scale.0);
-            u64::try_from(product.div_ceil(u128::from(scale.1.max(1)))).unwrap_or(u64::MAX)
-        };
+    pub fn apart(&self, meter: M, now: Timestamp, pace: Pace, indebts: bool) -> Leveled<M> {
         let at = self.course.at(now).nanos();
+        let ahead = |span: u64| pace.real_in(span).min(TEN_YEARS);
         let level = |level: u64| match level.checked_sub(at) {
-            Some(ahead) => now.nanos().saturating_add(scaled(ahead)),
+            Some(span) => now.nanos().saturating_add(ahead(span)),
             None if level == 0 => 0,
-            None => now.nanos().saturating_sub(scaled(at - level)),
+            // rounded against the client as well: not further into the past than it was
+            None => now.nanos().saturating_sub(pace.real_in(at - level).saturating_sub(1)),
         };
         let levels = Arc::new(self.levels.copied(level));
-        let before = Before { fade: scaled(self.fade()), pace: Pace::EVEN };
-        Leveled { levels, course: Course::first(), before, ..self.beside(meter) }
+        let before = Before { fade: ahead(self.fade()), pace: Pace::EVEN };
+        Leveled { levels, course: Course::first(), indebts, longest_wait: 0, before, ..self.beside(meter) }
     }
 
     /// Whether both judge by one table.

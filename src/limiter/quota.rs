@@ -42,7 +42,7 @@ pub fn followed_by(
     spec: &Spec<'_>,
     was: &[Option<u8>],
     now: Timestamp,
-) -> Result<Option<QuotaLimiter>, OutOfRange> {
+) -> Result<QuotaLimiter, OutOfRange> {
     let (period, ahead) = (period(spec.kinds)?, before.at(0).longest_wait().max(spec.longest_wait));
     let windows = before.at(0).meter().windows().followed_by(
         (period, spec.unix_nanos_at_origin),
@@ -58,7 +58,7 @@ pub fn followed_by(
     // counts of the same windows mean the same, so none is ever apart
     let apart = |_: &Leveled<Window>, _: &Kind| Err(super::MIXED);
     let after = before.follow((spec.kinds, was), Window::has_windows_of, follow, apart)?;
-    Ok(after.map(|limiter| limiter.with_longest_wait(spec.longest_wait)))
+    Ok(after.with_longest_wait(spec.longest_wait))
 }
 
 /// The period of all kinds of a limit.

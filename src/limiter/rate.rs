@@ -23,7 +23,7 @@ pub fn rate(kinds: &[Kind], memory: Bytes, seed: &Seed, indebts: bool) -> Result
     Tiered::empty(meters, Bucket::eq, |bucket| Leveled::new(bucket, memory, seed.clone(), indebts))
 }
 
-/// The same levels under other numbers, from `now` on; `None` when they cannot be carried over. `was` says for each of `kinds` which
+/// The same levels under other numbers, from `now` on. `was` says for each of `kinds` which
 /// tier it was before. `units` are the bytes per unit of the limiter before and of this one, 1 each where requests are counted.
 ///
 /// What was spent stays spent, to the unit, for each tier by its own change of rate.
@@ -36,17 +36,16 @@ pub fn followed_by(
     units: (u32, u32),
     indebts: bool,
     now: Timestamp,
-) -> Result<Option<RateLimiter>, OutOfRange> {
+) -> Result<RateLimiter, OutOfRange> {
     let follow = |before: &Leveled<Bucket>, kind: &Kind| {
-        let pace = before.meter().pace_for(&bucket(kind, Pace::EVEN)?, units);
-        let course = before.course().followed_by(now, pace);
+        let new = bucket(kind, Pace::EVEN)?;
+        let pace = before.meter().pace_for(&new, units);
+        let course = before.course().followed_by(now, pace).filter(|_| new.fits(pace));
         course.map(|course| Ok(before.followed_by(bucket(kind, pace)?, course, indebts))).transpose()
     };
     let apart = |before: &Leveled<Bucket>, kind: &Kind| {
         let new = bucket(kind, Pace::EVEN)?;
-        let spans = [(new.interval_nanos(), units.0), (before.meter().interval_nanos(), units.1)];
-        let [there, here] = spans.map(|(interval, unit)| interval.saturating_mul(u64::from(unit.max(1))));
-        Ok(before.apart(new, now, (there, here)))
+        Ok(before.apart(new, now, before.meter().pace_for(&new, units), indebts))
     };
     before.follow((kinds, was), Bucket::eq, follow, apart)
 }
@@ -78,6 +77,60 @@ mod tests {
         let mut hasher = KeyHasher::new(limiter.seed());
         hasher.part(1, name.as_bytes());
         Place { key: hasher.finish(), ..Place::default() }
+    }
+
+    /// After `from` of `before` was spent at once, what is left after each of the chain, and the limiter at its end.
+    fn chained(before: &[Kind], spent: usize, chain: &[[Kind; 2]], now: Timestamp) -> (Vec<[u32; 2]>, RateLimiter) {
+        let mut limiter = rate(before, Bytes(1 << 16), &Seed::from_bytes([1; 16]), false).unwrap();
+        let own = place(&limiter, "alice");
+        (0..spent).for_each(|_| assert!(limiter.admit(&own, now, Cost::ONE).is_ok()));
+        let mut left = Vec::new();
+        for kinds in chain {
+            limiter = followed_by(&limiter, (kinds, &[Some(0), Some(1)]), (1, 1), false, now).unwrap();
+            limiter.take_over();
+            let gold = Place { tier: 1, ..own };
+            left.push([own, gold].map(|place| 1 + limiter.probe(&place, now, Cost::ONE, 0).remaining));
+        }
+        (left, limiter)
+    }
+
+    fn kind(events: u32, seconds: u64, burst: u32) -> Kind {
+        Kind::Rate { rate: Rate::new(events, Duration::from_secs(seconds)).unwrap(), burst, memory: Bytes(1 << 16) }
+    }
+
+    #[test]
+    fn numbers_that_no_axis_can_follow_count_the_same_units_in_a_table_of_their_own() {
+        let slow = kind(6, 3_600, 6);
+        let now = Timestamp::from_nanos(1 << 50);
+        let (fast, faster) = (kind(10, 1, 10), kind(1_000_000, 1, 30));
+        let chain = [[fast.clone(), fast.clone()], [faster.clone(), slow.clone()], [slow.clone(), fast]];
+        let (left, _) = chained(&[slow.clone(), slow.clone()], 3, &chain, now);
+        assert_eq!(left, [[7, 7], [27, 3], [3, 7]]);
+        // those who shared a table still do
+        let (_, last) = chained(&[slow.clone(), slow.clone()], 3, &[[faster.clone(), faster]], now);
+        assert!(last.at(0).shares_table_with(last.at(1)));
+        assert!(last.at(0).course().axis().is_time());
+        // an hour's levels fade in the time that the new numbers need for them
+        assert!(last.fade_nanos() <= 30_000, "{}", last.fade_nanos());
+        // it goes on where the axis can: no table is made
+        let (_, last) = chained(&[kind(10, 1, 10), slow.clone()], 3, &[[slow, kind(5, 3_600, 6)]], now);
+        assert!(!last.at(0).course().axis().is_time());
+    }
+
+    #[test]
+    fn a_debt_that_no_life_would_pay_is_cut_to_ten_years_and_locks_nobody_out_for_ever() {
+        const DAY: u64 = 86_400 * 1_000_000_000;
+        let (now, was, mebibytes) = (Timestamp::from_nanos(1 << 50), [Some(0)], 1 << 20);
+        let fast = [kind(1_000, 1, 100)];
+        let before = rate(&fast, Bytes(1 << 16), &Seed::from_bytes([1; 16]), true).unwrap();
+        let alice = place(&before, "alice");
+        (0..100).for_each(|_| assert!(before.admit(&alice, now, Cost::ONE).is_ok()));
+        // a byte a day instead of a thousand mebibytes a second
+        let slow = followed_by(&before, (&[kind(1, 86_400, 1)], &was), (mebibytes, 1), true, now).unwrap();
+        let wait = slow.probe(&alice, now, Cost::ONE, 0).retry_nanos.unwrap();
+        assert_eq!(wait.div_ceil(DAY), 3_650, "beyond one that it may have");
+        let back = followed_by(&slow, (&fast, &was), (1, mebibytes), true, now).unwrap();
+        assert!(back.probe(&alice, now, Cost::ONE, 0).admitted);
     }
 
     #[test]

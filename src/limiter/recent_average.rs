@@ -35,7 +35,7 @@ impl RecentAverageLimiter {
         Ok(RecentAverageLimiter { tiered: Tiered::empty(meters, RecentAverage::eq, table)?, counts_refused })
     }
 
-    /// The same averages under other numbers, from `now` on; `None` when they cannot be carried over.
+    /// The same averages under other numbers, from `now` on.
     ///
     /// # Errors
     /// As [`RecentAverageLimiter::new`].
@@ -44,20 +44,22 @@ impl RecentAverageLimiter {
         (kinds, was): (&[Kind], &[Option<u8>]),
         indebts: bool,
         now: Timestamp,
-    ) -> Result<Option<RecentAverageLimiter>, OutOfRange> {
+    ) -> Result<RecentAverageLimiter, OutOfRange> {
+        let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
+            Kind::RecentAverage { half_life, .. } => Ok(before.meter().pace_for(*half_life)),
+            _ => Err(super::MIXED),
+        };
         let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
-            let Kind::RecentAverage { half_life, .. } = kind else { return Err(super::MIXED) };
-            let pace = before.meter().pace_for(*half_life);
+            let pace = pace(before, kind)?;
             let course = before.course().followed_by(now, pace);
             course.map(|course| Ok(before.followed_by(average(kind, pace)?, course, indebts))).transpose()
         };
         let apart = |before: &Leveled<RecentAverage>, kind: &Kind| {
-            let new = average(kind, Pace::EVEN)?;
-            Ok(before.apart(new, now, (new.half_life_nanos(), before.meter().half_life_nanos())))
+            Ok(before.apart(average(kind, Pace::EVEN)?, now, pace(before, kind)?, indebts))
         };
         let counts_refused = counts_refused(kinds);
         let tiered = self.tiered.follow((kinds, was), RecentAverage::eq, follow, apart)?;
-        Ok(tiered.map(|tiered| RecentAverageLimiter { tiered, counts_refused }))
+        Ok(RecentAverageLimiter { tiered, counts_refused })
     }
 
     /// The same for requests that may be charged so far ahead of now, because they wait.

@@ -33,16 +33,16 @@ impl SlidingQuota {
         Ok(SlidingQuota { windows, max: *max })
     }
 
-    /// The same counts under another quota; `None` when the windows are others, so that counts mean something else.
+    /// The same counts under another quota.
     ///
     /// # Errors
-    /// As [`SlidingQuota::new`].
-    pub fn followed_by(&self, kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<Option<SlidingQuota>, OutOfRange> {
+    /// As [`SlidingQuota::new`], and other windows, in which counts mean something else.
+    pub fn followed_by(&self, kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<SlidingQuota, OutOfRange> {
         let [Kind::Quota { max, window, .. }] = kinds else {
             return Err(OutOfRange { allowed: "no tiers when sliding" });
         };
         let window = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;
-        Ok(self.windows.with_limit_of(window).ok().map(|windows| SlidingQuota { windows, max: *max }))
+        Ok(SlidingQuota { windows: self.windows.with_limit_of(window)?, max: *max })
     }
 
     /// Whether a request of `cost` fits now.

@@ -7,7 +7,7 @@
 //!
 //! | kind | state | under other numbers |
 //! |---|---|---|
-//! | `rate`, `distinct` with `sliding` | when the key will have all its budget again | the axis of these instants [bends](crate::sketch::Axis): units stay units |
+//! | `rate`, `distinct` with `sliding` | when the key will have all its budget again | the axis of these instants [bends](crate::sketch::Axis): units stay units. Where it cannot, a table of their own begins with the levels of this one, which hears no more of requests that began before |
 //! | `recent_average` | when the sum of the key will be one | as above for `half_life`; a sum is judged by any `rate` |
 //! | `quota` | a count | judged by any `max`; the open window goes on as the open one of the new windows |
 //! | `quota` with `sliding`, `distinct` | counts | judged by any `max` |
@@ -19,8 +19,8 @@
 use std::sync::Arc;
 
 use super::{
-    FairShare, Follows, Kind, Limiter, MIXED, OutOfRange, RateLimiter, Scope, Spec, State, fixed, most, most_upgraded,
-    pending, quota, rate, share_spec,
+    FairShare, Follows, Kind, Limiter, MIXED, OutOfRange, Scope, Spec, State, fixed, most, most_upgraded, pending,
+    quota, rate, share_spec,
 };
 use crate::sketch::Seed;
 use crate::units::Timestamp;
@@ -43,19 +43,16 @@ impl Limiter {
     /// judges by its own numbers. Nothing changes for anybody before the first question to the new one and
     /// [`Limiter::take_over`].
     ///
-    /// `None` when the state means something else under the new numbers, or so much of its axis is used up that it is time for a
-    /// new one.
-    ///
     /// # Errors
-    /// As [`Limiter::new`].
-    pub fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Option<Limiter>, OutOfRange> {
-        let Some(state) = self.state_under(spec, moved)? else { return Ok(None) };
+    /// As [`Limiter::new`], and a state that means something else under the new numbers.
+    pub fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Limiter, OutOfRange> {
+        let state = self.state_under(spec, moved)?;
         let held_back = match (&self.pending, spec.deferred) {
             (Some(before), _) => Some(Arc::clone(before)),
             (None, true) => Some(pending(&self.seed)?),
             (None, false) => None,
         };
-        Ok(Some(Limiter {
+        Ok(Limiter {
             state,
             pending: held_back,
             deferred: spec.deferred,
@@ -63,7 +60,7 @@ impl Limiter {
             seed: self.seed.clone(),
             unit: spec.unit,
             pardons: Arc::clone(&self.pardons),
-        }))
+        })
     }
 
     /// From now on this limiter's policy is in force: what is one for it and the limiter before goes by its numbers.
@@ -86,43 +83,43 @@ impl Limiter {
         &self.seed
     }
 
-    fn state_under(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Option<State>, OutOfRange> {
+    fn state_under(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<State, OutOfRange> {
         let (kinds, now) = (spec.kinds, moved.now);
         let kinds_were = (kinds, moved.tiers);
         Ok(match (&self.state, kinds.first().ok_or(MIXED)?) {
             (State::Rate(before), Kind::Rate { .. }) => {
                 let after = rate::followed_by(before, kinds_were, (self.unit, spec.unit), spec.indebts, now)?;
-                after.map(|limiter: RateLimiter| State::Rate(limiter.with_longest_wait(spec.longest_wait)))
+                State::Rate(after.with_longest_wait(spec.longest_wait))
             }
             (State::Quota(before), Kind::Quota { sliding: false, .. }) => {
-                quota::followed_by(before, spec, moved.tiers, now)?.map(State::Quota)
+                State::Quota(quota::followed_by(before, spec, moved.tiers, now)?)
             }
             (State::SlidingQuota(before), Kind::Quota { sliding: true, .. }) => {
-                before.followed_by(kinds, spec.unix_nanos_at_origin)?.map(State::SlidingQuota)
+                State::SlidingQuota(before.followed_by(kinds, spec.unix_nanos_at_origin)?)
             }
             (State::RecentAverage(before), Kind::RecentAverage { .. }) => {
                 let after = before.followed_by(kinds_were, spec.indebts, now)?;
-                after.map(|limiter| State::RecentAverage(limiter.with_longest_wait(spec.longest_wait)))
+                State::RecentAverage(after.with_longest_wait(spec.longest_wait))
             }
             (State::Distinct(before), Kind::Distinct { .. }) => {
                 let after = before.followed_by(kinds_were, now)?;
-                after.map(|limiter| State::Distinct(limiter.with_longest_wait(spec.longest_wait)))
+                State::Distinct(after.with_longest_wait(spec.longest_wait))
             }
             (State::Inflight(before), Kind::Inflight { max, upgraded, .. }) => {
-                Some(State::Inflight(before.followed_by(*max, *upgraded, moved.routes, moved.origins)))
+                State::Inflight(before.followed_by(*max, *upgraded, moved.routes, moved.origins))
             }
             (State::InflightByKey { places, upgraded, .. }, Kind::Inflight { scope: Scope::Key { .. }, .. }) => {
-                Some(State::InflightByKey {
+                State::InflightByKey {
                     places: Arc::clone(places),
                     upgraded: Arc::clone(upgraded),
                     max: kinds.iter().map(most).collect::<Result<_, _>>()?,
                     most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
-                })
+                }
             }
             (State::FairShare { share, follows, .. }, Kind::FairShare { .. }) => {
-                Some(fair_share_under(spec, moved, share, follows.as_ref())?)
+                fair_share_under(spec, moved, share, follows.as_ref())?
             }
-            _ => None,
+            _ => return Err(MIXED),
         })
     }
 }

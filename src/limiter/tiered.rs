@@ -45,10 +45,11 @@ impl<M: Meter> Tiered<M> {
     }
 
     /// What follows these under other numbers. For each of `kinds`, `was` says which tier it was before; one that was none begins with
-    /// what its keys have spent by the limit's own numbers. `follow` goes on with the table, `None` if it cannot; `apart` makes one
-    /// of its own, for a tier whose levels would mean something else than those of another in the same table.
+    /// what its keys have spent by the limit's own numbers. `follow` goes on with the table, `None` if its axis cannot. `apart` copies the
+    /// levels into a table of its own: where the axis cannot go on, and for a tier whose levels would mean something else than those of
+    /// another in the same table.
     ///
-    /// A request that began before and is charged after goes on in the tables of before: a tier in one of its own does not hear of it.
+    /// A request that began before and is charged after goes on in the tables of before: one that was made apart does not hear of it.
     ///
     /// # Errors
     /// No kind, or what `follow` and `apart` refuse.
@@ -58,18 +59,34 @@ impl<M: Meter> Tiered<M> {
         alike: impl Fn(&M, &M) -> bool,
         follow: impl Fn(&Leveled<M>, &Kind) -> Result<Option<Leveled<M>>, OutOfRange>,
         apart: impl Fn(&Leveled<M>, &Kind) -> Result<Leveled<M>, OutOfRange>,
-    ) -> Result<Option<Tiered<M>>, OutOfRange> {
+    ) -> Result<Tiered<M>, OutOfRange>
+    where
+        M: Clone,
+    {
         let mut all: Vec<Leveled<M>> = Vec::new();
+        let before = |at: usize| self.at(was.get(at).copied().flatten().unwrap_or(0));
         for (at, kind) in kinds.iter().enumerate() {
-            let before = self.at(was.get(at).copied().flatten().unwrap_or(0));
-            let Some(after) = follow(before, kind)? else { return Ok(None) };
-            let differs = |other: &Leveled<M>| {
-                let same = other.course().axis() == after.course().axis() && alike(other.meter(), after.meter());
-                other.shares_table_with(&after) && !same
+            // one of the same numbers that shared its table goes on to share it
+            let twin = kinds
+                .iter()
+                .zip(&all)
+                .enumerate()
+                .find(|(other, (numbers, _))| *numbers == kind && before(*other).shares_table_with(before(at)));
+            if let Some((_, (_, twin))) = twin {
+                let twin = twin.beside(twin.meter().clone());
+                all.push(twin);
+                continue;
+            }
+            let differs = |after: &Leveled<M>| {
+                let same = |other: &Leveled<M>| {
+                    other.course().axis() == after.course().axis() && alike(other.meter(), after.meter())
+                };
+                all.iter().any(|other| other.shares_table_with(after) && !same(other))
             };
-            all.push(if all.iter().any(differs) { apart(before, kind)? } else { after });
+            let after = follow(before(at), kind)?.filter(|after| !differs(after));
+            all.push(after.map_or_else(|| apart(before(at), kind), Ok)?);
         }
-        Tiered::of(all).map(Some)
+        Tiered::of(all)
     }
 
     fn of(mut all: Vec<Leveled<M>>) -> Result<Tiered<M>, OutOfRange> {

@@ -1,12 +1,13 @@
 //! A reload to another rate keeps the new promise to the nanosecond, whatever the old rate was: levels are converted between the two,
-//! and every rounding is against the client.
+//! and every rounding is against the client. Over a chain of reloads by any factor, with any burst and any bytes per unit, what is left
+//! and when there is more is what an account in units says.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::engine::{Snapshot, Verdict};
+use tidegate::engine::{Fate, Snapshot, Verdict};
 use tidegate::limiter::Kind;
-use tidegate::policy::{Mode, Rule};
+use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::units::{Bytes, Rate, Timestamp};
 
 use crate::book::{ask, book, by_client, head};
@@ -19,10 +20,15 @@ fn limit(events: u32, seconds: u64, burst: u32) -> Option<Rule> {
     Some(Rule { mode: Mode::Enforce, ..by_client("one", Kind::Rate { rate, burst, memory: Bytes(1 << 20) }) })
 }
 
-fn reloaded(before: &Snapshot, rule: Rule) -> Option<Snapshot> {
+fn gate(rule: Rule) -> Option<Snapshot> {
+    Snapshot::new(book(vec![rule]).policy().clone(), &tidegate::sketch::Seed::from_bytes([3; 16]), 0).ok()
+}
+
+fn reloaded(before: &Snapshot, rule: Rule, now: u64) -> Option<Snapshot> {
     let mut policy = before.policy().clone();
     policy.rules[0] = std::sync::Arc::new(rule);
-    let (after, _) = before.followed_by(policy, Timestamp::from_nanos(START)).ok()?;
+    let (after, told) = before.followed_by(policy, Timestamp::from_nanos(now)).ok()?;
+    assert!(matches!(told.limits[0].fate, Fate::Kept { .. } | Fate::Rerated { .. }), "{told:?}");
     after.take_over();
     Some(after)
 }
@@ -49,9 +55,9 @@ proptest! {
         refills in prop::collection::vec((1_u64..3_000, 0_u64..3), 1..6),
     ) {
         let (before, after) = (limit(old.0, old.1, old.2), limit(new.0, new.1, new.2));
-        let gate = before.and_then(|before| Snapshot::new(book(vec![before]).policy().clone(), &tidegate::sketch::Seed::from_bytes([3; 16]), 0).ok());
+        let gate = before.and_then(gate);
         // numbers that a limit does not take
-        let Some(gate) = gate.zip(after).and_then(|(gate, after)| reloaded(&gate, after)) else { return Ok(()) };
+        let Some(gate) = gate.zip(after).and_then(|(gate, after)| reloaded(&gate, after, START)) else { return Ok(()) };
         let (events, seconds, burst) = new;
         let client = head("203.0.113.9");
         let (mut now, mut admitted) = (START, 0_u128);
@@ -67,6 +73,108 @@ proptest! {
             admitted += take_all(now);
             let back = u128::from(now - START) * u128::from(events) / (u128::from(seconds) * 1_000_000_000);
             prop_assert!(admitted <= u128::from(burst) + back, "{admitted} in {} ns", now - START);
+        }
+    }
+}
+
+/// Numbers of a limit in a chain: units per second or day, a burst, and bytes per unit, 1 of one that counts requests.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    events: u32,
+    seconds: u64,
+    burst: u32,
+    unit: u32,
+}
+
+impl Numbers {
+    /// `None` for numbers that a limit does not take.
+    fn rule(self, of_bytes: bool) -> Option<Rule> {
+        let rule = limit(self.events, self.seconds, self.burst)?;
+        Some(if of_bytes { Rule { cost: CostRule::Bytes { unit: self.unit }, ..rule } } else { rule })
+    }
+
+    /// Nanoseconds in which a unit comes back.
+    fn interval(self) -> u64 {
+        (self.seconds * 1_000_000_000).div_ceil(u64::from(self.events))
+    }
+}
+
+/// From one unit in a day to a million in a second, with bursts that may take years to refill.
+fn chains() -> impl Strategy<Value = (Vec<Numbers>, bool)> {
+    let events = prop_oneof![1_u32..10, 10_u32..2_000, 2_000_u32..1_000_000];
+    let seconds = prop::sample::select(vec![1, 60, 3_600, DAY]);
+    let burst = prop_oneof![3 => 1_u32..200, 1 => 1_000_u32..8_000];
+    // units of powers of two, as the policy file makes them
+    let numbers = (events, seconds, burst, 0_u32..24);
+    (prop::collection::vec(numbers, 2..8), any::<bool>()).prop_map(|(all, of_bytes)| {
+        let numbers = |(events, seconds, burst, shift): (u32, u64, u32, u32)| Numbers {
+            events,
+            seconds,
+            burst,
+            unit: if of_bytes { 1 << shift } else { 1 },
+        };
+        (all.into_iter().map(numbers).collect(), of_bytes)
+    })
+}
+
+/// What may be lost to rounding by each reload, of the greatest unit so far: nanoseconds, of the thousand and more of a unit.
+const LOST: f64 = 4e-3;
+/// What arithmetic in `f64` may be off by.
+const OFF: f64 = 1e-6;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_chain_of_reloads_by_any_factor_counts_what_was_spent_to_the_unit(
+        (numbers, of_bytes) in chains(),
+        steps in prop::collection::vec((0_u64..3_000, 1_usize..120), 8),
+    ) {
+        let client = head("203.0.113.9");
+        let mut now = START;
+        let mut gate_now: Option<Snapshot> = None;
+        // bytes, or requests
+        let (mut spent, mut greatest, mut lost) = (0.0_f64, 0.0_f64, 0.0_f64);
+        for (numbers, (refill, requests)) in numbers.into_iter().zip(steps) {
+            let Some(rule) = numbers.rule(of_bytes) else { continue };
+            // a table of its own forgives what is beyond ten years
+            if spent / f64::from(numbers.unit) * numbers.interval() as f64 > 3_650.0 * 86_400e9 {
+                continue;
+            }
+            let next = match &gate_now {
+                Some(gate) => reloaded(gate, rule, now),
+                None => gate(rule),
+            };
+            // a burst that takes more than ten years to refill
+            let Some(gate) = next else { continue };
+            let (unit, burst) = (f64::from(numbers.unit), f64::from(numbers.burst));
+            greatest = unit.max(greatest);
+            lost += LOST * greatest;
+            let interval = numbers.interval();
+            // hundredths of a unit
+            let passed = refill * interval / 100;
+            for at in [now, now + passed] {
+                spent = (spent - (at - now) as f64 / interval as f64 * unit).max(0.0);
+                now = at;
+                for _ in 0..requests {
+                    let decision = ask(&gate, &client, now).0;
+                    let room = burst - spent / unit;
+                    let reading = &decision.readings[0];
+                    if decision.verdict != Verdict::Admitted {
+                        prop_assert!(room < 1.0 + lost / unit, "refused with {} left: {:?}", room, numbers);
+                        let wait = reading.retry_nanos.expect("the cost is within the burst") as f64 / interval as f64;
+                        prop_assert!(wait > 1.0 - room - OFF, "told to come {} too early", 1.0 - room - wait);
+                        prop_assert!(wait < 1.0 - room + lost / unit, "told to come {} too late", wait + room - 1.0);
+                        break;
+                    }
+                    prop_assert!(room > 1.0 - OFF, "admitted with {} left: {:?}", room, numbers);
+                    spent += unit;
+                    let (left, room) = (f64::from(reading.remaining), room - 1.0);
+                    prop_assert!(left < room + OFF, "{} left, told {}: {:?}", room, left, numbers);
+                    prop_assert!(left > room - 1.0 - lost / unit, "{} left, told {}: {:?}", room, left, numbers);
+                }
+            }
+            gate_now = Some(gate);
         }
     }
 }

@@ -309,15 +309,6 @@ fn numbers() -> impl Strategy<Value = Vec<Kind>> {
                 _ => {}
             }
         }
-        // an axis runs no more than 128 times as fast as time: beyond, a reload counts too much
-        if let Some(Kind::Rate(base)) = same.first().cloned() {
-            for kind in same.iter_mut().skip(1) {
-                let Kind::Rate(all) = kind else { continue };
-                for ((per_hour, _), (first, _)) in all.iter_mut().zip(&base) {
-                    *per_hour = (first * (1 + *per_hour % 64)).div_ceil(8);
-                }
-            }
-        }
         same
     })
 }

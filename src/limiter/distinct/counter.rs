@@ -64,9 +64,9 @@ impl Counter {
         }
     }
 
-    /// In what time one comes back, of a sliding one.
-    pub fn interval_nanos(&self) -> u64 {
-        if let Counter::Sliding(bucket, _) = self { bucket.interval_nanos() } else { 1 }
+    /// Whether it counts to the unit on an axis of this pace.
+    pub fn fits(&self, pace: Pace) -> bool {
+        if let Counter::Sliding(bucket, _) = self { bucket.fits(pace) } else { true }
     }
 
     /// Whether it counts in aligned windows.

@@ -13,6 +13,9 @@
 //! on each of them levels only grow. Where the new axis is ahead of the old one, they go by the new one ([`Course`]):
 //! otherwise what they are charged would be taken for something that happened long ago.
 //!
+//! An axis that runs fast ends early, so there is a [fastest](Pace::FASTEST) that one may run. Numbers that ask for more are judged on an
+//! axis of their own, by a table into which the levels were put as they are there.
+//!
 //! **Rounding** is against the client: a place on the axis is rounded down, a wait up.
 
 use std::sync::Arc;
@@ -47,7 +50,7 @@ impl Pace {
     pub const FASTEST: Pace = Pace { real: 1, places: 128 };
 
     /// `real` nanoseconds of time in `places` of the axis; a part of nothing counts as one. What does not fit is rounded so that the
-    /// axis is the slower.
+    /// axis is the slower, as far as one place is enough for that.
     pub fn new(real: u128, places: u128) -> Pace {
         let (mut real, mut places) = (real.max(1), places.max(1));
         let common = greatest_common_divisor(real, places);
@@ -76,6 +79,12 @@ impl Pace {
     /// The same, rounded up.
     pub fn places_in_at_least(self, real: u64) -> u64 {
         scaled(real, self.places, self.real, true)
+    }
+
+    /// Whether so long is a whole number of places, not none.
+    pub fn is_whole(self, real: u64) -> bool {
+        let product = u128::from(real) * u128::from(self.places);
+        product > 0 && product.is_multiple_of(u128::from(self.real.max(1)))
     }
 
     /// How long a span of the axis takes, rounded up.
@@ -117,14 +126,15 @@ impl Axis {
         self.0.map_or(Pace::EVEN, |bend| bend.pace)
     }
 
-    /// The same axis until `now`, at another pace from then on. `None` when so much of it is used up that it might end within the
-    /// life of the process.
+    /// The same axis until `now`, at another pace from then on. `None` when it might end within the life of the process: at a pace
+    /// above [`Pace::FASTEST`], or when too much of it is used up.
     pub fn bent(&self, now: Timestamp, pace: Pace) -> Option<Axis> {
         if pace == self.pace() {
             return Some(*self);
         }
         let place = self.at(now).nanos();
-        (place < u64::MAX / 2).then_some(Axis(Some(Bend { since: now.nanos(), place, pace })))
+        let lasts = place < u64::MAX / 2 && pace.slower(Pace::FASTEST) == pace;
+        lasts.then_some(Axis(Some(Bend { since: now.nanos(), place, pace })))
     }
 }
 
@@ -273,6 +283,7 @@ mod tests {
     fn an_axis_that_is_nearly_used_up_is_bent_no_more() {
         assert!(Axis::TIME.bent(at(u64::MAX / 2), Pace::FASTEST).is_none());
         assert!(Axis::TIME.bent(at(u64::MAX / 2), Pace::EVEN).is_some(), "nothing changes");
+        assert!(Axis::TIME.bent(at(1), Pace::new(1, 129)).is_none(), "it would end too soon");
         let ended = Axis::TIME.bent(at(1), Pace::FASTEST).unwrap();
         assert_eq!(ended.at(at(u64::MAX)).nanos(), u64::MAX);
         assert_eq!(ended.wait(at(u64::MAX - 5), 1_000), None);

@@ -56,17 +56,17 @@ impl Bucket {
     }
 
     /// The pace at which one request of the new rate, counted in units `units.1` for every `units.0` of this one's, moves
-    /// a level by as much as one of this bucket's does, so that what was spent stays spent. Slower if the axis would have no room for
-    /// the new burst, which counts too much.
+    /// a level by as much as one of this bucket's does, so that what was spent stays spent. The new bucket must
+    /// [fit](Bucket::fits) an axis of this pace.
     pub fn pace_for(&self, new: &Bucket, units: (u32, u32)) -> Pace {
         let (old_unit, new_unit) = (u128::from(units.0.max(1)), u128::from(units.1.max(1)));
-        let kept = Pace::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit);
-        kept.slower(Pace::FASTEST).slower(new.roomy())
+        Pace::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit)
     }
 
-    /// The fastest that an axis may run on which this bucket is to have room.
-    pub fn roomy(&self) -> Pace {
-        Pace::new(u128::from(self.depth), u128::from(Self::MAX_DEPTH))
+    /// Whether on an axis of this pace a unit is a whole number of places, without which levels would not count units, and there is
+    /// room for the burst.
+    pub fn fits(&self, pace: Pace) -> bool {
+        pace.is_whole(self.interval.get()) && pace.places_in_at_least(self.depth) <= Self::MAX_DEPTH
     }
 
     /// The most that is admitted at one instant, in units of cost.
@@ -247,6 +247,31 @@ mod tests {
         assert!(!spend(&bucket, &mut level, now.nanos(), 1));
         assert_eq!(bucket.retry_nanos(level, now, Cost::ONE), None);
         assert_eq!(bucket.next_unit_nanos(level, now), None);
+    }
+
+    #[test]
+    fn a_bucket_fits_an_axis_on_which_units_are_whole_and_the_burst_has_room() {
+        let (a_second, a_day) = (Duration::from_secs(1), Duration::from_secs(86_400));
+        let (fast, slow) = (bucket(10, a_second, 10), bucket(1, a_day, 10));
+        for (old, new, units, fits) in [
+            (&fast, &slow, (1, 1), true),
+            (&slow, &fast, (1, 1), true),
+            (&fast, &slow, (1, 1 << 20), true),
+            // a tenth of a second over 2²⁰ are 95.4 nanoseconds
+            (&fast, &slow, (1 << 20, 1), false),
+            (&fast, &slow, (1 << 8, 1), true),
+            // three thousand days have room where one is one, and four thousand have not
+            (&slow, &bucket(9_000, a_day, 3_000), (1, 1), true),
+            (&slow, &bucket(9_000, a_day, 4_000), (1, 1), false),
+        ] {
+            let pace = old.pace_for(new, units);
+            assert_eq!(new.fits(pace), fits, "{old:?} {new:?} {units:?}");
+            if fits {
+                let of_new = u128::from(old.interval_nanos()) * u128::from(units.1) / u128::from(units.0);
+                let places = u128::from(pace.places_in(new.interval_nanos()));
+                assert_eq!(places, of_new, "a unit moves a level as far as what it is worth");
+            }
+        }
     }
 
     #[test]

@@ -67,9 +67,9 @@ impl RecentAverage {
     }
 
     /// The pace at which this half-life stays the same span, so that a sum of this meter's stays the same sum under the new
-    /// half-life. Slower if the axis would end too soon; then a sum above one counts too much.
+    /// half-life.
     pub fn pace_for(&self, half_life: Duration) -> Pace {
-        Pace::new(half_life.as_nanos(), u128::from(self.half_life)).slower(Pace::FASTEST)
+        Pace::new(half_life.as_nanos(), u128::from(self.half_life))
     }
 
     /// The same promise on an axis that runs at this [`Pace`].
