@@ -15,7 +15,7 @@ type Answer = (String, u64, u64);
 type Tally = BTreeMap<Answer, usize>;
 
 /// A gate with every kind of answer: fixed, forwarded, refused by a limit, by an origin that is not there, by a length.
-fn gate_before(origin: &Origin, deaf: &str) -> Gate {
+fn gate_before(origin: &Origin, switching: &Origin, deaf: &str) -> Gate {
     Gate::start(&format!(
         "listeners:
   main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1], connections: {{ linger: 1s }}, request_head: {{ timeout: 1s }} }}
@@ -25,17 +25,20 @@ limits:
   once: {{ key: client_ip, rate: 1/h, burst: 1 }}
 origins:
   app: {{ addresses: [\"{}\"], timeouts: {{ connect: 2s, read: 5s, write: 5s, request: 5s }} }}
+  chat: {{ addresses: [\"{}\"], inflight: {{ max: 10 }} }}
   gone: {{ addresses: [\"{deaf}\"], timeouts: {{ connect: 1s, request: 2s }} }}
 routes:
   - {{ name: admin, match: {{ path: /admin }}, respond: {{ status: 403, body: no }} }}
   - {{ name: gone, match: {{ path: /gone }}, origin: gone }}
+  - {{ name: chat, match: {{ path: /chat }}, origin: chat }}
   - {{ name: once, match: {{ path: /once }}, limits: [once], respond: {{ status: 200, body: yes }} }}
   - {{ name: small, match: {{ path: /small }}, origin: app, body_limit: 10B }}
   - {{ name: bots, match: {{ path: /bots, headers: {{ x-bot: {{ regex: \".*bot.*\" }} }} }}, respond: {{ status: 403, body: no }} }}
   - {{ name: nothing, match: {{ path: /empty }}, respond: {{ status: 204 }} }}
   - {{ name: rest, match: {{ path: / }}, origin: app }}
 ",
-        origin.address()
+        origin.address(),
+        switching.address()
     ))
 }
 
@@ -49,9 +52,7 @@ fn answers(mut connection: Connection, bytes: &[u8], then: Then) -> Vec<Answer> 
     let mut answers = Vec::new();
     while let Ok(answer) = connection.answer_to(method) {
         connection.finish_sending();
-        if answer.status != 101 {
-            answers.push(("h1".to_owned(), u64::from(answer.status), answer.body.len() as u64));
-        }
+        answers.push(("h1".to_owned(), u64::from(answer.status), answer.body.len() as u64));
     }
     answers
 }
@@ -100,6 +101,7 @@ fn requests() -> Vec<Vec<u8>> {
         get("/", &format!("X: {}\r\n", "a".repeat(40_000))),
         get("/", &"X: a\r\n".repeat(150)),
         get("/", "Upgrade: websocket\r\nConnection: upgrade\r\n"),
+        request("GET", "/chat", UPGRADE, b""),
         get("/", &format!("Connection: {}\r\n", ["a"; 12].join(","))),
         request("HEAD", "/admin", close, b""),
         request("HEAD", "/", close, b""),
@@ -168,7 +170,7 @@ fn streams() -> Vec<Vec<u8>> {
 fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
     let origin = Origin::that(Reply::Ok);
     let (deaf, _held) = refusing();
-    let gate = gate_before(&origin, &deaf.to_string());
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
     let ask = |length: usize| {
         let bot = format!("X-Bot: {}bot\r\n", "x".repeat(length - 3));
         (gate.fetch("/bots", &bot).status, gate.fetch("/other", &bot).status)
@@ -183,9 +185,55 @@ fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
 fn what_no_query_may_hold_reaches_the_origin_escaped() {
     let origin = Origin::that(Reply::Ok);
     let (deaf, _held) = refusing();
-    let gate = gate_before(&origin, &deaf.to_string());
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
     assert_eq!(gate.fetch("/x?q=\"a\"<b>&c={d|e}^`[]\\", "").status, 200);
     assert_eq!(origin.only_arrival().target, "/x?q=%22a%22%3Cb%3E&c={d|e}^`[]\\");
+}
+
+/// What asks for a WebSocket.
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+#[test]
+fn a_websocket_that_ends_is_nobodys_fault() {
+    let origin = Origin::that(Reply::Switch);
+    let (deaf, _held) = refusing();
+    let mut gate = gate_before(&origin, &origin, &deaf.to_string());
+    let ends = ["client", "crash", "half", "origin"];
+    for end in ends {
+        let mut connection = gate.connect();
+        connection.send(&request("GET", "/chat", UPGRADE, b"")).unwrap();
+        assert_eq!(connection.answer_to("GET").expect("it switches").status, 101);
+        let _ = connection.send(b"hello").and_then(|()| connection.skip(5));
+        match end {
+            "client" => drop(connection),
+            "crash" => connection.reset(),
+            "half" => {
+                connection.finish_sending();
+                let _ = connection.rest();
+            }
+            _ => {
+                let _ = connection.send(b"bye").and_then(|()| connection.rest());
+            }
+        }
+        gate.comes_to_rest();
+    }
+    let log = wait_for("the log to have them all", || {
+        let log = gate.log_text();
+        (log.lines().count() >= ends.len()).then_some(log)
+    });
+    for line in log.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        assert_eq!((value["status"].as_u64(), value["error"].as_str()), (Some(101), None), "{line}");
+    }
+    gate.counts("tidegate_requests_total", &[("code", "1xx")], ends.len() as f64);
+    gate.counts("tidegate_requests_total", &[("code", "aborted")], 0.0);
+    // the line of the minute comes for a fault, and tells of nothing else
+    assert_eq!(gate.fetch("/\\", "").status, 400);
+    let said = wait_for("the line about misbehaviour", || {
+        gate.talk().lines().find(|line| line.contains("clients misbehaved")).map(str::to_owned)
+    });
+    assert!(!said.contains("aborted"), "{said}");
 }
 
 /// What the log says was answered.
@@ -207,7 +255,8 @@ fn logged(gate: &Gate) -> Tally {
 fn every_answer_on_the_wire_is_in_the_log_and_the_metrics() {
     let origin = Origin::that(Reply::Ok);
     let (deaf, _held) = refusing();
-    let mut gate = gate_before(&origin, &deaf.to_string());
+    let switching = Origin::that(Reply::Switch);
+    let mut gate = gate_before(&origin, &switching, &deaf.to_string());
     let mut seen = Vec::new();
     let mut number = 0;
     let mut from = |listener: &str| {
@@ -235,7 +284,7 @@ fn every_answer_on_the_wire_is_in_the_log_and_the_metrics() {
         *tally.entry(answer.clone()).or_default() += 1;
         tally
     });
-    for status in [200, 204, 301, 308, 400, 403, 405, 408, 413, 414, 417, 429, 431, 502, 505] {
+    for status in [101, 200, 204, 301, 308, 400, 403, 405, 408, 413, 414, 417, 429, 431, 502, 505] {
         assert!(wire.keys().any(|(_, found, _)| *found == status), "nothing was answered {status}: {wire:?}");
     }
     assert!(wire.contains_key(&("h2".to_owned(), 431, 0)), "the library's own answer: {wire:?}");
