@@ -57,7 +57,8 @@ fn answers(mut connection: Connection, bytes: &[u8], then: Then) -> Vec<Answer> 
     answers
 }
 
-/// What comes on the first stream of a connection; nothing when it is reset, or the connection ended, without an answer.
+/// What comes on the first stream of a connection; nothing when the connection ended without an answer. That a malformed head is
+/// answered by a reset alone is what HTTP/2 has for 400 (RFC 9113 section 8.1.1).
 fn answer_of_stream(gate: &Gate, number: usize, frames: &[u8]) -> Option<Answer> {
     let mut raw = Raw::open_from(source_of(number), gate.address("main"));
     let _ = raw.send(frames);
@@ -71,12 +72,18 @@ fn answer_of_stream(gate: &Gate, number: usize, frames: &[u8]) -> Option<Answer>
             DATA => bytes += frame.payload.len() as u64,
             _ => {}
         }
+        if frame.kind == RESET && frame.payload == PROTOCOL_ERROR {
+            status = status.or(Some(400));
+        }
         if frame.kind == RESET || frame.flags & END_STREAM != 0 {
             break;
         }
     }
     Some(("h2".to_owned(), u64::from(status?), bytes))
 }
+
+/// The code of a reset for a malformed message (RFC 9113 section 7).
+const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 
 /// Requests of HTTP/1 beside those that are malformed.
 fn requests() -> Vec<Vec<u8>> {
@@ -166,6 +173,90 @@ fn streams() -> Vec<Vec<u8>> {
     ]
 }
 
+/// Heads of HTTP/2 that the library refuses before anybody else sees them, each the first of its connection.
+fn unread_streams() -> Vec<Vec<u8>> {
+    type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
+    let ordinary: Fields<'_> =
+        vec![(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"gate.example"), (b":path", b"/")];
+    let with = |name: &'static [u8], value: &'static [u8]| {
+        let mut fields: Fields<'_> = ordinary.iter().copied().filter(|(known, _)| *known != name).collect();
+        fields.push((name, value));
+        fields
+    };
+    let without = |name: &[u8]| ordinary.iter().copied().filter(|(known, _)| *known != name).collect();
+    let heads: Vec<Fields<'_>> = vec![
+        with(b":path", b"/?a=\"b"),
+        with(b":path", b"/<a>"),
+        with(b":path", b"/?a=<b"),
+        with(b":path", b"/?a=>b"),
+        with(b":path", b"/a b"),
+        with(b":path", b""),
+        with(b":authority", b""),
+        with(b":authority", b"a b"),
+        with(b":scheme", b"1:"),
+        with(b":protocol", b"websocket"),
+        with(b":method", b"CONNECT"),
+        with(b":status", b"200"),
+        without(b":method"),
+        without(b":scheme"),
+        without(b":path"),
+        with(b"connection", b"close"),
+        with(b"te", b"gzip"),
+        with(b"content-length", b"1, 1"),
+        with(b"content-length", b"+1"),
+    ];
+    heads.iter().map(|fields| raw::head(1, fields, true)).collect()
+}
+
+#[test]
+fn a_head_that_the_library_refuses_is_counted_and_has_a_line() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    let heads = unread_streams();
+    for (number, frames) in heads.iter().enumerate() {
+        let answer = answer_of_stream(&gate, number + 1, frames);
+        assert_eq!(answer, Some(("h2".to_owned(), 400, 0)), "{}", frames.escape_ascii());
+    }
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "h2_stream")], heads.len() as f64);
+    gate.counts("tidegate_requests_total", &[("route", "_none"), ("code", "4xx")], heads.len() as f64);
+    gate.counts("tidegate_h2_abuse_total", &[], 0.0);
+    let log = wait_for("a line for each", || {
+        let log = gate.log_text();
+        (log.lines().count() >= heads.len()).then_some(log)
+    });
+    for line in log.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        let told = (value["protocol"].as_str(), value["status"].as_u64(), value["error"].as_str());
+        assert_eq!(told, (Some("h2"), Some(400), Some("h2_stream")), "{line}");
+    }
+    assert_eq!((log.lines().count(), origin.count()), (heads.len(), 0));
+    wait_for("the line about misbehaviour", || gate.talk().contains("h2_stream").then_some(()));
+}
+
+#[test]
+fn streams_of_one_connection_are_told_apart() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    let mut raw = Raw::open_from(source_of(1), gate.address("main"));
+    let unread = |stream| {
+        let path: (&[u8], &[u8]) = (b":path", b"/?\"");
+        raw::head(stream, &[(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), path], true)
+    };
+    // all in one packet
+    let frames = [raw::get(1, "/admin"), unread(3), raw::get(5, "/admin"), unread(7), unread(9), raw::get(11, "/admin")];
+    raw.send(&frames.concat()).unwrap();
+    let mut ended = 0;
+    while ended < frames.len() {
+        let frame = raw.next().unwrap().expect("the connection goes on");
+        ended += usize::from(frame.stream > 0 && (frame.kind == RESET || frame.flags & END_STREAM != 0));
+    }
+    gate.counts("tidegate_requests_total", &[("route", "admin"), ("code", "4xx")], 3.0);
+    gate.counts("tidegate_malformed_requests_total", &[], 3.0);
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "h2_stream")], 3.0);
+}
+
 #[test]
 fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
     let origin = Origin::that(Reply::Ok);
@@ -179,6 +270,23 @@ fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
     // one byte more would have reached the origin; where no expression reads the field, it may be as long as a head
     assert_eq!(ask(4_097), (400, 200));
     gate.counts("tidegate_refused_requests_total", &[("reason", "value_too_long")], 1.0);
+}
+
+#[test]
+fn what_costs_more_than_its_bytes_is_refused() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    let options = |elements: usize| gate.fetch("/", &format!("Connection: x{}\r\n", ",".repeat(elements - 1))).status;
+    assert_eq!((options(64), options(65)), (200, 400));
+    let lines = format!("Connection: x{}\r\nConnection: {}\r\n", ",".repeat(40), ",".repeat(40));
+    assert_eq!(gate.fetch("/", &lines).status, 400);
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "connection")], 2.0);
+    // a request line of 8 KiB as it is read and sent on, with its escapes
+    let escaped = |quotes: usize| gate.fetch(&format!("/?{}", "\"".repeat(quotes)), "").status;
+    assert_eq!((escaped(2_728), escaped(2_729)), (200, 414));
+    let in_path = |bars: usize| gate.fetch(&format!("/{}", "|".repeat(bars)), "").status;
+    assert_eq!((in_path(2_729), in_path(2_730)), (200, 414));
 }
 
 #[test]
@@ -275,7 +383,7 @@ fn every_answer_on_the_wire_is_in_the_log_and_the_metrics() {
             seen.extend(answers(from(listener), &bytes, Then::Waits));
         }
     }
-    for frames in streams() {
+    for frames in streams().into_iter().chain(unread_streams()) {
         number += 1;
         seen.extend(answer_of_stream(&gate, number, &frames));
     }
