@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
+
 use super::fault::HeadFault;
 use super::head::scan::{TARGET, is};
 
@@ -19,14 +21,18 @@ pub const LONGEST_TARGET: usize = 65_534;
 /// [`HeadFault::Target`] for controls, blanks, non-ASCII bytes and `#`, [`HeadFault::Escape`] for `%00`, the byte that ends
 /// strings. A lone percent sign is what browsers send for `?q=100%` and stays.
 pub fn canonical_query(raw: &[u8]) -> Result<Cow<'_, str>, HeadFault> {
-    let text = std::str::from_utf8(raw).map_err(|_| HeadFault::Target)?;
-    if !raw.iter().all(|&byte| is(byte, TARGET)) {
-        return Err(HeadFault::Target);
+    let mut is_plain = true;
+    for &byte in raw {
+        if !is(byte, TARGET) {
+            return Err(HeadFault::Target);
+        }
+        is_plain &= !matches!(byte, b'"' | b'<' | b'>');
     }
-    if raw.windows(3).any(|escape| escape == b"%00") {
+    if memmem::find(raw, b"%00").is_some() {
         return Err(HeadFault::Escape);
     }
-    if !raw.iter().fold(false, |found, &byte| found | matches!(byte, b'"' | b'<' | b'>')) {
+    let text = std::str::from_utf8(raw).map_err(|_| HeadFault::Target)?;
+    if is_plain {
         return Ok(Cow::Borrowed(text));
     }
     let mut query = String::with_capacity(raw.len() + 16);
