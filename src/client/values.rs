@@ -226,12 +226,29 @@ impl<'n> Name<'n> {
         Name { text, escaped: is_escaped(text), first, shortest: usize::from(first.is_some()) + meant.count() }
     }
 
-    /// Whether what is sent may begin with the name. A stranger chooses how many pairs there are, so most are told by their
-    /// first byte.
+    /// Whether what is sent may begin with the name. A stranger chooses how many pairs there are, so most are told by the
+    /// first byte that they mean.
     #[inline]
     fn may_begin(&self, pair: &[u8]) -> bool {
         pair.len() >= self.shortest
-            && pair.first().is_none_or(|byte| Some(*byte) == self.first || matches!(byte, b'%' | b'+' | b' ' | b'\t'))
+            && match pair.first() {
+                Some(b'%' | b'+' | b' ' | b'\t') => self.may_follow_blanks(pair),
+                first => first.copied() == self.first || pair.is_empty(),
+            }
+    }
+
+    /// The same behind blanks, however they are written. What a tab is, only the reader of cookies knows.
+    fn may_follow_blanks(&self, mut pair: &[u8]) -> bool {
+        while let [b'+' | b' ', rest @ ..] = pair {
+            pair = rest;
+        }
+        let mut meant = Value::plain(pair).bytes();
+        loop {
+            match meant.next() {
+                Some(b' ') => {}
+                first => return first == self.first || first == Some(b'\t'),
+            }
+        }
     }
 
     /// Whether what was sent means the name.
@@ -258,7 +275,7 @@ fn are_equal(mut one: impl Iterator<Item = u8>, mut other: impl Iterator<Item = 
 /// Whether a name may mean other bytes than it is written in.
 #[inline]
 fn is_escaped(name: &[u8]) -> bool {
-    memchr3(b'%', b'+', b' ', name).is_some()
+    name.iter().any(|byte| matches!(byte, b'%' | b'+' | b' '))
 }
 
 /// What a name means; blanks in front are no part of it.
@@ -343,8 +360,8 @@ mod tests {
     fn a_name_is_never_passed_over_for_how_it_begins() {
         for name in ["token", "t%6Fken", "%74oken", "+token", "a[]", "%20x", "\u{e9}"] {
             let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
-            for sent in [name.to_owned(), format!("+{name}"), format!("%20{name}"), escaped] {
-                let (looked_for, is_same) = (Name::of(name), Name::of(name).is(sent.as_bytes()));
+            for sent in [name.to_owned(), format!("+{name}"), format!("%20{name}"), format!(" \t+{name}"), escaped] {
+                let (looked_for, is_same) = (Name::of(name), Name::of(name).is(trimmed(sent.as_bytes())));
                 assert!(!is_same || looked_for.may_begin(format!("{sent}=1").as_bytes()), "{name} {sent}");
             }
             assert!(Name::of(name).is(name.as_bytes()) && Name::of(name).may_begin(name.as_bytes()), "{name}");

@@ -190,7 +190,9 @@ fn no_spelling_of_a_parameter_has_a_budget_of_its_own() {
     assert_eq!(many.status, 400);
     refused_for(&gate, "ambiguous_value", 1);
     // so many that they cost more to tell apart than anything else does
-    let status = |parameters: usize| connection.ask("GET", &format!("/?{}token=r9", "a&".repeat(parameters - 1)), "", b"").status;
+    let status = |parameters: usize| {
+        connection.ask("GET", &format!("/?{}token=r9", "a&".repeat(parameters - 1)), "", b"").status
+    };
     assert_eq!([1_000, 1_001].map(status), [200, 400]);
     refused_for(&gate, "ambiguous_value", 2);
 }

@@ -323,14 +323,13 @@ impl<'a> Parser<'a> {
         let rest = target.get(form.path..).unwrap_or_default();
         let (path, query) = rest.split_at_checked(run_end_of_path(rest)).unwrap_or_default();
         let canonical = path_of(if path.is_empty() { b"/" } else { path }, limits.escaped_slash)?;
-        let canonical_query = canonical_query(query)?;
+        let canonical_query = canonical_query(query, limits.request_line.saturating_sub(start + path.len()))?;
         if form.path == 0 && canonical.as_bytes() == path && matches!(canonical_query, Cow::Borrowed(_)) {
             return Ok(None);
         }
         let mut written = canonical.into_owned();
         written.push_str(&canonical_query);
-        // what reads the target pays for its escapes too
-        if start + written.len() > limits.request_line || written.len() > LONGEST_TARGET {
+        if written.len() > LONGEST_TARGET {
             return Err(HeadFault::TargetTooLong.into());
         }
         Ok(Some(written))

@@ -59,7 +59,7 @@ pub fn read(parts: &mut Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
         return Err(HeadFault::TargetForm);
     }
     let target = target(&parts.uri);
-    let longest = limits.request_line.saturating_sub(parts.method.as_str().len() + 1).min(LONGEST_TARGET);
+    let longest = limits.request_line.saturating_sub(parts.method.as_str().len() + 1);
     if target.len() > longest {
         return Err(HeadFault::TargetTooLong);
     }
@@ -100,10 +100,11 @@ fn canonical_target(target: &str, escaped_slash: EscapedSlash, longest: usize) -
         return Err(HeadFault::Target);
     }
     let (path, query) = target.split_at_checked(target.find('?').unwrap_or(target.len())).unwrap_or_default();
+    let longest = longest.saturating_sub(path.len());
     let path = path_of(path.as_bytes(), escaped_slash)?;
-    let query = canonical_query(query.as_bytes())?;
+    let query = canonical_query(query.as_bytes(), longest)?;
     let target = format!("{path}{query}");
-    if target.len() > longest {
+    if target.len() > LONGEST_TARGET {
         return Err(HeadFault::TargetTooLong);
     }
     Uri::try_from(target).map_err(|_| HeadFault::Target)
