@@ -80,19 +80,22 @@ KINDS = {
         "user agent": line(b"user-agent", b"\xc3\xa9"), "accept *": line(b"accept", b","), "encoding": line(b"accept-encoding", b"gzip,"),
         "key": fields((b"x-key", b"k" * LENGTH)), "host": fields((b"x-b", b"b" * LENGTH)), "referer": line(b"referer", b"\"\\"),
         "long name": fields((b"x-" + b"a" * LENGTH, b"b")), "long folded name": fields((b"x-" + b"_" * LENGTH, b"b")),
+        "connection": fields((b"connection", b"a" + b"," * LENGTH + b"b")), "connection, blanks": fields((b"connection", b"a," + b" " * LENGTH + b",b")),
+        "connection, both": line(b"connection", b", "), "connections": fields(*[(b"connection", b"," * 66) for n in range(97)]),
         "te": fields(*[(b"accept", b"text/html;q=0.%d, */*;q=0.1, application/problem+json" % n) for n in range(97)]),
     }),
     "cookies": (line(b"cookie", b"vvvvvvvvvv"), {
         piece: line(b"cookie", piece.encode())
         for piece in ["a=b; ", "a=b;", ";", "; ", "sid=a; ", "sid=a;", "sid=\"a;", "sid=\"\\141\";", "sid=%61;", "s%69d=a;", "%73%69%64=a;", "s;", "sid;", "sid",
-                      " ;", " sid ;", "=", "%;", "%73;", "+sid=a;", "si=a;"]
+                      " ;", " sid ;", "=", "%;", "%73;", "+sid=a;", "si=a;", "sid=vvv;", "%73id=vv;", "+sid=vv;", "%73i=vvv;", "sid=%61;", "vvvvvvv;", "+++++++;"]
     } | {"lines": fields(*[(b"cookie", b"sid=a; " * 9) for n in range(97)]), "value": fields((b"cookie", b"sid=" + fill(b"%61"))),
          "quoted value": fields((b"cookie", b"sid=\"" + fill(b"\\141") + b"\"")), "two values": fields((b"cookie", b"sid=" + fill(b"%61", 3700) + b";sid=" + fill(b"%61", 3600) + b"bc")),
          "four values": fields((b"cookie", b";".join(b"sid=" + fill(b"%61", 1800) + b"%6" + b"%d" % n for n in range(4))))}),
     "query": (query(b"a=" + b"v" * LENGTH), {
         piece: query(fill(piece.encode()))
         for piece in ["a=&", "&", ";", "=", "token=a&", "token=;", "t%6fken=%41&", "%74%6f%6b%65%6e=a&", "t;", "t&", "token;", "token&", "%&", "%;", "%74;",
-                      "+token;", "+;", "%20;", "\"", "<>", "a=;", "m;", "mode=;", "mode=x;", "mode=x&", "a=1;", "a=1&", "%61=1;", "a%3d;", "?", "token=%61;"]
+                      "+token;", "+;", "%20;", "\"", "<>", "a=;", "m;", "mode=;", "mode=x;", "mode=x&", "a=1;", "a=1&", "%61=1;", "a%3d;", "?", "token=%61;",
+                      "\"<&", "\"&\"", "+mode;", "+a;", "+a&", "%61=%;", "+mode=v;", "+a=vvvv;", "+a=vvvv&", "%61=%vv;", "a=vvvvv;", "mode=vv;", "token=v;", "+++++++;"]
     } | {"value": query(b"token=" + fill(b"%61")), "semicolons": query(b"token=" + fill(b";")), "expression": query(b"a=" + fill(b"xyzw", 4000) + b"&" + b"b" * 3400),
          "escaped expression": query(b"a=" + fill(b"%78")), "pluses": query(b"token=" + fill(b"+")),
          "four values": query(b"&".join(b"token=" + fill(b"%61", 1800) + b"%6" + b"%d" % n for n in range(4))), "mode": query(b"mode=" + fill(b"%78"))}),

@@ -11,13 +11,13 @@ use std::borrow::Cow;
 
 use tidegate::serve::edge::fault::HeadFault;
 use tidegate::serve::edge::path::canonical_path;
-use tidegate::serve::edge::query::canonical_query;
+use tidegate::serve::edge::query::{LONGEST_TARGET, canonical_query};
 
 use super::cost::{self, USUAL, Work};
 
 /// What is measured.
 fn work(data: &[u8]) -> Option<Work<'_>> {
-    Some(Box::new(|| drop((canonical_path(data), canonical_query(data)))))
+    Some(Box::new(|| drop((canonical_path(data), canonical_query(data, LONGEST_TARGET)))))
 }
 
 /// The target.

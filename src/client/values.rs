@@ -16,17 +16,21 @@
 use arrayvec::ArrayVec;
 use http::HeaderMap;
 use http::header::COOKIE;
-use memchr::{memchr, memchr3};
+use memchr::{memchr, memchr_iter, memchr2_iter, memchr3};
 
 use super::x_forwarded_for::trimmed;
 
 /// The most different values of one name that a request may have.
 pub const MOST_VALUES: usize = 4;
 
+/// The most cookies or parameters of a request of which one is read. Browsers keep fewer of the first, and applications refuse more of
+/// the second (PHP, Django and Tomcat at the same number); to tell pairs apart costs many times what passing over their bytes does.
+pub const MOST_PAIRS: usize = 1_000;
+
 /// The different values of one name.
 pub type Values<'a> = ArrayVec<Value<'a>, MOST_VALUES>;
 
-/// A request has more different values than [`MOST_VALUES`].
+/// A request has more different values than [`MOST_VALUES`], or more than [`MOST_PAIRS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -78,7 +82,7 @@ impl<'a> Value<'a> {
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.is_spelled_as(other) || self.bytes().eq(other.bytes())
+        self.is_spelled_as(other) || are_equal(self.bytes(), other.bytes())
     }
 }
 
@@ -129,10 +133,14 @@ fn hex(digit: u8) -> u8 {
 /// The different cookies of that name, the first one first.
 ///
 /// # Errors
-/// There are more than [`MOST_VALUES`].
+/// There are more than [`MOST_VALUES`], or more than [`MOST_PAIRS`] in all.
 pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> Result<Values<'a>, TooMany> {
     let mut found = Values::new();
     let name = Name::of(name);
+    let pairs = headers.get_all(COOKIE).into_iter().map(|line| 1 + memchr_iter(b';', line.as_bytes()).count());
+    if pairs.sum::<usize>() > MOST_PAIRS {
+        return Err(TooMany);
+    }
     for pair in headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')) {
         if name.may_begin(pair) {
             let (sent, value) = split_pair(pair);
@@ -147,10 +155,10 @@ pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> Result<Values<'a>, Too
 /// The different parameters of that name, the first one first; without `=`, a value is empty.
 ///
 /// # Errors
-/// There are more than [`MOST_VALUES`].
+/// There are more than [`MOST_VALUES`], or more than [`MOST_PAIRS`] in all.
 pub fn parameters<'a>(query: &'a str, name: &str) -> Result<Values<'a>, TooMany> {
     let mut found = Values::new();
-    for reading in readings(query).into_iter().flatten() {
+    for reading in readings(query)?.into_iter().flatten() {
         for value in reading.values(name) {
             add(&mut found, value)?;
         }
@@ -159,10 +167,16 @@ pub fn parameters<'a>(query: &'a str, name: &str) -> Result<Values<'a>, TooMany>
 }
 
 /// The ways in which a query can be cut into parameters.
-pub fn readings(query: &str) -> [Option<Reading<'_>>; 2] {
+///
+/// # Errors
+/// It has more than [`MOST_PAIRS`], however it is cut.
+pub fn readings(query: &str) -> Result<[Option<Reading<'_>>; 2], TooMany> {
     let query = query.as_bytes();
-    let semicolons = query.contains(&b';').then_some(Reading { query, semicolons: true });
-    [Some(Reading { query, semicolons: false }), semicolons]
+    if memchr2_iter(b'&', b';', query).nth(MOST_PAIRS - 1).is_some() {
+        return Err(TooMany);
+    }
+    let semicolons = memchr(b';', query).is_some().then_some(Reading { query, semicolons: true });
+    Ok([Some(Reading { query, semicolons: false }), semicolons])
 }
 
 /// One way to cut a query into parameters.
@@ -212,20 +226,48 @@ impl<'n> Name<'n> {
         Name { text, escaped: is_escaped(text), first, shortest: usize::from(first.is_some()) + meant.count() }
     }
 
-    /// Whether what is sent may begin with the name. A stranger chooses how many pairs there are, so most are told by their
-    /// first byte.
+    /// Whether what is sent may begin with the name. A stranger chooses how many pairs there are, so most are told by the
+    /// first byte that they mean.
     #[inline]
     fn may_begin(&self, pair: &[u8]) -> bool {
         pair.len() >= self.shortest
-            && pair.first().is_none_or(|byte| Some(*byte) == self.first || matches!(byte, b'%' | b'+' | b' ' | b'\t'))
+            && match pair.first() {
+                Some(b'%' | b'+' | b' ' | b'\t') => self.may_follow_blanks(pair),
+                first => first.copied() == self.first || pair.is_empty(),
+            }
+    }
+
+    /// The same behind blanks, however they are written. What a tab is, only the reader of cookies knows.
+    fn may_follow_blanks(&self, mut pair: &[u8]) -> bool {
+        while let [b'+' | b' ', rest @ ..] = pair {
+            pair = rest;
+        }
+        let mut meant = Value::plain(pair).bytes();
+        loop {
+            match meant.next() {
+                Some(b' ') => {}
+                first => return first == self.first || first == Some(b'\t'),
+            }
+        }
     }
 
     /// Whether what was sent means the name.
     fn is(&self, sent: &[u8]) -> bool {
         match (self.escaped, is_escaped(sent)) {
             (false, false) => sent == self.text,
-            (false, true) => meant(sent).eq(self.text.iter().copied()),
-            (true, _) => meant(sent).eq(meant(self.text)),
+            (false, true) => are_equal(meant(sent), self.text.iter().copied()),
+            (true, _) => are_equal(meant(sent), meant(self.text)),
+        }
+    }
+}
+
+/// [`Iterator::eq`] in one loop, which builds without optimisation do not make of it.
+fn are_equal(mut one: impl Iterator<Item = u8>, mut other: impl Iterator<Item = u8>) -> bool {
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) => return true,
+            (a, b) if a != b => return false,
+            _ => {}
         }
     }
 }
@@ -237,8 +279,14 @@ fn is_escaped(name: &[u8]) -> bool {
 }
 
 /// What a name means; blanks in front are no part of it.
-fn meant(name: &[u8]) -> impl Iterator<Item = u8> {
-    Value::plain(name).bytes().skip_while(|byte| *byte == b' ')
+fn meant(name: &[u8]) -> Meant<'_> {
+    let mut meant = Value::plain(name).bytes();
+    loop {
+        let here = meant.clone();
+        if meant.next() != Some(b' ') {
+            return here;
+        }
+    }
 }
 
 /// Returns whether a cookie's or parameter's name means nothing: it is empty, or all of it is blanks. No request can be meant by it,
@@ -318,8 +366,8 @@ mod tests {
     fn a_name_is_never_passed_over_for_how_it_begins() {
         for name in ["token", "t%6Fken", "%74oken", "+token", "a[]", "%20x", "\u{e9}"] {
             let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
-            for sent in [name.to_owned(), format!("+{name}"), format!("%20{name}"), escaped] {
-                let (looked_for, is_same) = (Name::of(name), Name::of(name).is(sent.as_bytes()));
+            for sent in [name.to_owned(), format!("+{name}"), format!("%20{name}"), format!(" \t+{name}"), escaped] {
+                let (looked_for, is_same) = (Name::of(name), Name::of(name).is(trimmed(sent.as_bytes())));
                 assert!(!is_same || looked_for.may_begin(format!("{sent}=1").as_bytes()), "{name} {sent}");
             }
             assert!(Name::of(name).is(name.as_bytes()) && Name::of(name).may_begin(name.as_bytes()), "{name}");
@@ -340,6 +388,22 @@ mod tests {
         ] {
             assert_eq!(is_blank(name), blank, "{name:?}");
         }
+    }
+
+    #[test]
+    fn of_pairs_without_end_none_is_read() {
+        for separator in ["&", ";"] {
+            let most = format!("{}token=a", format!("x{separator}").repeat(MOST_PAIRS - 1));
+            assert_eq!(of_query(&most), ["a"]);
+            assert_eq!(parameters(&format!("{most}{separator}"), "token"), Err(TooMany));
+        }
+        let mut headers = HeaderMap::new();
+        for line in ["a;".repeat(MOST_PAIRS - 2), "sid=k1".to_owned()] {
+            headers.append(COOKIE, line.parse().unwrap());
+        }
+        assert_eq!(meant(cookies(&headers, "sid")), ["k1"]);
+        headers.append(COOKIE, "b=c".parse().unwrap());
+        assert_eq!(cookies(&headers, "sid"), Err(TooMany));
     }
 
     #[test]

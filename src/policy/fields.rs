@@ -131,13 +131,15 @@ impl FieldsRead {
     fn is_nominated(&self, headers: &HeaderMap) -> bool {
         // whatever is no character of a name separates: readers differ on what else they trim off an option
         let options = headers.get_all(header::CONNECTION).into_iter();
-        let mut options = options.flat_map(|line| line.as_bytes().split(|byte| !is_token(*byte)));
+        let options = options.flat_map(|line| line.as_bytes().split(|byte| !is_token(*byte)));
+        // runs of what separates can be long
+        let mut options = options.filter(|option| !option.is_empty());
         options.any(|option| self.nominable.iter().any(|name| name.as_str().as_bytes().eq_ignore_ascii_case(option)))
     }
 }
 
 fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'#'..=b'\'' | b'!' | b'*' | b'+' | b'-' | b'.' | b'|' | b'~')
 }
 
 /// What routes and the choice of an address read.

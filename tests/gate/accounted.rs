@@ -15,7 +15,7 @@ type Answer = (String, u64, u64);
 type Tally = BTreeMap<Answer, usize>;
 
 /// A gate with every kind of answer: fixed, forwarded, refused by a limit, by an origin that is not there, by a length.
-fn gate_before(origin: &Origin, deaf: &str) -> Gate {
+fn gate_before(origin: &Origin, switching: &Origin, deaf: &str) -> Gate {
     Gate::start(&format!(
         "listeners:
   main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1], connections: {{ linger: 1s }}, request_head: {{ timeout: 1s }} }}
@@ -25,17 +25,20 @@ limits:
   once: {{ key: client_ip, rate: 1/h, burst: 1 }}
 origins:
   app: {{ addresses: [\"{}\"], timeouts: {{ connect: 2s, read: 5s, write: 5s, request: 5s }} }}
+  chat: {{ addresses: [\"{}\"], inflight: {{ max: 10 }} }}
   gone: {{ addresses: [\"{deaf}\"], timeouts: {{ connect: 1s, request: 2s }} }}
 routes:
   - {{ name: admin, match: {{ path: /admin }}, respond: {{ status: 403, body: no }} }}
   - {{ name: gone, match: {{ path: /gone }}, origin: gone }}
+  - {{ name: chat, match: {{ path: /chat }}, origin: chat }}
   - {{ name: once, match: {{ path: /once }}, limits: [once], respond: {{ status: 200, body: yes }} }}
   - {{ name: small, match: {{ path: /small }}, origin: app, body_limit: 10B }}
   - {{ name: bots, match: {{ path: /bots, headers: {{ x-bot: {{ regex: \".*bot.*\" }} }} }}, respond: {{ status: 403, body: no }} }}
   - {{ name: nothing, match: {{ path: /empty }}, respond: {{ status: 204 }} }}
   - {{ name: rest, match: {{ path: / }}, origin: app }}
 ",
-        origin.address()
+        origin.address(),
+        switching.address()
     ))
 }
 
@@ -49,14 +52,13 @@ fn answers(mut connection: Connection, bytes: &[u8], then: Then) -> Vec<Answer> 
     let mut answers = Vec::new();
     while let Ok(answer) = connection.answer_to(method) {
         connection.finish_sending();
-        if answer.status != 101 {
-            answers.push(("h1".to_owned(), u64::from(answer.status), answer.body.len() as u64));
-        }
+        answers.push(("h1".to_owned(), u64::from(answer.status), answer.body.len() as u64));
     }
     answers
 }
 
-/// What comes on the first stream of a connection; nothing when it is reset, or the connection ended, without an answer.
+/// What comes on the first stream of a connection; nothing when the connection ended without an answer. That a malformed head is
+/// answered by a reset alone is what HTTP/2 has for 400 (RFC 9113 section 8.1.1).
 fn answer_of_stream(gate: &Gate, number: usize, frames: &[u8]) -> Option<Answer> {
     let mut raw = Raw::open_from(source_of(number), gate.address("main"));
     let _ = raw.send(frames);
@@ -70,12 +72,18 @@ fn answer_of_stream(gate: &Gate, number: usize, frames: &[u8]) -> Option<Answer>
             DATA => bytes += frame.payload.len() as u64,
             _ => {}
         }
+        if frame.kind == RESET && frame.payload == PROTOCOL_ERROR {
+            status = status.or(Some(400));
+        }
         if frame.kind == RESET || frame.flags & END_STREAM != 0 {
             break;
         }
     }
     Some(("h2".to_owned(), u64::from(status?), bytes))
 }
+
+/// The code of a reset for a malformed message (RFC 9113 section 7).
+const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 
 /// Requests of HTTP/1 beside those that are malformed.
 fn requests() -> Vec<Vec<u8>> {
@@ -100,6 +108,7 @@ fn requests() -> Vec<Vec<u8>> {
         get("/", &format!("X: {}\r\n", "a".repeat(40_000))),
         get("/", &"X: a\r\n".repeat(150)),
         get("/", "Upgrade: websocket\r\nConnection: upgrade\r\n"),
+        request("GET", "/chat", UPGRADE, b""),
         get("/", &format!("Connection: {}\r\n", ["a"; 12].join(","))),
         request("HEAD", "/admin", close, b""),
         request("HEAD", "/", close, b""),
@@ -164,11 +173,96 @@ fn streams() -> Vec<Vec<u8>> {
     ]
 }
 
+/// Heads of HTTP/2 that the library refuses before anybody else sees them, each the first of its connection.
+fn unread_streams() -> Vec<Vec<u8>> {
+    type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
+    let ordinary: Fields<'_> =
+        vec![(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"gate.example"), (b":path", b"/")];
+    let with = |name: &'static [u8], value: &'static [u8]| {
+        let mut fields: Fields<'_> = ordinary.iter().copied().filter(|(known, _)| *known != name).collect();
+        fields.push((name, value));
+        fields
+    };
+    let without = |name: &[u8]| ordinary.iter().copied().filter(|(known, _)| *known != name).collect();
+    let heads: Vec<Fields<'_>> = vec![
+        with(b":path", b"/?a=\"b"),
+        with(b":path", b"/<a>"),
+        with(b":path", b"/?a=<b"),
+        with(b":path", b"/?a=>b"),
+        with(b":path", b"/a b"),
+        with(b":path", b""),
+        with(b":authority", b""),
+        with(b":authority", b"a b"),
+        with(b":scheme", b"1:"),
+        with(b":protocol", b"websocket"),
+        with(b":method", b"CONNECT"),
+        with(b":status", b"200"),
+        without(b":method"),
+        without(b":scheme"),
+        without(b":path"),
+        with(b"connection", b"close"),
+        with(b"te", b"gzip"),
+        with(b"content-length", b"1, 1"),
+        with(b"content-length", b"+1"),
+    ];
+    heads.iter().map(|fields| raw::head(1, fields, true)).collect()
+}
+
+#[test]
+fn a_head_that_the_library_refuses_is_counted_and_has_a_line() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    let heads = unread_streams();
+    for (number, frames) in heads.iter().enumerate() {
+        let answer = answer_of_stream(&gate, number + 1, frames);
+        assert_eq!(answer, Some(("h2".to_owned(), 400, 0)), "{}", frames.escape_ascii());
+    }
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "h2_stream")], heads.len() as f64);
+    gate.counts("tidegate_requests_total", &[("route", "_none"), ("code", "4xx")], heads.len() as f64);
+    gate.counts("tidegate_h2_abuse_total", &[], 0.0);
+    let log = wait_for("a line for each", || {
+        let log = gate.log_text();
+        (log.lines().count() >= heads.len()).then_some(log)
+    });
+    for line in log.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        let told = (value["protocol"].as_str(), value["status"].as_u64(), value["error"].as_str());
+        assert_eq!(told, (Some("h2"), Some(400), Some("h2_stream")), "{line}");
+    }
+    assert_eq!((log.lines().count(), origin.count()), (heads.len(), 0));
+    wait_for("the line about misbehaviour", || gate.talk().contains("h2_stream").then_some(()));
+}
+
+#[test]
+fn streams_of_one_connection_are_told_apart() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    let mut raw = Raw::open_from(source_of(1), gate.address("main"));
+    let unread = |stream| {
+        let path: (&[u8], &[u8]) = (b":path", b"/?\"");
+        raw::head(stream, &[(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), path], true)
+    };
+    // all in one packet
+    let frames =
+        [raw::get(1, "/admin"), unread(3), raw::get(5, "/admin"), unread(7), unread(9), raw::get(11, "/admin")];
+    raw.send(&frames.concat()).unwrap();
+    let mut ended = 0;
+    while ended < frames.len() {
+        let frame = raw.next().unwrap().expect("the connection goes on");
+        ended += usize::from(frame.stream > 0 && (frame.kind == RESET || frame.flags & END_STREAM != 0));
+    }
+    gate.counts("tidegate_requests_total", &[("route", "admin"), ("code", "4xx")], 3.0);
+    gate.counts("tidegate_malformed_requests_total", &[], 3.0);
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "h2_stream")], 3.0);
+}
+
 #[test]
 fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
     let origin = Origin::that(Reply::Ok);
     let (deaf, _held) = refusing();
-    let gate = gate_before(&origin, &deaf.to_string());
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
     let ask = |length: usize| {
         let bot = format!("X-Bot: {}bot\r\n", "x".repeat(length - 3));
         (gate.fetch("/bots", &bot).status, gate.fetch("/other", &bot).status)
@@ -180,12 +274,91 @@ fn a_value_that_is_too_long_for_an_expression_is_refused_and_not_passed_by() {
 }
 
 #[test]
+fn what_costs_more_than_its_bytes_is_refused() {
+    let origin = Origin::that(Reply::Ok);
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    let options = |elements: usize| gate.fetch("/", &format!("Connection: x{}\r\n", ",".repeat(elements - 1))).status;
+    assert_eq!((options(64), options(65)), (200, 400));
+    let lines = format!("Connection: x{}\r\nConnection: {}\r\n", ",".repeat(40), ",".repeat(40));
+    assert_eq!(gate.fetch("/", &lines).status, 400);
+    gate.counts("tidegate_malformed_requests_total", &[("reason", "connection")], 2.0);
+    // a request line of 8 KiB with the escapes that a query goes on with
+    let escaped = |quotes: usize| gate.fetch(&format!("/?{}", "\"".repeat(quotes)), "").status;
+    assert_eq!((escaped(2_728), escaped(2_729)), (200, 414));
+}
+
+#[test]
 fn what_no_query_may_hold_reaches_the_origin_escaped() {
     let origin = Origin::that(Reply::Ok);
     let (deaf, _held) = refusing();
-    let gate = gate_before(&origin, &deaf.to_string());
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
     assert_eq!(gate.fetch("/x?q=\"a\"<b>&c={d|e}^`[]\\", "").status, 200);
     assert_eq!(origin.only_arrival().target, "/x?q=%22a%22%3Cb%3E&c={d|e}^`[]\\");
+}
+
+/// What asks for a WebSocket.
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+#[test]
+fn a_websocket_that_ends_is_nobodys_fault() {
+    let origin = Origin::that(Reply::Switch);
+    let (deaf, _held) = refusing();
+    let mut gate = gate_before(&origin, &origin, &deaf.to_string());
+    let ends = ["client", "crash", "half", "origin"];
+    for end in ends {
+        let mut connection = gate.connect();
+        connection.send(&request("GET", "/chat", UPGRADE, b"")).unwrap();
+        assert_eq!(connection.answer_to("GET").expect("it switches").status, 101);
+        let _ = connection.send(b"hello").and_then(|()| connection.skip(5));
+        match end {
+            "client" => drop(connection),
+            "crash" => connection.reset(),
+            "half" => {
+                connection.finish_sending();
+                let _ = connection.rest();
+            }
+            _ => {
+                let _ = connection.send(b"bye").and_then(|()| connection.rest());
+            }
+        }
+        gate.comes_to_rest();
+    }
+    let log = wait_for("the log to have them all", || {
+        let log = gate.log_text();
+        (log.lines().count() >= ends.len()).then_some(log)
+    });
+    for line in log.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
+        assert_eq!((value["status"].as_u64(), value["error"].as_str()), (Some(101), None), "{line}");
+    }
+    gate.counts("tidegate_requests_total", &[("code", "1xx")], ends.len() as f64);
+    gate.counts("tidegate_requests_total", &[("code", "aborted")], 0.0);
+    // the line of the minute comes for a fault, and tells of nothing else
+    assert_eq!(gate.fetch("/\\", "").status, 400);
+    let said = wait_for("the line about misbehaviour", || {
+        gate.talk().lines().find(|line| line.contains("clients misbehaved")).map(str::to_owned)
+    });
+    assert!(!said.contains("aborted"), "{said}");
+}
+
+#[test]
+fn nothing_is_written_behind_a_change_of_protocol_that_the_origin_breaks_off() {
+    const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello";
+    let origin = Origin::that(Reply::ThenReset(SWITCH));
+    let (deaf, _held) = refusing();
+    let gate = gate_before(&origin, &origin, &deaf.to_string());
+    for _ in 0..5 {
+        // the reset may overtake the 101, and then it is a 502
+        let rest = wait_for("a change of protocol", || {
+            let mut connection = gate.connect();
+            connection.send(&request("GET", "/chat", UPGRADE, b"")).unwrap();
+            let switched = connection.answer_to("GET").is_ok_and(|answer| answer.status == 101);
+            switched.then(|| connection.rest().expect("the connection ends"))
+        });
+        assert!(b"hello".starts_with(&rest), "{}", rest.escape_ascii());
+    }
 }
 
 /// What the log says was answered.
@@ -207,7 +380,8 @@ fn logged(gate: &Gate) -> Tally {
 fn every_answer_on_the_wire_is_in_the_log_and_the_metrics() {
     let origin = Origin::that(Reply::Ok);
     let (deaf, _held) = refusing();
-    let mut gate = gate_before(&origin, &deaf.to_string());
+    let switching = Origin::that(Reply::Switch);
+    let mut gate = gate_before(&origin, &switching, &deaf.to_string());
     let mut seen = Vec::new();
     let mut number = 0;
     let mut from = |listener: &str| {
@@ -226,7 +400,7 @@ fn every_answer_on_the_wire_is_in_the_log_and_the_metrics() {
             seen.extend(answers(from(listener), &bytes, Then::Waits));
         }
     }
-    for frames in streams() {
+    for frames in streams().into_iter().chain(unread_streams()) {
         number += 1;
         seen.extend(answer_of_stream(&gate, number, &frames));
     }
@@ -235,7 +409,7 @@ fn every_answer_on_the_wire_is_in_the_log_and_the_metrics() {
         *tally.entry(answer.clone()).or_default() += 1;
         tally
     });
-    for status in [200, 204, 301, 308, 400, 403, 405, 408, 413, 414, 417, 429, 431, 502, 505] {
+    for status in [101, 200, 204, 301, 308, 400, 403, 405, 408, 413, 414, 417, 429, 431, 502, 505] {
         assert!(wire.keys().any(|(_, found, _)| *found == status), "nothing was answered {status}: {wire:?}");
     }
     assert!(wire.contains_key(&("h2".to_owned(), 431, 0)), "the library's own answer: {wire:?}");

@@ -115,11 +115,15 @@ fn a_tagged_request_passes_with_the_limits_name_and_no_client_can_write_it() {
         "limits:
   suspicious: {{ rate: 1/h, burst: 1, action: {{ tag: {{ header: x-over-limit }} }} }}
 routes:
+  - {{ match: {{ path: /open }}, origin: \"{}\" }}
   - {{ origin: \"{}\", limits: [suspicious] }}
 ",
+        origin.address(),
         origin.address()
     ));
     let mut connection = gate.connect();
+    // a route without the limit is no way past it
+    assert_eq!(connection.ask("GET", "/open", "X-Over-Limit: forged\r\n", b"").status, 200);
     for _ in 0..3 {
         assert_eq!(connection.ask("GET", "/", "X-Over-Limit: forged\r\n", b"").status, 200);
     }
@@ -128,7 +132,7 @@ routes:
         .iter()
         .map(|arrival| arrival.lines("x-over-limit").iter().map(ToString::to_string).collect())
         .collect();
-    assert_eq!(tags, [vec![], vec!["suspicious".to_owned()], vec!["suspicious".to_owned()]]);
+    assert_eq!(tags, [vec![], vec![], vec!["suspicious".to_owned()], vec!["suspicious".to_owned()]]);
 }
 
 #[test]

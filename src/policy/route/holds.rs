@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use regex::Regex;
 
 use super::{Match, PathMatch, TextMatch};
-use crate::client::values::{Reading, Value, readings};
+use crate::client::values::{Reading, TooMany, Value, readings};
 use crate::request::Request;
 
 /// How long a field's line or a parameter's value may be that an expression has to read. An engine in linear time still
@@ -15,7 +15,8 @@ pub const LONGEST_VALUE: usize = 4096;
 /// Why it cannot be told whether a route takes a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecided {
-    /// A parameter has values that fit and values that do not: which of them an application reads, nobody knows.
+    /// A parameter has values that fit and values that do not, and which of them an application reads, nobody knows; or there are more
+    /// parameters than anybody reads.
     Ambiguous,
     /// A field or parameter that an expression would have to read is longer than [`LONGEST_VALUE`].
     ValueTooLong,
@@ -64,7 +65,7 @@ fn header_holds(headers: &HeaderMap, name: &HeaderName, asked: &TextMatch) -> Re
 
 /// Whether the parameter's values fit, decoded; without `=` a value is empty.
 fn query_holds(query: &str, name: &str, asked: &TextMatch) -> Result<bool, Undecided> {
-    let [ampersands, semicolons] = readings(query);
+    let [ampersands, semicolons] = readings(query).map_err(|TooMany| Undecided::Ambiguous)?;
     let first = ampersands.map_or(Ok(false), |reading| all_fit(reading, name, asked))?;
     match semicolons {
         Some(reading) if all_fit(reading, name, asked)? != first => Err(Undecided::Ambiguous),

@@ -144,7 +144,7 @@ pub trait EdgeEvents: Send + Sync + 'static {
         let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
         Answer { status, headers: Vec::new(), body: Bytes::new() }
     }
-    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body.
+    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body, or reset its stream.
     fn refused_elsewhere(&self, _fault: HeadFault) {}
     /// A connection that speaks HTTP/2 was ended for what its client did.
     fn abused(&self, _abuse: Abuse, _peer: Peer) {}

@@ -174,7 +174,8 @@ fn meant(fault: HeadFault) -> Fault {
         | HeadFault::LengthAndEncoding
         | HeadFault::Connection
         | HeadFault::Upgrade
-        | HeadFault::UnderscoreTwin => Fault::BadRequest,
+        | HeadFault::UnderscoreTwin
+        | HeadFault::Stream => Fault::BadRequest,
     }
 }
 

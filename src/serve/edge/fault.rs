@@ -62,11 +62,13 @@ pub enum HeadFault {
     TooManyFields,
     /// A version other than 1.0 and 1.1, such as the preface of HTTP/2.
     VersionUnsupported,
+    /// A head in HTTP/2 that the library refuses which reads the frames. It resets the stream and tells nobody why.
+    Stream,
 }
 
 impl HeadFault {
     /// Every fault, so that counters and answers can be made before the first request.
-    pub const ALL: [HeadFault; 27] = [
+    pub const ALL: [HeadFault; 28] = [
         HeadFault::Method,
         HeadFault::Blank,
         HeadFault::Target,
@@ -94,6 +96,7 @@ impl HeadFault {
         HeadFault::TooLarge,
         HeadFault::TooManyFields,
         HeadFault::VersionUnsupported,
+        HeadFault::Stream,
     ];
 
     /// The status to answer. A 405 must carry `Allow` (RFC 9110 section 15.5.6).
@@ -139,6 +142,7 @@ impl HeadFault {
             HeadFault::TooLarge => "too_large",
             HeadFault::TooManyFields => "too_many_fields",
             HeadFault::VersionUnsupported => "version_unsupported",
+            HeadFault::Stream => "h2_stream",
         }
     }
 }

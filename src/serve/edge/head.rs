@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
         let form = self.target_form(&method, &target)?;
         let fields = self.fields(limits)?;
         let framing = fields.conclude(version)?;
-        let canonical_target = self.canonical_target(&form, &target, fields.host(), limits.escaped_slash)?;
+        let canonical_target = self.canonical_target(&form, &target, fields.host(), limits)?;
         Ok(Head {
             start,
             method,
@@ -307,8 +307,9 @@ impl<'a> Parser<'a> {
         form: &Form,
         target: &Range<usize>,
         host: &[u8],
-        escaped_slash: EscapedSlash,
+        limits: &HeadLimits,
     ) -> Result<Option<String>, Stop> {
+        let start = target.start;
         let target = self.bytes.get(target.clone()).unwrap_or_default();
         if let Some(authority) = &form.authority {
             let authority = target.get(authority.clone()).unwrap_or_default();
@@ -321,8 +322,8 @@ impl<'a> Parser<'a> {
         }
         let rest = target.get(form.path..).unwrap_or_default();
         let (path, query) = rest.split_at_checked(run_end_of_path(rest)).unwrap_or_default();
-        let canonical = path_of(if path.is_empty() { b"/" } else { path }, escaped_slash)?;
-        let canonical_query = canonical_query(query)?;
+        let canonical = path_of(if path.is_empty() { b"/" } else { path }, limits.escaped_slash)?;
+        let canonical_query = canonical_query(query, limits.request_line.saturating_sub(start + path.len()))?;
         if form.path == 0 && canonical.as_bytes() == path && matches!(canonical_query, Cow::Borrowed(_)) {
             return Ok(None);
         }

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
+
 use super::fault::HeadFault;
 use super::head::scan::{TARGET, is};
 
@@ -13,23 +15,31 @@ use super::head::scan::{TARGET, is};
 pub const LONGEST_TARGET: usize = 65_534;
 
 /// The canonical form of a query with its question mark, or of none. Borrowed when it was canonical already. Reads each byte
-/// a fixed number of times.
+/// a fixed number of times. `longest` bounds it with its escapes, as whoever reads them pays for them too.
 ///
 /// # Errors
-/// [`HeadFault::Target`] for controls, blanks, non-ASCII bytes and `#`, [`HeadFault::Escape`] for `%00`, the byte that ends
+/// [`HeadFault::TargetTooLong`] beyond `longest`, [`HeadFault::Target`] for controls, blanks, non-ASCII bytes and `#`, [`HeadFault::Escape`] for `%00`, the byte that ends
 /// strings. A lone percent sign is what browsers send for `?q=100%` and stays.
-pub fn canonical_query(raw: &[u8]) -> Result<Cow<'_, str>, HeadFault> {
-    let text = std::str::from_utf8(raw).map_err(|_| HeadFault::Target)?;
-    if !raw.iter().all(|&byte| is(byte, TARGET)) {
-        return Err(HeadFault::Target);
+pub fn canonical_query(raw: &[u8], longest: usize) -> Result<Cow<'_, str>, HeadFault> {
+    let mut escapes = 0;
+    for &byte in raw {
+        if !is(byte, TARGET) {
+            return Err(HeadFault::Target);
+        }
+        escapes += usize::from(matches!(byte, b'"' | b'<' | b'>'));
     }
-    if raw.windows(3).any(|escape| escape == b"%00") {
+    if memmem::find(raw, b"%00").is_some() {
         return Err(HeadFault::Escape);
     }
-    if !raw.iter().fold(false, |found, &byte| found | matches!(byte, b'"' | b'<' | b'>')) {
+    let text = std::str::from_utf8(raw).map_err(|_| HeadFault::Target)?;
+    if escapes == 0 {
         return Ok(Cow::Borrowed(text));
     }
-    let mut query = String::with_capacity(raw.len() + 16);
+    let length = raw.len() + 2 * escapes;
+    if length > longest {
+        return Err(HeadFault::TargetTooLong);
+    }
+    let mut query = String::with_capacity(length);
     for char in text.chars() {
         match char {
             '"' => query.push_str("%22"),
@@ -57,7 +67,7 @@ mod tests {
             ("?q=100%&r=%2&s=%zz", "?q=100%&r=%2&s=%zz"),
             ("??/;@", "??/;@"),
         ] {
-            assert_eq!(canonical_query(raw.as_bytes()).as_deref(), Ok(wanted), "{raw}");
+            assert_eq!(canonical_query(raw.as_bytes(), LONGEST_TARGET).as_deref(), Ok(wanted), "{raw}");
         }
     }
 
@@ -70,18 +80,18 @@ mod tests {
             ("?caf\u{e9}", HeadFault::Target),
             ("?a\u{7f}", HeadFault::Target),
         ] {
-            assert_eq!(canonical_query(raw.as_bytes()), Err(fault), "{raw}");
+            assert_eq!(canonical_query(raw.as_bytes(), LONGEST_TARGET), Err(fault), "{raw}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_canonical_is_taken_by_the_parser_behind(raw in "\\?[ -~]{0,24}") {
-            if let Ok(query) = canonical_query(raw.as_bytes()) {
+            if let Ok(query) = canonical_query(raw.as_bytes(), LONGEST_TARGET) {
                 let target = format!("/{query}");
                 let uri: http::Uri = target.parse().unwrap();
                 prop_assert_eq!(uri.query(), query.strip_prefix('?'));
-                let again = canonical_query(query.as_bytes());
+                let again = canonical_query(query.as_bytes(), LONGEST_TARGET);
                 prop_assert!(matches!(again, Ok(Cow::Borrowed(same)) if same == query));
             }
         }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use http::header;
-use pingora::http::RequestHeader;
+use http::{StatusCode, header};
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
 use crate::policy::{FieldsRead, Route};
@@ -53,6 +53,20 @@ pub fn absence(session: &Session) -> Option<&Absence> {
         Some(stream) => Some(stream.absence()),
         None => edge_stream(session)?.absence(),
     }
+}
+
+/// The head that ends the wait for an answer, if it was written: a final one, or a change of protocol, behind which no other comes.
+pub fn answer_head(session: &Session) -> Option<&ResponseHeader> {
+    session.response_written().filter(|head| !head.status.is_informational() || is_switch(head))
+}
+
+/// Whether the connection speaks another protocol by now. How that ends is nobody's fault.
+pub fn has_switched(session: &Session) -> bool {
+    answer_head(session).is_some_and(is_switch)
+}
+
+fn is_switch(head: &ResponseHeader) -> bool {
+    head.status == StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// Whether the client has gone and its answer is awaited all the same.

@@ -423,14 +423,14 @@ impl ProxyHttp for Gate {
             // the origin waits for what the client does not send
             fault = Fault::ClientTimeout;
         }
-        exchange.fault = Some(fault);
+        exchange.fault = Some(fault).filter(|fault| *fault != Fault::ClientGone || !downstream::has_switched(session));
         if !counts_as_an_attempt(fault) {
             exchange.origin_failed();
         }
         abandoned::keep_places(session, exchange, e, &self.shared.clock);
         // the attempt is over; whoever reads our answer and asks again at once must find the place free
         exchange.release();
-        let begun = session.response_written().is_some_and(|head| !head.status.is_informational());
+        let begun = downstream::answer_head(session).is_some();
         // an error after this point closes the connection anyway; saying so spares the client a lost request on it
         session.set_keepalive(None);
         if fault != Fault::ClientGone && !begun {

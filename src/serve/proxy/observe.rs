@@ -7,7 +7,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
-use super::downstream::{absence, link_of};
+use super::downstream::{absence, answer_head, link_of};
 use super::exchange::Exchange;
 use super::facts::Facts;
 use crate::answer::Fault;
@@ -74,7 +74,7 @@ impl<'a> Ended<'a> {
         let absence = absence(session);
         let unanswered = absence.is_some_and(Absence::left_unanswered);
         let discarded = absence.map_or(0, Absence::discarded);
-        let written = session.response_written().filter(|head| !head.status.is_informational());
+        let written = answer_head(session);
         Ended {
             protocol: if Stream::of(&head.extensions).is_some() { "h2" } else { "h1" },
             method: head.method.as_str(),

@@ -32,6 +32,7 @@ use super::request::{self, Head};
 use super::session::{SEND_BUFFER, Session};
 use super::talk::{Stream, Talk};
 use super::tap::{Pulse, Tap};
+use crate::request::Peer;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
 use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::link::Link;
@@ -104,9 +105,7 @@ pub async fn serve<A, S>(
         Ok(Err(error)) => abuse_of(&error, &pulse),
         Err(_) => Some(Abuse::Late),
     };
-    for _ in 0..pulse.answered_by_library() {
-        edge.events.refused_elsewhere(HeadFault::TooLarge);
-    }
+    tell_refused_by_library(edge, &pulse, peer);
     if let Some(abuse) = abuse {
         edge.events.abused(abuse, peer);
     }
@@ -342,15 +341,21 @@ where
     }
 
     fn refused(&mut self) -> Fate {
-        for _ in 0..self.pulse.answered_by_library() {
-            self.edge.events.refused_elsewhere(HeadFault::TooLarge);
-        }
+        tell_refused_by_library(self.edge, &self.pulse, self.link.peer);
         // a client that was told to leave and has not heard of it sends requests that the library ignores
         if self.left_at.is_some() || self.refusals.take(1, Instant::now()) {
             Fate::GoOn
         } else {
             Fate::CutOff(Abuse::Refusals)
         }
+    }
+}
+
+/// Counts and writes down the heads that the library has refused by itself.
+fn tell_refused_by_library(edge: &Edge, pulse: &Pulse, peer: Peer) {
+    for fault in pulse.refused_by_library() {
+        edge.events.refused_elsewhere(fault);
+        edge.events.noticed(fault.reason(), peer);
     }
 }
 

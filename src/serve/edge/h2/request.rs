@@ -59,10 +59,11 @@ pub fn read(parts: &mut Parts, limits: &HeadLimits) -> Result<bool, HeadFault> {
         return Err(HeadFault::TargetForm);
     }
     let target = target(&parts.uri);
-    if parts.method.as_str().len() + 1 + target.len() > limits.request_line {
+    let longest = limits.request_line.saturating_sub(parts.method.as_str().len() + 1);
+    if target.len() > longest {
         return Err(HeadFault::TargetTooLong);
     }
-    let canonical = canonical_target(target, limits.escaped_slash)?;
+    let canonical = canonical_target(target, limits.escaped_slash, longest)?;
     let written = merge_cookies(parts)?;
     if parts.headers.len() > limits.fields {
         return Err(HeadFault::TooManyFields);
@@ -94,13 +95,14 @@ fn method(method: &Method) -> Result<(), HeadFault> {
     Ok(())
 }
 
-fn canonical_target(target: &str, escaped_slash: EscapedSlash) -> Result<Uri, HeadFault> {
+fn canonical_target(target: &str, escaped_slash: EscapedSlash, longest: usize) -> Result<Uri, HeadFault> {
     if !target.bytes().all(|byte| is(byte, TARGET)) {
         return Err(HeadFault::Target);
     }
     let (path, query) = target.split_at_checked(target.find('?').unwrap_or(target.len())).unwrap_or_default();
+    let longest = longest.saturating_sub(path.len());
     let path = path_of(path.as_bytes(), escaped_slash)?;
-    let query = canonical_query(query.as_bytes())?;
+    let query = canonical_query(query.as_bytes(), longest)?;
     let target = format!("{path}{query}");
     if target.len() > LONGEST_TARGET {
         return Err(HeadFault::TargetTooLong);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use bytes::{Buf, BytesMut};
+use h2::Reason;
 use pingora::protocols::IO;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -25,7 +26,7 @@ use super::field_names::FieldNames;
 use super::frames::{Abuse, Account, Found, Kind, Scanner};
 use super::talk::Talk;
 use crate::serve::edge::alarm::Alarm;
-use crate::serve::edge::fault::BodyFault;
+use crate::serve::edge::fault::{BodyFault, HeadFault};
 use crate::serve::edge::pace::Pace;
 
 /// How soon a client with too many small frames is looked at again if none is taken.
@@ -43,6 +44,8 @@ pub struct Pulse {
     /// Heads that the library has answered by itself, since they unpack to more than it keeps, and of which the loop has not
     /// heard.
     answered: AtomicU32,
+    /// The same of heads whose streams the library has reset for their form.
+    unread: AtomicU32,
     /// One more than the place in [`Abuse::ALL`]; zero for none.
     abuse: AtomicU8,
     /// Nanoseconds after the epoch, plus one; zero for none.
@@ -63,6 +66,7 @@ impl Pulse {
             held: AtomicBool::new(false),
             taken: AtomicU32::new(0),
             answered: AtomicU32::new(0),
+            unread: AtomicU32::new(0),
             abuse: AtomicU8::new(0),
             head_since: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -81,9 +85,10 @@ impl Pulse {
         self.taken.store(stream, Ordering::Relaxed);
     }
 
-    /// How many heads the library has answered by itself since this was last asked.
-    pub fn answered_by_library(&self) -> u32 {
-        self.answered.swap(0, Ordering::Relaxed)
+    /// The heads that the library has refused by itself since this was last asked.
+    pub fn refused_by_library(&self) -> impl Iterator<Item = HeadFault> + use<> {
+        let some = |fault, count: &AtomicU32| (0..count.swap(0, Ordering::Relaxed)).map(move |_| fault);
+        some(HeadFault::TooLarge, &self.answered).chain(some(HeadFault::Stream, &self.unread))
     }
 
     /// Why nothing more is read from the client, if that is so.
@@ -224,10 +229,14 @@ impl<S> Tap<S> {
         self.last_head = stream;
     }
 
-    /// Whether a head of an answer on this stream is the library's own.
+    /// Whether an answer on this stream is the library's own, be it a head or a reset. True once for each.
     fn is_of_library(&mut self, stream: u32) -> bool {
         if stream == self.last_head {
-            return self.pulse.taken.load(Ordering::Relaxed) != stream;
+            let is_taken = self.pulse.taken.load(Ordering::Relaxed) == stream;
+            if !is_taken {
+                self.last_head = 0;
+            }
+            return !is_taken;
         }
         let refused = self.refused.iter().position(|refused| *refused == stream);
         refused.and_then(|place| self.refused.swap_pop(place)).is_some()
@@ -242,7 +251,8 @@ impl<S> Tap<S> {
             left -= bytes.len();
             loop {
                 let (passed, found) = self.writing.next(bytes);
-                bytes = bytes.get(passed..).unwrap_or_default();
+                let (frame_bytes, rest) = bytes.split_at_checked(passed).unwrap_or_default();
+                bytes = rest;
                 match found {
                     Some(Found::Begun(frame)) => {
                         self.account.sent(frame);
@@ -252,6 +262,12 @@ impl<S> Tap<S> {
                         }
                         if frame.kind == Kind::Reset {
                             self.pulse.resets.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    Some(Found::Ended(frame)) if frame.kind == Kind::Reset && self.is_of_library(frame.stream) => {
+                        // the last byte of the code tells all codes apart; one stream too many is no fault of the head
+                        if frame_bytes.last().copied().map(u32::from) != Some(Reason::REFUSED_STREAM.into()) {
+                            self.pulse.unread.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                     Some(Found::Ended(_)) => {}

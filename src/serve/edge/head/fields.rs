@@ -24,6 +24,9 @@ const TRUSTED: [&str; 10] = [
 
 /// The most options that `Connection` may have. Pingora refuses a tenth, after the request was judged.
 const MOST_OPTIONS: usize = 9;
+/// The same with the empty ones, of which a few are to be passed over (RFC 9110 section 5.6.1.2): each is read by all who read the
+/// field, so thousands would cost many times what their bytes do.
+const MOST_ELEMENTS: usize = 64;
 
 /// What was seen so far.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub struct Fields<'a> {
     hop_by_hop: bool,
     /// How many options `Connection` has.
     options: usize,
+    /// The same with empty ones.
+    elements: usize,
 }
 
 /// What they mean together.
@@ -80,6 +85,7 @@ impl<'a> Fields<'a> {
             keep_alive: false,
             hop_by_hop: false,
             options: 0,
+            elements: 0,
         }
     }
 
@@ -171,7 +177,14 @@ impl<'a> Fields<'a> {
     }
 
     fn take_connection(&mut self, value: &[u8]) -> Result<(), HeadFault> {
-        for option in value.split(|&byte| byte == b',').map(super::trim).filter(|option| !option.is_empty()) {
+        for option in value.split(|&byte| byte == b',').map(super::trim) {
+            self.elements += 1;
+            if self.elements > MOST_ELEMENTS {
+                return Err(HeadFault::Connection);
+            }
+            if option.is_empty() {
+                continue;
+            }
             match option.len() {
                 5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
                 10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,

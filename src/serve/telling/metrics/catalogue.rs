@@ -77,7 +77,7 @@ use Kind::{Counter, Gauge, Histogram};
 catalogue! {
     // requests
     REQUESTS = held("tidegate_requests_total", Counter, &["listener", "route", "code"],
-        "Requests that ended, by class of the status sent; `aborted` when the client left before an answer, route `_none` when no route matched.");
+        "Requests that ended, by class of the status sent; `1xx` when they became connections of another protocol (101), `aborted` when the client left before an answer, route `_none` when no route matched.");
     REQUEST_DURATION = held("tidegate_request_duration_seconds", Histogram, &["route"],
         "Time from a request's head to the last byte of its answer.");
     REFUSED = held("tidegate_refused_requests_total", Counter, &["route", "reason"],
