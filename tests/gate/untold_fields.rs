@@ -120,6 +120,40 @@ fn what_a_trusted_proxy_tells_decides() {
 }
 
 #[test]
+fn no_byte_and_no_line_break_leads_round_an_expression() {
+    let origin = Origin::that(Reply::Ok);
+    let gate = Gate::start(&format!(
+        "listeners:
+  main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }}
+routes:
+  - {{ name: bot, match: {{ headers: {{ user-agent: {{ regex: \".*badbot.*\" }} }} }}, respond: {{ status: 403 }} }}
+  - {{ name: cookie, match: {{ headers: {{ cookie: {{ regex: \".*evil=1.*\" }} }} }}, respond: {{ status: 403 }} }}
+  - {{ name: query, match: {{ query: {{ q: {{ regex: \".*union.*\" }} }} }}, respond: {{ status: 403 }} }}
+  - {{ name: site, origin: \"{}\" }}
+",
+        origin.address()
+    ));
+    for way in WAYS {
+        for (name, value) in [
+            ("User-Agent", &b"badbot"[..]),
+            ("User-Agent", b"badbot\xff"),
+            ("User-Agent", b"\xe2\x82badbot"),
+            ("User-Agent", b"x \xc3\x28 badbot \x80"),
+            ("Cookie", b"evil=1; \xff"),
+        ] {
+            assert_eq!(ask(&gate, way, "/", name, value), 403, "{way:?} {}", value.escape_ascii());
+        }
+        for query in
+            ["union", "1+union+x", "1%0aunion", "%0Aunion%0d%0a", "union%ff", "%c3%28union%80", "1%E2%80%A8union"]
+        {
+            assert_eq!(ask(&gate, way, &format!("/?q={query}"), "", b""), 403, "{way:?} {query}");
+        }
+    }
+    assert_eq!(origin.count(), 0);
+    assert_eq!(ask(&gate, Way::Head, "/?q=onion", "User-Agent", b"goodbot\xff"), 200);
+}
+
+#[test]
 fn no_other_spelling_of_a_field_that_is_read_reaches_an_origin() {
     let origin = Origin::that(Reply::Ok);
     let gate = Gate::start(&format!(
