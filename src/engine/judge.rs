@@ -14,6 +14,7 @@ use super::snapshot::Snapshot;
 use crate::client::hearsay::X_FORWARDED_PROTO;
 use crate::client::{self, Client};
 use crate::limiter::{Hold, Judgement};
+use crate::policy::route::KeyRoom;
 use crate::policy::{FieldFault, Route, Undecided};
 use crate::request::{Peer, Request};
 use crate::sketch::KeyHash;
@@ -252,6 +253,9 @@ impl Snapshot {
         (index, route): (usize, &Route),
         hashed: &mut Hashed,
     ) -> Verdict {
+        let mut room = KeyRoom::new();
+        let path = route.counted_path(request.path, &mut room).unwrap_or(request.path);
+        let request = &Request { path, ..*request };
         let about = Read { request, client, route, index, at: judged.decision.at };
         // who has been approached is near
         let ahead = route.rules.len() > 1 && hashed.known().is_empty();

@@ -23,7 +23,7 @@ use regex::{Regex, RegexBuilder};
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use crate::units::Bytes;
-pub use fold::Ignore;
+pub use fold::{Ignore, KeyRoom};
 pub use holds::{LONGEST_VALUE, Undecided};
 pub use table::{RouteTable, Taken};
 
@@ -51,6 +51,12 @@ pub struct Route {
 impl Route {
     /// More limits than this on one route are a load error: a decision's record has a fixed size.
     pub const MAX_RULES: usize = 8;
+
+    /// The path of a request as keys of this route count it, where one of its matches ignores spellings; `None`: as it is.
+    pub fn counted_path<'r>(&self, path: &str, room: &'r mut KeyRoom) -> Option<&'r str> {
+        let ignore = self.matches.iter().filter_map(|asked| asked.ignore).fold(Ignore::NONE, Ignore::and);
+        (ignore != Ignore::NONE).then(|| fold::counted(path, ignore, room))
+    }
 }
 
 /// What is done with an admitted request.
