@@ -253,7 +253,8 @@ impl Gate {
         let request = Request { peer, method, host: "a.example", path: "/a", query: None, headers, tls_sni: None };
         let arrival = Arrival { id: DecisionId(1), at, dice: at.nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) };
         let mut judged = Judged::new(arrival);
-        self.snapshot.judge_into(&request, &mut judged);
+        let client = self.snapshot.client(peer, headers);
+        self.snapshot.judge_into(&request, client, &mut judged);
         self.snapshot.admit_into(&mut judged, at, holds);
         let admitted = judged.decision.verdict == Verdict::Admitted;
         if self.settles && admitted {

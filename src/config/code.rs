@@ -135,6 +135,7 @@ codes! {
     WALKED_ROUND = "W0440", "a guarded path that another spelling or method walks round";
     DEAD_ALTERNATIVE = "W0441", "an alternative of a regular expression that no path can meet";
     FREE_KEY = "W0442", "a limit that a client escapes by leaving its key out or writing it in another way";
+    UNTOLD_FIELD = "W0443", "a field that decides something and that no client may send";
     OPEN_PAGE = "W0445", "an `admin` address that tells each user of the machine of clients";
 }
 

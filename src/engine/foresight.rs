@@ -10,6 +10,7 @@ use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::limiter::Place;
 use crate::policy::Policy;
+use crate::policy::route::KeyRoom;
 use crate::request::Request;
 use crate::sketch::{KeyHash, Seed};
 use crate::units::Timestamp;
@@ -46,6 +47,9 @@ impl Foresight {
     /// Looks ahead at a request of this client.
     pub fn foresee(&self, request: &Request<'_>, client: &Client) -> Foreseen {
         let Ok(Some((index, route))) = self.policy.routes.find(request) else { return Foreseen::default() };
+        let mut room = KeyRoom::new();
+        let path = route.counted_path(request.path, &mut room).unwrap_or(request.path);
+        let request = &Request { path, ..*request };
         let about = Read { request, client, route, index, at: Timestamp::ZERO };
         let mut hashed = Hashed::default();
         for &rule_index in &route.rules {

@@ -1,6 +1,7 @@
 //! Asks every limit, and charges none: [`charge`](super::charge) does that once all have agreed.
 
 use arrayvec::ArrayVec;
+use http::{HeaderMap, HeaderValue};
 
 use super::ask::{Ask, Read};
 use super::cluster::Settled;
@@ -10,10 +11,12 @@ use super::keys::Hashed;
 use super::several::More;
 use super::share::Shared;
 use super::snapshot::Snapshot;
+use crate::client::hearsay::X_FORWARDED_PROTO;
 use crate::client::{self, Client};
 use crate::limiter::{Hold, Judgement};
+use crate::policy::route::KeyRoom;
 use crate::policy::{FieldFault, Route, Undecided};
-use crate::request::Request;
+use crate::request::{Peer, Request};
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
@@ -128,16 +131,45 @@ impl Snapshot {
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
     pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
         let mut judged = Judged::new(arrival);
-        self.judge_into(request, &mut judged);
+        let client = self.client(request.peer, request.headers);
+        match self.as_sent_on(request) {
+            None => self.judge_into(request, client, &mut judged),
+            Some(headers) => self.judge_into(&Request { headers: &headers, ..*request }, client, &mut judged),
+        }
         judged
     }
 
-    /// The same of a request that nobody has been asked about: for one whose record has its place already, as it is
-    /// a kilobyte that need not be moved then.
-    pub fn judge_into(&self, request: &Request, judged: &mut Judged) {
-        let client = client::resolve(&self.policy().clients, request.peer, request.headers);
+    /// Whose request it is; `None` for one that the policy refuses to serve because its address cannot be told.
+    pub fn client(&self, peer: Peer, headers: &HeaderMap) -> Option<Client> {
+        client::resolve(&self.policy().clients, peer, headers).ok()
+    }
+
+    /// The fields of a request as its origin gets them, and so as it is judged; `None`: as they are. What only the live gate knows,
+    /// as the certificate of a client, is not in it.
+    pub fn as_sent_on(&self, request: &Request) -> Option<HeaderMap> {
+        let edits = self.fields().edits(&self.policy().clients, request.peer, request.headers);
+        let by_tls = request.tls_sni.is_some() && self.fields().all().contains(&X_FORWARDED_PROTO);
+        if edits.is_empty() && !by_tls {
+            return None;
+        }
+        let mut headers = request.headers.clone();
+        for (name, line) in edits {
+            match line {
+                Some(line) => drop(headers.insert(name, line)),
+                None => drop(headers.remove(name)),
+            }
+        }
+        if by_tls {
+            headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("https"));
+        }
+        Some(headers)
+    }
+
+    /// The same as [`judge`](Snapshot::judge) for a client that is known and fields that are [as sent on](Snapshot::as_sent_on).
+    /// Nobody has been asked about the request: the record has its place already, as it is a kilobyte that need not be moved then.
+    pub fn judge_into(&self, request: &Request, client: Option<Client>, judged: &mut Judged) {
         let found = self.policy().routes.find(request);
-        self.judge_on(judged, found, &mut Hashed::default(), request, client.ok());
+        self.judge_on(judged, found, &mut Hashed::default(), request, client);
     }
 
     /// The same for a client that is known already, as in a log; `None` for one that the policy refuses to serve because its
@@ -221,6 +253,9 @@ impl Snapshot {
         (index, route): (usize, &Route),
         hashed: &mut Hashed,
     ) -> Verdict {
+        let mut room = KeyRoom::new();
+        let path = route.counted_path(request.path, &mut room).unwrap_or(request.path);
+        let request = &Request { path, ..*request };
         let about = Read { request, client, route, index, at: judged.decision.at };
         // who has been approached is near
         let ahead = route.rules.len() > 1 && hashed.known().is_empty();

@@ -27,10 +27,12 @@ impl Explanation {
         book: &Book,
     ) -> Explanation {
         let policy = snapshot.policy();
+        let headers = snapshot.as_sent_on(request);
+        let judged_as = Request { headers: headers.as_ref().unwrap_or(request.headers), ..*request };
         let beside = Beside {
             client: [0; 16],
             method: request.method,
-            taken: policy.routes.taken(request),
+            taken: policy.routes.taken(&judged_as),
             book: 0,
             retry_after: answered.retry_after.unwrap_or(0),
             silence: None,

@@ -1,13 +1,17 @@
 //! The header fields that decisions rest on, and the heads that would have the gate judge another request than the origin gets.
 //!
-//! Two of them: a `Connection` that nominates a field, which is then taken out of the request after it was judged (RFC 9110
-//! section 7.6.1), and a field in several lines, of which one application reads the first and another the last.
+//! Two of them are refused: a `Connection` that nominates a field, which is then taken out of the request after it was judged (RFC
+//! 9110 section 7.6.1), and a field in several lines, of which one application reads the first and another the last. What the peer
+//! may not tell is taken out before the request is judged ([`FieldsRead::edits`]).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::{Balance, Condition, Mode, Policy};
+use super::{Balance, Condition, Mode, Policy, Rule};
+use crate::client::ClientRules;
+use crate::client::hearsay::{is_twin_of, may_not_tell};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::trust::X_FORWARDED_FOR;
+use crate::request::Peer;
 
 /// What becomes of a request that has several lines of a field that a route or an enforced limit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,10 +52,7 @@ impl FieldsRead {
         let mut single = of_routes(policy);
         let mut of_limits = Vec::new();
         for rule in &policy.rules {
-            let keys = std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes);
-            let keys = keys.flat_map(fields_of);
-            let conditions = rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when));
-            let read: Vec<HeaderName> = keys.chain(conditions.flat_map(fields_of_condition)).cloned().collect();
+            let read: Vec<HeaderName> = read_by(rule).cloned().collect();
             // a limit in shadow turns no request away
             if rule.mode == Mode::Enforce {
                 single.extend_from_slice(&read);
@@ -80,11 +81,11 @@ impl FieldsRead {
         &self.all
     }
 
-    /// Whether CGI and its descendants would take this field for another one that is read, as they read `X_Plan` as `X-Plan`.
+    /// Whether CGI and its descendants would take this field for another one that is read, as they read `X_Plan` and `X.Plan` as
+    /// `X-Plan`.
     pub fn is_imitation(&self, field: &HeaderName) -> bool {
-        let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
-        let is_read_as = |name: &HeaderName| field.as_str().bytes().map(dashed).eq(name.as_str().bytes().map(dashed));
-        field.as_str().contains('_') && !self.nominable.contains(field) && self.nominable.iter().any(is_read_as)
+        let is_twin = |name: &HeaderName| is_twin_of(field.as_str(), name.as_str());
+        self.nominable.iter().any(is_twin) && !self.nominable.contains(field)
     }
 
     /// Looks for a head that the origin would read in another way.
@@ -102,30 +103,37 @@ impl FieldsRead {
         Ok(())
     }
 
-    /// The fields that stand in several lines although one is read, each with the line that shall stay; none where such heads are
-    /// refused.
-    pub fn lines_to_keep(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-        let keep = |name: &HeaderName| {
-            let mut lines = headers.get_all(name).iter();
-            let (first, second) = (lines.next()?, lines.next()?);
-            let line = match self.repeated {
-                RepeatedFields::Refuse => return None,
-                RepeatedFields::First => first,
-                RepeatedFields::Last => lines.next_back().unwrap_or(second),
-            };
-            Some((name.clone(), line.clone()))
-        };
-        match self.repeated {
-            RepeatedFields::Refuse => Vec::new(),
-            _ => self.single.iter().filter_map(keep).collect(),
+    /// What has to be done to a head before it is judged and sent on: fields of which one line stays, and fields that go, as this
+    /// peer may not tell them.
+    pub fn edits(
+        &self,
+        rules: &ClientRules,
+        peer: Peer,
+        headers: &HeaderMap,
+    ) -> Vec<(HeaderName, Option<HeaderValue>)> {
+        let mut edits = Vec::new();
+        if self.repeated != RepeatedFields::Refuse {
+            edits.extend(
+                self.single.iter().filter_map(|name| Some((name.clone(), Some(self.line_to_keep(headers, name)?)))),
+            );
         }
+        if !headers.is_empty() {
+            let trusted = rules.trust.believes(peer);
+            let untold = headers.keys().filter(|name| may_not_tell(rules, trusted, name));
+            edits.extend(untold.map(|name| (name.clone(), None)));
+        }
+        edits
     }
 
-    /// Leaves one line of each field of which one is read, as the policy says.
-    pub fn keep_one_line(&self, headers: &mut HeaderMap) {
-        for (name, line) in self.lines_to_keep(headers) {
-            headers.insert(name, line);
-        }
+    /// The line of a field that stays; `None` if it has no other.
+    fn line_to_keep(&self, headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+        let mut lines = headers.get_all(name).iter();
+        let (first, second) = (lines.next()?, lines.next()?);
+        Some(match self.repeated {
+            RepeatedFields::Refuse => return None,
+            RepeatedFields::First => first.clone(),
+            RepeatedFields::Last => lines.next_back().unwrap_or(second).clone(),
+        })
     }
 
     fn is_nominated(&self, headers: &HeaderMap) -> bool {
@@ -155,6 +163,13 @@ fn hashed(policy: &Policy) -> impl Iterator<Item = &KeySpec> {
         Balance::Hash(key) => Some(key),
         Balance::RoundRobin | Balance::LeastInflight => None,
     })
+}
+
+/// What a limit reads, as often as it does.
+pub fn read_by(rule: &Rule) -> impl Iterator<Item = &HeaderName> {
+    let keys = std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes);
+    let conditions = rule.exempt.iter().chain(rule.tiers.iter().map(|tier| &tier.when));
+    keys.flat_map(fields_of).chain(conditions.flat_map(fields_of_condition))
 }
 
 fn fields_of(key: &KeySpec) -> impl Iterator<Item = &HeaderName> {

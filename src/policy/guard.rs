@@ -41,7 +41,8 @@ pub struct WayRound {
 
 impl Policy {
     /// The first way round each route that guards a path, in the order of the file. Spellings are tried for an exact path or a
-    /// prefix of which the file does not say what it ignores; escaped slashes only where a listener keeps them.
+    /// prefix of which the file does not say what it ignores, and for one path of an expression whose requests are refused; escaped
+    /// slashes only where a listener keeps them.
     pub fn ways_round(&self, keeps_escaped_slashes: bool) -> Vec<WayRound> {
         let alternatives = |route: &Route| 0..route.matches.len();
         let routes = self.routes.iter().enumerate();
@@ -63,11 +64,19 @@ impl Policy {
 
     fn way_round(&self, guard: (usize, usize), keeps_escaped_slashes: bool) -> Option<WayRound> {
         let asked = self.routes.route(guard.0)?.matches.get(guard.1)?;
-        let path = match &asked.path {
-            PathMatch::Exact(path) | PathMatch::Prefix(path) if !path.is_empty() => path,
+        let witness;
+        let (path, exact) = match &asked.path {
+            PathMatch::Exact(path) | PathMatch::Prefix(path) if !path.is_empty() => {
+                (path, matches!(asked.path, PathMatch::Exact(_)))
+            }
+            // of an expression one path stands for all; for limits it says itself which spellings it takes
+            PathMatch::Regex(regex) if refuses(self.routes.route(guard.0)?) => {
+                let Reach::Path(path) = reach(regex.as_str()) else { return None };
+                witness = path;
+                (&witness, true)
+            }
             _ => return None,
         };
-        let exact = matches!(asked.path, PathMatch::Exact(_));
         let spelt = asked.ignore.is_none().then(|| spellings(path, exact)).into_iter().flatten();
         let mut spelt = spelt.map(|(ignore, path)| (Difference::Spelling(ignore), None, Cow::Owned(path)));
         let methods = OTHER_METHODS.into_iter().filter(|method| !asked.methods.contains(method));
@@ -98,7 +107,10 @@ impl Policy {
             PathMatch::Prefix(prefix) => [Some(format!("{prefix}%2Fx")), inner(prefix)],
             PathMatch::Exact(path) => [None, inner(path.trim_end_matches('/'))],
             PathMatch::Regex(regex) => match reach(regex.as_str()) {
-                Reach::Path(path) => [None, inner(&path)],
+                Reach::Path(path) => {
+                    let below = regex.is_match(&format!("{path}/x")).then(|| format!("{path}%2Fx"));
+                    [below, inner(&path)]
+                }
                 Reach::Never | Reach::Unknown => return None,
             },
         };

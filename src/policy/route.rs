@@ -18,12 +18,12 @@ mod tests;
 
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
 use crate::units::Bytes;
-pub use fold::Ignore;
+pub use fold::{Ignore, KeyRoom};
 pub use holds::{LONGEST_VALUE, Undecided};
 pub use table::{RouteTable, Taken};
 
@@ -51,6 +51,12 @@ pub struct Route {
 impl Route {
     /// More limits than this on one route are a load error: a decision's record has a fixed size.
     pub const MAX_RULES: usize = 8;
+
+    /// The path of a request as keys of this route count it, where one of its matches ignores spellings; `None`: as it is.
+    pub fn counted_path<'r>(&self, path: &str, room: &'r mut KeyRoom) -> Option<&'r str> {
+        let ignore = self.matches.iter().filter_map(|asked| asked.ignore).fold(Ignore::NONE, Ignore::and);
+        (ignore != Ignore::NONE).then(|| fold::counted(path, ignore, room))
+    }
 }
 
 /// What is done with an admitted request.
@@ -124,7 +130,8 @@ pub enum TextMatch {
     Regex(Regex),
 }
 
-/// An expression that matches a text as a whole or not at all, which the engine itself would leave to the pattern.
+/// An expression that matches a text as a whole or not at all, which the engine itself would leave to the pattern. A `.` stands for a
+/// line break too: a parameter may hold one (`%0A`), and `.*` means whatever comes.
 ///
 /// # Errors
 /// The pattern itself is faulty, or too large for the engine's default limits.
@@ -132,5 +139,6 @@ pub fn whole(pattern: &str) -> Result<Regex, regex::Error> {
     // by itself first: its own faults are told about its own text, and `a)|(b` cannot break out of the group below
     Regex::new(pattern)?;
     // a comment of the `x` flag at the pattern's end would swallow the closing bracket; a line break ends it
-    Regex::new(&format!(r"\A(?:{pattern})\z")).or_else(|_| Regex::new(&format!("\\A(?:{pattern}\n)\\z")))
+    let build = |whole: &str| RegexBuilder::new(whole).dot_matches_new_line(true).build();
+    build(&format!(r"\A(?:{pattern})\z")).or_else(|_| build(&format!("\\A(?:{pattern}\n)\\z")))
 }

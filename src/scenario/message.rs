@@ -7,7 +7,6 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::Canonical;
 use crate::config::case::{From, Step};
-use crate::policy::FieldsRead;
 use crate::request::{Peer, Request};
 use crate::units::Prefix;
 
@@ -23,7 +22,6 @@ pub struct Messages<'a> {
     step: &'a Step,
     canonical: Canonical,
     host: &'a str,
-    read: FieldsRead,
     same: Option<Head>,
 }
 
@@ -37,11 +35,11 @@ pub struct Head {
 }
 
 impl<'a> Messages<'a> {
-    /// Those of this step, for a policy that reads these fields.
-    pub fn new(step: &'a Step, canonical: Canonical, read: &FieldsRead) -> Messages<'a> {
+    /// Those of this step.
+    pub fn new(step: &'a Step, canonical: Canonical) -> Messages<'a> {
         let host = step.url.host.as_deref().unwrap_or(ANY_HOST);
         let differ = step.url.target.contains(NUMBER) || step.headers.iter().any(|(_, value)| value.contains(NUMBER));
-        let mut messages = Messages { step, canonical, host, read: read.clone(), same: None };
+        let mut messages = Messages { step, canonical, host, same: None };
         messages.same = (!differ).then(|| messages.make(0));
         messages
     }
@@ -104,7 +102,6 @@ impl<'a> Messages<'a> {
         if self.step.body > 0 {
             headers.entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(self.step.body));
         }
-        self.read.keep_one_line(&mut headers);
         Head { path: (self.canonical)(path.as_bytes()).map(Cow::into_owned), query, headers }
     }
 }

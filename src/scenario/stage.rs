@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
         let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
         let fitted = fitted::policy(policy, case);
         let snapshot = Snapshot::new(fitted, &SEED, 0).map_err(|(name, fault)| format!("{name}: {fault}"))?;
-        let messages = case.steps.iter().map(|step| Messages::new(step, canonical, snapshot.fields())).collect();
+        let messages = case.steps.iter().map(|step| Messages::new(step, canonical)).collect();
         let mut stage = Stage {
             snapshot,
             book,

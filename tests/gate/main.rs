@@ -86,6 +86,7 @@ mod tiny_pieces;
 mod tls;
 mod top;
 mod unix_sockets;
+mod untold_fields;
 mod upgrade;
 mod upgraded;
 mod waiting;

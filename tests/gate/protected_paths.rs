@@ -198,3 +198,27 @@ fn a_reload_that_guards_a_prefix_refuses_escaped_slashes_from_then_on() {
     assert_eq!(standing.ask("GET", "/admin%2Fx", "", b"").status, 400);
     reload(&open, 200);
 }
+
+#[test]
+fn an_expression_that_guards_is_no_reason_to_pass_escaped_slashes() {
+    let origin = Origin::that(Reply::Ok);
+    for (expression, refused) in
+        [("/admin(/.*)?", true), ("(?i)/admin/.*", true), ("/admin/x", true), ("(?i)/admin([/%;. ].*)?", false)]
+    {
+        let gate = Gate::start(&format!(
+            "listeners: {{ main: {{ address: \"127.0.0.1:0\", protocols: [h2, http/1.1] }} }}
+routes:
+  - {{ name: closed, match: {{ path: {{ regex: \"{expression}\" }} }}, respond: {{ status: 403 }} }}
+  - {{ name: site, origin: \"{}\" }}
+",
+            origin.address()
+        ));
+        assert_eq!(asked(&gate, "main", "GET", "/admin/x"), 403, "{expression}");
+        for path in ["/admin%2fx", "/admin%5Cx"] {
+            let status = if refused { 400 } else { 403 };
+            assert_eq!(asked(&gate, "main", "GET", path), status, "{expression} {path}");
+            assert_eq!(asked_by_h2(&gate, "main", path), status, "{expression} {path}");
+        }
+    }
+    assert_eq!(origin.count(), 0);
+}

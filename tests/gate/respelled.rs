@@ -321,3 +321,44 @@ fn the_fields_that_are_judged_are_those_that_the_origin_gets() {
         }
     }
 }
+
+#[test]
+fn each_spelling_that_a_route_ignores_is_one_key() {
+    let origin = Origin::that(Reply::Ok);
+    for key in ["[client_ip, path]", "path", "path:segments=2"] {
+        let gate = Gate::start(&format!(
+            "limits: {{ by_path: {{ key: {key}, rate: 5/h, burst: 5 }} }}
+routes:
+  - {{ name: accounts, match: {{ path: {{ prefix: /accounts, ignore: all }} }}, limits: [by_path], origin: \"{to}\" }}
+  - {{ name: files, match: {{ path: {{ prefix: /files, ignore: none }} }}, limits: [by_path], origin: \"{to}\" }}
+",
+            to = origin.address()
+        ));
+        let long = format!("/accounts/bob;{}", "x".repeat(4_000));
+        let spelt = [
+            "/accounts/bob",
+            "/Accounts/bob",
+            "/accounts/Bob",
+            "/accounts/bob/",
+            "/accounts/bob;1",
+            "/accounts/bob;2",
+            "/accounts/bob.",
+            "/accounts/bob%20",
+            "/accounts%2fbob",
+            "/accounts;/bob",
+            "/accounts/bob;%2Fx1",
+            "/accounts/bob;%2Fx2",
+            long.as_str(),
+        ];
+        let passed = |paths: &[&str]| -> usize {
+            let of_each = |path: &&str| {
+                statuses(&gate, path, 2, |_| String::new()).into_iter().filter(|status| *status == 200).count()
+            };
+            paths.iter().map(of_each).sum()
+        };
+        assert_eq!(passed(&spelt), 5, "{key}");
+        assert_eq!(passed(&["/accounts/alice", "/accounts/carol"]), 4, "{key}: other paths have counts of their own");
+        let apart = ["/files/a", "/files/A", "/files/a;1", "/files/a."];
+        assert_eq!(passed(&apart), 8, "{key}: where nothing is ignored, each spelling is a path of its own");
+    }
+}

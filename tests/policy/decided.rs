@@ -46,6 +46,25 @@ fn a_key_with_origin_counts_each_origin_apart_and_its_routes_together() {
     assert_eq!([passes("/d"), passes("/d")], [true, false], "a route that answers by itself");
 }
 
+/// What `tidegate test` and `tidegate explain` ask about comes this way.
+#[test]
+fn a_request_that_nobody_sent_is_judged_by_what_its_peer_may_tell() {
+    let limits = "  r: { key: global, rate: 1/h, exempt: [{ header: { x-remote-user: alice } }] }\n";
+    let gate = gate(limits, "r");
+    let alice = [("x-remote-user", "alice")];
+    assert_eq!([ask(&gate, "/a", &alice).0, ask(&gate, "/a", &alice).0], [true, false]);
+    let trusting = Snapshot::new(
+        good(&format!(
+            "listen: \":8080\"\ntrusted_proxies: [203.0.113.9]\nlimits:\n{limits}routes: [{{ origin: \"127.0.0.1:3000\", limits: [r] }}]\n"
+        ))
+        .policy,
+        &Seed::from_bytes([7; 16]),
+        0,
+    )
+    .unwrap();
+    assert_eq!([ask(&trusting, "/a", &alice).0, ask(&trusting, "/a", &alice).0], [true, true]);
+}
+
 #[test]
 fn a_request_without_the_key_is_counted_by_the_other_limit() {
     let limits = "  r: { key: header:x-api-key, missing: { use: anonymous }, rate: 1/h }\n  anonymous: { rate: 1/h }\n";

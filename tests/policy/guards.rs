@@ -35,6 +35,7 @@ fn a_way_round_is_told_with_its_place_and_what_to_write() {
         "`/admin` walks round the route `prefix`",
         "`PUT /token` walks round the route `one_method`",
         "`/user@home/` walks round the route `one_of_two`",
+        "`/Hidden` walks round the route `expression`",
     ];
     assert_eq!(warned(&loaded), told);
 }

@@ -138,9 +138,7 @@ impl Parts {
 fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, String> {
     let book = Book::of(&config);
     let snapshot = Snapshot::new(config.policy, &SEED, 0).map_err(|(limit, fault)| format!("{limit}: {fault}"))?;
-    let mut headers = parts.headers.clone();
-    snapshot.fields().keep_one_line(&mut headers);
-    let request = Request { headers: &headers, ..parts.request() };
+    let request = parts.request();
     let mut first_refused: Option<(u32, String)> = None;
     let mut holds = Vec::new();
     let mut judged = decide(&snapshot, &request, &mut holds);

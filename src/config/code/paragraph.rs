@@ -280,6 +280,9 @@ impl Code {
             Code::FREE_KEY => {
                 "Nothing on the route counts who is asking. A client that leaves the header, cookie or parameter out is not counted at all with `missing: allow`, and `Authorization` has as many spellings as its scheme has letters. Add a limit by `client_ip` to the route, or `client_ip` to the key, or say `missing: deny`."
             }
+            Code::UNTOLD_FIELD => {
+                "The field says who the client is, or which request it made. From a peer that is not in `trusted_proxies` it is taken out before the request is judged, as no origin gets it either, and some from every peer. So a key of it is always missing, and an exception or match that asks for it never holds. List the proxies that write it, or use another field."
+            }
             // every code has one, which a test sees to
             other => other.meaning(),
         }

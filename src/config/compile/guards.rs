@@ -53,7 +53,9 @@ fn way_out(way: &WayRound, guard: &Route) -> String {
         Difference::Spelling(_) => match guard.matches.get(way.guard.1).map(|asked| &asked.path) {
             Some(PathMatch::Exact(path)) => ignoring(&format!("={path}")),
             Some(PathMatch::Prefix(path)) => ignoring(path),
-            Some(PathMatch::Regex(_)) | None => String::new(),
+            Some(PathMatch::Regex(_)) | None => {
+                "let the expression take it too, as `(?i)` does for capitals, or write `prefix` or `exact` with `ignore: all`".to_owned()
+            }
         },
     }
 }

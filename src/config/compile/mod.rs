@@ -21,6 +21,7 @@ mod routes;
 mod settings;
 mod stores;
 mod tls;
+mod untold;
 
 pub use clients::WrittenClients;
 pub use routes::WrittenRoute;
@@ -131,6 +132,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         guards::warn(&policy, &settings, &written, context.faults);
     }
     respelled::warn(&policy, &limits_at, context.faults);
+    untold::warn(&policy, &settings, &limits_at, &written, context.faults);
     let key = file.secrets.value().and_then(|secrets| secret::written_key(secrets.client_hmac.value()?));
     let token = match file.admin.value() {
         Some(Either::Long(admin)) => admin.token.value().and_then(secret::written),

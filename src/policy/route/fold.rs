@@ -61,6 +61,15 @@ pub const LONGEST: usize = 254;
 /// Room for the folded beginning of a path: the longest pattern, and the byte behind it that tells whether a segment ends.
 pub type Room = ArrayVec<u8, { LONGEST + 2 }>;
 
+/// Room for a path as keys count it. Of a longer one its beginning counts, so that no spelling of its end buys a fresh count.
+pub type KeyRoom = ArrayVec<u8, 2048>;
+
+/// A canonical path as keys of a route count it that ignores these spellings: each spelling is the same key. Escaped slashes within
+/// parameters do not end them, or what stands behind them would be a new key each time.
+pub fn counted<'r>(path: &str, ignore: Ignore, room: &'r mut KeyRoom) -> &'r str {
+    fold(path, ignore, Within::None, room.capacity(), room).0
+}
+
 /// The folded form of a pattern; `None` if it is too long.
 pub fn pattern(path: &str, ignore: Ignore) -> Option<Box<str>> {
     let mut room = Room::new();
@@ -91,8 +100,14 @@ impl Within {
 }
 
 /// Folds a canonical path; says whether another way to fold it might end in something else. What is longer than `enough` bytes
-/// is cut somewhere behind them; `enough` is at most [`LONGEST`].
-pub fn fold<'r>(path: &str, ignore: Ignore, within: Within, enough: usize, room: &'r mut Room) -> (&'r str, bool) {
+/// is cut somewhere behind them; so is what there is no room for.
+pub fn fold<'r, const N: usize>(
+    path: &str,
+    ignore: Ignore,
+    within: Within,
+    enough: usize,
+    room: &'r mut ArrayVec<u8, N>,
+) -> (&'r str, bool) {
     room.clear();
     let mut folding = Folding { room, length: 0, begins: true };
     let mut rest = path.as_bytes();
@@ -209,15 +224,15 @@ fn far_letter(bytes: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 /// The folded form as far as it is known.
-struct Folding<'r> {
-    room: &'r mut Room,
+struct Folding<'r, const N: usize> {
+    room: &'r mut ArrayVec<u8, N>,
     /// Its length, also of what there was no room for.
     length: usize,
     /// Nothing of this segment has been put yet. One of which nothing is ever put is ignored.
     begins: bool,
 }
 
-impl Folding<'_> {
+impl<const N: usize> Folding<'_, N> {
     #[inline]
     fn put(&mut self, skipped: &[u8], text: &[u8]) {
         let slash: &[u8] = if self.begins { b"/" } else { b"" };

@@ -54,7 +54,7 @@ fn header_holds(headers: &HeaderMap, name: &HeaderName, asked: &TextMatch) -> Re
         let holds = match asked {
             TextMatch::Exact(text) => value.as_bytes() == text.as_bytes(),
             TextMatch::Regex(_) if value.len() > LONGEST_VALUE => return Err(Undecided::ValueTooLong),
-            TextMatch::Regex(regex) => std::str::from_utf8(value.as_bytes()).is_ok_and(|value| regex.is_match(value)),
+            TextMatch::Regex(regex) => meets(regex, value.as_bytes()),
         };
         if holds {
             return Ok(true);
@@ -101,5 +101,11 @@ fn matches_decoded(regex: &Regex, value: &Value<'_>) -> Result<bool, Undecided> 
     if bytes.len() > LONGEST_VALUE {
         return Err(Undecided::ValueTooLong);
     }
-    Ok(std::str::from_utf8(bytes).is_ok_and(|value| regex.is_match(value)))
+    Ok(meets(regex, bytes))
+}
+
+/// Whether an expression meets a value, whatever bytes a stranger puts into it: one that is no part of UTF-8 counts as one
+/// character (U+FFFD). Otherwise a value with such a byte, which origins read past, would walk round every route that blocks.
+fn meets(regex: &Regex, value: &[u8]) -> bool {
+    regex.is_match(&String::from_utf8_lossy(value))
 }

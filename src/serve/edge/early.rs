@@ -18,6 +18,7 @@ use crate::request::Request;
 use crate::serve::clock::{roll, wall_nanos};
 use crate::serve::proxy::exchange::Exchange;
 use crate::serve::proxy::observe::{self, Ended};
+use crate::serve::proxy::settled;
 use crate::serve::shared::Shared;
 
 /// Judges the request whose head stands at the front of `bytes`.
@@ -26,9 +27,10 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     let mut exchange = Exchange::new(shared.installed(), shared.clock.now());
     exchange.listener = link.listener;
     exchange.conveyed = link.conveyed;
-    let read = exchange.installed.snapshot().fields();
-    let mut headers = fields(head, bytes, read.all());
-    read.keep_one_line(&mut headers);
+    let snapshot = exchange.installed.snapshot();
+    let mut headers = fields(head, bytes, snapshot.fields().all());
+    let client = snapshot.client(link.peer, &headers);
+    settled::before_judging(&mut headers, snapshot, link.peer, link.identity()).ok();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
     let request =
@@ -39,7 +41,7 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
     }
     let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
     let judged = exchange.judged.insert(Judged::new(arrival));
-    exchange.installed.snapshot().judge_into(&request, judged);
+    exchange.installed.snapshot().judge_into(&request, client, judged);
     let verdict = judged.decision.verdict;
     if verdict != Verdict::Admitted {
         observe::decided(shared, &exchange.installed, judged, &request, None);

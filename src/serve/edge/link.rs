@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::sync::Notify;
 
-use super::tls::secure::Secure;
+use super::tls::secure::{ClientIdentity, Secure};
 use crate::client::Proto;
 use crate::client::proxy_protocol::Source;
 use crate::request::Peer;
@@ -59,6 +59,11 @@ impl Link {
     /// The name that the client asked for in its handshake.
     pub fn sni(&self) -> Option<&str> {
         self.secure.as_ref()?.sni.as_deref()
+    }
+
+    /// Which certificate the client showed in its handshake.
+    pub fn identity(&self) -> Option<&ClientIdentity> {
+        self.secure.as_ref().map(|secure| &secure.client)
     }
 
     /// How the client reaches us.

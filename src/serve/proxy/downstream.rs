@@ -6,7 +6,7 @@ use http::{StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
-use crate::policy::{FieldsRead, Route};
+use crate::policy::Route;
 use crate::serve::buffers::Share;
 use crate::serve::edge::absence::Absence;
 use crate::serve::edge::h2::talk::Stream;
@@ -91,17 +91,6 @@ pub fn h2_stream(session: &Session) -> Option<&Stream> {
 /// The client's connection below Pingora, if it speaks HTTP/1.
 pub fn edge_stream(session: &Session) -> Option<&EdgeStream<Transport>> {
     session.stream()?.as_any().downcast_ref()
-}
-
-/// Leaves one line of each field of which one is read, as the policy says: what is judged then is what the origin gets.
-///
-/// # Errors
-/// None that lines which came in a head can cause.
-pub fn keep_one_line(session: &mut Session, read: &FieldsRead) -> pingora::Result<()> {
-    for (name, line) in read.lines_to_keep(&session.req_header().headers) {
-        session.req_header_mut().insert_header(name, line)?;
-    }
-    Ok(())
 }
 
 /// Whether the declared length is over the route's limit. An undeclared one is counted as it comes.

@@ -7,30 +7,11 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::exchange::Exchange;
-use crate::client::hearsay::{self, Standing};
-use crate::client::trust::ForwardHeader;
-use crate::client::{ClientRules, Field, Proto, onward};
+use crate::client::{Field, Proto, hearsay, onward};
 use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
 use crate::request::Peer;
 use crate::serve::edge::link::Link;
-use crate::serve::edge::tls::secure::{ClientIdentity, Secure};
-
-/// Whether the origin must not get the field, as it is hearsay that this peer may not tell.
-fn is_hearsay(name: &HeaderName, peer_trusted: bool, rules: &ClientRules) -> bool {
-    if let ForwardHeader::Single(header) = &rules.header
-        && is_twin(name, header)
-    {
-        return true;
-    }
-    let is_named = || rules.header.name() == name || rules.keep_headers.contains(name);
-    match hearsay::standing(name.as_str()) {
-        None => false,
-        Some(Standing::Trusted) => !peer_trusted,
-        Some(Standing::Named) => !(peer_trusted && is_named()),
-        Some(Standing::Nobody) => true,
-    }
-}
 
 /// Takes out the fields of which this is true.
 fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bool) {
@@ -43,7 +24,8 @@ fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bo
     }
 }
 
-/// The request as the origin gets it: who the client is, then the operator's edits.
+/// The request as the origin gets it: who the client is, then the operator's edits. What the peer may not tell has been taken out
+/// before the request was judged ([`settled`](super::settled)).
 ///
 /// # Errors
 /// A value that no header may hold, which neither our fields nor a checked template produce.
@@ -59,7 +41,6 @@ pub fn towards_origin(
         let rules = &exchange.installed.snapshot().policy().clients;
         let peer = link.map_or(Peer::Unix, |link| link.peer);
         let onward = onward(rules, peer, client, received, link.map_or(Proto::Http, Link::proto));
-        remove_all(upstream, |name| is_hearsay(name, client.peer_trusted, rules));
         if let Some(name) = onward.remove {
             upstream.remove_header(name);
         }
@@ -67,14 +48,8 @@ pub fn towards_origin(
         put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
         put(upstream, "Forwarded", onward.forwarded)?;
     }
-    if let Some(secure) = link.and_then(|link| link.secure.as_ref()) {
-        tell_of_tls(secure, upstream)?;
-    }
     let read = exchange.installed.snapshot().fields();
-    let imitations: Vec<HeaderName> = upstream.headers.keys().filter(|name| read.is_imitation(name)).cloned().collect();
-    for name in imitations {
-        upstream.remove_header(&name);
-    }
+    remove_all(upstream, |name| read.is_imitation(name));
     let tags = exchange.installed.tag_fields();
     if !tags.is_empty() {
         remove_all(upstream, |field| tags.iter().any(|name| field == name || is_twin(field, name)));
@@ -89,22 +64,6 @@ pub fn towards_origin(
         apply(edits, exchange, upstream)?;
     }
     if tags.is_empty() { Ok(()) } else { put_tags(upstream, exchange) }
-}
-
-/// Tells the origin what it cannot see itself: that the client came by TLS, and with which certificate (RFC 9440). What a trusted
-/// peer says of the client's own connection stays; whose certificate was seen here, nobody else can say.
-fn tell_of_tls(secure: &Secure, upstream: &mut RequestHeader) -> pingora::Result<()> {
-    if !upstream.headers.contains_key("x-forwarded-proto") {
-        upstream.insert_header("X-Forwarded-Proto", "https")?;
-    }
-    if secure.client != ClientIdentity::NotAsked {
-        upstream.remove_header("client-cert");
-        upstream.remove_header("client-cert-chain");
-    }
-    if let ClientIdentity::Verified(certificate) = &secure.client {
-        upstream.insert_header("Client-Cert", certificate.clone())?;
-    }
-    Ok(())
 }
 
 /// Whether CGI and its descendants take the field for the one of this name.

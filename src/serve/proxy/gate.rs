@@ -22,13 +22,14 @@ use super::abandoned;
 use super::admission::{self, Admission};
 use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
-use super::downstream::{self, answer_due_in, edge_stream, is_gone, keep_one_line, leave, link_of, over_limit};
+use super::downstream::{self, answer_due_in, edge_stream, is_gone, leave, link_of, over_limit};
 use super::edits;
 use super::exchange::Exchange;
 use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
 use super::room;
+use super::settled;
 use super::timing;
 use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Judged, Verdict};
@@ -64,7 +65,7 @@ impl Gate {
     async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> pingora::Result<Next> {
         let installed = Arc::clone(&exchange.installed);
         let snapshot = installed.snapshot();
-        keep_one_line(session, snapshot.fields())?;
+        let client = settled::session(session, snapshot, exchange.judged.is_none())?;
         if exchange.judged.is_none() {
             exchange.started = self.shared.clock.now();
             let link = link_of(session);
@@ -72,7 +73,7 @@ impl Gate {
             exchange.conveyed = link.is_some_and(|link| link.conveyed);
             let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
             let judged = exchange.judged.insert(Judged::new(arrival));
-            snapshot.judge_into(&Facts::read(link_of(session), session.req_header()).request(), judged);
+            snapshot.judge_into(&Facts::read(link_of(session), session.req_header()).request(), client, judged);
         }
         let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
         let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));

@@ -71,6 +71,40 @@ fn one_that_is_optional_may_be_missing_but_not_be_bad() {
 }
 
 #[test]
+fn a_limit_counts_by_the_certificate_that_the_gate_has_seen() {
+    let origin = Origin::that(Reply::Ok);
+    let (site, staff, files) = (Authority::new("of the site"), Authority::new("of the staff"), Files::new());
+    let pair = files.put_pair("a", &site.sign(&["a.test"]));
+    let ca = files.put("staff.pem", staff.pem());
+    let gate = Gate::start(&format!(
+        "listeners:
+  main:
+    address: \"127.0.0.1:0\"
+    tls: {{ certificates: {pair}, client_certificates: {{ ca: {}, mode: optional }} }}
+limits: {{ each: {{ key: header:client-cert, missing: deny, rate: 2/h, burst: 2 }} }}
+routes: [{{ name: site, limits: [each], origin: \"{}\" }}]
+",
+        ca.display(),
+        origin.address()
+    ));
+    let ask = |client: &Client, nth: u8, body: &[u8]| {
+        let mut connection = client.try_connect(gate.address("main"), "a.test").unwrap();
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        connection.ask(method, "/", &format!("Client-Cert: :Zm9y{nth}2Vk:\r\n"), body).status
+    };
+    for body in [&b""[..], b"hello"] {
+        let invented: Vec<u16> = (0..3).map(|nth| ask(&site.client(), nth, body)).collect();
+        assert!(invented.iter().all(|status| *status == invented[0] && *status >= 400), "{invented:?}");
+        for own in [staff.sign(&["one"]), staff.sign(&["other"])] {
+            let client = site.client_with(&own);
+            let counted = [0, 1, 2].map(|nth| ask(&client, nth, body));
+            assert_eq!(counted, [200, 200, 429], "an invented value is no new count, and each certificate has its own");
+        }
+    }
+    assert_eq!(origin.count(), 8);
+}
+
+#[test]
 fn authorities_are_renewed_too_and_no_ticket_outlives_them() {
     let origin = Origin::that(Reply::Ok);
     let place = Place::start(&origin, "required");

@@ -5,6 +5,7 @@ use super::belongs::check_word;
 use super::cost::{counts_bytes, largest};
 use super::kind::{Numbers, average, with_max};
 use super::rate::rate_and_burst;
+use crate::client::hearsay;
 use crate::client::trust::parse_cidr_or_everyone;
 use crate::config::compile::clients;
 use crate::config::compile::matches::check_sent_on;
@@ -182,10 +183,12 @@ fn network(entry: &At<String>, faults: &mut Faults) -> Option<Prefix> {
 
 /// Whoever knows the header escapes the limit.
 fn warn_if_forgeable(condition: Option<&Condition>, at: Span, faults: &mut Faults) {
-    let Some((name, _)) = condition.filter(|when| when.networks.is_empty()).and_then(|when| when.headers.first())
-    else {
+    let Some(when) = condition.filter(|when| when.networks.is_empty()) else { return };
+    // a stranger may not tell these
+    if when.headers.iter().any(|(name, _)| hearsay::standing(name.as_str()).is_some()) {
         return;
-    };
+    }
+    let Some((name, _)) = when.headers.first() else { return };
     faults.push(
         Diagnostic::new(Code::FORGEABLE, at, format!("whoever sends `{name}` escapes this limit"))
             .label("rests on a header alone, which anybody can send")
