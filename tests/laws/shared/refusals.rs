@@ -145,7 +145,9 @@ proptest! {
             let method = [Method::GET, Method::POST, Method::PUT][method].clone();
             let what = (tier % kinds.len(), &method);
             now += pause * MILLISECOND;
-            if let Some(told) = wait(&mut lone, what, now).filter(|_| silent == 0) {
+            // by leases a dear request may have to come back once more: docs/limits/leases.md
+            let holds = silent == 0 && (exact || method == Method::GET);
+            if let Some(told) = wait(&mut lone, what, now).filter(|_| holds) {
                 now += told;
                 prop_assert_eq!(wait(&mut lone, what, now), None, "{:?} {:?}: told {}", sharing, what, told);
             }
