@@ -43,7 +43,7 @@ pub fn expect(session: &Session, exchange: &Exchange) {
 }
 
 /// The request failed with this error. If its client is the reason and the origin may be at work on it, its places stay
-/// taken for as long as the origin usually needs, and [`LEAST`]; before anything was measured, for as long as it may take to answer.
+/// taken for as long as the origin usually needs, and two seconds at least; before anything was measured, for as long as it may take to answer.
 pub fn keep_places(session: &Session, exchange: &mut Exchange, error: &Error, clock: &Clock) {
     let by_client = *error.esource() == ErrorSource::Downstream && !LateAnswer::caused(error);
     let Some(origin) = exchange.origin().cloned() else { return };
