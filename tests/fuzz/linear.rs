@@ -387,8 +387,8 @@ fn read_and_judge(target: &str, field: (&'static str, String)) -> Work<'static> 
 }
 
 /// Beside an ordinary head of the same kind and length. `benches/heads.py` measures the program that is shipped, where 3 times as
-/// much is the most that is wanted; without optimisation, what is made of a byte costs many times what it takes to pass over one,
-/// and the bounds here are just above what is measured then.
+/// much is the most that is wanted; with little optimisation, what is made of a byte costs many times what it takes to pass over
+/// one, and the bounds here are above what is measured then.
 #[test]
 fn no_head_costs_much_more_than_an_ordinary_one() {
     const LENGTH: usize = 7_500;
