@@ -173,7 +173,7 @@ routes:
 #[test]
 fn where_refused_names_count_a_stuffer_that_goes_on_is_told_to_wait_longer_and_known_names_pass() {
     let origin = Origin::that(WRONG);
-    let words = "type: distinct, of: header:x-login-name, missing: allow, max: 3, window: 480h, sliding: true";
+    let words = "type: distinct, of: header:x-login-name, missing: allow, max: 3, window: 1h, sliding: true";
     let gate = Gate::start(&format!(
         "responses: {{ retry_after: {{ jitter: 0% }} }}
 limits:
