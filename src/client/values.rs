@@ -23,9 +23,10 @@ use super::x_forwarded_for::trimmed;
 /// The most different values of one name that a request may have.
 pub const MOST_VALUES: usize = 4;
 
-/// The most cookies or parameters of a request of which one is read. Browsers keep fewer of the first, and applications refuse more of
-/// the second (PHP, Django and Tomcat at the same number); to tell pairs apart costs many times what passing over their bytes does.
-pub const MOST_PAIRS: usize = 1_000;
+/// The most cookies or parameters of a request of which one is read. Browsers keep fewer of the first. Applications refuse more than
+/// 1,000 of the second (PHP, Django, Tomcat), but to tell pairs apart costs many times what passing over their bytes does: of 1,000 in
+/// 7,500 bytes 3.6 times.
+pub const MOST_PAIRS: usize = 500;
 
 /// The different values of one name.
 pub type Values<'a> = ArrayVec<Value<'a>, MOST_VALUES>;
