@@ -5,6 +5,7 @@
 //! on the stack, no further than its longest pattern needs. So it costs one pass over the path, and no memory.
 
 use arrayvec::ArrayVec;
+use memchr::memchr2;
 
 /// The spellings that a path match ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -141,7 +142,9 @@ pub fn fold<'r, const N: usize>(
                 }
             }
         }
-        rest = behind;
+        // nothing else ends parameters, and a path can be made of little else
+        let end = if in_parameters { memchr2(b'/', b'%', behind).unwrap_or(behind.len()) } else { 0 };
+        rest = behind.get(end..).unwrap_or_default();
     }
     if ends_empty && !ignore.has(Ignore::TRAILING_SLASH) {
         folding.begins = true;
