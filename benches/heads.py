@@ -87,7 +87,10 @@ KINDS = {
     "cookies": (line(b"cookie", b"vvvvvvvvvv"), {
         piece: line(b"cookie", piece.encode())
         for piece in ["a=b; ", "a=b;", ";", "; ", "sid=a; ", "sid=a;", "sid=\"a;", "sid=\"\\141\";", "sid=%61;", "s%69d=a;", "%73%69%64=a;", "s;", "sid;", "sid",
-                      " ;", " sid ;", "=", "%;", "%73;", "+sid=a;", "si=a;", "sid=vvv;", "%73id=vv;", "+sid=vv;", "%73i=vvv;", "sid=%61;", "vvvvvvv;", "+++++++;"]
+                      " ;", " sid ;", "=", "%;", "%73;", "+sid=a;", "si=a;", "sid=vvv;", "%73id=vv;", "+sid=vv;", "%73i=vvv;", "sid=%61;", "vvvvvvv;", "+++++++;"] + [
+                      # few enough to be read
+                      *[begin.ljust(31, "+" if begin.endswith("+") else "v") + ";" for begin in
+                        ["sid=", "%73id=", "+sid=", "%73%69%64=", "sid=%61%61%61", "+%73i=", "+++++++"]]]
     } | {"lines": fields(*[(b"cookie", b"sid=a; " * 9) for n in range(97)]), "value": fields((b"cookie", b"sid=" + fill(b"%61"))),
          "quoted value": fields((b"cookie", b"sid=\"" + fill(b"\\141") + b"\"")), "two values": fields((b"cookie", b"sid=" + fill(b"%61", 3700) + b";sid=" + fill(b"%61", 3600) + b"bc")),
          "four values": fields((b"cookie", b";".join(b"sid=" + fill(b"%61", 1800) + b"%6" + b"%d" % n for n in range(4))))}),
@@ -95,7 +98,9 @@ KINDS = {
         piece: query(fill(piece.encode()))
         for piece in ["a=&", "&", ";", "=", "token=a&", "token=;", "t%6fken=%41&", "%74%6f%6b%65%6e=a&", "t;", "t&", "token;", "token&", "%&", "%;", "%74;",
                       "+token;", "+;", "%20;", "\"", "<>", "a=;", "m;", "mode=;", "mode=x;", "mode=x&", "a=1;", "a=1&", "%61=1;", "a%3d;", "?", "token=%61;",
-                      "\"<&", "\"&\"", "+mode;", "+a;", "+a&", "%61=%;", "+mode=v;", "+a=vvvv;", "+a=vvvv&", "%61=%vv;", "a=vvvvv;", "mode=vv;", "token=v;", "+++++++;"]
+                      "\"<&", "\"&\"", "+mode;", "+a;", "+a&", "%61=%;", "+mode=v;", "+a=vvvv;", "+a=vvvv&", "%61=%vv;", "a=vvvvv;", "mode=vv;", "token=v;", "+++++++;"] + [
+                      *[begin.ljust(31, "+" if begin.endswith("+") else "v") + ";" for begin in
+                        ["token=", "+token=", "token=%61%61%61", "t%6fken=%41", "mode=", "+mode=", "%6dode=", "mode=%61%61%61", "+a=", "%61=%76%76%76", "a=", "a=%61%61%61", "+++++++"]]]
     } | {"value": query(b"token=" + fill(b"%61")), "semicolons": query(b"token=" + fill(b";")), "expression": query(b"a=" + fill(b"xyzw", 4000) + b"&" + b"b" * 3400),
          "escaped expression": query(b"a=" + fill(b"%78")), "pluses": query(b"token=" + fill(b"+")),
          "four values": query(b"&".join(b"token=" + fill(b"%61", 1800) + b"%6" + b"%d" % n for n in range(4))), "mode": query(b"mode=" + fill(b"%78"))}),

@@ -455,6 +455,9 @@ fn no_head_costs_much_more_than_an_ordinary_one() {
         "q=%31%3;",
     ];
     is_cheap("query", 8, "abcdefghij", &pieces, &in_query);
+    let few = ["k", "+k", "%6b", "q", "+q", "%71", "mode", "+mode", "%6dode"]
+        .map(|name| format!("{name:v<31};").replacen('v', "=", 1));
+    is_cheap("query", 8, "abcdefghij", &few.each_ref().map(String::as_str), &in_query);
     let pieces = [
         "k;",
         " k ;",
@@ -479,6 +482,8 @@ fn no_head_costs_much_more_than_an_ordinary_one() {
         "m=\"\\1\\1;",
     ];
     is_cheap("cookie", 10, "abcdefghij", &pieces, &in_field("cookie"));
+    let few = ["k", "+k", "%6b", "  k", "l"].map(|name| format!("{name:v<31};").replacen('v', "=", 1));
+    is_cheap("cookie", 10, "abcdefghij", &few.each_ref().map(String::as_str), &in_field("cookie"));
     let pieces = ["10.0.0.1,", "10.0.0.1:80, ", "::1,", ",", ", ", "unknown,", "[", "1."];
     is_cheap("x-forwarded-for", 3, "abcdefghij", &pieces, &in_field("x-forwarded-for"));
     is_cheap("x-other", 3, "abcdefghij", &["a\tb", "\t,", "\"", "bot", "ab"], &in_field("x-other"));

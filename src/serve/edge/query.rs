@@ -18,8 +18,8 @@ pub const LONGEST_TARGET: usize = 65_534;
 /// a fixed number of times. `longest` bounds it with its escapes, as whoever reads them pays for them too.
 ///
 /// # Errors
-/// [`HeadFault::TargetTooLong`] beyond `longest`, [`HeadFault::Target`] for controls, blanks, non-ASCII bytes and `#`, [`HeadFault::Escape`] for `%00`, the byte that ends
-/// strings. A lone percent sign is what browsers send for `?q=100%` and stays.
+/// [`HeadFault::TargetTooLong`] beyond `longest`, [`HeadFault::Target`] for controls, blanks, non-ASCII bytes and `#`,
+/// [`HeadFault::Escape`] for `%00`, the byte that ends strings. A lone percent sign is what browsers send for `?q=100%` and stays.
 pub fn canonical_query(raw: &[u8], longest: usize) -> Result<Cow<'_, str>, HeadFault> {
     let mut escapes = 0;
     for &byte in raw {

@@ -1,9 +1,9 @@
 //! A connection to an HTTP/1 origin as Pingora sees it: only what [`Reader`] lets through.
 //!
 //! The head of an answer is held back until it is complete and judged, so that Pingora's time-out for one read is the time
-//! for the whole head, however it drips; a `101` also until the request is over, as Pingora would lose the switch. Everything else passes as it comes, without a copy, small chunks joined to larger
-//! ones; no more than one head is ever held. Between requests Pingora looks whether the origin has closed or said something; either way it then gives the
-//! connection up.
+//! for the whole head, however it drips; a `101` also until the request is over, as Pingora would lose the switch. Everything else
+//! passes as it comes, without a copy, small chunks joined to larger ones; no more than one head is ever held. Between requests
+//! Pingora looks whether the origin has closed or said something; either way it then gives the connection up.
 
 use std::fmt;
 use std::io::{self, IoSlice};

@@ -3,8 +3,8 @@
 //! Origins mostly go on with such a request. A place that came back at once would be taken by the next, so that clients that ask
 //! and leave could have any number of requests at work at an origin with a cap of ten. The policy says which of two ways
 //! keeps the cap true (`on_client_abort`): the answer is awaited and thrown away, or the connection to the origin is closed and
-//! the places stay taken for as long as the origin usually needs, and two seconds at least. The second is also what becomes of a request that had
-//! not come whole, as the origin cannot answer it, and of an answer that is longer than is awaited.
+//! the places stay taken for as long as the origin usually needs, and two seconds at least. The second is also what becomes of a
+//! request that had not come whole, as the origin cannot answer it, and of an answer that is longer than is awaited.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ pub fn expect(session: &Session, exchange: &Exchange) {
 }
 
 /// The request failed with this error. If its client is the reason and the origin may be at work on it, its places stay
-/// taken for as long as the origin usually needs, and two seconds at least; before anything was measured, for as long as it may take to answer.
+/// taken for as long as the origin usually needs, and two seconds at least; before anything was measured, for as long as it may
+/// take to answer.
 pub fn keep_places(session: &Session, exchange: &mut Exchange, error: &Error, clock: &Clock) {
     let by_client = *error.esource() == ErrorSource::Downstream && !LateAnswer::caused(error);
     let Some(origin) = exchange.origin().cloned() else { return };

@@ -1,6 +1,8 @@
 //! One request, from the facts to its answer.
 //!
-//! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`settled`] makes of its head what the origin gets of it, [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`], [`shared_limits`] asks stores,
+//! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`settled`] makes of its head what
+//! the origin gets of it, [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
+//! [`shared_limits`] asks stores,
 //! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
 //! itself, [`attempts`] is what is tried again, [`abandoned`] what becomes of requests whose client has left, [`blame`] whose fault it was,
 //! [`timing`] how long the origin took, [`observe`] what metrics and log are told.
