@@ -12,7 +12,7 @@
 //!   counted under each.
 //! * **`tls_sni`**: the name in the TLS handshake, as it stands in the [`Request`]; missing on plain connections.
 //! * **`path:segments=N`**: the path up to its N-th segment: `/a/b` of `/a/b/c` by 2. A shorter path is itself. On a route that
-//!   ignores spellings, both are made of the path without them ([`crate::policy::Route::counted_path`]).
+//!   ignores spellings, both are made of the path without them ([`crate::policy::Route::counted`]).
 //! * **`host`**, **`path`**, **`method`**, **`route`**: as they stand in the [`Request`]; `method_class` is `read` for
 //!   the safe methods of RFC 9110 §9.2.1 and `write` for all others; **`global`** is one key for all.
 //!

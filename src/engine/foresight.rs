@@ -48,8 +48,7 @@ impl Foresight {
     pub fn foresee(&self, request: &Request<'_>, client: &Client) -> Foreseen {
         let Ok(Some((index, route))) = self.policy.routes.find(request) else { return Foreseen::default() };
         let mut room = KeyRoom::new();
-        let path = route.counted_path(request.path, &mut room).unwrap_or(request.path);
-        let request = &Request { path, ..*request };
+        let request = &route.counted(request, &mut room);
         let about = Read { request, client, route, index, at: Timestamp::ZERO };
         let mut hashed = Hashed::default();
         for &rule_index in &route.rules {

@@ -254,8 +254,7 @@ impl Snapshot {
         hashed: &mut Hashed,
     ) -> Verdict {
         let mut room = KeyRoom::new();
-        let path = route.counted_path(request.path, &mut room).unwrap_or(request.path);
-        let request = &Request { path, ..*request };
+        let request = &route.counted(request, &mut room);
         let about = Read { request, client, route, index, at: judged.decision.at };
         // who has been approached is near
         let ahead = route.rules.len() > 1 && hashed.known().is_empty();

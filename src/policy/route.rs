@@ -22,6 +22,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::edit::HeaderEdits;
 use super::origin::Timeouts;
+use crate::request::Request;
 use crate::units::Bytes;
 pub use fold::{Ignore, KeyRoom};
 pub use holds::{LONGEST_VALUE, Undecided};
@@ -52,10 +53,11 @@ impl Route {
     /// More limits than this on one route are a load error: a decision's record has a fixed size.
     pub const MAX_RULES: usize = 8;
 
-    /// The path of a request as keys of this route count it, where one of its matches ignores spellings; `None`: as it is.
-    pub fn counted_path<'r>(&self, path: &str, room: &'r mut KeyRoom) -> Option<&'r str> {
+    /// A request as keys of this route count it: with its path as each spelling of it counts that one of the matches ignores.
+    pub fn counted<'r>(&self, request: &Request<'r>, room: &'r mut KeyRoom) -> Request<'r> {
         let ignore = self.matches.iter().filter_map(|asked| asked.ignore).fold(Ignore::NONE, Ignore::and);
-        (ignore != Ignore::NONE).then(|| fold::counted(path, ignore, room))
+        let path = if ignore == Ignore::NONE { request.path } else { fold::counted(request.path, ignore, room) };
+        Request { path, ..*request }
     }
 }
 

@@ -144,26 +144,33 @@ fn what_a_refused_client_is_told_allows_for_what_others_of_its_key_were_granted_
                 (slow.replace("SHARING", sharing), ("GET", "other"), ("GET", "own")),
             ] {
                 scope.spawn(move || {
-                    let store = Server::start(&[]);
-                    let gate = gate(&policy(&store, LONG, &words));
-                    wait_for("a connection", || {
-                        (gate.metrics().sum("tidegate_store_connected", &[]) == 1.0).then_some(())
-                    });
-                    let ask = |(method, tier): (&str, &str)| {
-                        let fields = format!("X-Forwarded-For: 203.0.113.7\r\nX-Tier: {tier}\r\n");
-                        let answer = gate.connect().ask(method, "/", &fields, b"");
-                        (answer.status == 429)
-                            .then(|| answer.field("retry-after").expect("a time").parse::<u64>().unwrap())
-                    };
-                    let _ = [granted, granted, refused].map(ask);
-                    let first = (0..10).find_map(|_| ask(refused)).expect("few are allowed");
-                    std::thread::sleep(Duration::from_secs(first) / 2);
-                    let _ = [granted, granted, granted].map(ask);
-                    if let Some(told) = ask(refused) {
-                        // and a little more, in which a lease is filled up that was being filled up then
+                    let run = || {
+                        let store = Server::start(&[]);
+                        let gate = gate(&policy(&store, LONG, &words));
+                        wait_for("a connection", || {
+                            (gate.metrics().sum("tidegate_store_connected", &[]) == 1.0).then_some(())
+                        });
+                        let ask = |(method, tier): (&str, &str)| {
+                            let fields = format!("X-Forwarded-For: 203.0.113.7\r\nX-Tier: {tier}\r\n");
+                            let answer = gate.connect().ask(method, "/", &fields, b"");
+                            (answer.status == 429)
+                                .then(|| answer.field("retry-after").expect("a time").parse::<u64>().unwrap())
+                        };
+                        let _ = [granted, granted, refused].map(ask);
+                        let first = (0..10).find_map(|_| ask(refused)).expect("few are allowed");
+                        std::thread::sleep(Duration::from_secs(first) / 2);
+                        let _ = [granted, granted, granted].map(ask);
+                        // a lease that is being filled up has its units by then, and none of them counts later
+                        std::thread::sleep(Duration::from_millis(300));
+                        let Some(told) = ask(refused) else { return Some(()) };
                         std::thread::sleep(Duration::from_secs(told) + Duration::from_millis(200));
-                        assert_eq!(ask(refused), None, "{words}: told {told} s, after {first} s before");
-                    }
+                        let after = ask(refused);
+                        // on a slow machine a lease is filled up later than that, or lost with its units
+                        let disturbed = sharing == "lease" || without_store(std::slice::from_ref(&gate)) > 0.0;
+                        assert!(after.is_none() || disturbed, "{words}: told {told} s, after {first} s before");
+                        after.is_none().then_some(())
+                    };
+                    undisturbed(&words, run);
                 });
             }
         }
