@@ -200,34 +200,51 @@ proptest! {
             prop_assert!(units(begun - WINDOW) as f64 <= across + 1e-6);
         }
     }
+}
 
-    /// A limit that begins to delay at a reload, or no longer does, forgets nothing and promises no more.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// A limit that begins to delay at a reload, or no longer does, forgets nothing and promises no more. Waits come and go, and the last changes the windows: then there is a moment up to which the windows of before hold,
+    /// and from which on the new ones do.
     #[test]
     fn a_reload_that_adds_or_takes_the_wait_gives_no_window_twice(
         delays in prop::collection::vec(prop::option::of(1_u64..=30), 2..5),
-        window in 1_u64..12,
+        (window, last) in (1_u64..12, 1_u64..12),
         steps in prop::collection::vec((0_u64..1_500, methods()), 1..60),
     ) {
         const MAX: u64 = 12;
-        let words = |delay: Option<u64>| match delay {
-            Some(delay) => vec![quota(MAX, window, delay)],
-            None => vec![format!("type: quota, {COSTS}, max: {MAX}, window: {window}s")],
+        let words = |nth: usize| {
+            let window = if nth + 1 == delays.len() { last } else { window };
+            match delays[nth] {
+                Some(delay) => vec![quota(MAX, window, delay)],
+                None => vec![format!("type: quota, {COSTS}, max: {MAX}, window: {window}s")],
+            }
         };
-        let mut gate = gate(&words(delays[0]));
-        let (mut now, mut windows) = (START, BTreeMap::<u64, u64>::new());
+        let mut gate = gate(&words(0));
+        let (mut now, mut gone) = (START, Vec::new());
         let each = steps.len().div_ceil(delays.len());
         for (n, (gap, method)) in steps.into_iter().enumerate() {
             now += gap * MILLI;
             if n > 0 && n % each == 0 {
-                let (next, _) = gate.followed_by(policy(&words(delays[n / each])), Timestamp::from_nanos(now)).unwrap();
+                let (next, _) = gate.followed_by(policy(&words(n / each)), Timestamp::from_nanos(now)).unwrap();
                 next.take_over();
                 gate = next;
             }
             let decision = send(&gate, &method, 0, now);
             if decision.verdict == Verdict::Admitted {
-                *windows.entry(decision.goes_on().nanos() / (window * SECOND)).or_default() += cost_of(&method);
+                gone.push((decision.goes_on().nanos(), cost_of(&method)));
             }
         }
-        prop_assert!(windows.values().all(|units| *units <= MAX), "{:?}", windows);
+        let holds = |from: u64| {
+            let mut windows = BTreeMap::<(bool, u64), u64>::new();
+            for (at, cost) in &gone {
+                let new = *at >= from;
+                *windows.entry((new, at / (if new { last } else { window } * SECOND))).or_default() += cost;
+            }
+            windows.values().all(|units| *units <= MAX)
+        };
+        let changes = gone.iter().map(|(at, _)| *at).chain([START, u64::MAX]);
+        prop_assert!(changes.into_iter().any(holds), "{gone:?}");
     }
 }

@@ -22,6 +22,8 @@ pub struct Windows {
     stretch: Arc<Stretch>,
     /// What changes when these are in force.
     change: Option<Arc<Change>>,
+    /// No stamp of those before is later: requests wait until then whose limit does not delay any more.
+    until: u64,
 }
 
 /// What comes next.
@@ -86,7 +88,7 @@ impl Windows {
 
     fn shaped(shape: Shape) -> Windows {
         let stretch = Stretch { shape, from: 0, shift: 1, apart_from: AtomicU32::new(u32::MAX), next: OnceLock::new() };
-        Windows { stretch: Arc::new(stretch), change: None }
+        Windows { stretch: Arc::new(stretch), change: None, until: 0 }
     }
 
     /// The same, each kept apart from the first on: counted by itself, so that what is charged ahead of time, in a window yet to come,
@@ -99,7 +101,7 @@ impl Windows {
     }
 
     /// Windows of another period after these, once they [take over](Windows::take_over); until then they are these. `apart`: they are
-    /// to be kept apart. No stamp of before is more than `ahead` nanoseconds later than `now`.
+    /// to be kept apart. No stamp of these is more than `ahead` nanoseconds later than `now`.
     ///
     /// # Errors
     /// As [`Windows::of`].
@@ -111,8 +113,9 @@ impl Windows {
     ) -> Result<Windows, OutOfRange> {
         let shape = Shape::of(period, unix_nanos_at_origin)?;
         let (stretch, last) = (self.at(now), self.last());
+        let until = now.nanos().saturating_add(ahead).max(self.until);
         // one that is not in force yet is not passed over
-        let from = now.nanos().saturating_add(ahead).max(last.from);
+        let from = until.max(last.from);
         let open = last.within(Timestamp::from_nanos(from)).epoch;
         // Once known it stays: requests that wait may have been charged together in any window before it, and those from it on are
         // apart already.
@@ -128,7 +131,7 @@ impl Windows {
             Arc::new(Stretch { shape, from, shift, apart_from: AtomicU32::new(apart_from), next: OnceLock::new() })
         };
         let change = Change { stretch: next, apart_from };
-        Ok(Windows { stretch: Arc::clone(stretch), change: Some(Arc::new(change)) })
+        Ok(Windows { stretch: Arc::clone(stretch), change: Some(Arc::new(change)), until })
     }
 
     /// From now on these windows are in force, also for all that hold those of before.
