@@ -84,7 +84,7 @@ impl Snapshot {
         let _ = asks.try_push(None);
         let Some(asked) = asks.last_mut() else { return true };
         let origin = if let Action::Forward(origin) = about.route.action { Some(origin) } else { None };
-        let place = Place { key: limiter.own_hash().of(key), value, route: about.index, origin, tier: 0 };
+        let place = Place { key: limiter.own_hash().of(key), value, route: about.index, origin, tier: 0, noted: None };
         // filled in where it stays
         let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
         limiter.spot(place, near, ahead);

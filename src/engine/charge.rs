@@ -5,11 +5,17 @@
 //! holds under any interleaving. If one limit falls so, the places that were taken return. Budgets that were charged
 //! before stay charged: it takes two requests racing for the last unit, over-counts by one cost and fades by itself.
 //!
-//! A request that must wait is charged in two steps. Before the wait only by the limits that make it wait, as of its end:
-//! that is what keeps its moment free. All others follow after the wait, as of then. So whoever waits takes nothing from
-//! anybody else meanwhile, neither a place nor a budget.
+//! A request that must wait passes the limits that delay one after the other, as through shapers in a row: it is charged by the
+//! first as of the moment that this one has for it, waits until then, and meets the next. Limits that count by windows come last,
+//! all at once, as their windows must hold what goes on in them. All limits that do not delay follow after the last wait. So whoever
+//! waits takes nothing from anybody else meanwhile, neither a place nor a budget nor a moment.
+//!
+//! What this costs: a limit that delays keeps its promise by the moments at which it lets go. Where a later one of the same route
+//! makes the request wait again, for `D` at most, the origin sees up to `D` more of its budget in any interval. The last one's promise,
+//! and those of all limits that do not delay, hold by the moments at which requests go on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ask::Ask;
 use super::brief::Brief;
@@ -29,30 +35,73 @@ impl Decision {
 }
 
 impl Snapshot {
-    /// Charges the limits that delay, as of the end of the wait that is then in the record. Another request may have come
-    /// first since they were read: then the wait grows, or, beyond what the limit allows, the verdict turns into a refusal.
+    /// Charges limits that delay, up to the first that makes the request wait: [`Decision::goes_on`] is then after `now`. To be called
+    /// again when that wait is over, until there is none. Another request may have come first since the limits were read: then the
+    /// verdict may turn into a refusal, also after a wait.
     ///
-    /// To be called before the wait; without a limit that delays it does nothing. Gives the position in
-    /// [`Decision::readings`] of a limit that refused only because a race for one key could not be settled.
-    pub fn reserve(&self, judged: &mut Judged) -> Option<usize> {
+    /// Without a limit that delays it does nothing. Gives the position in [`Decision::readings`] of a limit that refused only because a
+    /// race for one key could not be settled.
+    pub fn reserve(&self, judged: &mut Judged, now: Timestamp) -> Option<usize> {
         if judged.decision.verdict != Verdict::Admitted {
             return None;
         }
-        if judged.decision.delay_nanos > 0 {
-            self.agree_on_a_wait(judged);
+        // what was read is not what is charged
+        judged.decision.delay_nanos = nanos(now.since(judged.decision.at));
+        let mut windows = false;
+        for slot in 0..judged.decision.readings.len() {
+            match self.delaying(judged, slot) {
+                None => {}
+                Some((limiter, _)) if limiter.has_windows() => windows = true,
+                Some((_, most)) => match self.reserve_slot(judged, slot, now, most) {
+                    Err(contended) => return contended.then_some(slot),
+                    Ok(()) if judged.decision.goes_on() > now => return None,
+                    Ok(()) => {}
+                },
+            }
         }
+        if windows { self.reserve_windows(judged, now) } else { None }
+    }
+
+    /// All of it at once, as if waits passed in no time.
+    pub fn reserve_all(&self, judged: &mut Judged) -> Option<usize> {
+        let mut now = judged.decision.at;
+        loop {
+            let contended = self.reserve(judged, now);
+            if contended.is_some() || judged.decision.goes_on() <= now {
+                return contended;
+            }
+            now = judged.decision.goes_on();
+        }
+    }
+
+    /// The limit of one reading, if it delays and has not been charged, and the longest that the request may then have waited in all,
+    /// in nanoseconds.
+    fn delaying(&self, judged: &Judged, slot: usize) -> Option<(&Limiter, u64)> {
+        let reading = judged.decision.readings.get(slot)?;
+        let (rule, limiter) = self.rule(reading.rule)?;
+        let most = longest_wait(rule, reading)?;
+        (judged.charged >> slot & 1 == 0).then(|| (limiter, most.saturating_add(judged.decision.delay_nanos)))
+    }
+
+    /// Charges the limits that delay and count by windows, as of one moment that all of them have room at.
+    fn reserve_windows(&self, judged: &mut Judged, now: Timestamp) -> Option<usize> {
+        let mut open = [None; Route::MAX_RULES];
+        for (slot, open) in open.iter_mut().enumerate() {
+            *open = self.delaying(judged, slot);
+        }
+        self.agree_on_a_wait(judged, &open);
         // what each was charged as of; a limit after which the wait grew is charged for the later moment, too
         let mut moments = [None; Route::MAX_RULES];
         for _ in 0..=MAX_TRIES {
             let mut all = true;
-            for (slot, moment) in moments.iter_mut().enumerate().take(judged.decision.readings.len()) {
+            for (slot, (open, moment)) in open.iter().zip(&mut moments).enumerate() {
+                let Some((_, most)) = *open else { continue };
                 if *moment == Some(judged.decision.goes_on()) {
                     continue;
                 }
-                match self.reserve_slot(judged, slot) {
-                    Some(Ok(())) => (*moment, all) = (Some(judged.decision.goes_on()), false),
-                    Some(Err(contended)) => return contended.then_some(slot),
-                    None => {}
+                match self.reserve_slot(judged, slot, now, most) {
+                    Ok(()) => (*moment, all) = (Some(judged.decision.goes_on()), false),
+                    Err(contended) => return contended.then_some(slot),
                 }
             }
             if all {
@@ -62,13 +111,12 @@ impl Snapshot {
         None
     }
 
-    /// Lets the wait grow until all limits that delay have room at its end, if there is such a moment within what each of them allows.
-    fn agree_on_a_wait(&self, judged: &mut Judged) {
+    /// Lets the wait grow until all of these limits have room at its end, if there is such a moment within what each of them allows.
+    fn agree_on_a_wait(&self, judged: &mut Judged, open: &[Option<(&Limiter, u64)>]) {
         for _ in 0..MAX_TRIES {
             let (at, mut more) = (judged.decision.goes_on(), 0);
-            for (slot, reading) in judged.decision.readings.iter().enumerate() {
-                let Some((rule, limiter)) = self.rule(reading.rule) else { continue };
-                let Some(most) = longest_wait(rule, reading) else { continue };
+            for (slot, open) in open.iter().enumerate() {
+                let Some((limiter, most)) = *open else { continue };
                 let first = judged.asks.get(slot).copied().flatten().map(|ask| (ask.place, ask.cost));
                 let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| (more.place, more.cost));
                 for (place, cost) in first.into_iter().chain(further) {
@@ -88,30 +136,33 @@ impl Snapshot {
         }
     }
 
-    /// Charges the limit of one reading if it delays, as of the end of the wait. `None` if it does not; the error says whether it was
-    /// a race that was lost.
-    fn reserve_slot(&self, judged: &mut Judged, slot: usize) -> Option<Result<(), bool>> {
-        let reading = judged.decision.readings.get(slot).copied()?;
-        let most = self.rule(reading.rule).and_then(|(rule, _)| longest_wait(rule, &reading))?;
-        let ask = judged.asks.get(slot).copied().flatten()?;
-        let mut lost = self.reserve_one(judged, &reading, &ask, most);
-        for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
-            let ask = Ask { place: more.place, cost: more.cost, ..ask };
-            lost = lost.and_then(|_| self.reserve_one(judged, &reading, &ask, most));
-        }
+    /// Charges the limit of one reading, which delays, as of the first moment that it has for the request, if the request has then
+    /// waited for at most `most` nanoseconds. The error says whether it was a race that was lost.
+    fn reserve_slot(&self, judged: &mut Judged, slot: usize, now: Timestamp, most: u64) -> Result<(), bool> {
         judged.charged |= 1 << slot;
-        match lost {
+        let Some(reading) = judged.decision.readings.get(slot).copied() else { return Ok(()) };
+        let Some(ask) = judged.asks.get(slot).copied().flatten() else { return Ok(()) };
+        let ask = Ask { place: Place { noted: Some(now), ..ask.place }, ..ask };
+        let mut charged = self.reserve_one(judged, &reading, &ask, most);
+        for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
+            let ask = Ask { place: Place { noted: Some(now), ..more.place }, cost: more.cost, ..ask };
+            charged = charged.and_then(|_| self.reserve_one(judged, &reading, &ask, most));
+        }
+        match charged {
             Ok(judgement) => {
-                let reading = judged.decision.readings.get_mut(slot)?;
-                fill(reading, &judgement);
-                if judged.decision.delay_nanos > 0 {
-                    reading.outcome = Outcome::Delayed;
+                let waits = judged.decision.goes_on() > now;
+                if let Some(reading) = judged.decision.readings.get_mut(slot) {
+                    fill(reading, &judgement);
+                    reading.outcome = if waits { Outcome::Delayed } else { Outcome::Admitted };
                 }
-                Some(Ok(()))
+                Ok(())
             }
-            Err(lost) => {
-                self.refuse_late(judged, slot, &lost, judged.decision.at);
-                Some(Err(lost.contended))
+            Err(mut lost) => {
+                // it was asked about a later moment than the client is told at
+                let ahead = nanos(judged.decision.goes_on().since(now));
+                lost.judgement.retry_nanos = lost.judgement.retry_nanos.map(|wait| wait.saturating_add(ahead));
+                self.refuse_late(judged, slot, &lost, now);
+                Err(lost.contended)
             }
         }
     }
@@ -317,12 +368,14 @@ impl Keeper for Holding<'_> {
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// How long the limit may make this request wait; `None` if it does not delay, or was not asked.
 fn longest_wait(rule: &Rule, reading: &Reading) -> Option<u64> {
     match (&rule.action, reading.mode, reading.outcome) {
-        (OnLimit::Delay { max }, Mode::Enforce, Outcome::Admitted | Outcome::Delayed) => {
-            Some(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX))
-        }
+        (OnLimit::Delay { max }, Mode::Enforce, Outcome::Admitted | Outcome::Delayed) => Some(nanos(*max)),
         _ => None,
     }
 }

@@ -239,7 +239,7 @@ impl Snapshot {
     /// its end is charged as of then.
     pub fn decide(&self, request: &Request, arrival: Arrival) -> (Decision, Holds) {
         let mut judged = self.judge(request, arrival);
-        self.reserve(&mut judged);
+        self.reserve_all(&mut judged);
         let goes_on = judged.decision.goes_on();
         let (holds, _) = self.admit(&mut judged, goes_on);
         (judged.decision, holds)

@@ -44,7 +44,7 @@ impl World {
         let request = Request { peer, method: &method, host, path, query: None, headers: &headers, tls_sni: None };
         let arrival = Arrival { id: DecisionId(at), at: Timestamp::from_nanos(START + at), dice: 0 };
         let mut judged = self.snapshot.judge(&request, arrival);
-        self.snapshot.reserve(&mut judged);
+        self.snapshot.reserve_all(&mut judged);
         let now = judged.decision.goes_on();
         let (holds, _) = self.snapshot.admit(&mut judged, now);
         self.holds.push(holds);

@@ -17,6 +17,9 @@ pub struct Place {
     pub origin: Option<usize>,
     /// Which numbers apply: 0 the limit's own, `n` those of its n-th tier.
     pub tier: u8,
+    /// The moment at which the other tiers take note of the charge, if that is not the moment of the charge itself: a request that
+    /// waits is charged ahead of now by the numbers that make it wait, and by them alone.
+    pub noted: Option<Timestamp>,
 }
 
 /// What one request found out when it was asked about, so that it need not be found out again when it is charged. Of use to the

@@ -211,6 +211,11 @@ impl Limiter {
         }
     }
 
+    /// Whether it counts by windows: then a charge ahead of now takes a part of a later window, and nothing of the time until then.
+    pub fn has_windows(&self) -> bool {
+        matches!(self.state, State::Quota(_) | State::SlidingQuota(_))
+    }
+
     /// Of `fair_share`: has what a key of the rule's node at this position will be judged by brought near.
     #[inline]
     pub fn prefetch_node(&self, key: KeyHash, node: usize) {

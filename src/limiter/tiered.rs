@@ -2,7 +2,8 @@
 //!
 //! **Promise.** What is admitted by the numbers of one tier is what those numbers allow, whatever the key spends by the others. A
 //! key that changes its tier takes along the units that it has spent lately, up to the whole quota of the tier it comes to: so a
-//! change never brings a fresh budget, and no tier can lock a key out of another for longer than that one takes to refill.
+//! change never brings a fresh budget, and no tier can lock a key out of another for longer than that one takes to refill. A request
+//! that waits by the numbers of one tier is noted by the others as of its arrival.
 //!
 //! *Why not one level for all.* A level of a bucket is an instant. A request at 6/h moves it by ten minutes, which at 10/s are
 //! six thousand requests.
@@ -145,7 +146,7 @@ impl<M: Meter> Tiered<M> {
     /// It does not fit any more.
     pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
         let judgement = self.at(place.tier).admit(place, now, cost)?;
-        self.note_elsewhere(place.tier, place.key, now, cost);
+        self.note_elsewhere(place.tier, place.key, place.noted.unwrap_or(now), cost);
         Ok(judgement)
     }
 

@@ -170,8 +170,8 @@ impl Gate {
             judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
         }
         let after = ready.after;
-        snapshot.reserve(judged);
-        let waits = judged.decision.delay_nanos > 0;
+        snapshot.reserve(judged, judged.decision.at);
+        let waits = judged.decision.goes_on() > judged.decision.at;
         if !waits {
             let now = judged.decision.at;
             snapshot.admit_into(judged, now, holds);
@@ -196,8 +196,15 @@ impl Gate {
             match end.what {
                 What::Waited(mut judged, after) => {
                     let now = Timestamp::from_nanos(end.at);
-                    let (holds, _) = self.snapshot.admit(&mut judged, now);
-                    self.hold(end.at, *judged, holds, after);
+                    self.snapshot.reserve(&mut judged, now);
+                    let goes_on = judged.decision.goes_on();
+                    if goes_on > now {
+                        // the next limit makes it wait again
+                        self.push(goes_on.nanos(), What::Waited(judged, after));
+                    } else {
+                        let (holds, _) = self.snapshot.admit(&mut judged, now);
+                        self.hold(end.at, *judged, holds, after);
+                    }
                 }
                 What::Answered(of, after) => {
                     let (judged, holds) = *of;

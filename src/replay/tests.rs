@@ -210,7 +210,7 @@ fn one_by_one(log: &Path, policy: Policy) -> Vec<String> {
         let client = crate::client::resolve(&policy.clients, peer, &HeaderMap::new()).unwrap();
         let arrival = Arrival { id: DecisionId(0), at, dice: mixed(told.len() as u64 + 1) };
         let mut judged = snapshot.judge_for(&request, Some(client), arrival);
-        snapshot.reserve(&mut judged);
+        snapshot.reserve_all(&mut judged);
         snapshot.admit(&mut judged, at);
         told.push(said(&judged));
     })

@@ -143,7 +143,7 @@ impl<'a> Stage<'a> {
             match event.what {
                 What::Arrives(step, nth) => self.arrive(step, nth),
                 What::Placed(number) => self.admit(number),
-                What::GoesOn(number) => self.seek_place(number),
+                What::GoesOn(number) => self.pass_limits_that_delay(number),
                 What::GivesUp(number) => self.give_up(number),
                 What::Answers(number) => self.answer(number),
                 What::Passes(number) => self.pass(number),
@@ -195,15 +195,8 @@ impl<'a> Stage<'a> {
             self.see(&about, None, Some(fault), fault.meaning().status, None, &headers);
             return;
         };
-        let mut judged = self.snapshot.judge(&request, arrival);
-        if judged.decision.verdict == Verdict::Admitted {
-            // what waits is charged before its wait by the limits that make it wait
-            self.snapshot.reserve(&mut judged);
-        }
+        let judged = self.snapshot.judge(&request, arrival);
         let number = self.sent;
-        let goes_on = judged.decision.goes_on();
-        let waits = judged.decision.verdict == Verdict::Admitted && goes_on > self.now;
-        let admitted = judged.decision.verdict == Verdict::Admitted;
         let exchange = Exchange {
             step,
             nth,
@@ -215,10 +208,18 @@ impl<'a> Stage<'a> {
             answered: false,
         };
         self.under_way.insert(number, exchange);
-        match (admitted, waits) {
-            (false, _) => self.refuse(number),
-            (true, true) => self.await_event(goes_on, What::GoesOn(number)),
-            (true, false) => self.seek_place(number),
+        self.pass_limits_that_delay(number);
+    }
+
+    /// Charges the limits that delay until one makes it wait; then again.
+    fn pass_limits_that_delay(&mut self, number: u64) {
+        let Some(Exchange { judged, .. }) = self.under_way.get_mut(&number) else { return };
+        self.snapshot.reserve(judged, self.now);
+        let goes_on = judged.decision.goes_on();
+        match judged.decision.verdict {
+            Verdict::Admitted if goes_on > self.now => self.await_event(goes_on, What::GoesOn(number)),
+            Verdict::Admitted => self.seek_place(number),
+            _ => self.refuse(number),
         }
     }
 

@@ -74,6 +74,32 @@ routes:
 }
 
 #[test]
+fn one_client_that_waits_keeps_nobody_from_a_limit_that_all_share() {
+    let own = "own: { key: client_ip, rate: 3/m, burst: 1, action: { delay: { max: 30s } } }";
+    let all = "all: { key: global, rate: 100/s, burst: 100, action: { delay: { max: 10s } } }";
+    for order in ["own, all", "all, own"] {
+        let gate = Gate::start(&format!(
+            "trusted_proxies: [127.0.0.0/8]
+limits:
+  {own}
+  {all}
+routes:
+  - {{ respond: {{ status: 200, body: ok }}, limits: [{order}] }}
+"
+        ));
+        let from = |client: u8| format!("X-Forwarded-For: 203.0.113.{client}\r\n");
+        assert_eq!(gate.fetch("/", &from(1)).status, 200);
+        let mut waiting = gate.connect();
+        waiting.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", from(1)).as_bytes()).unwrap();
+        // time for it to be judged; if that is too short, what follows says less
+        std::thread::sleep(Duration::from_millis(300));
+        for other in 2..30 {
+            assert_eq!(gate.fetch("/", &from(other)).status, 200, "{order}: client {other}");
+        }
+    }
+}
+
+#[test]
 fn a_quota_per_month_ends_with_the_month() {
     let start = || {
         Gate::start(

@@ -44,7 +44,7 @@ proptest! {
                 ahead.approach(&foreseen);
                 ahead.judge_foreseen(&foreseen, &request, client, arrival(now), &mut again);
                 for (snapshot, judged) in [(&plain, &mut fresh), (&ahead, &mut again)] {
-                    snapshot.reserve(judged);
+                    snapshot.reserve_all(judged);
                     let goes_on = judged.decision.goes_on();
                     let _held = snapshot.admit(judged, Timestamp::max(goes_on, Timestamp::from_nanos(now)));
                 }

@@ -34,7 +34,7 @@ fn judge(snapshot: &Snapshot, query: &str, nanos: u64) -> (Judged, Holds) {
     let headers = head("203.0.113.9");
     let request = Request { query: Some(query), ..request(&headers) };
     let mut judged = snapshot.judge(&request, arrival(nanos));
-    snapshot.reserve(&mut judged);
+    snapshot.reserve_all(&mut judged);
     let now = judged.decision.goes_on();
     let (holds, _) = snapshot.admit(&mut judged, now);
     (judged, holds)

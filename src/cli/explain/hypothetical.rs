@@ -163,7 +163,7 @@ fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, S
 fn decide(snapshot: &Snapshot, request: &Request<'_>, holds: &mut Vec<crate::engine::Holds>) -> Judged {
     // without dice no wait is stretched, and `fair_share` thins nobody before it must
     let mut judged = snapshot.judge(request, Arrival { id: DecisionId(0), at: AT, dice: 0 });
-    snapshot.reserve(&mut judged);
+    snapshot.reserve_all(&mut judged);
     let now = judged.decision.goes_on();
     let (held, _) = snapshot.admit(&mut judged, now);
     if !held.is_empty() {

@@ -46,7 +46,7 @@ fn ledger() -> Ledger {
                 let mut judged = snapshot.judge(&request, arrival);
                 let keys: Vec<Option<KeyHash>> =
                     (0..judged.decision.readings.len()).map(|slot| judged.key(slot)).collect();
-                snapshot.reserve(&mut judged);
+                snapshot.reserve_all(&mut judged);
                 let goes_on = judged.decision.goes_on();
                 drop(snapshot.admit(&mut judged, goes_on));
                 let heard: Vec<Heard> = judged

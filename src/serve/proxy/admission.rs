@@ -1,7 +1,7 @@
 //! From a verdict to a request that may go on: its wait, if a limit delays it, its place at the origin, and the charge.
 //!
-//! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that make a
-//! request wait are charged before the wait, as of its end, as it is that charge which keeps its moment free. Whoever
+//! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that delay are
+//! charged before it, one after the other, each as of the end of its wait, as it is that charge which keeps its moment free. Whoever
 //! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
@@ -58,20 +58,23 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
             return admission;
         }
     }
-    admission.contended = snapshot.reserve(judged);
-    if judged.decision.verdict != Verdict::Admitted {
-        return admission;
-    }
-    let waits = judged.decision.delay_nanos > 0;
-    if waits {
-        // others may have come first since the limits were read, so that it must wait although it was not to
-        let ended = match waiting.or_else(|| shared.waits.join()) {
+    let mut now = judged.decision.at;
+    loop {
+        admission.contended = snapshot.reserve(judged, now);
+        if judged.decision.verdict != Verdict::Admitted {
+            return admission;
+        }
+        if judged.decision.goes_on() <= now {
+            break;
+        }
+        // others may have come first since the limits were read, so that it must wait although it was not to, or longer
+        let ended = match waiting.take().or_else(|| shared.waits.join()) {
             Some(waiting) => waiting.wait(rest_of(&judged.decision, shared), gone(session)).await,
             // one too many, which is refused like the others
             None => Waited::Stopping,
         };
         match ended {
-            Waited::Over => {}
+            Waited::Over => now = shared.clock.now().max(judged.decision.goes_on()),
             Waited::Stopping => {
                 refuse_wait(snapshot, &mut judged.decision, shared.clock.now());
                 return admission;
@@ -91,6 +94,7 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
         }
     };
     // a stamp from before the wait would be judged behind everything that came meanwhile
+    let waits = judged.decision.delay_nanos > 0;
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
     admission.silence = shared_limits::settle(shared, session, &installed, judged).await;
     holds.clear();
