@@ -145,11 +145,6 @@ impl InflightByKey {
         self.table.faults()
     }
 
-    /// The probability that a key's count is too high beside `busy_keys` others.
-    pub fn over_count_probability(&self, busy_keys: u64) -> f64 {
-        self.table.over_count_probability(busy_keys)
-    }
-
     /// The seed that keys are hashed under.
     pub fn seed(&self) -> &Seed {
         &self.seed

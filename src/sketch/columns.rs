@@ -115,6 +115,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_have_a_half_in_common_are_as_far_apart_as_others() {
+        let halves = |low, high| KeyHash::from_halves([low, high]);
+        let mut shared = [0; 2];
+        for number in 0..100 {
+            let drawn = Columns::<8>::new(&SEED, number, 16).unwrap();
+            let first = drawn.of(halves(5, 9));
+            for (shared, other) in shared.iter_mut().zip([halves(6, 9), halves(5, 10)]) {
+                *shared += first.iter().zip(drawn.of(other)).filter(|(a, b)| **a == *b).count();
+            }
+        }
+        // one in 16 of 800
+        assert!(shared.iter().all(|shared| (20..=100).contains(shared)), "{shared:?}");
+    }
+
+    #[test]
     fn another_number_or_seed_gives_other_columns() {
         let columns = |seed: &Seed, number| Columns::<4>::new(seed, number, 1 << 20).unwrap().of(key(7));
         let first = columns(&SEED, 0);

@@ -334,10 +334,6 @@ impl Hasher for Folded {
         // an odd multiplier spreads the small numbers of rules: 2^64 over the golden ratio
         self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-
-    fn write_u128(&mut self, word: u128) {
-        self.0 ^= word as u64 ^ (word >> 64) as u64;
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Snapshot, Verdict};
+use tidegate::engine::{Refusal, Snapshot, Verdict};
 use tidegate::policy::{Mode, OnLimit, Rule};
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
@@ -187,6 +187,25 @@ fn drive(gate: &Snapshot, requests: &[(u64, u64, u8)]) -> Vec<(u64, u8)> {
     }
     gone.sort_unstable();
     gone
+}
+
+/// What a request would have waited for is no part of a refusal.
+#[test]
+fn whoever_is_refused_waits_for_nothing() {
+    let slow = ("slow", "key: global, rate: 1/s, burst: 1, action: { delay: { max: 30s } }");
+    for shut in ["key: client_ip, rate: 1/h, burst: 1", "type: quota, key: client_ip, max: 1, window: 1h"] {
+        for limits in [[slow, ("shut", shut)], [("shut", shut), slow]] {
+            let gate = delaying(&limits);
+            let judge = || gate.judge(&request(&head("192.0.2.1")), arrival(START)).decision;
+            assert_eq!((judge().verdict, judge().delay_nanos), (Verdict::Admitted, 0));
+            assert_eq!(gate.decide(&request(&head("192.0.2.1")), arrival(START)).0.verdict, Verdict::Admitted);
+            let refused = judge();
+            assert_eq!((refused.verdict, refused.delay_nanos), (Verdict::Refused(Refusal::Limit), 0));
+            // and whoever is not would wait
+            let other = gate.judge(&request(&head("192.0.2.2")), arrival(START)).decision;
+            assert_eq!((other.verdict, other.delay_nanos), (Verdict::Admitted, SECOND));
+        }
+    }
 }
 
 proptest! {

@@ -38,7 +38,7 @@ fn repeats_pass_when_the_quota_is_spent() {
         }
         let (client, pair) = ask(1, 3);
         let told = ours.probe(client, pair, now);
-        assert_eq!((told.remaining, told.quota, told.retry_nanos), (0, 5, Some(0)));
+        assert_eq!((told.remaining, told.quota, told.retry_nanos, told.standing), (0, 5, Some(0), 0));
         assert!(told.reset_nanos().is_some_and(|reset| reset > 0));
         assert!(!passes(&ours, 1, 5, now) && passes(&ours, 2, 5, now), "another client has a quota of its own");
         assert!(!passes(&ours, 1, 6, now), "what is free for one client is not for another");

@@ -165,6 +165,9 @@ fn a_table_serves_ten_minutes_alone_and_then_beside_the_next_for_as_long_as_leve
     // each phase is timed from the maintenance after the one that began it: a second later
     assert_eq!(changes, [(600, (0, true)), (692, (1, false)), (1_293, (1, true)), (1_385, (2, false))]);
     assert_eq!(gate.rekeyings(), 2);
+    let levels = Levels::<AtomicU64, 4>::with_shape(16, 4, &SEED).unwrap();
+    (0..=1_500).for_each(|second| levels.maintain(at(second * SECOND), fade));
+    assert_eq!(levels.rekeyings(), 2);
 }
 
 #[test]

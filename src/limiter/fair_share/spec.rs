@@ -134,6 +134,8 @@ mod tests {
         };
         assert_eq!(broken(|spec| spec.nodes.clear()), "1 to 12 nodes");
         assert_eq!(broken(|spec| spec.nodes = vec![spec.nodes[0]; 13]), "1 to 12 nodes");
+        let most = FairShareSpec { nodes: vec![node(0, 1.0); 12], ..valid.clone() };
+        assert_eq!(most.validate(), Ok(()));
         assert!(broken(|spec| spec.nodes.reverse()).contains("most specific"));
         for multiplier in [0.99, 0.0, -1.0, f64::NAN, f64::INFINITY] {
             let nodes = vec![node(0, multiplier)];

@@ -208,6 +208,15 @@ fn a_burst_at_one_instant_no_rate_could_have_let_through() {
 }
 
 #[test]
+fn a_sum_of_requests_that_fade_needs_the_whole_number_above_it() {
+    let rate = Rate::new(5, SECOND).unwrap();
+    let kind = Kind::RecentAverage { rate, half_life: SECOND, refused: RefusedCount::Admitted, memory: MEMORY };
+    let units = [4.995, 5.0, 5.005, 5.015, 5.5].map(|sum| Owed::sum(sum).needs(&kind).units);
+    // a hundredth may be what the level was rounded up by
+    assert_eq!(units, [5, 5, 5, 6, 6].map(Some));
+}
+
+#[test]
 fn a_straggler_is_refused_whatever_the_limit_is() {
     for sliding in [false, true] {
         let kind = Kind::Quota { max: 3, window: SECOND.into(), sliding, memory: MEMORY };

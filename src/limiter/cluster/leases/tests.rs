@@ -72,6 +72,22 @@ fn holding(granted: u32, promise: &Promise, now: Timestamp) -> Leases {
 }
 
 #[test]
+fn an_answer_to_a_question_that_is_over_is_not_kept() {
+    let leases = Leases::with_lines(1);
+    let _ = ask(&leases, 1, Cost::ONE, &rate(), at(0));
+    let (line, tag) = leases.place(key(1));
+    let (_, entry, _) = leases.line(line).find(tag).unwrap();
+    let asking = entry.state.load(Ordering::Acquire);
+    let lease = Held { ends: words::tick(at(900)), tokens: 5 };
+    let bring = |asking| steps::keep(entry, asking, &steps::Fresh { held: lease, life: LIFE, stocked: false }, at(0));
+    // somebody else asks by now
+    assert!(entry.state.exchange(asking, State::Idle { low: 0 }.word()));
+    assert_eq!(bring(asking), Held::default());
+    assert_eq!(Held::of(entry.held.load(Ordering::Acquire)).left(at(0)), 0);
+    assert_eq!(bring(entry.state.load(Ordering::Acquire)).left(at(0)), 5, "and the one that is expected is");
+}
+
+#[test]
 fn a_lone_request_asks_for_itself_and_nothing_more_where_tokens_are_few() {
     let leases = Leases::with_lines(1);
     for second in 0..10 {

@@ -258,6 +258,16 @@ fn units_that_one_tier_grants_are_noted_by_the_others_up_to_all_that_they_have()
 }
 
 #[test]
+fn no_number_of_units_is_too_many_to_be_noted_by_others() {
+    // so many units of a day each have more parts than a word can hold
+    let slow = rate(1, DAY, 1);
+    let fast = rate(1_000_000, SECOND, 4_000_000_000);
+    let terms = [(0, slow), (7, fast)].map(|(id, promise)| (id, promise.terms().unwrap()));
+    let spent = kept(&grant(None, &terms, 1, (4_000_000_000, 1), NOW), None);
+    assert_eq!(grant(spent.as_ref(), &terms, 0, (1, 1), NOW).answer.granted, 0);
+}
+
+#[test]
 fn a_tier_that_a_key_has_not_met_begins_with_what_the_limits_own_numbers_say_and_is_kept_by_those_without_it() {
     let [own, tier] = [rate(1, SECOND, 10), rate(1, DAY, 30)].map(|promise| promise.terms().unwrap());
     let spent = kept(&grant(None, &[(0, own)], 0, (10, 10), NOW), None);
