@@ -20,11 +20,3 @@ pub mod sync;
 
 #[cfg(feature = "loom")]
 pub mod sync;
-
-#[path = "../src/client/subkey.rs"]
-pub mod subkey;
-
-/// What the names of shared limits need.
-pub mod client {
-    pub use crate::subkey;
-}

@@ -16,8 +16,8 @@
 //! | 1 | `sync` | what threads share: atomics, fences, lists that are replaced whole
 //! | 2 | [`request`] | all that the floors below the faces may see of a request |
 //! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
-//! | 3 | [`client`] | who is asking |
-//! | 4 | [`limiter`] | one kind of limit per file |
+//! | 3 | [`limiter`] | one kind of limit per file |
+//! | 4 | [`client`] | who is asking |
 //! | 5 | [`policy`] | the rule book: immutable and already valid |
 //! | 6 | [`config`] | text to policy, or every fault in it |
 //! | 6 | [`engine`] | decides |
@@ -75,9 +75,9 @@ pub mod units;
 pub mod request;
 pub mod sketch;
 
-pub mod client;
-
 pub mod limiter;
+
+pub mod client;
 
 pub mod policy;
 

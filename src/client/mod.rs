@@ -11,7 +11,8 @@
 //! * [`identity`]: the result; [`trace()`]: the way to it, hop by hop.
 //! * [`mod@onward`]: what the origin is told, so that it cannot be fooled by what was ignored here.
 //! * [`key`]: what a limit counts by, and its hash; [`values`]: the cookies and parameters of one name.
-//! * [`subkey`]: the secrets under which clients are named outside the process, one for each purpose.
+//! * [`subkey`]: the secrets under which clients are named outside the process, one for each purpose; [`store_names`]: the names of keys
+//!   in a store.
 //! * [`proxy_protocol`]: whose connection a proxy below HTTP passes on.
 //!
 //! This is not authentication: an address says where a request came from, not who sent it.
@@ -28,6 +29,7 @@ pub mod key;
 mod key_text;
 pub mod onward;
 pub mod proxy_protocol;
+pub mod store_names;
 pub mod subkey;
 pub mod trace;
 pub mod trust;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::limiter::cluster::{Promise, StoreNames, StoreTier};
+use crate::client::store_names::StoreNames;
+use crate::limiter::cluster::{Promise, StoreTier};
 use crate::policy::Rule;
 use crate::units::OutOfRange;
 

@@ -7,7 +7,6 @@
 
 pub mod deltas;
 pub mod leases;
-mod names;
 pub mod promise;
 mod rotation;
 
@@ -17,7 +16,6 @@ use std::time::Duration;
 use super::Kind;
 use crate::units::{OutOfRange, Period, Rate};
 pub use leases::{Asking, Begin, Ends, Leases, Look, Watch};
-pub use names::{StoreName, StoreNames};
 pub use rotation::Rotation;
 
 /// How gates share a limit.

@@ -15,8 +15,8 @@ use hmac::{Hmac, Mac};
 use http::HeaderName;
 use sha2::Sha256;
 
-use super::StoreKey;
-use crate::client::subkey::{keyed, subkey, update_with_length};
+use super::subkey::{keyed, subkey, update_with_length};
+use crate::limiter::cluster::StoreKey;
 use crate::sketch::hash::KeyInput;
 use crate::units::Prefix;
 
