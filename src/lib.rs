@@ -69,27 +69,10 @@
     )
 )]
 
-mod sync;
-pub mod units;
+pub use tidegate_limits::{limiter, sketch, units};
+pub use tidegate_offline::{picture, replay, scenario};
+pub use tidegate_policy::{answer, client, config, engine, explain, policy, request};
 
-pub mod request;
-pub mod sketch;
-
-pub mod limiter;
-
-pub mod client;
-
-pub mod policy;
-
-pub mod config;
-pub mod engine;
-
-pub mod answer;
-pub mod explain;
-pub mod picture;
-
-pub mod replay;
-pub mod scenario;
 pub mod serve;
 
 pub mod cli;

@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The plan: module of the crate, its floor.
+/// Where the modules of the plan are.
+const SOURCES: [&str; 4] = ["crates/limits/src", "crates/policy/src", "crates/offline/src", "src"];
+
+/// The plan: module of a crate, its floor.
 const FLOORS: [(&str, u32); 17] = [
     ("sync", 1),
     ("units", 1),
@@ -168,16 +171,13 @@ fn nobody_who_serves_waits_for_a_reader() {
 #[test]
 fn no_test_is_skipped_in_silence() {
     let mut faults = Vec::new();
-    for folder in ["src", "tests"] {
-        for file in
-            below(folder).into_iter().filter(|file| !file.ends_with("skips/mod.rs") && !file.ends_with("floors.rs"))
-        {
-            for (number, line) in code(&file) {
-                let line = line.to_lowercase();
-                let says = line.contains("print") && SAYS_SKIPPED.iter().any(|word| line.contains(word));
-                if says || line.trim_start().starts_with("#[ignore") {
-                    faults.push(format!("{}:{number}: {}: `skips::skip`", file.display(), line.trim()));
-                }
+    let files = sources().into_iter().chain(below("tests"));
+    for file in files.filter(|file| !file.ends_with("skips/mod.rs") && !file.ends_with("floors.rs")) {
+        for (number, line) in code(&file) {
+            let line = line.to_lowercase();
+            let says = line.contains("print") && SAYS_SKIPPED.iter().any(|word| line.contains(word));
+            if says || line.trim_start().starts_with("#[ignore") {
+                faults.push(format!("{}:{number}: {}: `skips::skip`", file.display(), line.trim()));
             }
         }
     }
@@ -188,7 +188,7 @@ fn no_test_is_skipped_in_silence() {
 #[test]
 fn no_test_ends_early_in_silence() {
     let mut faults = Vec::new();
-    for file in below("src").into_iter().chain(below("tests")).filter(|file| !file.ends_with("floors.rs")) {
+    for file in sources().into_iter().chain(below("tests")).filter(|file| !file.ends_with("floors.rs")) {
         let mut test: Option<usize> = None;
         let mut attribute = false;
         for (number, line) in code(&file) {
@@ -230,8 +230,9 @@ fn the_checks_see_what_they_are_for() {
     assert!(names_call("io::stderr().lock()", "stderr()") && !names_call("child.stderr.take()", "stderr()"));
 }
 
+/// The program's and those of its crates.
 fn sources() -> Vec<PathBuf> {
-    below("src")
+    SOURCES.iter().flat_map(|folder| below(folder)).collect()
 }
 
 /// All Rust files below a folder of the project.
@@ -253,9 +254,10 @@ fn below(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Its path below `src`.
+/// Its path below its crate's `src`.
 fn inside(file: &Path) -> String {
-    let inside = file.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let inside = SOURCES.iter().find_map(|folder| file.strip_prefix(root.join(folder)).ok()).unwrap();
     inside.to_str().unwrap().to_owned()
 }
 
@@ -267,9 +269,8 @@ fn names_call(line: &str, call: &str) -> bool {
 
 /// The module a file belongs to and its floor; `lib.rs`, the plan itself, may see everything.
 fn place(file: &Path) -> (String, u32) {
-    let inside = file.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
-    let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
-    let module = first.trim_end_matches(".rs").to_owned();
+    let inside = inside(file);
+    let module = inside.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
     if module == "lib" {
         return (module, u32::MAX);
     }

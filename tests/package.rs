@@ -173,7 +173,7 @@ fn linked() -> [BTreeSet<String>; 2] {
             }
         }
         let name = |id: &String| format!("{} {}", text(&packages[id]["name"]), text(&packages[id]["version"]));
-        found.iter().map(name).filter(|name| !name.starts_with("tidegate ")).collect()
+        found.iter().map(name).filter(|name| !name.starts_with("tidegate ") && !name.starts_with("tidegate-")).collect()
     })
 }
 

@@ -7,16 +7,17 @@ use std::process::Command;
 
 use crate::find::{Change, Form};
 
-/// The tests that are built: `lib` for those beside the code, or a folder of `tests`.
-pub const TESTS: [&str; 7] = ["lib", "client", "sketch", "laws", "fair_share", "leases", "sources"];
+/// The tests that are built: a crate for those beside the code, or a folder of `tests`.
+pub const TESTS: [&str; 8] = ["limits", "policy", "client", "sketch", "laws", "fair_share", "leases", "sources"];
 
-/// Modules that none of these tests need; without them, and the framework that they bring, a build takes a third of the time.
-const FACES: [&str; 5] = ["cli", "replay", "explain", "picture", "scenario"];
+/// Those of them that are crates. Each has changes of its own, and so a switch.
+const CRATES: [&str; 2] = ["limits", "policy"];
 
-/// What stands for `serve`: `tests/sources` needs one of its files, which needs nothing of the others.
+/// What stands for `serve` and `cli`; without them, and the framework that they bring, a build takes a third of the time. `tests/sources` needs one of
+/// its files, which needs nothing of the others.
 const SERVE: &str = "pub mod serve { pub mod telling { pub mod pseudonym; } }";
 
-/// Appended to the copy's `lib.rs`. The variable is read at once, as a decision must not allocate.
+/// Appended to the `lib.rs` of a crate. The variable is read at once, as a decision must not allocate.
 const SWITCH: &str = r#"
 pub mod mutants {
     static ON: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| {
@@ -61,6 +62,10 @@ fn copy_tree(chosen: &[Change], tree: &Path) {
             "src/main.rs" => {}
             "Cargo.toml" => update(&tree.join(file), without_program(&String::from_utf8(content).unwrap()).as_bytes()),
             "src/lib.rs" => update(&tree.join(file), without_faces(&String::from_utf8(content).unwrap()).as_bytes()),
+            _ if CRATES.iter().any(|name| *file == library(name)) => {
+                let text = String::from_utf8(content).unwrap();
+                update(&tree.join(file), format!("#![allow(warnings)]\n{text}{SWITCH}").as_bytes());
+            }
             _ => update(&tree.join(file), &content),
         }
     }
@@ -72,11 +77,14 @@ fn without_program(manifest: &str) -> String {
     format!("{before}{after}")
 }
 
+fn library(name: &str) -> String {
+    format!("crates/{name}/src/lib.rs")
+}
+
 fn without_faces(lib: &str) -> String {
-    let is_face = |line: &&str| FACES.iter().any(|face| *line == format!("pub mod {face};"));
-    let lines = lib.lines().filter(|line| !is_face(line));
+    let lines = lib.lines().filter(|line| *line != "pub mod cli;");
     let lines: Vec<&str> = lines.map(|line| if line == "pub mod serve;" { SERVE } else { line }).collect();
-    format!("#![allow(warnings)]\n{}{SWITCH}", lines.join("\n"))
+    format!("#![allow(warnings)]\n{}", lines.join("\n"))
 }
 
 /// Cargo builds again what was written, so what is the same is left alone.
@@ -122,10 +130,10 @@ fn write(chosen: &[Change], built: &BTreeSet<usize>, tree: &Path) -> Places {
 /// The programs by their tests' names, or what the compiler said.
 fn compile(tree: &Path) -> Result<BTreeMap<&'static str, PathBuf>, String> {
     let mut cargo = Command::new(std::env::var("TIDEGATE_CARGO").unwrap_or_else(|_| "cargo".into()));
-    cargo.args(["test", "--locked", "--no-run"]).current_dir(tree);
+    cargo.args(["test", "--locked", "--no-run", "--lib", "--package", "tidegate"]).current_dir(tree);
     for test in TESTS {
-        if test == "lib" {
-            cargo.arg("--lib")
+        if CRATES.contains(&test) {
+            cargo.args(["--package", &format!("tidegate-{test}")])
         } else {
             cargo.args(["--test", test])
         };
@@ -140,13 +148,13 @@ fn compile(tree: &Path) -> Result<BTreeMap<&'static str, PathBuf>, String> {
     if !output.status.success() {
         return Err(said);
     }
-    // Executable unittests src/lib.rs (/…/deps/tidegate-0123)
+    // Executable unittests crates/limits/src/lib.rs (/…/deps/tidegate_limits-0123), or src/lib.rs of the package
     let mut programs = BTreeMap::new();
     for line in said.lines().filter_map(|line| line.trim().strip_prefix("Executable ")) {
         let (source, program) = line.trim_end_matches(')').split_once(" (").unwrap();
-        let named = |test: &&&str| match **test {
-            "lib" => source.ends_with("src/lib.rs"),
-            test => source.ends_with(&format!("tests/{test}/main.rs")),
+        let named = |test: &&&str| {
+            program.contains(&format!("deps/tidegate_{}-", **test))
+                || source.ends_with(&format!("tests/{test}/main.rs"))
         };
         if let Some(test) = TESTS.iter().find(named) {
             programs.insert(*test, PathBuf::from(program));

@@ -20,7 +20,8 @@ use find::Change;
 use run::{Bench, Fate};
 
 /// What is changed.
-const FOLDERS: [&str; 4] = ["src/sketch", "src/limiter", "src/engine", "src/client"];
+const FOLDERS: [&str; 4] =
+    ["crates/limits/src/sketch", "crates/limits/src/limiter", "crates/policy/src/engine", "crates/policy/src/client"];
 
 /// Changes that no test can notice, each with its reason.
 const EXPLAINED: &str = "mutants/explained.txt";
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         eprintln!("usage: ./dev mutants N [SEED [PATH]], or --check");
         return ExitCode::from(64);
     };
-    let below = arguments.get(2).map_or("src", String::as_str);
+    let below = arguments.get(2).map_or("crates", String::as_str);
     let all = all_changes(below);
     let chosen = sample(&all, count as usize, seed);
     println!("{} of {} changes below {below}, seed {seed}", chosen.len(), all.len());
@@ -100,7 +101,7 @@ fn explained() -> Explained {
 
 /// Fails if an explained change cannot be made, or has no reason. Builds nothing.
 fn check() -> ExitCode {
-    let faults = explained().faults(&all_changes("src"));
+    let faults = explained().faults(&all_changes("crates"));
     faults.iter().for_each(|fault| eprintln!("{EXPLAINED}: {fault}"));
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

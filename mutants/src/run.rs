@@ -15,12 +15,12 @@ type Step = (&'static str, &'static [&'static str]);
 
 /// For each folder the tests that know it best, the cheapest first. The first folder that fits counts.
 const NARROWEST: [(&str, &[Step]); 6] = [
-    ("src/client", &[("lib", &["client::"]), ("client", &[]), LAWS]),
-    ("src/engine", &[("lib", &["engine::"]), LAWS, SOURCES]),
-    ("src/limiter/cluster", &[("lib", &["limiter::"]), LAWS, ("leases", &[])]),
-    ("src/limiter/fair_share", &[("lib", &["limiter::"]), FAIR_SHARE, LAWS, SHARES]),
-    ("src/limiter", &[("lib", &["limiter::"]), LAWS, SOURCES, ("leases", &[])]),
-    ("src/sketch", &[("lib", &["sketch::", "limiter::"]), SKETCH, LAWS, FAIR_SHARE, SOURCES]),
+    ("crates/policy/src/client", &[("policy", &["client::"]), ("client", &[]), LAWS]),
+    ("crates/policy/src/engine", &[("policy", &["engine::"]), LAWS, SOURCES]),
+    ("crates/limits/src/limiter/cluster", &[("limits", &["limiter::"]), LAWS, ("leases", &[])]),
+    ("crates/limits/src/limiter/fair_share", &[("limits", &["limiter::"]), FAIR_SHARE, LAWS, SHARES]),
+    ("crates/limits/src/limiter", &[("limits", &["limiter::"]), LAWS, SOURCES, ("leases", &[])]),
+    ("crates/limits/src/sketch", &[("limits", &["sketch::", "limiter::"]), SKETCH, LAWS, FAIR_SHARE, SOURCES]),
 ];
 const LAWS: Step = ("laws", &[]);
 const SOURCES: Step = ("sources", &[]);

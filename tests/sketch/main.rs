@@ -1,4 +1,4 @@
-//! What `src/sketch` promises, held against an exact limiter, a model checker, two racing cores and the published formulas.
+//! What `sketch` promises, held against an exact limiter, a model checker, two racing cores and the published formulas.
 
 mod accuracy;
 mod curve;

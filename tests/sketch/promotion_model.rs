@@ -1,4 +1,4 @@
-//! Promotion and eviction, explored exhaustively: a small model of the protocol of `src/sketch/levels.rs`, every step of
+//! Promotion and eviction, explored exhaustively: a small model of the protocol of `crates/limits/src/sketch/levels.rs`, every step of
 //! which is one load, store or exchange, and every order of the steps of three admissions and an evictor.
 //!
 //! One key, two cells, two slots, levels that count. What loom checks on the real code with few preemptions, this checks

@@ -14,7 +14,7 @@ mod throttlekit;
 // the words in which other folders ask the same parts
 #[path = "../fair_share/ground.rs"]
 mod ground;
-#[path = "../../src/answer/sample.rs"]
+#[path = "../../crates/policy/src/answer/sample.rs"]
 mod sample;
 #[allow(dead_code, reason = "the tests of sketches use more of it")]
 #[path = "../sketch/shorthand.rs"]
@@ -31,7 +31,7 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-// as the samples of `src/answer` name their own crate
+// as the samples of `answer` name their own crate
 use tidegate::{client, engine, limiter, policy, sketch, units};
 
 use table::{Row, TABLE};

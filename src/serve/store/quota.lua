@@ -1,5 +1,5 @@
 -- One question of a quota: at most MAX per window, windows aligned to this store's clock.
--- The same as `grant` in src/limiter/cluster/promise.rs, number by number; all numbers are whole and below 2^53.
+-- The same as `grant` in crates/limits/src/limiter/cluster/promise.rs, number by number; all numbers are whole and below 2^53.
 --
 -- KEYS[1]  the key; gone when the window ends. Its value: '1 WINDOW INDEX COUNT', or '2 BEGINS ENDS COUNT' of a window of the
 --          calendar, where 1 and 2 are the formats.

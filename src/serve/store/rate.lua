@@ -1,5 +1,5 @@
 -- One question of a rate: at most burst + rate * t in every interval of length t, by this store's clock, of each tier by itself.
--- The same as `grant` in src/limiter/cluster/promise.rs, number by number; all numbers are whole and below 2^53.
+-- The same as `grant` in crates/limits/src/limiter/cluster/promise.rs, number by number; all numbers are whole and below 2^53.
 --
 -- KEYS[1]  the key. Its value: '1 COST DEBT STAMP', where 1 is the format, of a limit without tiers; else '2' and for the limit's
 --          own numbers, which are tier 0, and each tier ' ID COST DEBT STAMP ENDS'. Gone when no tier has a debt left.

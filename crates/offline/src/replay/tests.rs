@@ -237,7 +237,7 @@ const GIVEN: super::plan::Given<'static> = super::plan::Given {
 
 #[test]
 fn three_threads_say_what_one_says() {
-    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/apache-combined-elastic.log.gz");
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/apache-combined-elastic.log.gz");
     for (limits, names) in [
         ("a: { rate: 1/s, burst: 5 }, b: { type: quota, key: client_ip, max: 20, window: 1h, mode: shadow }", "a, b"),
         (

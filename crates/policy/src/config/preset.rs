@@ -13,9 +13,9 @@ use crate::units::Prefix;
 
 /// The presets that are part of the program.
 pub const BUILT_IN: [(&str, &str); 3] = [
-    ("cloudflare", include_str!("../../conf/presets.d/cloudflare.txt")),
-    ("loopback", include_str!("../../conf/presets.d/loopback.txt")),
-    ("private", include_str!("../../conf/presets.d/private.txt")),
+    ("cloudflare", include_str!("../../../../conf/presets.d/cloudflare.txt")),
+    ("loopback", include_str!("../../../../conf/presets.d/loopback.txt")),
+    ("private", include_str!("../../../../conf/presets.d/private.txt")),
 ];
 
 /// After so many days a list of somebody else's networks should be looked at again.

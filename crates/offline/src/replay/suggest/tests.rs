@@ -18,7 +18,7 @@ use crate::sketch::KeyHash;
 use crate::units::{Cost, Rate, Share, Timestamp};
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
 }
 
 fn loaded(text: &str) -> Loaded {

@@ -1,0 +1,25 @@
+//! # tidegate-offline
+//!
+//! The same judgement without sockets: past requests in their own time, and what a policy claims of itself.
+
+// A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::indexing_slicing,
+        clippy::mem_forget
+    )
+)]
+
+use tidegate_limits::{limiter, sketch, units};
+use tidegate_policy::{answer, client, config, engine, explain, policy, request};
+
+pub mod picture;
+
+pub mod replay;
+pub mod scenario;
