@@ -6,14 +6,15 @@
 //!
 //! ## The house
 //!
-//! The number is the floor. A folder uses lower floors only; `tests/floors.rs` holds it to that. Below floor 8 there is no
-//! clock, no randomness, no socket and no framework: time and dice arrive as arguments, so a test and a live request run
-//! the same code.
+//! The number is the floor. A folder uses lower floors only: between crates Cargo sees to it, within one `tests/floors.rs`. Below floor 8
+//! there is no clock, no randomness, no socket and no framework: time and dice arrive as arguments, so a test and a live request run
+//! the same code. What stands in `crates` is seen here by the same names.
 //!
 //! | floor | module | what it is |
 //! |---|---|---|
+//! | 1 | [`tidegate_http`] | HTTP's own rules: bytes in, meaning or a fault out |
 //! | 1 | [`units`] | numbers that know what they mean |
-//! | 1 | `sync` | what threads share: atomics, fences, lists that are replaced whole
+//! | 1 | `sync` | what threads share: atomics, fences, lists that are replaced whole |
 //! | 2 | [`request`] | all that the floors below the faces may see of a request |
 //! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
 //! | 3 | [`limiter`] | one kind of limit per file |
@@ -34,7 +35,7 @@
 //! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
 //! 2. [`engine::Snapshot`] adds one limiter per rule. [`serve::installed`] makes it ready to serve;
 //!    [`serve::reload`] puts the next one in its place, on the same state.
-//! 3. [`serve::edge::connection`] reads the request's head under its own deadline and size, and [`serve::edge::head`] refuses every
+//! 3. [`serve::edge::connection`] reads the request's head under its own deadline and size, and [`tidegate_http::head`] refuses every
 //!    head that has two readings. Only then does Pingora see it.
 //! 4. [`serve::proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time
 //!    and the dice are read here, once.

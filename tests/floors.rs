@@ -5,10 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the modules of the plan are.
-const SOURCES: [&str; 4] = ["crates/limits/src", "crates/policy/src", "crates/offline/src", "src"];
+const SOURCES: [&str; 5] = [HTTP, "crates/limits/src", "crates/policy/src", "crates/offline/src", "src"];
+/// One module of the plan, by the name that its crate has.
+const HTTP: &str = "crates/http/src";
 
 /// The plan: module of a crate, its floor.
-const FLOORS: [(&str, u32); 17] = [
+const FLOORS: [(&str, u32); 18] = [
+    ("tidegate_http", 1),
     ("sync", 1),
     ("units", 1),
     ("request", 2),
@@ -269,6 +272,9 @@ fn names_call(line: &str, call: &str) -> bool {
 
 /// The module a file belongs to and its floor; `lib.rs`, the plan itself, may see everything.
 fn place(file: &Path) -> (String, u32) {
+    if file.starts_with(Path::new(env!("CARGO_MANIFEST_DIR")).join(HTTP)) {
+        return ("tidegate_http".to_owned(), 1);
+    }
     let inside = inside(file);
     let module = inside.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
     if module == "lib" {

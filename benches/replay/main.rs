@@ -12,11 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tidegate::config;
-use tidegate::replay::gate::Canonical;
 use tidegate::replay::ledger::Wanted;
 use tidegate::replay::{Options, Place, Question, Replayed, Sources, simulate};
-use tidegate::serve::edge::authority::canonical_host;
-use tidegate::serve::edge::path::canonical_path;
+use tidegate_http::path::EscapedSlash;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -111,7 +109,7 @@ fn replay(log: &Path, exact: bool) -> Replayed {
         since: 0,
         until: u64::MAX,
         wanted: Wanted { route: None, exact },
-        canonical: Canonical { path: |path| canonical_path(path).ok(), host: |host| canonical_host(host) },
+        escaped_slash: EscapedSlash::Keep,
         name: &|_, client| client.network.to_string(),
     };
     match simulate(sources, &question, policy, None, |_, _| {}) {

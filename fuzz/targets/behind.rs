@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::BytesMut;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v1::client::HttpSession;
-use tidegate::serve::edge::head::{Body, Head, Version};
+use tidegate_http::head::{Body, Head, Version};
 use tokio::io::AsyncWriteExt;
 
 use super::strict;

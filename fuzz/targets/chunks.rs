@@ -1,4 +1,4 @@
-//! A chunked body (`serve::edge::chunk`). The input is the body and what follows it.
+//! A chunked body (`tidegate_http::chunk`). The input is the body and what follows it.
 //!
 //! - It ends where a second, slow decoder finds its end, and nowhere else.
 //! - Decoders with every leniency known from the field find the same data in it and the same end.
@@ -9,9 +9,9 @@
 use std::task::Poll;
 
 use bytes::BytesMut;
-use tidegate::serve::edge::chunk::ChunkScanner;
-use tidegate::serve::edge::chunk::repack::{LEAST_ROOM, poll_repack};
-use tidegate::serve::edge::fault::BodyFault;
+use tidegate::serve::edge::repack::{LEAST_ROOM, poll_repack};
+use tidegate_http::chunk::ChunkScanner;
+use tidegate_http::fault::BodyFault;
 
 use super::cost::{self, USUAL, Work};
 

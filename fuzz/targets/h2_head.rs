@@ -1,4 +1,4 @@
-//! The head of a request in HTTP/2 (`serve::edge::h2::request`), after the library has undone its compression. The input is a line
+//! The head of a request in HTTP/2 (`tidegate_http::h2::request`), after the library has undone its compression. The input is a line
 //! `METHOD SCHEME AUTHORITY PATH`, `-` for what is not there, and a line `name: value` for every field.
 //!
 //! - It is accepted exactly when the strict reading of HTTP/1 (`strict`) accepts what it would be there, and nothing is in it
@@ -9,8 +9,8 @@
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
-use tidegate::serve::edge::h2::request::{bytes, read};
-use tidegate::serve::edge::head::Body;
+use tidegate_http::h2::request::{bytes, read};
+use tidegate_http::head::Body;
 
 use super::behind;
 use super::cost::{self, Bound, USUAL, Work};

@@ -1,13 +1,13 @@
-//! A whole request head (`serve::edge::head`). The input is what a client sent, and perhaps more.
+//! A whole request head (`tidegate_http::head`). The input is what a client sent, and perhaps more.
 //!
 //! - It is accepted exactly when a second, slow reading accepts it (`strict`), and means the same there.
 //! - Pingora, which reads it afterwards, takes it and finds the same method, target, version, fields and body.
 //! - Readers with every leniency known from the field (`lenient`) find one and the same request in it.
 //! - The verdict does not depend on how the bytes were cut, nor on what follows the head.
 
-use tidegate::serve::edge::authority::{canonical_host, host_name};
-use tidegate::serve::edge::fault::HeadFault;
-use tidegate::serve::edge::head::{Body, EndScan, Head, HeadLimits, parse};
+use tidegate_http::authority::{canonical_host, host_name};
+use tidegate_http::fault::HeadFault;
+use tidegate_http::head::{Body, EndScan, Head, HeadLimits, parse};
 
 use super::behind;
 use super::cost::{self, Work};

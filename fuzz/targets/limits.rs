@@ -1,7 +1,8 @@
 //! The bounds of a head, for targets that read one.
 
-use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
-use tidegate::serve::edge::head::HeadLimits;
+use tidegate_http::head::HeadLimits;
+use tidegate_http::head::UnderscoreTwins;
+use tidegate_http::path::EscapedSlash;
 
 /// So many bytes in all and in the request line, and so many fields.
 pub const fn limits(bytes: usize, request_line: usize, fields: usize) -> HeadLimits {

@@ -1,4 +1,4 @@
-//! The canonical path (`serve::edge::path`). The input is the path as it stands in a request line.
+//! The canonical path (`tidegate_http::path`). The input is the path as it stands in a request line.
 //!
 //! - It is accepted, refused and rewritten exactly as a second, slow reading says ([`canonical`]).
 //! - What is canonical is its own canonical form, is visible ASCII, starts with one slash and has no two in a row.
@@ -9,9 +9,9 @@
 
 use std::borrow::Cow;
 
-use tidegate::serve::edge::fault::HeadFault;
-use tidegate::serve::edge::path::canonical_path;
-use tidegate::serve::edge::query::{LONGEST_TARGET, canonical_query};
+use tidegate_http::fault::HeadFault;
+use tidegate_http::path::canonical_path;
+use tidegate_http::query::{LONGEST_TARGET, canonical_query};
 
 use super::cost::{self, USUAL, Work};
 

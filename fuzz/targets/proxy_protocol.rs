@@ -7,9 +7,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tidegate::client::proxy_protocol::{Fault, Header, LONGEST_BINARY, LONGEST_LINE, Source, parse};
-use tidegate::config::settings::{EscapedSlash, UnderscoreTwins};
-use tidegate::serve::edge::head;
+use tidegate_http::head;
+use tidegate_http::head::UnderscoreTwins;
+use tidegate_http::path::EscapedSlash;
+use tidegate_http::proxy_protocol::{Fault, Header, LONGEST_BINARY, LONGEST_LINE, Source, parse};
 
 use super::cost::{self, USUAL, Work};
 

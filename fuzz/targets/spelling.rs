@@ -1,4 +1,4 @@
-//! Spellings of a protected path (`policy::route::fold`) and escaped slashes (`serve::edge::path::path_of`), for a path in
+//! Spellings of a protected path (`policy::route::fold`) and escaped slashes (`tidegate_http::path::path_of`), for a path in
 //! canonical form.
 //!
 //! - Whatever an origin of any kind takes the path for, a match that names that and ignores all spellings takes the path: as an
@@ -9,13 +9,13 @@
 //!   path with slashes in their place.
 
 use http::{HeaderMap, Method};
-use tidegate::config::settings::EscapedSlash;
 use tidegate::policy::HeaderEdits;
 use tidegate::policy::Timeouts;
 use tidegate::policy::route::{Action, HostMatch, Ignore, Match, PathMatch, Route, RouteTable, fold};
 use tidegate::request::{Peer, Request};
-use tidegate::serve::edge::fault::HeadFault;
-use tidegate::serve::edge::path::path_of;
+use tidegate_http::fault::HeadFault;
+use tidegate_http::path::EscapedSlash;
+use tidegate_http::path::path_of;
 
 use super::path::{READERS, canonical};
 

@@ -3,8 +3,8 @@
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
-use tidegate::client::hearsay;
-use tidegate::serve::edge::head::{Body, Head, HeadLimits, Version};
+use tidegate_http::head::{Body, Head, HeadLimits, Version};
+use tidegate_http::hearsay;
 
 use super::path::canonical;
 

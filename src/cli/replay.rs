@@ -22,7 +22,6 @@ use crate::engine::{Judged, Verdict};
 use crate::policy::Policy;
 use crate::replay::condition::FailIf;
 use crate::replay::formats::Custom;
-use crate::replay::gate::Canonical;
 use crate::replay::ledger::Wanted;
 use crate::replay::report::{self, Head};
 use crate::replay::simulate::end_of;
@@ -31,8 +30,6 @@ use crate::replay::{
     simulate,
 };
 use crate::serve::clock;
-use crate::serve::edge::authority::canonical_host;
-use crate::serve::edge::path::reader;
 use crate::serve::telling::pseudonym::Pseudonyms;
 
 /// What says something of a policy that judges, and nothing to `--suggest`.
@@ -188,7 +185,7 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         since,
         until,
         wanted: Wanted { route: arguments.route.clone(), exact: arguments.exact },
-        canonical: Canonical { path: reader(config.escaped_slash()), host: |host| canonical_host(host) },
+        escaped_slash: config.escaped_slash(),
         name: &name,
     };
     let rules: Vec<String> = config.policy.rules.iter().map(|rule| rule.name.clone()).collect();

@@ -11,16 +11,14 @@ use crate::config::render::{self, render};
 use crate::config::{self, Loaded};
 use crate::policy::Policy;
 use crate::replay::formats::Custom;
-use crate::replay::gate::Canonical;
 use crate::replay::ledger::Wanted;
 use crate::replay::simulate::end_of;
 use crate::replay::suggest::{Findings, Frontier, Level, Scope, Study, study, told};
 use crate::replay::{Format as LogFormat, Options, Place, Question, Sources, simulate};
 use crate::serve::clock;
-use crate::serve::edge::authority::canonical_host;
-use crate::serve::edge::path::canonical_path;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::{Share, Timestamp};
+use tidegate_http::path::EscapedSlash;
 
 /// The exit code of wrong usage, which is clap's own.
 const USAGE: u8 = 2;
@@ -126,7 +124,7 @@ fn all(arguments: &Arguments, global: &Global) -> Result<(), Stop> {
         since,
         until,
         wanted: Wanted::default(),
-        canonical: Canonical { path: |path| canonical_path(path).ok(), host: |host| canonical_host(host) },
+        escaped_slash: EscapedSlash::Keep,
         // nobody is called by a name here
         name: &|_, _| String::new(),
     };

@@ -11,7 +11,6 @@ use crate::config::{self, Loaded};
 use crate::explain::Book;
 use crate::scenario;
 use crate::scenario::report::{self, Tested, report};
-use crate::serve::edge::path::reader;
 
 /// Try the tests of a policy: what must come of which requests
 #[derive(Debug, Args)]
@@ -84,12 +83,11 @@ fn tested(loaded: &Loaded, only: Option<&str>) -> Result<Option<Vec<Tested>>, St
     let Ok(config) = &loaded.outcome else { return Ok(None) };
     let book = Book::of(config);
     // as the live gate spells paths
-    let canonical = reader(config.escaped_slash());
     let wanted = config.cases.iter().filter(|case| only.is_none_or(|text| case.name.contains(text)));
     let tests = wanted.map(|case| {
         let file = loaded.sources.of(case.at).map_or_else(String::new, |source| source.name.clone());
         let line = loaded.sources.position(case.at).line;
-        let outcome = scenario::run(&config.policy, &book, case, canonical)?;
+        let outcome = scenario::run(&config.policy, &book, case, config.escaped_slash())?;
         Ok(Tested { name: case.name.clone(), file, line, outcome })
     });
     tests.collect::<Result<_, String>>().map(Some)

@@ -13,6 +13,7 @@
 
 pub mod admin;
 pub mod buffers;
+mod cause;
 pub mod clock;
 pub mod descriptors;
 pub mod edge;

@@ -2,7 +2,7 @@
 
 use crate::h2::raw::{DATA, END_HEADERS, END_STREAM, HEADERS, Outcome, Raw, block, frame, head};
 use crate::harness::{Arrival, Gate, Origin, Reply};
-use tidegate::client::hearsay;
+use tidegate_http::hearsay;
 
 fn gate_before(origin: &Origin, words: &str) -> Gate {
     Gate::start(&format!(

@@ -198,7 +198,7 @@ proptest! {
             "routes": [{ "match": { "path": { "exact": path } }, "origin": "127.0.0.1:3000" }]
         });
         if text(&policy.to_string()).outcome.is_ok() {
-            let canonical = tidegate::serve::edge::path::canonical_path(path.as_bytes()).ok();
+            let canonical = tidegate_http::path::canonical_path(path.as_bytes()).ok();
             prop_assert_eq!(canonical.as_deref(), Some(path.as_str()));
         }
     }

@@ -12,7 +12,6 @@ use tidegate::config::render::{Format, render};
 use tidegate::config::{Loaded, load_text};
 use tidegate::explain::Book;
 use tidegate::scenario;
-use tidegate::serve::edge::path::reader;
 
 use crate::{environment, path};
 
@@ -126,11 +125,10 @@ fn every_claim_of_the_documents_holds() {
     let mut wrong = Vec::new();
     for block in blocks().iter().filter(|block| block.kind.is_empty()) {
         let Ok(config) = loaded(block).outcome else { continue };
-        let canonical = reader(config.escaped_slash());
         let book = Book::of(&config);
         for case in &config.cases {
             claims += 1;
-            let outcome = scenario::run(&config.policy, &book, case, canonical).unwrap();
+            let outcome = scenario::run(&config.policy, &book, case, config.escaped_slash()).unwrap();
             if !outcome.holds() {
                 wrong.push(format!("== {}:{}: {}\n{outcome:#?}", block.file.display(), block.line, case.name));
             }

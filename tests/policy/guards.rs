@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use tidegate::config::Loaded;
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
-use tidegate::config::settings::EscapedSlash;
 use tidegate::policy::route::reach::{Reach, reach};
 use tidegate::policy::route::whole;
-use tidegate::serve::edge::path::canonical_path;
+use tidegate_http::path::EscapedSlash;
+use tidegate_http::path::canonical_path;
 
 use crate::{environment, good, path, text};
 

@@ -11,14 +11,14 @@ use super::{Format, show};
 use crate::answer::{Told, refusal};
 use crate::cli::{Global, exit, say};
 use crate::config::Config;
-use crate::config::settings::EscapedSlash;
 use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
 use crate::explain::{Answered, Book, Explanation};
 use crate::request::{Peer, Request};
-use crate::serve::edge::authority::canonical_host;
-use crate::serve::edge::path::path_of;
 use crate::sketch::Seed;
 use crate::units::Timestamp;
+use tidegate_http::authority::canonical_host;
+use tidegate_http::path::EscapedSlash;
+use tidegate_http::path::path_of;
 
 /// What is said of a request that nobody sent.
 #[derive(Debug, Args)]

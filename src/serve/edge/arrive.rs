@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{self, Edge};
 use super::door::{Entry, Header};
-use super::fault::HeadFault;
 use super::h2;
 use super::h2::preface::{Beginning, look};
 use super::link::Link;
@@ -21,6 +20,7 @@ use super::tls::secure::Secure;
 use super::transport::Transport;
 use crate::request::Peer;
 use crate::serve::socket::Socket;
+use tidegate_http::fault::HeadFault;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
 pub async fn arrive<A>(

@@ -25,10 +25,7 @@ use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::door::Door;
-use super::fault::{BodyFault, HeadFault};
 use super::h2;
-use super::h2::frames::Abuse;
-use super::head::{self, Body, EndScan, Head, HeadLimits};
 use super::link::Link;
 use super::pace::LeastRate;
 use super::stream::{EdgeStream, Wire};
@@ -36,9 +33,13 @@ use super::tls::acceptor::Acceptor;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
 use crate::answer::Answer;
-use crate::config::settings::{Connections, EscapedSlash, Listener, Pace, Protocols};
+use crate::config::settings::{Connections, Listener, Pace, Protocols};
 use crate::request::Peer;
 use crate::units;
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::h2::frames::Abuse;
+use tidegate_http::head::{self, Body, EndScan, Head, HeadLimits};
+use tidegate_http::path::EscapedSlash;
 
 /// How much time and space a connection may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 
-use crate::client::proxy_protocol::Source;
 use crate::client::{ClientNetwork, ProxySet, resolve};
 use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
 use crate::limiter::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
@@ -19,6 +18,7 @@ use crate::serve::telling::noise::About;
 use crate::sketch::Seed;
 use crate::units::time::saturating_nanos;
 use crate::units::{OutOfRange, Timestamp};
+use tidegate_http::proxy_protocol::Source;
 
 /// Decides for one listener.
 pub struct Door {

@@ -7,9 +7,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use super::authority::canonical_host;
 use super::connection::Early;
-use super::head::Head;
 use super::link::Link;
 use super::{redirect, written};
 use crate::answer::{self, Answer, Context, Form};
@@ -20,6 +18,8 @@ use crate::serve::proxy::exchange::Exchange;
 use crate::serve::proxy::observe::{self, Ended};
 use crate::serve::proxy::settled;
 use crate::serve::shared::Shared;
+use tidegate_http::authority::canonical_host;
+use tidegate_http::head::Head;
 
 /// Judges the request whose head stands at the front of `bytes`.
 pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool) -> Early {

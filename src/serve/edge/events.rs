@@ -9,10 +9,6 @@ use http::{HeaderMap, Method};
 
 use super::connection::{Early, EdgeEvents};
 use super::door::Door;
-use super::fault::{BodyFault, HeadFault};
-use super::glimpse::Glimpse;
-use super::h2::frames::Abuse;
-use super::head::Head;
 use super::link::Link;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
@@ -24,6 +20,10 @@ use crate::serve::proxy::exchange::Exchange;
 use crate::serve::proxy::observe::{self, Ended};
 use crate::serve::shared::Shared;
 use crate::serve::telling::noise::About;
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::glimpse::Glimpse;
+use tidegate_http::h2::frames::Abuse;
+use tidegate_http::head::Head;
 
 /// The events of one listener.
 pub struct Events {

@@ -6,9 +6,9 @@ use tokio::sync::Notify;
 
 use super::tls::secure::{ClientIdentity, Secure};
 use crate::client::Proto;
-use crate::client::proxy_protocol::Source;
 use crate::request::Peer;
 use crate::units::prefix::fold;
+use tidegate_http::proxy_protocol::Source;
 
 /// What all requests of a connection have in common.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::client::proxy_protocol::{Fault, LONGEST_BINARY, Source, parse};
 use crate::serve::socket::Socket;
+use tidegate_http::proxy_protocol::{Fault, LONGEST_BINARY, Source, parse};
 
 /// Why there is no header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

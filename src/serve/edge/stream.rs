@@ -27,15 +27,15 @@ use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 
 use super::absence::{Absence, Departure};
-use super::chunk::ChunkScanner;
 use super::connection::Edge;
 use super::due::{Due, LateAnswer};
-use super::fault::BodyFault;
-use super::head::{self, Body, Head};
 use super::link::Link;
 use super::pace::Pace;
 use super::transport::Transport;
 use crate::serve::buffers::{SWITCHED_READ, Share, Stall, poll_piece};
+use tidegate_http::chunk::ChunkScanner;
+use tidegate_http::fault::BodyFault;
+use tidegate_http::head::{self, Body, Head};
 
 mod absent;
 mod body;

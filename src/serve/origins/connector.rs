@@ -25,13 +25,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::fault::AnswerFault;
 use super::stream::OriginStream;
 use super::way::{NoTls, Way};
 use super::wire::Wire;
 use crate::policy::Protocol;
 use crate::serve::descriptors;
 use crate::serve::socket::Socket;
+use tidegate_http::fault::AnswerFault;
 
 /// Requests at once on one connection of HTTP/2. Pingora's own default is one.
 const STREAMS: usize = 100;

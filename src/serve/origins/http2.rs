@@ -11,9 +11,9 @@ use http::uri::{Authority, Parts, Scheme, Uri};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 
-use super::answer_head::ANSWER_LIMITS;
-use super::fault::AnswerFault;
-use crate::serve::edge::head::fields::plain_number;
+use tidegate_http::answer_head::ANSWER_LIMITS;
+use tidegate_http::fault::AnswerFault;
+use tidegate_http::head::fields::plain_number;
 
 /// Judges the head of an answer that came over HTTP/2.
 ///

@@ -4,16 +4,14 @@
 //! * [`way`] makes connections to one origin: a [`wire`], with [`tls`] on it if the policy says so. [`connector`] is the
 //!   door by which Pingora gets them.
 //! * What an origin sends over HTTP/1 is not believed: [`stream`] passes on only what [`reader`] lets through, which judges
-//!   heads by [`answer_head`]. What it refuses is a [`fault`]. [`http2`] is what is left to do there.
+//!   heads by [`tidegate_http::answer_head`]. [`http2`] is what is left to do there.
 //! * Sick addresses: [`verdict`] is what checks ([`health`], by [`probe`]) have found, [`ejection`] what requests have met,
 //!   [`endpoint`] puts both together and [`ring`] chooses by it. [`budget`] bounds what is tried again.
 
-pub mod answer_head;
 pub mod budget;
 pub mod connector;
 pub mod ejection;
 pub mod endpoint;
-pub mod fault;
 pub mod health;
 pub mod http2;
 pub mod origin;

@@ -5,12 +5,12 @@
 //! answer to the next one. To know where an answer ends it must know the request (`HEAD` has no body, a switch of protocols
 //! must have been asked for), so it reads what is sent as well; that is our own writing and is not judged. Pure: no I/O.
 
-use super::answer_head::{ANSWER_LIMITS, Framing, parse};
-use super::fault::AnswerFault;
-use crate::serve::edge::chunk::ChunkScanner;
-use crate::serve::edge::head::fields::plain_number;
-use crate::serve::edge::head::scan::line_feed;
-use crate::serve::edge::head::{EndScan, Parser};
+use tidegate_http::answer_head::{ANSWER_LIMITS, Framing, parse};
+use tidegate_http::chunk::ChunkScanner;
+use tidegate_http::fault::AnswerFault;
+use tidegate_http::head::fields::plain_number;
+use tidegate_http::head::scan::line_feed;
+use tidegate_http::head::{EndScan, Parser};
 
 /// Interim answers to one request. `100 Continue`, some `103 Early Hints` and `102 Processing` are of use; who sends more
 /// wants to keep somebody busy.

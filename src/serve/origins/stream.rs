@@ -22,12 +22,12 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use super::fault::AnswerFault;
 use super::reader::Reader;
 use super::way::Way;
 use super::wire::Wire;
 use crate::serve::buffers::poll_piece;
-use crate::serve::edge::chunk::repack::{Failed, poll_repack};
+use crate::serve::edge::repack::{Failed, poll_repack};
+use tidegate_http::fault::AnswerFault;
 
 /// What one read takes from the kernel when a head does not come in one piece.
 const READ_BYTES: usize = 4096;

@@ -21,9 +21,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version};
 
-use super::fault::AnswerFault;
 use crate::policy::{OriginTls, Protocol};
 use crate::serve::socket::Socket;
+use tidegate_http::fault::AnswerFault;
 
 /// How often the files are looked at. One `stat` each.
 const LOOK: Duration = Duration::from_secs(1);

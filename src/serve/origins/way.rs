@@ -18,11 +18,11 @@ use pingora::protocols::tls::CustomALPN;
 use prometheus::IntCounter;
 use tokio::sync::watch;
 
-use super::fault::AnswerFault;
 use super::tls::{Tls, TlsFault};
 use super::wire::Wire;
 use crate::policy::{Origin, Protocol};
 use crate::serve::socket::Socket;
+use tidegate_http::fault::AnswerFault;
 
 /// The way to one origin.
 #[derive(Debug)]

@@ -11,12 +11,13 @@ use super::abandoned;
 use super::downstream::is_gone;
 use super::exchange::Exchange;
 use super::observe;
+use crate::serve::cause::cause_of;
 use crate::serve::clock::Clock;
 use crate::serve::descriptors::NoDescriptor;
 use crate::serve::edge::due::LateAnswer;
-use crate::serve::edge::fault::BodyFault;
 use crate::serve::telling::log::TRAFFIC;
 use crate::units::Timestamp;
+use tidegate_http::fault::BodyFault;
 
 /// What an answer with this status says of the address that gave it: these three mean that it does not serve.
 pub fn is_failure(status: u16) -> bool {
@@ -128,7 +129,7 @@ fn reason_of(error: &Error) -> Option<Reason> {
     if LateAnswer::caused(error) {
         return Some(Reason::Timeout);
     }
-    if BodyFault::of(error).is_some() {
+    if cause_of::<BodyFault>(error).is_some() {
         return None;
     }
     match error.etype() {

@@ -3,14 +3,15 @@
 use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::answer::Fault;
+use crate::serve::cause::cause_of;
 use crate::serve::edge::due::LateAnswer;
-use crate::serve::edge::fault::BodyFault;
-use crate::serve::origins::fault::AnswerFault;
+use tidegate_http::fault::AnswerFault;
+use tidegate_http::fault::BodyFault;
 
 /// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
 pub fn fault_of(e: &Error) -> Fault {
     use ErrorType as Is;
-    if let Some(fault) = BodyFault::of(e) {
+    if let Some(fault) = cause_of::<BodyFault>(e) {
         return match fault.status() {
             None if fault == BodyFault::BuffersFull => Fault::BuffersFull,
             Some(408) => Fault::ClientTimeout,
@@ -22,7 +23,7 @@ pub fn fault_of(e: &Error) -> Fault {
     if LateAnswer::caused(e) {
         return Fault::OriginTimeout;
     }
-    match AnswerFault::of(e) {
+    match cause_of::<AnswerFault>(e) {
         Some(AnswerFault::Protocol) => return Fault::OriginTls,
         Some(AnswerFault::Cut) => return Fault::OriginClosed,
         Some(_) => return Fault::OriginGarbled,

@@ -7,11 +7,12 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::exchange::Exchange;
-use crate::client::{Field, Proto, hearsay, onward};
+use crate::client::{Field, Proto, onward};
 use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
 use crate::request::Peer;
 use crate::serve::edge::link::Link;
+use tidegate_http::hearsay;
 
 /// Takes out the fields of which this is true.
 fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bool) {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use pingora::http::RequestHeader;
 
 use crate::request::{Peer, Request};
-use crate::serve::edge::authority::canonical_host;
 use crate::serve::edge::link::Link;
+use tidegate_http::authority::canonical_host;
 
 /// The parts of a head that are not already there in the form that decisions need. Owns only what had to be changed.
 #[derive(Debug)]

@@ -34,14 +34,15 @@ use super::timing;
 use crate::answer::{Answer, Fault};
 use crate::engine::{Arrival, DecisionId, Judged, Verdict};
 use crate::policy::{Action, Balance, Protocol, Route};
+use crate::serve::cause::cause_of;
 use crate::serve::clock::roll;
 use crate::serve::edge::redirect;
-use crate::serve::origins::fault::AnswerFault;
 use crate::serve::origins::origin::affinity_seed;
 use crate::serve::origins::way::Way;
 use crate::serve::origins::{connector, http2};
 use crate::serve::shared::Shared;
 use crate::units::Timestamp;
+use tidegate_http::fault::AnswerFault;
 
 /// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
@@ -284,7 +285,7 @@ impl ProxyHttp for Gate {
         let mut e = e.more_context(format!("Peer: {peer}"));
         e.retry.decide_reuse(client_reused);
         // a connection that was spoilt before anything was sent on it is as good as a closed one
-        let stale = e.retry() || AnswerFault::of(&e) == Some(AnswerFault::Unasked);
+        let stale = e.retry() || cause_of::<AnswerFault>(&e) == Some(AnswerFault::Unasked);
         let again = attempts::broke_off(exchange, session, &e, stale, &self.shared.clock);
         e.set_retry(again);
         e

@@ -18,18 +18,19 @@ use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::policy::Route;
 use crate::request::{Peer, Request};
+use crate::serve::cause::cause_of;
 use crate::serve::clock::{roll, wall_nanos};
 use crate::serve::edge::absence::Absence;
-use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::h2::talk::Stream;
 use crate::serve::installed::Installed;
-use crate::serve::origins::fault::AnswerFault;
 use crate::serve::shared::Shared;
 use crate::serve::telling::decisions::Decisions;
 use crate::serve::telling::flood::{Shown, shown_client, shown_network};
 use crate::serve::telling::metrics::OriginError;
 use crate::serve::telling::noise::{self, About};
 use crate::serve::telling::notices::sample::Sample;
+use tidegate_http::fault::AnswerFault;
+use tidegate_http::fault::HeadFault;
 
 /// A connection to the origin stands, fresh or from the pool.
 pub fn connected(exchange: &Exchange, reused: bool) {
@@ -261,7 +262,7 @@ fn origin_error(error: &Error) -> OriginError {
         ConnectError, ConnectNoRoute, ConnectRefused, ConnectTimedout, ConnectionClosed, H1Error, InvalidHTTPHeader,
         ReadError, ReadTimedout, SocketError, TLSHandshakeFailure, WriteError, WriteTimedout,
     };
-    if let Some(fault) = AnswerFault::of(error) {
+    if let Some(fault) = cause_of::<AnswerFault>(error) {
         return refused_answer(fault);
     }
     match error.etype() {

@@ -10,7 +10,7 @@ use pingora::proxy::Session;
 
 use super::downstream::link_of;
 use crate::client::Client;
-use crate::client::hearsay::X_FORWARDED_PROTO;
+use crate::client::trust::X_FORWARDED_PROTO;
 use crate::engine::Snapshot;
 use crate::request::Peer;
 use crate::serve::edge::link::Link;

@@ -34,13 +34,13 @@ use crate::client::{Client, Mark, Source};
 use crate::config::settings::Settings;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
-use crate::serve::edge::fault::{BodyFault, HeadFault};
-use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::serve::edge::tls::secure::{Secure, TlsVersion};
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
 use shape::Shape;
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::h2::frames::Abuse;
 
 use catalogue as all;
 pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader, StoreState};

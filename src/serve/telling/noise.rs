@@ -19,9 +19,9 @@ use super::pseudonym::Pseudonyms;
 use crate::client::{ClientRules, resolve};
 use crate::config::settings::ClientInLog;
 use crate::request::Peer;
-use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::units::Timestamp;
+use tidegate_http::h2::frames::Abuse;
 
 /// The client left before it had an answer.
 pub const ABORTED: &str = "aborted";

@@ -4,7 +4,6 @@
 //! The clock is the log's. Its origin is the one that the gate had which wrote the log, if the log says it, so that every number
 //! is the same; otherwise 400 days before the first request, so that a level of zero means "long ago" here too.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -19,15 +18,6 @@ use crate::request::{Peer, Request};
 use crate::sketch::Seed;
 use crate::units::dice::mixed;
 use crate::units::{OutOfRange, Timestamp};
-
-/// How texts of strangers are put into the form that a live gate judges. A face may not know the other, so these are handed in.
-#[derive(Debug, Clone, Copy)]
-pub struct Canonical {
-    /// A path without query; `None` for one that a live gate refuses as malformed.
-    pub path: for<'a> fn(&'a [u8]) -> Option<Cow<'a, str>>,
-    /// A host with or without port.
-    pub host: for<'a> fn(&'a str) -> Cow<'a, str>,
-}
 
 /// Why a request of a log is not judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

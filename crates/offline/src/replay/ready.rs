@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tidegate_http::authority::canonical_host;
+use tidegate_http::path::{EscapedSlash, path_of};
 
 use super::clients::Clients;
 use super::folded::hash_of;
 use super::formats::FieldName;
-use super::gate::{Canonical, Gate, SEED, Unjudged};
+use super::gate::{Gate, SEED, Unjudged};
 use super::record::{LoggedClient, Record};
 use crate::client::key::KeyPart;
 use crate::client::{self, Client, Mark};
@@ -86,7 +88,7 @@ static METHODS: [Method; 9] = [
 #[derive(Debug)]
 pub struct Readying {
     foresight: Foresight,
-    canonical: Canonical,
+    escaped_slash: EscapedSlash,
     /// The host of requests whose log has none, in canonical form.
     host: Option<Arc<str>>,
     /// Only requests that this route takes are counted.
@@ -146,13 +148,13 @@ fn length_in(logged: &[u8], canonical: &str) -> Option<u32> {
 impl Readying {
     /// For the policy of a [`Plan`](super::plan::Plan). Clients of requests that `route` does not take are not counted, if one is
     /// given.
-    pub fn new(policy: Policy, canonical: Canonical, host: Option<&str>, route: Option<&str>) -> Readying {
+    pub fn new(policy: Policy, escaped_slash: EscapedSlash, host: Option<&str>, route: Option<&str>) -> Readying {
         let route = route.map(|name| policy.routes.iter().position(|route| route.name == *name).unwrap_or(usize::MAX));
         Readying {
             fields: Fields::of(&policy),
             foresight: Gate::foresight(policy),
-            canonical,
-            host: host.map(|host| (canonical.host)(host).into()),
+            escaped_slash,
+            host: host.map(|host| canonical_host(host).into()),
             route,
             headers: HeaderMap::new(),
             clients: Clients::default(),
@@ -167,10 +169,10 @@ impl Readying {
         if record.told.is_some_and(|told| told.reason == Refusal::ClientUnresolved.word().as_bytes()) {
             return Err(Unjudged::Unresolved);
         }
-        let path = (self.canonical.path)(record.path).ok_or(Unjudged::Malformed)?;
+        let path = path_of(record.path, self.escaped_slash).map_err(|_| Unjudged::Malformed)?;
         let (method, rare_method) = method(record.method)?;
         let host = match record.host {
-            Some(host) => (self.canonical.host)(std::str::from_utf8(host).map_err(|_| Unjudged::Malformed)?),
+            Some(host) => canonical_host(std::str::from_utf8(host).map_err(|_| Unjudged::Malformed)?),
             None => Cow::Borrowed(self.host.as_deref().unwrap_or_default()),
         };
         let peer = peer(record);

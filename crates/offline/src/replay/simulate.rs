@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use tidegate_http::path::EscapedSlash;
+
 use super::ahead::{Ahead, Visit, read_ahead};
 use super::belt::Logged;
 use super::clients::Clients;
 use super::diff::{Diff, Difference};
-use super::gate::{Canonical, Unjudged};
+use super::gate::Unjudged;
 use super::ledger::{Fate, Ledger, Wanted};
 use super::outcome::Outcome;
 use super::plan::{Given, Plan};
@@ -33,8 +35,8 @@ pub struct Question<'a> {
     pub until: u64,
     /// What to count.
     pub wanted: Wanted,
-    /// How strangers' texts become canonical.
-    pub canonical: Canonical,
+    /// What is done with escaped slashes in paths.
+    pub escaped_slash: EscapedSlash,
     /// What a client is called: a pseudonym, or what the log has if the operator asked for that.
     pub name: &'a dyn Fn(&Record<'_>, &Client) -> String,
 }
@@ -73,7 +75,7 @@ impl Side {
         let wanted = &question.wanted;
         let ledger = Ledger::new(&policy, &missing, &enforced, wanted);
         let (host, route) = (question.host.as_deref(), wanted.route.as_deref());
-        let readying = Readying::new(policy.clone(), question.canonical, host, route);
+        let readying = Readying::new(policy.clone(), question.escaped_slash, host, route);
         (Side { notes, processes: Processes::new(policy, wanted.exact), ledger }, readying)
     }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tidegate_http::path::{EscapedSlash, path_of};
 
-use super::gate::Canonical;
 use super::ledger::Wanted;
 use super::*;
 use crate::answer::entry::SCHEMA;
@@ -59,7 +59,7 @@ pub(super) fn all_of_it(wanted: Wanted) -> Question<'static> {
         since: 0,
         until: u64::MAX,
         wanted,
-        canonical: Canonical { path: |path| std::str::from_utf8(path).ok().map(Into::into), host: |host| host.into() },
+        escaped_slash: EscapedSlash::Keep,
         name: &|_, client| client.network.to_string(),
     }
 }
@@ -201,12 +201,13 @@ fn one_by_one(log: &Path, policy: Policy) -> Vec<String> {
                 headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
             }
         }
-        let (Ok(path), Ok(method)) = (std::str::from_utf8(record.path), Method::from_bytes(record.method)) else {
+        let (Ok(path), Ok(method)) = (path_of(record.path, EscapedSlash::Keep), Method::from_bytes(record.method))
+        else {
             return;
         };
         let peer = super::ready::peer(record);
         let query = record.query.and_then(|query| std::str::from_utf8(query).ok());
-        let request = Request { peer, method: &method, host: "", path, query, headers: &headers, tls_sni: None };
+        let request = Request { peer, method: &method, host: "", path: &path, query, headers: &headers, tls_sni: None };
         let client = crate::client::resolve(&policy.clients, peer, &HeaderMap::new()).unwrap();
         let arrival = Arrival { id: DecisionId(0), at, dice: mixed(told.len() as u64 + 1) };
         let mut judged = snapshot.judge_for(&request, Some(client), arrival);

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Canonical;
 use crate::config::case::{From, Step};
 use crate::request::{Peer, Request};
 use crate::units::Prefix;
+use tidegate_http::path::{EscapedSlash, path_of};
 
 /// What stands for the request's number.
 pub const NUMBER: &str = "{n}";
@@ -20,7 +20,7 @@ const ANY_HOST: &str = "localhost";
 #[derive(Debug)]
 pub struct Messages<'a> {
     step: &'a Step,
-    canonical: Canonical,
+    escaped_slash: EscapedSlash,
     host: &'a str,
     same: Option<Head>,
 }
@@ -36,10 +36,10 @@ pub struct Head {
 
 impl<'a> Messages<'a> {
     /// Those of this step.
-    pub fn new(step: &'a Step, canonical: Canonical) -> Messages<'a> {
+    pub fn new(step: &'a Step, escaped_slash: EscapedSlash) -> Messages<'a> {
         let host = step.url.host.as_deref().unwrap_or(ANY_HOST);
         let differ = step.url.target.contains(NUMBER) || step.headers.iter().any(|(_, value)| value.contains(NUMBER));
-        let mut messages = Messages { step, canonical, host, same: None };
+        let mut messages = Messages { step, escaped_slash, host, same: None };
         messages.same = (!differ).then(|| messages.make(0));
         messages
     }
@@ -102,7 +102,7 @@ impl<'a> Messages<'a> {
         if self.step.body > 0 {
             headers.entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(self.step.body));
         }
-        Head { path: (self.canonical)(path.as_bytes()).map(Cow::into_owned), query, headers }
+        Head { path: path_of(path.as_bytes(), self.escaped_slash).ok().map(Cow::into_owned), query, headers }
     }
 }
 

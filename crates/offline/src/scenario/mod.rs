@@ -24,17 +24,14 @@ mod stage;
 mod tally;
 mod told;
 
-use std::borrow::Cow;
 use std::time::Duration;
+
+use tidegate_http::path::EscapedSlash;
 
 use crate::config::case::Case;
 use crate::explain::Book;
 use crate::policy::Policy;
 use stage::Stage;
-
-/// The one spelling of a request's path, as the reader of live heads makes it; `None` for a path that is refused there. It
-/// is handed in, because it lives with the sockets.
-pub type Canonical = for<'a> fn(&'a [u8]) -> Option<Cow<'a, str>>;
 
 /// What came of a case.
 #[derive(Debug, Clone)]
@@ -75,8 +72,8 @@ pub struct Difference {
 ///
 /// # Errors
 /// A limit whose numbers its limiter refuses, by name; a loaded policy has none.
-pub fn run(policy: &Policy, book: &Book, case: &Case, canonical: Canonical) -> Result<Outcome, String> {
-    Stage::set(policy, book, case, canonical).map(Stage::play)
+pub fn run(policy: &Policy, book: &Book, case: &Case, escaped_slash: EscapedSlash) -> Result<Outcome, String> {
+    Stage::set(policy, book, case, escaped_slash).map(Stage::play)
 }
 
 #[cfg(test)]

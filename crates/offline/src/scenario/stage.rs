@@ -12,7 +12,9 @@ use http::{HeaderMap, StatusCode};
 use super::capacity::{Asked, Places};
 use super::message::Messages;
 use super::tally::{Seen, Tally};
-use super::{Canonical, Outcome, clock, fitted, told};
+use tidegate_http::path::EscapedSlash;
+
+use super::{Outcome, clock, fitted, told};
 use crate::answer::{self, Context, Fault, Form, RouteFields};
 use crate::config::case::{Case, Step};
 use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Snapshot, Verdict};
@@ -100,13 +102,18 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses.
-    pub fn set(policy: &Policy, book: &'a Book, case: &'a Case, canonical: Canonical) -> Result<Stage<'a>, String> {
+    pub fn set(
+        policy: &Policy,
+        book: &'a Book,
+        case: &'a Case,
+        escaped_slash: EscapedSlash,
+    ) -> Result<Stage<'a>, String> {
         let begun = clock::beginning(policy);
         let fields = policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect();
         let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
         let fitted = fitted::policy(policy, case);
         let snapshot = Snapshot::new(fitted, &SEED, 0).map_err(|(name, fault)| format!("{name}: {fault}"))?;
-        let messages = case.steps.iter().map(|step| Messages::new(step, canonical)).collect();
+        let messages = case.steps.iter().map(|step| Messages::new(step, escaped_slash)).collect();
         let mut stage = Stage {
             snapshot,
             book,

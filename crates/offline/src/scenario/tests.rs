@@ -1,6 +1,5 @@
 //! Cases against policies, as `tidegate test` runs them.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use super::{Outcome, run};
@@ -12,11 +11,8 @@ fn outcomes(policy: &str) -> Vec<Outcome> {
     let loaded = load_text("test.yaml", policy, &|_| None, Path::new("."));
     let told = crate::config::render::render(&loaded, crate::config::render::Format::Short, false);
     let config = loaded.outcome.unwrap_or_else(|_| panic!("{told}"));
-    fn canonical(path: &[u8]) -> Option<Cow<'_, str>> {
-        (!path.ends_with(b"..")).then(|| String::from_utf8_lossy(path))
-    }
     let book = Book::of(&config);
-    config.cases.iter().map(|case| run(&config.policy, &book, case, canonical).unwrap()).collect()
+    config.cases.iter().map(|case| run(&config.policy, &book, case, config.escaped_slash()).unwrap()).collect()
 }
 
 fn one(limits: &str, route: &str, case: &str) -> Outcome {

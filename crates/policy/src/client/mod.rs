@@ -23,12 +23,10 @@
 pub mod address;
 mod cidr;
 mod forwarded;
-pub mod hearsay;
 pub mod identity;
 pub mod key;
 mod key_text;
 pub mod onward;
-pub mod proxy_protocol;
 pub mod store_names;
 pub mod subkey;
 pub mod trace;

@@ -16,7 +16,7 @@
 //! proxies as we do finds the client. A peer without an address (UNIX socket) is `unknown`.
 //!
 //! Other headers that some servers take an address from (`X-Real-IP`, `X-Forwarded-Host` and the like) are not told
-//! about here: [`hearsay`](super::hearsay) lists them, and the face removes them.
+//! about here: [`hearsay`](tidegate_http::hearsay) lists them, and the face removes them.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};

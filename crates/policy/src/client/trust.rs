@@ -9,6 +9,8 @@ use std::str::FromStr;
 use http::header::{self, HeaderName, InvalidHeaderName};
 
 use super::address::Translation;
+use tidegate_http::hearsay::{Standing, is_twin_of, standing};
+
 use crate::request::Peer;
 use crate::units::Prefix;
 use crate::units::prefix::fold;
@@ -17,6 +19,9 @@ pub use super::cidr::{CidrFault, CidrFaultKind, HostBits, parse_cidr, parse_cidr
 
 /// `X-Forwarded-For`, by custom (no standard defines it).
 pub static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// How a client reached the gate: said by it to origins, for clients whose peer may not say so.
+pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// How many elements from the right are looked at. More hops than this cannot be trusted: such a chain is always short.
 pub const MAX_ELEMENTS: usize = 32;
@@ -40,6 +45,25 @@ pub struct ClientRules {
     pub translation: Vec<Translation>,
     /// Fields of trusted peers that reach the origin although nobody here reads them; see [`hearsay`](super::hearsay).
     pub keep_headers: Vec<HeaderName>,
+}
+
+impl ClientRules {
+    /// Whether a peer may not tell this field: it is taken out before the request is judged, so that no decision rests on it and no
+    /// origin gets it. The client is found before that, as only [`resolve`](super::resolve) reads what a stranger claims to forward.
+    pub fn may_not_tell(&self, peer_trusted: bool, name: &HeaderName) -> bool {
+        let read = self.header.name();
+        if matches!(&self.header, ForwardHeader::Single(single) if is_twin_of(name.as_str(), single.as_str())) {
+            return true;
+        }
+        match standing(name.as_str()) {
+            Some(Standing::Trusted) => !peer_trusted,
+            Some(Standing::Named) => !(peer_trusted && (read == name || self.keep_headers.contains(name))),
+            Some(Standing::Nobody) => true,
+            // a trusted peer writes the one that is read, and passes the other on as a stranger wrote it
+            None if read == name => !peer_trusted,
+            None => name == X_FORWARDED_FOR || name == header::FORWARDED,
+        }
+    }
 }
 
 impl Default for ClientRules {

@@ -72,9 +72,9 @@ use preset::UsedPreset;
 use read::Read;
 pub use scalar::duration as duration_text;
 use schema::{File, TestFile};
-use settings::EscapedSlash;
 use settings::Settings;
 use source::{Sources, Span};
+use tidegate_http::path::EscapedSlash;
 pub use tree::Tree;
 pub use variable::Environment;
 

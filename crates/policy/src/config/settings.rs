@@ -11,9 +11,7 @@ use crate::units::{Bytes, Share};
 mod connections;
 mod http2;
 
-pub use connections::{
-    AtAccept, Connections, EscapedSlash, HeadSize, Pace, ProxyProtocol, RefusedNetworks, UnderscoreTwins,
-};
+pub use connections::{AtAccept, Connections, HeadSize, Pace, ProxyProtocol, RefusedNetworks};
 pub use http2::{Http2, Protocols};
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).

@@ -7,9 +7,10 @@ use schemars::{Schema, json_schema};
 use super::fault::{Code, nearest};
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
-use super::settings::{
-    ClientCertificateMode, ClientInLog, EscapedSlash, LogFormat, LogLevel, LogTarget, ProxyProtocol, UnderscoreTwins,
-};
+use tidegate_http::head::UnderscoreTwins;
+use tidegate_http::path::EscapedSlash;
+
+use super::settings::{ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;

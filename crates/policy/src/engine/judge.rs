@@ -11,7 +11,7 @@ use super::keys::Hashed;
 use super::several::More;
 use super::share::Shared;
 use super::snapshot::Snapshot;
-use crate::client::hearsay::X_FORWARDED_PROTO;
+use crate::client::trust::X_FORWARDED_PROTO;
 use crate::client::{self, Client};
 use crate::limiter::{Hold, Judgement};
 use crate::policy::route::KeyRoom;

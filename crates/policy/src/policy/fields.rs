@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::{Balance, Condition, Mode, Policy, Rule};
 use crate::client::ClientRules;
-use crate::client::hearsay::{is_twin_of, may_not_tell};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::trust::X_FORWARDED_FOR;
 use crate::request::Peer;
+use tidegate_http::hearsay::is_twin_of;
 
 /// What becomes of a request that has several lines of a field that a route or an enforced limit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -119,7 +119,7 @@ impl FieldsRead {
         }
         if !headers.is_empty() {
             let trusted = rules.trust.believes(peer);
-            let untold = headers.keys().filter(|name| may_not_tell(rules, trusted, name));
+            let untold = headers.keys().filter(|name| rules.may_not_tell(trusted, name));
             edits.extend(untold.map(|name| (name.clone(), None)));
         }
         edits

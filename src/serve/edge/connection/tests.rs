@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use super::*;
 use crate::config::settings::Listener;
+use crate::serve::cause::cause_of;
 use crate::serve::edge::listen::{Connections, accept, bind};
 
 /// Answers by path; what it saw is kept for the tests.
@@ -88,7 +89,7 @@ impl HttpServerApp for App {
                         Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                         Ok(None) => break,
                         Err(error) => {
-                            let status = BodyFault::of(&error).and_then(BodyFault::status);
+                            let status = cause_of::<BodyFault>(&error).and_then(BodyFault::status);
                             if let Some(status) = status {
                                 App::respond(&mut session, status, "bad body").await;
                             }

@@ -27,16 +27,16 @@ use pingora::server::ShutdownWatch;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use super::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
-use super::request::{self, Head};
 use super::session::{SEND_BUFFER, Session};
 use super::talk::{Stream, Talk};
 use super::tap::{Pulse, Tap};
 use crate::request::Peer;
 use crate::serve::edge::connection::{ConnectionLimits, Edge};
-use crate::serve::edge::fault::HeadFault;
 use crate::serve::edge::link::Link;
 use crate::serve::edge::pace::Pace;
+use tidegate_http::fault::HeadFault;
+use tidegate_http::h2::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
+use tidegate_http::h2::request::{self, Head};
 
 /// What the library may hold of a request's body before the proxy takes it: RFC 9113's own default, which bounds a body that
 /// nobody reads.
@@ -78,7 +78,7 @@ pub async fn serve<A, S>(
     });
     let peer = link.peer;
     let pulse = Pulse::new(begun);
-    let account = Account::new(limits.h2.frames(&limits.head), begun);
+    let account = Account::new(limits.h2.frames(&limits.head), Duration::ZERO);
     // of all answers together; each has its own time besides
     let download = Pace::new(limits.least_answer_rate, None);
     let talk = Arc::new(Talk::default());
@@ -96,7 +96,7 @@ pub async fn serve<A, S>(
                 talk,
                 begun,
                 taken: 0,
-                refusals: Credit::new(REFUSALS, begun),
+                refusals: Credit::new(REFUSALS, Duration::ZERO),
                 left_at: None,
                 quiet_since: begun,
             };
@@ -343,7 +343,7 @@ where
     fn refused(&mut self) -> Fate {
         tell_refused_by_library(self.edge, &self.pulse, self.link.peer);
         // a client that was told to leave and has not heard of it sends requests that the library ignores
-        if self.left_at.is_some() || self.refusals.take(1, Instant::now()) {
+        if self.left_at.is_some() || self.refusals.take(1, self.begun.elapsed()) {
             Fate::GoOn
         } else {
             Fate::CutOff(Abuse::Refusals)

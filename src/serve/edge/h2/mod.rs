@@ -1,9 +1,8 @@
 //! Clients that speak HTTP/2 (RFC 9113): one connection, many requests at once, each to the same proxy as in HTTP/1.
 //!
 //! * [`connection`] is the loop: heads in, one task per request, deadlines, the farewell.
-//! * [`tap`] lets bytes through to the library that speaks the protocol (`h2`), [`frames`] counts what it would not, and
-//!   [`field_names`] sees what it drops.
-//! * [`request`] is the strict reading of a head, [`session`] one request and its answer as the proxy sees them.
+//! * [`tap`] lets bytes through to the library that speaks the protocol (`h2`), and has what passes read by [`tidegate_http::h2`].
+//! * [`session`] is one request and its answer as the proxy sees them.
 //! * [`talk`] is what the streams of a connection have in common, and what the gate may ask of one.
 //! * [`preface`] tells HTTP/2 from HTTP/1 where no TLS has said it.
 //!
@@ -12,19 +11,15 @@
 //! `docs/http2.md`.
 
 pub mod connection;
-pub mod field_names;
-pub mod frames;
 pub mod preface;
-pub mod request;
 pub mod session;
 pub mod talk;
 pub mod tap;
-pub mod trailers;
 
-use self::frames::{Allowance, FrameLimits};
-use super::head::HeadLimits;
 use crate::config::settings::Http2;
 use crate::units::Rate;
+use tidegate_http::h2::frames::{Allowance, FrameLimits};
+use tidegate_http::head::HeadLimits;
 
 /// How much a client may ask for on one connection, beyond the limits that every connection has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

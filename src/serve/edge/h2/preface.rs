@@ -13,7 +13,7 @@ use pingora::protocols::IO;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, timeout_at};
 
-use super::frames::PREFACE;
+use tidegate_http::h2::frames::PREFACE;
 
 /// What a connection begins with.
 #[derive(Debug, PartialEq, Eq)]

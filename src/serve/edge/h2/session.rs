@@ -20,17 +20,17 @@ use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType, Result};
 
-use super::frames::SMALL;
-use super::request::Head;
 use super::talk::Stream;
-use super::trailers;
 use crate::serve::buffers::Stall;
 use crate::serve::edge::absence::Departure;
 use crate::serve::edge::alarm::Alarm;
 use crate::serve::edge::connection::Edge;
 use crate::serve::edge::due::LateAnswer;
-use crate::serve::edge::fault::BodyFault;
 use crate::serve::edge::pace::Pace;
+use tidegate_http::fault::BodyFault;
+use tidegate_http::h2::frames::SMALL;
+use tidegate_http::h2::request::Head;
+use tidegate_http::h2::trailers;
 
 mod absent;
 mod framework;

@@ -22,12 +22,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::field_names::FieldNames;
-use super::frames::{Abuse, Account, Found, Kind, Scanner};
 use super::talk::Talk;
 use crate::serve::edge::alarm::Alarm;
-use crate::serve::edge::fault::{BodyFault, HeadFault};
 use crate::serve::edge::pace::Pace;
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::h2::field_names::FieldNames;
+use tidegate_http::h2::frames::{Abuse, Account, Found, Kind, Scanner};
 
 /// How soon a client with too many small frames is looked at again if none is taken.
 const CHOKED: Duration = Duration::from_millis(50);
@@ -123,9 +123,14 @@ impl Pulse {
         Kind::ALL.get(usize::from(self.last.load(Ordering::Relaxed))).copied()
     }
 
-    fn nanos(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX - 1)
+    /// How long the connection has been open.
+    fn age(&self) -> Duration {
+        self.epoch.elapsed()
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
 /// The transport with its frames counted. Goes home when the library drops it.
@@ -193,13 +198,12 @@ impl<S> Tap<S> {
                 None => return Ok(passed),
                 Some(Found::Begun(frame)) => {
                     self.pulse.last.store(frame.kind as u8, Ordering::Relaxed);
-                    let now = Instant::now();
-                    self.account.begun(frame, now)?;
+                    self.account.begun(frame, self.pulse.age())?;
                     self.names.begun(frame);
                     if frame.kind == Kind::Data && self.account.is_choked() {
                         return Ok(passed);
                     }
-                    let since = self.account.head_since().map_or(0, |since| self.pulse.nanos(since) + 1);
+                    let since = self.account.head_since().map_or(0, |since| nanos(since) + 1);
                     self.pulse.head_since.store(since, Ordering::Relaxed);
                 }
                 Some(Found::Ended(frame)) => {
@@ -277,7 +281,7 @@ impl<S> Tap<S> {
         }
         // a PING that we answer does not keep an idle connection
         if answers {
-            self.pulse.written.store(self.pulse.nanos(Instant::now()), Ordering::Relaxed);
+            self.pulse.written.store(nanos(self.pulse.age()), Ordering::Relaxed);
         }
     }
 
@@ -286,13 +290,12 @@ impl<S> Tap<S> {
         if !self.account.is_choked() {
             return Poll::Ready(());
         }
-        let now = Instant::now();
-        self.account.relieve(self.talk.small_frames_taken(), now);
+        self.account.relieve(self.talk.small_frames_taken(), self.pulse.age());
         if !self.account.is_choked() {
             return Poll::Ready(());
         }
         self.talk.choke();
-        self.choked.poll(now + CHOKED, cx)
+        self.choked.poll(Instant::now() + CHOKED, cx)
     }
 
     /// The client does not take what we have for it.

@@ -11,7 +11,7 @@ use tokio::io::ReadBuf;
 use super::Wire;
 use super::reading::Reading;
 use crate::serve::buffers::poll_piece;
-use crate::serve::edge::chunk::repack::{Failed, poll_repack};
+use crate::serve::edge::repack::{Failed, poll_repack};
 
 impl<S: IO> Wire<S> {
     /// Reads a part of the body; returns how many of the client's bytes it was.

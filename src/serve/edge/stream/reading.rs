@@ -1,7 +1,7 @@
 //! Where the request being served ends among the bytes of its connection.
 
-use crate::serve::edge::chunk::ChunkScanner;
-use crate::serve::edge::fault::BodyFault;
+use tidegate_http::chunk::ChunkScanner;
+use tidegate_http::fault::BodyFault;
 
 /// Which bytes from the client belong to the request being served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Reading {
 
 impl Reading {
     /// How many of the next bytes from the client belong to this request; from now on they count as read. Not for chunks, which
-    /// are read by [`poll_repack`](crate::serve::edge::chunk::repack::poll_repack).
+    /// are read by [`poll_repack`](crate::serve::edge::repack::poll_repack).
     pub fn account(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
         match self {
             Reading::Complete | Reading::Chunked(_) => Ok(0),

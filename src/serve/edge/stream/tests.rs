@@ -4,10 +4,11 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 use crate::serve::edge::connection::{ConnectionLimits, EdgeEvents};
-use crate::serve::edge::fault::HeadFault;
-use crate::serve::edge::head::{HeadLimits, parse};
+use tidegate_http::fault::HeadFault;
+use tidegate_http::head::UnderscoreTwins;
+use tidegate_http::head::{HeadLimits, parse};
+use tidegate_http::path::EscapedSlash;
 
 struct Silent;
 

@@ -9,9 +9,9 @@ use super::families::{Families, Series};
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
 use crate::engine::{Outcome, Refusal};
-use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::serve::edge::tls::secure::TlsVersion;
+use tidegate_http::h2::frames::Abuse;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
 pub(super) struct Each<T>(Vec<(T, IntCounter)>);

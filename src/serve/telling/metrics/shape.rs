@@ -9,11 +9,11 @@ use crate::config::settings::{Listener, Settings, Tls};
 use crate::engine::Outcome;
 use crate::limiter::cluster::Silence;
 use crate::policy::{Mode, Policy, Rule};
-use crate::serve::edge::h2::frames::Abuse;
 use crate::serve::edge::tls::handshake::HandshakeFault;
 use crate::serve::store::exchange::Dropped;
 use crate::serve::store::{BUCKETS_MICROS, ServerStanding};
 use crate::serve::telling::notices;
+use tidegate_http::h2::frames::Abuse;
 
 /// All of them.
 #[derive(Debug, Clone, Default)]

@@ -218,7 +218,8 @@ fn static_files_are_left_out_and_it_is_told() {
     assert!(found.uncounted.static_files > 4_000);
     assert!(found.notes().iter().any(|note| note.contains("requests for static files are left out")));
     let all = findings("nasa-1995-08-01.clf.gz", &scope(false), levels());
-    assert_eq!((all.uncounted.static_files, all.groups[0].requests), (0, 9_999));
+    // of 9,999; two have paths that a gate refuses
+    assert_eq!((all.uncounted.static_files, all.groups[0].requests), (0, 9_997));
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Context, number};
 use crate::client::address::Translation;
-use crate::client::hearsay::{self, Standing};
 use crate::client::trust::{
     ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
 };
@@ -18,6 +17,7 @@ use crate::config::shape::{Either, List};
 use crate::config::source::Span;
 use crate::config::word::OnInvalid;
 use crate::units::Prefix;
+use tidegate_http::hearsay::{self, Standing};
 
 /// The value as it may be shown.
 fn shown<T: std::fmt::Display>(at: &At<T>) -> String {

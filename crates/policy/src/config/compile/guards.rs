@@ -2,10 +2,11 @@
 
 use super::WrittenRoute;
 use crate::config::fault::{Code, Diagnostic, Faults};
-use crate::config::settings::{EscapedSlash, Settings};
+use crate::config::settings::Settings;
 use crate::policy::Policy;
 use crate::policy::guard::{Difference, WayRound};
 use crate::policy::route::{Ignore, PathMatch, Route};
+use tidegate_http::path::EscapedSlash;
 
 /// Warns of each route that has a way round. The policy must be without faults: what a faulty route takes is not known.
 pub fn warn(policy: &Policy, settings: &Settings, written: &[WrittenRoute], faults: &mut Faults) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::HeaderName;
 
 use super::WrittenRoute;
-use crate::client::hearsay::{X_FORWARDED_PROTO, may_not_tell};
+use crate::client::trust::X_FORWARDED_PROTO;
 use crate::client::{ClientRules, Trust};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::settings::Settings;
@@ -51,5 +51,5 @@ fn is_untold(rules: &ClientRules, settings: &Settings, name: &HeaderName) -> boo
         "client-cert" => tls.any(|tls| tls.client_certificates.is_some()),
         _ => name == X_FORWARDED_PROTO && tls.next().is_some(),
     };
-    !is_own && may_not_tell(rules, trusts, name)
+    !is_own && rules.may_not_tell(trusts, name)
 }

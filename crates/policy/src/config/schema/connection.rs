@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::config::connection_value::{ByteRate, OrNone};
 use crate::config::scalar::Count;
 use crate::config::section::section;
-use crate::config::settings::{EscapedSlash, UnderscoreTwins};
 use crate::config::shape::{Either, List};
 use crate::config::text::Name;
 use crate::units::{Bytes, Rate};
+use tidegate_http::head::UnderscoreTwins;
+use tidegate_http::path::EscapedSlash;
 
 use super::client::TrustSource;
 

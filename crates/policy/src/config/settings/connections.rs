@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use tidegate_http::head::UnderscoreTwins;
+use tidegate_http::path::EscapedSlash;
+
 use crate::units::{Bytes, Prefix, Rate};
 
 /// All of it, for one listener.
@@ -134,41 +137,6 @@ pub struct HeadSize {
     pub twins: UnderscoreTwins,
     /// Paths with `%2F` or `%5C`.
     pub escaped_slash: EscapedSlash,
-}
-
-/// What is done with a path that holds a slash or backslash as an escape, `%2F` or `%5C`: many origins decode it before they
-/// look for the resource, and then `/admin%2Fx` is `/admin/x`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EscapedSlash {
-    /// Refused where a spelling with one would lead past what a route guards
-    /// ([`Policy::escaped_slash_walks_round`](crate::policy::Policy::escaped_slash_walks_round)), kept otherwise.
-    Auto,
-    /// The request is refused.
-    Refuse,
-    /// It stays an escape: data, not a separator.
-    Keep,
-    /// It becomes a slash, for routes and for the origin.
-    Decode,
-}
-
-impl EscapedSlash {
-    /// Decides [`EscapedSlash::Auto`] for a policy.
-    pub fn decided(self, walks_round: bool) -> EscapedSlash {
-        match self {
-            EscapedSlash::Auto if walks_round => EscapedSlash::Refuse,
-            EscapedSlash::Auto => EscapedSlash::Keep,
-            decided => decided,
-        }
-    }
-}
-
-/// What is done with a field such as `X_Forwarded_For`, which CGI and its descendants cannot tell from `X-Forwarded-For`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnderscoreTwins {
-    /// The request is refused.
-    Refuse,
-    /// It passes as it is.
-    Allow,
 }
 
 /// How slowly a transfer may go.

@@ -1,5 +1,6 @@
 //! The loop under Pingora's real proxy, in front of an origin that keeps every byte it gets.
 
+use crate::serve::cause::cause_of;
 use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, Session, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::upstreams::peer::HttpPeer;
@@ -35,7 +36,7 @@ impl ProxyHttp for Forward {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &pingora::Error, _ctx: &mut ()) -> FailToProxy {
-        let status = BodyFault::of(error).and_then(BodyFault::status).unwrap_or(500);
+        let status = cause_of::<BodyFault>(error).and_then(BodyFault::status).unwrap_or(500);
         if session.response_written().is_none() {
             session.respond_error(status).await.ok();
         }

@@ -16,8 +16,9 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::request::Peer;
+use crate::serve::cause::cause_of;
 use crate::serve::edge::connection::EdgeEvents;
-use crate::serve::edge::fault::BodyFault;
+use tidegate_http::fault::BodyFault;
 
 /// Answers by path.
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl App {
                         Ok(Some(bytes)) => length += bytes.len(),
                         Ok(None) => break,
                         Err(error) => {
-                            let Some(status) = BodyFault::of(&error).and_then(BodyFault::status) else {
+                            let Some(status) = cause_of::<BodyFault>(&error).and_then(BodyFault::status) else {
                                 return Err(error);
                             };
                             return App::respond(session, status, Bytes::new()).await;

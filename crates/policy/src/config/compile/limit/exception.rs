@@ -5,7 +5,6 @@ use super::belongs::check_word;
 use super::cost::{counts_bytes, largest};
 use super::kind::{Numbers, average, with_max};
 use super::rate::rate_and_burst;
-use crate::client::hearsay;
 use crate::client::trust::parse_cidr_or_everyone;
 use crate::config::compile::clients;
 use crate::config::compile::matches::check_sent_on;
@@ -17,6 +16,7 @@ use crate::config::source::Span;
 use crate::config::word::LimitType::{Distinct, Inflight, Quota, Rate, RecentAverage};
 use crate::policy::{Condition, CostRule, Kind, Rule, Scope, Tier};
 use crate::units::Prefix;
+use tidegate_http::hearsay;
 
 /// Requests that the limit does not apply to; `None` when there are faults, which have been told.
 pub fn exempt(field: &Field<List<Either<String, schema::Condition>>>, faults: &mut Faults) -> Option<Vec<Condition>> {

@@ -9,10 +9,10 @@
 //! must name the protocol.
 
 use super::fault::AnswerFault;
-use crate::config::settings::{EscapedSlash, UnderscoreTwins};
-use crate::serve::edge::head::fields::plain_number;
-use crate::serve::edge::head::scan::value_end;
-use crate::serve::edge::head::{HeadLimits, Parser, Stop, Version, trim};
+use crate::head::fields::plain_number;
+use crate::head::scan::value_end;
+use crate::head::{HeadLimits, Parser, Stop, UnderscoreTwins, Version, trim};
+use crate::path::EscapedSlash;
 
 /// How much head an answer may have: twice what a request may, since origins are fewer and cookies are set in it.
 pub const ANSWER_LIMITS: HeadLimits = HeadLimits {

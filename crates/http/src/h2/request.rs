@@ -4,7 +4,7 @@
 //! missing, doubled, unknown or late pseudo-header fields, names with capitals, connection-specific fields, bytes that no
 //! field may hold. It leaves open what a route, a key or an origin speaking HTTP/1 could read in two ways: where the host
 //! stands, spellings of the path, lengths, imitations of trusted fields. All of that is judged here by the rules of
-//! [`head`](crate::serve::edge::head).
+//! [`head`](crate::head).
 //!
 //! What passes has its target in canonical origin form and exactly one `Host`, whatever `:authority` and `Host` were, and its
 //! cookies in one line (RFC 9113 section 8.2.3): what routes and keys see is what the origin gets.
@@ -13,14 +13,13 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri, header};
 
-use crate::config::settings::EscapedSlash;
-use crate::serve::edge::authority::{host_name, without_empty_port};
-use crate::serve::edge::fault::HeadFault;
-use crate::serve::edge::head::fields::Fields;
-use crate::serve::edge::head::scan::{METHOD, TARGET, TOKEN, is};
-use crate::serve::edge::head::{HeadLimits, Version};
-use crate::serve::edge::path::path_of;
-use crate::serve::edge::query::{LONGEST_TARGET, canonical_query};
+use crate::authority::{host_name, without_empty_port};
+use crate::fault::HeadFault;
+use crate::head::fields::Fields;
+use crate::head::scan::{METHOD, TARGET, TOKEN, is};
+use crate::head::{HeadLimits, Version};
+use crate::path::{EscapedSlash, path_of};
+use crate::query::{LONGEST_TARGET, canonical_query};
 
 /// What a field takes beside its name and value, in the measure of RFC 9113 section 6.5.2.
 const FIELD_OVERHEAD: usize = 32;

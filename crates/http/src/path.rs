@@ -17,7 +17,31 @@ use std::borrow::Cow;
 
 use super::fault::HeadFault;
 use super::head::scan::{PATH, UNRESERVED, class, is};
-use crate::config::settings::EscapedSlash;
+
+/// What is done with a path that holds a slash or backslash as an escape, `%2F` or `%5C`: many origins decode it before they
+/// look for the resource, and then `/admin%2Fx` is `/admin/x`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EscapedSlash {
+    /// Refused where a spelling with one would lead past what a route guards, kept otherwise.
+    Auto,
+    /// The request is refused.
+    Refuse,
+    /// It stays an escape: data, not a separator.
+    Keep,
+    /// It becomes a slash, for routes and for the origin.
+    Decode,
+}
+
+impl EscapedSlash {
+    /// Decides [`EscapedSlash::Auto`] for a policy.
+    pub fn decided(self, walks_round: bool) -> EscapedSlash {
+        match self {
+            EscapedSlash::Auto if walks_round => EscapedSlash::Refuse,
+            EscapedSlash::Auto => EscapedSlash::Keep,
+            decided => decided,
+        }
+    }
+}
 
 /// The canonical form of a path. Borrowed when it was canonical already, which is nearly always.
 ///
@@ -60,15 +84,6 @@ pub fn path_of(raw: &[u8], escaped_slash: EscapedSlash) -> Result<Cow<'_, str>, 
         return Err(HeadFault::EscapedSlash);
     }
     Ok(path)
-}
-
-/// The reader of paths for those who ask what a gate would do: [`path_of`] without the reason.
-pub fn reader(escaped_slash: EscapedSlash) -> for<'a> fn(&'a [u8]) -> Option<Cow<'a, str>> {
-    match escaped_slash {
-        EscapedSlash::Auto | EscapedSlash::Keep => |path| path_of(path, EscapedSlash::Keep).ok(),
-        EscapedSlash::Refuse => |path| path_of(path, EscapedSlash::Refuse).ok(),
-        EscapedSlash::Decode => |path| path_of(path, EscapedSlash::Decode).ok(),
-    }
 }
 
 /// A path with its escaped slashes and backslashes as slashes; `None` when it has none. A percent sign is left as it is, so

@@ -1,7 +1,8 @@
 use http::Request;
 
 use super::*;
-use crate::config::settings::{EscapedSlash, UnderscoreTwins};
+use crate::head::UnderscoreTwins;
+use crate::path::EscapedSlash;
 
 const LIMITS: HeadLimits = HeadLimits {
     bytes: 4_096,

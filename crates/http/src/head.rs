@@ -20,9 +20,17 @@ use self::fields::Fields;
 use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
 use super::authority::{host_name, without_empty_port};
 use super::fault::HeadFault;
-use super::path::path_of;
+use super::path::{EscapedSlash, path_of};
 use super::query::{LONGEST_TARGET, canonical_query};
-use crate::config::settings::{EscapedSlash, UnderscoreTwins};
+
+/// What is done with a field such as `X_Forwarded_For`, which CGI and its descendants cannot tell from `X-Forwarded-For`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnderscoreTwins {
+    /// The request is refused.
+    Refuse,
+    /// It passes as it is.
+    Allow,
+}
 
 /// How much head a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::task::Poll;
 use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
 
-use super::ChunkScanner;
-use crate::serve::edge::fault::BodyFault;
+use tidegate_http::chunk::ChunkScanner;
+use tidegate_http::fault::BodyFault;
 
 /// The size line of the chunk that is made: as many digits as any buffer needs.
 const SIZE_LINE: &[u8; 10] = b"00000000\r\n";

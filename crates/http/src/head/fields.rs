@@ -1,11 +1,10 @@
 //! The few header fields that decide how a request is read: gathered line by line, judged together at the end.
 
-use super::super::authority::host_name;
-use super::super::fault::HeadFault;
 use super::scan::{FOLDED, TOKEN, class, is};
-use super::{Body, Version};
-use crate::client::hearsay;
-use crate::config::settings::UnderscoreTwins;
+use super::{Body, UnderscoreTwins, Version};
+use crate::authority::host_name;
+use crate::fault::HeadFault;
+use crate::hearsay;
 
 /// Fields that someone behind us trusts, beside those that [`hearsay`] lists: neither may a `Connection` option strip them nor
 /// a twin imitate them (CGI and its descendants read `X_Forwarded_For` as `X-Forwarded-For`).

@@ -2,13 +2,13 @@
 //!
 //! The library that speaks HTTP/2 handles PING, SETTINGS, PRIORITY and WINDOW_UPDATE by itself and tells nobody; a peer that
 //! sends nothing else would keep a core busy for ever. [`Scanner`] sees them pass, [`Account`] counts them. Pure: bytes and
-//! times in, verdicts out; payloads are skipped, never looked at or copied.
+//! times in, verdicts out; payloads are skipped, never looked at or copied. A time is what has passed since the connection began.
 //!
 //! The counts are credits (a token bucket each). Every frame that costs us work and moves no request along takes from its
 //! credit; time gives back, and so does what we do for the client: an honest client's WINDOW_UPDATE and PING frames come in
 //! proportion to what it is sent, and priorities in proportion to its requests, so it never runs out, however fast it is.
 
-use tokio::time::Instant;
+use std::time::Duration;
 
 /// Length of a frame's header.
 pub const HEADER_BYTES: usize = 9;
@@ -258,17 +258,17 @@ pub struct Credit {
     allowance: Allowance,
     left: u32,
     /// Until when time has been turned into credit.
-    since: Instant,
+    since: Duration,
 }
 
 impl Credit {
     /// All of it.
-    pub fn new(allowance: Allowance, now: Instant) -> Credit {
+    pub fn new(allowance: Allowance, now: Duration) -> Credit {
         Credit { allowance, left: allowance.count, since: now }
     }
 
     /// Takes so much; `false`, and all is gone, when less was left.
-    pub fn take(&mut self, cost: u32, now: Instant) -> bool {
+    pub fn take(&mut self, cost: u32, now: Duration) -> bool {
         if self.left < cost {
             self.refill(now);
         }
@@ -283,8 +283,8 @@ impl Credit {
     }
 
     /// Looks at the clock only when the credit does not suffice, so most frames cost a subtraction.
-    fn refill(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.since).as_nanos();
+    fn refill(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.since).as_nanos();
         let (count, nanos) = (u128::from(self.allowance.count.max(1)), u128::from(self.allowance.nanos.max(1)));
         let earned = elapsed * count / nanos;
         if earned >= count {
@@ -292,7 +292,7 @@ impl Credit {
             self.left = self.allowance.count;
         } else if let (Ok(more), Ok(paid)) = (u32::try_from(earned), u64::try_from(earned * nanos / count)) {
             // what is less than one stays in the clock
-            self.since += std::time::Duration::from_nanos(paid);
+            self.since += Duration::from_nanos(paid);
             self.give(more);
         }
     }
@@ -342,12 +342,12 @@ pub struct Account {
 struct Head {
     bytes: usize,
     opens: bool,
-    since: Instant,
+    since: Duration,
 }
 
 impl Account {
     /// A new client.
-    pub fn new(limits: FrameLimits, now: Instant) -> Account {
+    pub fn new(limits: FrameLimits, now: Duration) -> Account {
         Account {
             limits,
             control: Credit::new(limits.control, now),
@@ -362,7 +362,7 @@ impl Account {
     ///
     /// # Errors
     /// It is one too many.
-    pub fn begun(&mut self, frame: Frame, now: Instant) -> Result<(), Abuse> {
+    pub fn begun(&mut self, frame: Frame, now: Duration) -> Result<(), Abuse> {
         let (cost, abuse) = match frame.kind {
             Kind::Data if frame.length == 0 && !frame.has(END_STREAM) => (1, Abuse::EmptyData),
             Kind::Data => {
@@ -410,17 +410,17 @@ impl Account {
     }
 
     /// So many small DATA frames were taken since the last call.
-    pub fn relieve(&mut self, taken: u32, now: Instant) {
+    pub fn relieve(&mut self, taken: u32, now: Duration) {
         self.small.refill(now);
         self.small.give(taken);
     }
 
     /// Since when a block of header fields is passing, if one is.
-    pub fn head_since(&self) -> Option<Instant> {
+    pub fn head_since(&self) -> Option<Duration> {
         self.head.map(|head| head.since)
     }
 
-    fn head(&mut self, frame: Frame, now: Instant) -> Result<(), Abuse> {
+    fn head(&mut self, frame: Frame, now: Duration) -> Result<(), Abuse> {
         let opens = frame.stream > self.highest;
         if opens {
             self.highest = frame.stream;

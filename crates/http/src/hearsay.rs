@@ -2,13 +2,9 @@
 //!
 //! One list for everything: [`standing`] says what becomes of a field on its way to the origin, and the head of a request is
 //! refused if it spells one of these names otherwise ([`is_twin`]). `X-Forwarded-For` and `Forwarded` are not in it, as they
-//! are always written anew ([`onward`](mod@super::onward)). What an origin may not believe decides nothing here either
-//! ([`may_not_tell`]). `docs/connections.md` has the same list for people.
+//! are always written anew. Who decides what by it is not known here. `docs/connections.md` has the same list for people.
 
 use arrayvec::ArrayVec;
-use http::{HeaderName, header};
-
-use super::trust::{ClientRules, ForwardHeader, X_FORWARDED_FOR};
 
 /// From whom an origin gets a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +82,6 @@ const FIELDS: [(&str, Standing); 55] = [
     ("z-forwarded-for", Standing::Named),
 ];
 
-/// How a client reached the gate: said by it to origins, for clients whose peer may not say so.
-pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-
 /// The longest name that is looked for in another spelling.
 const LONGEST: usize = 40;
 
@@ -111,23 +104,6 @@ pub fn standing(name: &str) -> Option<Standing> {
     }
     let found = FIELDS.binary_search_by(|(known, _)| known.cmp(&name)).ok()?;
     FIELDS.get(found).map(|(_, standing)| *standing)
-}
-
-/// Whether a peer may not tell this field: it is taken out before the request is judged, so that no decision rests on it and no
-/// origin gets it. The client is found before that, as only [`resolve`](super::resolve) reads what a stranger claims to forward.
-pub fn may_not_tell(rules: &ClientRules, peer_trusted: bool, name: &HeaderName) -> bool {
-    let read = rules.header.name();
-    if matches!(&rules.header, ForwardHeader::Single(single) if is_twin_of(name.as_str(), single.as_str())) {
-        return true;
-    }
-    match standing(name.as_str()) {
-        Some(Standing::Trusted) => !peer_trusted,
-        Some(Standing::Named) => !(peer_trusted && (read == name || rules.keep_headers.contains(name))),
-        Some(Standing::Nobody) => true,
-        // a trusted peer writes the one that is read, and passes the other on as a stranger wrote it
-        None if read == name => !peer_trusted,
-        None => name == X_FORWARDED_FOR || name == header::FORWARDED,
-    }
 }
 
 /// Whether the byte is one of those that CGI and its descendants turn into the same underscore as a hyphen. All turn `_`,

@@ -5,8 +5,6 @@
 //! and go no further. [`ChunkScanner::unpack`] takes the data out of its chunks, so that [`repack`] can hand many small
 //! chunks on as one.
 
-pub mod repack;
-
 use super::fault::BodyFault;
 use super::head::scan::{TOKEN, is};
 
