@@ -1,6 +1,8 @@
 //! The house stands as its plan says: a folder uses lower floors only, never a neighbour on its own floor, and only the
 //! faces see time, dice, sockets and the framework.
 
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
