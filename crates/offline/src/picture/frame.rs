@@ -1,6 +1,5 @@
-//! What every picture begins with: the document, its words for those who see none, its texts.
+//! What every picture begins with: the document, alone or inline, its words for those who see none, its texts.
 
-use super::page::Figure;
 use super::style;
 use super::svg::{At, Attributes, Path, Svg};
 
@@ -25,7 +24,20 @@ pub trait Picture {
 
     /// As a part of a page.
     fn inline(&self) -> Figure {
-        Figure::new(self.draw(Setting::Inline))
+        Figure { svg: self.draw(Setting::Inline) }
+    }
+}
+
+/// A picture that was drawn inline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    svg: String,
+}
+
+impl Figure {
+    /// What was drawn; only pictures of this module are.
+    pub(super) fn svg(&self) -> &str {
+        &self.svg
     }
 }
 

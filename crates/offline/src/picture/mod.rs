@@ -28,22 +28,7 @@ mod timeline;
 
 pub use bars::{Bar, Bars};
 pub use curve::{Curve, Curves, Point};
-pub use frame::{Picture, Setting};
+pub use frame::{Figure, Picture, Setting};
 pub use heat::{Heat, HeatRow};
-pub use page::{Block, Figure, Page, Table};
-
+pub use page::{Block, Page, Table};
 pub use timeline::{Line, Panel, Role, Series, Shape, TimeAxis, Timeline};
-
-/// The style sheet that a page with pictures inline must have. It holds no character that HTML would read.
-fn page_style() -> String {
-    frame::full_sheet()
-}
-
-/// The hatching that a page with pictures inline must have, once: an SVG element that takes no room.
-fn page_patterns() -> String {
-    let mut svg = svg::Svg::default();
-    let hidden: svg::Attributes<'_> =
-        &[("width", &0), ("height", &0), ("aria-hidden", &"true"), ("class", &"patterns")];
-    svg.element("svg", hidden, frame::hatch);
-    svg.into_text()
-}

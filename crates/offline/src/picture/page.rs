@@ -5,8 +5,8 @@
 //!
 //! Source: HTML Living Standard §13.1 (the syntax), §4.2.6 (`style`).
 
+use super::frame::{Figure, full_sheet, hatch};
 use super::svg::{Attributes, Svg};
-use super::{page_patterns, page_style};
 
 /// A page. [`Page::html`] writes it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -51,19 +51,6 @@ pub struct Table {
     pub left: Vec<usize>,
 }
 
-/// A picture that was drawn inline.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
-    svg: String,
-}
-
-impl Figure {
-    /// Only pictures of this module can be shown.
-    pub(super) fn new(svg: String) -> Figure {
-        Figure { svg }
-    }
-}
-
 const SHEET: &str = "\
 :root{color-scheme:light dark}\
 body{margin:0 auto;max-width:760px;padding:16px 20px 48px;background:#fff;color:#1f2328;\
@@ -100,6 +87,14 @@ body{max-width:none;padding:0}\
 h2,figure,tr{break-inside:avoid}\
 h2{break-after:avoid}}";
 
+/// The hatching of pictures inline, once in a page: an SVG element that takes no room.
+const PATTERNS: Attributes<'_> = &[("width", &0), ("height", &0), ("aria-hidden", &"true"), ("class", &"patterns")];
+
+/// The style sheet of a page and of the pictures in it. It holds no character that HTML would read.
+fn sheet() -> String {
+    format!("{SHEET}{}", full_sheet())
+}
+
 impl Page {
     /// The whole document: the same text for the same page on every machine.
     pub fn html(&self) -> String {
@@ -117,10 +112,10 @@ impl Page {
                 ];
                 html.void("meta", policy);
                 html.labelled("title", &[], &self.title);
-                html.labelled("style", &[], &format!("{SHEET}{}", page_style()));
+                html.labelled("style", &[], &sheet());
             });
             html.element("body", &[], |html| {
-                html.trusted(&page_patterns());
+                html.element("svg", PATTERNS, hatch);
                 html.labelled("h1", &[], &self.title);
                 html.labelled("p", &[("class", &"subtitle")], &self.subtitle);
                 for block in &self.blocks {
@@ -151,7 +146,7 @@ impl Block {
                 }
             }),
             Block::Table(table) => html.element("div", &[("class", &"wide")], |html| table.write(html)),
-            Block::Figure(figure) => html.element("figure", &[], |html| html.trusted(&figure.svg)),
+            Block::Figure(figure) => html.element("figure", &[], |html| html.trusted(figure.svg())),
         }
     }
 }
@@ -206,8 +201,7 @@ mod tests {
 
     #[test]
     fn the_style_sheet_holds_nothing_that_would_be_escaped() {
-        let sheet = format!("{SHEET}{}", page_style());
-        assert!(!sheet.contains(['<', '>', '&', '"']));
+        assert!(!sheet().contains(['<', '>', '&', '"']));
     }
 
     #[test]
