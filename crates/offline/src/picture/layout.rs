@@ -1,6 +1,6 @@
-//! Where everything of a chart goes.
+//! Where everything of a chart over time goes.
 
-use super::frame::{Frame, Setting, text};
+use super::frame::{Frame, Picture, Setting, text};
 use super::scale::Scale;
 use super::style::STYLE;
 use super::svg::{At, Attributes, Path, Svg};
@@ -24,24 +24,26 @@ const CHARACTER: f64 = 6.6;
 const SWATCH: f64 = 20.0;
 const BETWEEN: f64 = 16.0;
 
-/// The whole document.
-pub fn draw(chart: &Timeline, setting: Setting) -> String {
-    let blocks: Vec<Block<'_>> = chart.panels.iter().map(Block::new).collect();
-    let height = HEAD + blocks.iter().map(Block::height).sum::<f64>() + FOOT;
-    let (title, description) = (&chart.title, &chart.description);
-    Frame { width: WIDTH, height, left: LEFT, title, description }.document(setting, STYLE, |svg| {
-        let time = Scale::new(chart.time.from, chart.time.until, LEFT, RIGHT);
-        let mut top = HEAD;
-        for block in &blocks {
-            block.draw(svg, top, &time);
-            top += block.height();
-        }
-        let bottom = top - GAP;
-        for (value, label) in time.ticks(8) {
-            text(svg, "", "middle", time.place(value), bottom + 16.0, &label);
-        }
-        text(svg, "", "middle", (LEFT + RIGHT) / 2.0, bottom + 34.0, &chart.time.label);
-    })
+impl Picture for Timeline {
+    /// An empty or reversed time axis, no panels, no points: drawn as far as there is something to draw, never a panic.
+    fn draw(&self, setting: Setting) -> String {
+        let blocks: Vec<Block<'_>> = self.panels.iter().map(Block::new).collect();
+        let height = HEAD + blocks.iter().map(Block::height).sum::<f64>() + FOOT;
+        let (title, description) = (&self.title, &self.description);
+        Frame { width: WIDTH, height, left: LEFT, title, description }.document(setting, STYLE, |svg| {
+            let time = Scale::new(self.time.from, self.time.until, LEFT, RIGHT);
+            let mut top = HEAD;
+            for block in &blocks {
+                block.draw(svg, top, &time);
+                top += block.height();
+            }
+            let bottom = top - GAP;
+            for (value, label) in time.ticks(8) {
+                text(svg, "", "middle", time.place(value), bottom + 16.0, &label);
+            }
+            text(svg, "", "middle", (LEFT + RIGHT) / 2.0, bottom + 34.0, &self.time.label);
+        })
+    }
 }
 
 /// A panel and its legend's rows.
@@ -257,7 +259,6 @@ fn highest(panel: &Panel) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::Picture;
     use super::super::timeline::{Line, TimeAxis};
     use super::*;
 

@@ -3,10 +3,7 @@
 //! Values are step functions: a point holds from its time to the next point, as a count per bin does. Areas are stacked
 //! in their order, so that "admitted" and "refused" together show what was offered.
 
-use super::frame::{Picture, Setting};
-use super::layout;
-
-/// A chart. [`Timeline::svg`] draws it.
+/// A chart. [`Picture::svg`](super::Picture::svg) draws it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
     /// What it shows, in a line. Drawn above it, and told to readers that see no picture.
@@ -110,11 +107,4 @@ pub struct Line {
     pub label: String,
     /// Its height.
     pub value: f64,
-}
-
-impl Picture for Timeline {
-    /// An empty or reversed time axis, no panels, no points: drawn as far as there is something to draw, never a panic.
-    fn draw(&self, setting: Setting) -> String {
-        layout::draw(self, setting)
-    }
 }
