@@ -5,8 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::belt::{Ends, Logged, WAITING, belt};
+use super::fault::Fault;
 use super::order::Batch;
-use super::read::{Fault, Options, Reader, Tally};
+use super::read::{Options, Reader, Tally};
 use super::record::Record;
 use super::source::Sources;
 

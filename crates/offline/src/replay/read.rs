@@ -1,8 +1,6 @@
 //! Reads logs: one thread reads, unzips and takes lines apart, the caller's sees requests in the order in which they began. [`ahead`](super::ahead)
 //! puts one more between.
 
-use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +8,7 @@ use std::time::Duration;
 use memchr::memchr_iter;
 
 use super::belt::{BATCH, Belt, belt};
+use super::fault::Fault;
 use super::formats::Parser;
 use super::line::{Line, Parsed};
 use super::order::{Batch, Calendar};
@@ -83,36 +82,6 @@ impl Tally {
     /// Whether more than one line in twenty could not be read, so that the rest says nothing.
     pub fn is_unreadable(&self) -> bool {
         self.unreadable * 20 > self.lines
-    }
-}
-
-/// Why logs cannot be read.
-#[derive(Debug)]
-pub enum Fault {
-    /// The system does not give one: its name.
-    Read(String, io::Error),
-    /// No format fits the first hundred lines of one: its name, and three of them.
-    Unknown(String, Vec<String>),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Read(log, error) => write!(f, "{log}: {error}"),
-            Fault::Unknown(log, lines) => {
-                write!(f, "{log}: no known log format fits its first lines; name it with --format or --log-format")?;
-                lines.iter().try_for_each(|line| write!(f, "\n    {line}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for Fault {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Fault::Read(_, error) => Some(error),
-            Fault::Unknown(..) => None,
-        }
     }
 }
 

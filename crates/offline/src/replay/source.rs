@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 use memchr::{memchr, memrchr};
 
+use super::fault::Fault;
 use super::formats::{Format, Gives, Parser};
 use super::line::{FieldSpan, Line, Parsed};
-use super::read::Fault;
 
 /// A log, by where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
