@@ -1,8 +1,7 @@
 //! What a format makes of one line: where in it everything is. Nothing is copied.
 
 use std::net::IpAddr;
-
-use super::formats::FieldName;
+use std::sync::Arc;
 
 /// A part of a text, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +139,17 @@ pub struct FieldSpan {
     pub name: NameAt,
     /// Its value.
     pub value: Span,
+}
+
+/// What a field that a log gives by name is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FieldName {
+    /// A header field, in lower case.
+    Header(Arc<str>),
+    /// A cookie.
+    Cookie(Arc<str>),
+    /// A parameter of the query.
+    Query(Arc<str>),
 }
 
 /// Where a field's name is.

@@ -14,8 +14,8 @@ use tidegate_http::path::{EscapedSlash, path_of};
 
 use super::clients::Clients;
 use super::folded::hash_of;
-use super::formats::FieldName;
 use super::gate::{Gate, SEED, Unjudged};
+use super::line::FieldName;
 use super::record::{LoggedClient, Record};
 use crate::client::key::KeyPart;
 use crate::client::{self, Client, Mark};

@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::formats::FieldName;
-use super::line::{FieldSpan, Parsed, Span};
+use super::line::{FieldName, FieldSpan, Parsed, Span};
 
 /// One request of a log.
 #[derive(Debug, Clone, Copy)]

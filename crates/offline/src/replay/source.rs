@@ -10,7 +10,7 @@ use memchr::{memchr, memrchr};
 
 use super::fault::Fault;
 use super::formats::{Format, Gives, Parser};
-use super::line::{FieldSpan, Line, Parsed};
+use super::line::{FieldName, FieldSpan, Line, Parsed};
 
 /// A log, by where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +159,7 @@ fn look(place: &Place, format: Option<&Format>) -> Result<Option<Log>, Fault> {
         sample.hosts += usize::from(!parsed.host.is_none());
         sample.pseudonyms += usize::from(parsed.told.is_some() && parsed.client.of(&line).is_some_and(is_pseudonym));
         for field in &fields {
-            if let Some(super::formats::FieldName::Header(name)) = field.name.of(&line, &names)
+            if let Some(FieldName::Header(name)) = field.name.of(&line, &names)
                 && sample.headers.len() < 256
                 && !sample.headers.iter().any(|known| **known == *name)
             {
@@ -336,7 +336,7 @@ pub(super) struct Piece {
     pub text: Vec<u8>,
     pub requests: Vec<Parsed>,
     pub fields: Vec<FieldSpan>,
-    pub names: std::sync::Arc<[super::formats::FieldName]>,
+    pub names: std::sync::Arc<[FieldName]>,
 }
 
 impl Piece {

@@ -3,8 +3,8 @@
 //!
 //! Source: Elastic Load Balancing, Application Load Balancers, "Access logs".
 
-use super::USER_AGENT;
 use super::address::address_and_port;
+use super::given::USER_AGENT;
 use super::quoted::{quoted, request_line};
 use crate::replay::line::{FieldSpan, Line, NameAt, Parsed, Span};
 use crate::replay::stamp::{self, SECOND};

@@ -4,7 +4,7 @@
 //! Source: Amazon CloudFront Developer Guide, "Standard logging reference".
 
 use super::address::address;
-use super::{COOKIE, REFERER, USER_AGENT};
+use super::given::{COOKIE, REFERER, USER_AGENT};
 use crate::replay::line::{FieldSpan, Line, NameAt, Parsed, Span};
 use crate::replay::stamp::{self, SECOND};
 

@@ -7,8 +7,8 @@
 use memchr::{memchr, memmem};
 
 use super::address::address;
+use super::given::{REFERER, USER_AGENT};
 use super::quoted::{quoted, quoted_raw, request_line, unescape};
-use super::{REFERER, USER_AGENT};
 use crate::replay::line::{FieldSpan, Line, NameAt, Parsed, Span};
 use crate::replay::stamp::{self, Stamps};
 

@@ -5,18 +5,19 @@
 //!
 //! Sources: nginx, `ngx_http_log_module`; Apache HTTP Server, `mod_log_config`.
 
+mod fault;
 mod words;
-
-use std::fmt;
 
 use memchr::memmem;
 
 use super::address::address;
+use super::given::Gives;
 use super::quoted::{request_line, target, unescape};
-use super::{FieldName, Gives};
-use crate::replay::line::{FieldSpan, Line, NameAt, Parsed, Span};
+use crate::replay::line::{FieldName, FieldSpan, Line, NameAt, Parsed, Span};
 use crate::replay::stamp::{self, SECOND, Stamps};
 use words::{Word, words};
+
+pub use fault::CustomFault;
 
 /// A compiled format.
 #[derive(Debug, Clone)]
@@ -27,31 +28,6 @@ pub struct Custom {
     parts: Vec<(Word, Vec<u8>)>,
     names: Vec<FieldName>,
 }
-
-/// Why a format is of no use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CustomFault {
-    /// Two values side by side: the second one.
-    Unseparated(String),
-    /// Something that every replay needs is not in it.
-    Lacks(&'static str),
-    /// A directive that Apache does not have, or one that is cut.
-    Directive(String),
-}
-
-impl fmt::Display for CustomFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CustomFault::Unseparated(word) => {
-                write!(f, "log format: nothing separates `{word}` from the value before it")
-            }
-            CustomFault::Lacks(what) => write!(f, "log format: found no {what}"),
-            CustomFault::Directive(text) => write!(f, "log format: unknown directive `{text}`"),
-        }
-    }
-}
-
-impl std::error::Error for CustomFault {}
 
 impl Custom {
     /// Compiles a format.

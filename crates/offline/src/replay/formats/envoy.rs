@@ -4,8 +4,8 @@
 //! Source: Envoy documentation, "Access logging: format strings"; Istio, "Envoy access logs".
 
 use super::address::{address, address_and_port};
+use super::given::{FORWARDED_FOR, USER_AGENT};
 use super::quoted::{quoted, request_line, target};
-use super::{FORWARDED_FOR, USER_AGENT};
 use crate::replay::json::{Scan, unescape};
 use crate::replay::line::{FieldSpan, Line, NameAt, Parsed, Span};
 use crate::replay::stamp;

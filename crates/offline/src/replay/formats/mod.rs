@@ -9,6 +9,7 @@ mod cloudfront;
 mod combined;
 pub mod custom;
 mod envoy;
+mod given;
 mod haproxy;
 mod own;
 mod quoted;
@@ -20,7 +21,11 @@ use std::sync::Arc;
 use super::line::{FieldSpan, Line, Parsed, Span};
 use super::prefix;
 use super::stamp::{SECOND, Stamps};
+use given::LISTED;
+
+pub use super::line::FieldName;
 pub use custom::{Custom, CustomFault};
+pub use given::Gives;
 
 /// The format of one log.
 #[derive(Debug, Clone)]
@@ -62,28 +67,6 @@ pub const NAMES: [(&str, Format); 10] = [
     ("traefik-text", Format::TraefikText),
     ("combined", Format::Combined),
 ];
-
-/// What a field that a log gives by name is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum FieldName {
-    /// A header field, in lower case.
-    Header(Arc<str>),
-    /// A cookie.
-    Cookie(Arc<str>),
-    /// A parameter of the query.
-    Query(Arc<str>),
-}
-
-/// Whether a log of some format has something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gives {
-    /// In every line.
-    Always,
-    /// In none.
-    Never,
-    /// As its server was told.
-    Perhaps,
-}
 
 /// A name that no format has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,13 +243,6 @@ fn is_whole(line: &[u8], parsed: &Parsed) -> bool {
     let has = |span: Span| span.of(line).is_some_and(|text| !text.is_empty());
     has(parsed.method) && has(parsed.path) && (parsed.address.is_some() || has(parsed.client))
 }
-
-/// Header fields of formats that give them at places of their own, by position.
-const LISTED: [&str; 4] = ["user-agent", "referer", "x-forwarded-for", "cookie"];
-const USER_AGENT: u16 = 0;
-const REFERER: u16 = 1;
-const FORWARDED_FOR: u16 = 2;
-const COOKIE: u16 = 3;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The words of both servers and what they stand for.
 
-use super::CustomFault;
-use crate::replay::formats::FieldName;
+use super::fault::CustomFault;
+use crate::replay::line::FieldName;
 use crate::replay::stamp::SECOND;
 
 /// What a value is.
