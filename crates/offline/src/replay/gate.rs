@@ -10,23 +10,15 @@ use std::collections::BinaryHeap;
 use http::{HeaderMap, StatusCode};
 
 use super::belt::Logged;
-use super::ready::{After, Fields, Ready};
+use super::ready::{After, Fields, Ready, SEED};
 use crate::client::ClientAddress;
-use crate::engine::{Arrival, DecisionId, Foresight, Holds, Judged, Refusal, Snapshot, Verdict};
+use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Snapshot, Verdict};
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
-use crate::sketch::Seed;
 use crate::units::dice::mixed;
 use crate::units::{OutOfRange, Timestamp};
 
-/// Why a request of a log is not judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unjudged {
-    /// A live gate answers it with 400 before any limit is asked.
-    Malformed,
-    /// The gate that wrote the log refused it because its client could not be told.
-    Unresolved,
-}
+pub use super::ready::Unjudged;
 
 /// The policy and the state of its limits, at the log's time.
 #[derive(Debug)]
@@ -44,8 +36,6 @@ pub struct Gate {
     maintained: u64,
 }
 
-/// Tables are hashed under a known seed, so that a replay says the same each time.
-pub(super) const SEED: Seed = Seed::from_bytes(*b"tidegate replays");
 const HEAD_START: u64 = 400 * 86_400 * 1_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 
@@ -91,11 +81,6 @@ impl Gate {
         })
     }
 
-    /// Looks ahead for every gate of the policy.
-    pub fn foresight(policy: Policy) -> Foresight {
-        Foresight::new(policy, &SEED)
-    }
-
     /// What the wall clock shows at the origin of stamps, in nanoseconds since 1970.
     pub fn zero(&self) -> u64 {
         self.zero
@@ -112,7 +97,7 @@ impl Gate {
     }
 
     /// Judges a request and charges it, and shows the record of it to `then` before it goes on. `ready`: what was made of
-    /// the request ahead, with a [`Gate::foresight`] of this policy.
+    /// the request ahead, for this policy.
     ///
     /// # Errors
     /// It is not for the limits to judge.

@@ -10,7 +10,7 @@ use super::clients::Clients;
 use super::exact::Exact;
 use super::folded::hash_of;
 use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
-use super::ready::Ready;
+use super::ready::{Ready, Unjudged};
 use super::record::Record;
 use crate::client::Client;
 use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
@@ -83,10 +83,10 @@ impl Ledger {
     }
 
     /// A request that was not judged.
-    pub fn unjudged(&mut self, why: super::gate::Unjudged) {
+    pub fn unjudged(&mut self, why: Unjudged) {
         match why {
-            super::gate::Unjudged::Malformed => self.outcome.malformed += 1,
-            super::gate::Unjudged::Unresolved => self.outcome.unresolved += 1,
+            Unjudged::Malformed => self.outcome.malformed += 1,
+            Unjudged::Unresolved => self.outcome.unresolved += 1,
         }
     }
 

@@ -14,7 +14,6 @@ use tidegate_http::path::{EscapedSlash, path_of};
 
 use super::clients::Clients;
 use super::folded::hash_of;
-use super::gate::{Gate, SEED, Unjudged};
 use super::line::FieldName;
 use super::record::{LoggedClient, Record};
 use crate::client::key::KeyPart;
@@ -22,7 +21,19 @@ use crate::client::{self, Client, Mark};
 use crate::engine::{Foreseen, Foresight, Refusal};
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
-use crate::sketch::{KeyHasher, bring_near};
+use crate::sketch::{KeyHasher, Seed, bring_near};
+
+/// Tables are hashed under a known seed, so that a replay says the same each time.
+pub(super) const SEED: Seed = Seed::from_bytes(*b"tidegate replays");
+
+/// Why a request of a log is not judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unjudged {
+    /// A live gate answers it with 400 before any limit is asked.
+    Malformed,
+    /// The gate that wrote the log refused it because its client could not be told.
+    Unresolved,
+}
 
 /// What was made of one request: all that most judgements need, so that another thread need not look into the line.
 #[derive(Debug)]
@@ -152,7 +163,7 @@ impl Readying {
         let route = route.map(|name| policy.routes.iter().position(|route| route.name == *name).unwrap_or(usize::MAX));
         Readying {
             fields: Fields::of(&policy),
-            foresight: Gate::foresight(policy),
+            foresight: Foresight::new(policy, &SEED),
             escaped_slash,
             host: host.map(|host| canonical_host(host).into()),
             route,

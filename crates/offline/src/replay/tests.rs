@@ -188,7 +188,7 @@ fn one_by_one(log: &Path, policy: Policy) -> Vec<String> {
         let snapshot = snapshot.get_or_insert_with(|| {
             let gate = super::gate::Gate::new(policy.clone(), None, record.start).unwrap();
             zero = gate.zero();
-            Snapshot::new(policy.clone(), &super::gate::SEED, zero).unwrap()
+            Snapshot::new(policy.clone(), &super::ready::SEED, zero).unwrap()
         });
         let at = Timestamp::from_nanos(record.start - zero);
         if (record.start - zero) / SECOND != second {
