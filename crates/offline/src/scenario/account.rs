@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
-use super::tally::Seen;
+use super::seen::Seen;
 use super::told;
 use crate::answer::Told;
 use crate::config::case::Range;

@@ -8,8 +8,8 @@
 //!
 //! * `stage`: the time that passes, and what happens in it.
 //! * `message`: the requests; `capacity`: the places at origins; `fitted`: sketches no larger than a case needs.
-//! * `tally`: expected against found; `account`: how one decision came about, in words.
-//! * [`report`]: outcomes for people and for machines.
+//! * `seen`: a request whose answer is known; `tally`: expected against found; `account`: how one decision came about, in words.
+//! * `outcome`: what came of a case; [`report`]: outcomes for people and for machines.
 //!
 //! What stands before the gate's own judgement is not played: connections and their caps, TLS, PROXY headers, slow clients,
 //! and an origin is one server that answers what the test says (no retries, checks or adaptive caps).
@@ -19,12 +19,12 @@ mod capacity;
 mod clock;
 mod fitted;
 mod message;
+mod outcome;
 pub mod report;
+mod seen;
 mod stage;
 mod tally;
 mod told;
-
-use std::time::Duration;
 
 use tidegate_http::path::EscapedSlash;
 
@@ -33,40 +33,7 @@ use crate::explain::Book;
 use crate::policy::Policy;
 use stage::Stage;
 
-/// What came of a case.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// How many requests were sent.
-    pub sent: u64,
-    /// How long it took by the clock of the case.
-    pub lasted: Duration,
-    /// What is not as expected; nothing when the case holds.
-    pub differences: Vec<Difference>,
-    /// The first request that differs, and how its decision came about; lines of text without an indent.
-    pub account: Option<String>,
-}
-
-impl Outcome {
-    /// Whether everything is as expected.
-    pub fn holds(&self) -> bool {
-        self.differences.is_empty()
-    }
-}
-
-/// One thing that is not as expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// Which of the maps under `send`, from 1; `None` for all of them together.
-    pub step: Option<usize>,
-    /// The word under `expect`.
-    pub word: String,
-    /// What was expected of it.
-    pub expected: String,
-    /// What came instead.
-    pub found: String,
-    /// Of how many requests, where each is looked at by itself.
-    pub requests: Option<u64>,
-}
+pub use outcome::{Difference, Outcome};
 
 /// Lets a case happen under a policy. `book` is what accounts call its parts by.
 ///

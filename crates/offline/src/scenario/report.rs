@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Difference, Outcome, account};
+use super::account;
+use super::outcome::{Difference, Outcome};
 
 /// How outcomes are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,13 +8,14 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
+use tidegate_http::path::EscapedSlash;
 
 use super::capacity::{Asked, Places};
 use super::message::Messages;
-use super::tally::{Seen, Tally};
-use tidegate_http::path::EscapedSlash;
-
-use super::{Outcome, clock, fitted, told};
+use super::outcome::Outcome;
+use super::seen::Seen;
+use super::tally::Tally;
+use super::{clock, fitted, told};
 use crate::answer::{self, Context, Fault, Form, RouteFields};
 use crate::config::case::{Case, Step};
 use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Snapshot, Verdict};

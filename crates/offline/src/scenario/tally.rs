@@ -1,125 +1,11 @@
 //! Expected against found: counts what comes of requests, and remembers the first that differs.
 
-use std::time::Duration;
-
-use http::HeaderMap;
-
-use super::Difference;
 use super::account;
-use super::message::Messages;
-use crate::answer::Fault;
+use super::outcome::Difference;
+use super::seen::Seen;
 use crate::config::case::{By, Expected, Range};
-use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
-use crate::explain::Book;
+use crate::policy::Policy;
 use crate::policy::route::TextMatch;
-use crate::policy::{Action, Mode, Policy};
-use crate::units::Timestamp;
-
-/// A request whose answer is known.
-pub struct Seen<'s> {
-    /// What judged it.
-    pub snapshot: &'s Snapshot,
-    /// The policy as it is written, and where.
-    pub book: &'s Book,
-    /// What it is one of.
-    pub messages: &'s Messages<'s>,
-    /// Its step, from 0.
-    pub step: usize,
-    /// Its position in the step, from 0.
-    pub nth: u32,
-    /// How many the step has.
-    pub of: u32,
-    /// How many steps there are.
-    pub steps: usize,
-    /// When it was sent, from the beginning of the case.
-    pub at: Duration,
-    /// The stamp of its answer.
-    pub answered: Timestamp,
-    /// Before or after others.
-    pub order: (u64, usize, u32),
-    /// How it was judged; `None` when it did not come that far.
-    pub judged: Option<&'s Judged>,
-    /// Why it could not be served, if that is no verdict of the policy.
-    pub fault: Option<Fault>,
-    /// What it was answered with.
-    pub status: u16,
-    /// What it was told to wait.
-    pub retry_after: Option<Duration>,
-    /// The fields of its answer; of those that were let through, only where they are asked for.
-    pub headers: &'s HeaderMap,
-}
-
-impl<'s> Seen<'s> {
-    /// The policy.
-    pub fn policy(&self) -> &'s Policy {
-        self.snapshot.policy()
-    }
-
-    /// What was decided.
-    pub fn decision(&self) -> Option<&'s Decision> {
-        self.judged.map(|judged| &judged.decision)
-    }
-
-    /// Let through, to the origin or to the route's own answer.
-    pub fn is_allowed(&self) -> bool {
-        self.fault.is_none() && self.decision().is_some_and(|decision| decision.verdict == Verdict::Admitted)
-    }
-
-    /// Refused by a limit or a cap, and not because nothing was there for it.
-    pub fn is_limited(&self) -> bool {
-        match self.decision().map(|decision| decision.verdict) {
-            Some(Verdict::Refused(Refusal::NoRoute | Refusal::ClientUnresolved | Refusal::ValueTooLong)) | None => {
-                false
-            }
-            Some(Verdict::Refused(_)) => true,
-            Some(Verdict::Admitted) => false,
-        }
-    }
-
-    /// Who refused it.
-    pub fn limited_by(&self) -> Vec<By> {
-        let Some(decision) = self.decision().filter(|_| self.is_limited()) else { return Vec::new() };
-        if decision.verdict == Verdict::Refused(Refusal::OriginFull) {
-            let route = decision.route.and_then(|route| self.policy().routes.route(route));
-            return match route.map(|route| &route.action) {
-                Some(Action::Forward(origin)) => vec![By::Origin(*origin)],
-                _ => Vec::new(),
-            };
-        }
-        decision.violated().map(|reading| By::Limit(reading.rule)).collect()
-    }
-
-    /// The shadow limits that it was over.
-    pub fn shadowed_by(&self) -> Vec<By> {
-        let readings = self.decision().into_iter().flat_map(|decision| &decision.readings);
-        let over = readings.filter(|reading| reading.mode == Mode::Shadow && reading.outcome == Outcome::Refused);
-        over.map(|reading| By::Limit(reading.rule)).collect()
-    }
-
-    /// How long it was held back, if it was let through after that.
-    pub fn delay(&self) -> Option<Duration> {
-        let decision = self.decision().filter(|_| self.is_allowed())?;
-        (decision.delay_nanos > 0).then(|| Duration::from_nanos(decision.delay_nanos))
-    }
-
-    fn is_tagged(&self) -> bool {
-        self.is_allowed() && self.has(Outcome::Tagged)
-    }
-
-    fn has(&self, outcome: Outcome) -> bool {
-        self.decision().is_some_and(|decision| decision.readings.iter().any(|reading| reading.outcome == outcome))
-    }
-
-    fn is(&self, counted: Counted) -> bool {
-        match counted {
-            Counted::Allowed => self.is_allowed(),
-            Counted::Limited => self.is_limited(),
-            Counted::Shadowed => !self.shadowed_by().is_empty(),
-            Counted::Delayed => self.delay().is_some(),
-            Counted::Tagged => self.is_tagged(),
-        }
-    }
-}
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +18,17 @@ enum Counted {
 }
 
 impl Counted {
+    /// Whether this request is one of those.
+    fn holds(self, seen: &Seen<'_>) -> bool {
+        match self {
+            Counted::Allowed => seen.is_allowed(),
+            Counted::Limited => seen.is_limited(),
+            Counted::Shadowed => !seen.shadowed_by().is_empty(),
+            Counted::Delayed => seen.delay().is_some(),
+            Counted::Tagged => seen.is_tagged(),
+        }
+    }
+
     fn word(self) -> &'static str {
         match self {
             Counted::Allowed => "allowed",
@@ -205,7 +102,7 @@ impl<'a> Tally<'a> {
     /// Counts a request. `last_step`: it may be the last that is spoken of.
     pub fn see(&mut self, seen: &Seen<'_>, last_step: bool) {
         for count in &mut self.counts {
-            if !seen.is(count.what) {
+            if !count.what.holds(seen) {
                 count.other.get_or_insert_with(|| Noted::of(seen));
                 continue;
             }
