@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 
-use super::{Global, environment, exit, print, say};
+use super::exit;
+use super::global::{Global, environment};
+use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
+
+use super::output::print;
 
 /// Print what a shell needs to complete the command line
 #[derive(Debug, Args)]
@@ -14,10 +16,10 @@ pub struct Arguments {
     shell: Shell,
 }
 
-/// Prints it.
-pub fn run(arguments: &Arguments) -> ExitCode {
+/// Prints it; `command` is the whole command line.
+pub fn run(arguments: &Arguments, mut command: Command) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "tidegate", &mut script);
-    super::print(&String::from_utf8_lossy(&script));
+    clap_complete::generate(arguments.shell, &mut command, "tidegate", &mut script);
+    print(&String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
 }

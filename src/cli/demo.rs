@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
+use super::exit;
+use super::global::Global;
+use super::output::{print, say};
 use super::run::serve_text;
-use super::{Global, exit, print, say};
 use crate::serve::lifecycle::control;
 use crate::serve::telling::standard_error;
 

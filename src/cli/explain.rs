@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{Global, exit, print, running, say};
+use super::global::Global;
+use super::output::{print, say};
+use super::{exit, running};
 use crate::config::code::Code;
 use crate::config::fault::nearest;
 use crate::explain::Explanation;

@@ -5,9 +5,10 @@ mod policy;
 
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 
 use self::page::Page;
+use super::output::print;
 use crate::config::schema::json_schema;
 
 /// Print a manual page
@@ -29,10 +30,10 @@ pub enum Which {
     PolicyFile,
 }
 
-/// Prints it.
-pub fn run(arguments: &Arguments) -> ExitCode {
-    super::print(&match arguments.page {
-        Which::Tidegate => of_commands(super::Arguments::command()),
+/// Prints it; `command` is the whole command line.
+pub fn run(arguments: &Arguments, command: Command) -> ExitCode {
+    print(&match arguments.page {
+        Which::Tidegate => of_commands(command),
         Which::PolicyFile => policy::page(json_schema().as_value()),
     });
     ExitCode::SUCCESS
@@ -114,6 +115,8 @@ fn options(page: &mut Page, command: &Command, wanted: impl Fn(&clap::Arg) -> bo
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]

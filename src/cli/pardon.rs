@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::global::Global;
+use super::output::print;
+use super::running;
 use super::status::Format;
-use super::{Global, print, running};
 use crate::config::parse_duration;
 use crate::serve::admin::client;
 

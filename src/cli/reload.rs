@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::{Global, exit, print, running, say};
+use super::global::Global;
+use super::output::{print, say};
+use super::{exit, running};
 use crate::config;
 use crate::serve::lifecycle::control::{self, Answer, Verb};
 

@@ -15,7 +15,9 @@ use clap::Args;
 use serde_json::json;
 
 use self::drawing::Drawing;
-use super::{Global, environment, exit, print, say, suggest};
+use super::global::{Global, environment};
+use super::output::{print, say};
+use super::{exit, suggest};
 use crate::client::Client;
 use crate::config::{self, Config};
 use crate::engine::{Judged, Verdict};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{Global, environment, exit};
+use super::exit;
+use super::global::{Global, environment};
 use crate::config::render::{Format, render};
 use crate::config::{self, Config, Loaded};
 use crate::serve::lifecycle::control;

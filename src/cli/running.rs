@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::{Global, exit, say};
+use super::exit;
+use super::global::Global;
+use super::output::say;
 use crate::serve::admin::client::Reply;
 use crate::serve::lifecycle::control;
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::output::print;
 use crate::config::reference;
 use crate::config::schema::json_schema;
 
@@ -28,7 +29,7 @@ pub enum Format {
 
 /// Prints it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    super::print(&match arguments.format {
+    print(&match arguments.format {
         Format::Json => format!("{:#}\n", json_schema().as_value()),
         Format::Markdown => reference::markdown(),
     });

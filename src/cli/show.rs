@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{Global, exit, print, running, say};
+use super::global::Global;
+use super::output::{print, say};
+use super::{exit, running};
 use crate::serve::admin::client;
 
 /// Print the configuration in force: short forms expanded, defaults filled in, secrets masked

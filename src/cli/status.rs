@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{Global, exit, print, running};
+use super::global::Global;
+use super::output::print;
+use super::{exit, running};
 use crate::serve::admin::client;
 
 /// Show the running process on one screen: configuration, listeners, origins, limits, what waits

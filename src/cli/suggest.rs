@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::exit;
+use super::global::{Global, environment};
+use super::output::{print, say};
 use super::replay::{Stop, stop, times};
-use super::{Global, environment, exit, print, say};
 use crate::config::render::{self, render};
 use crate::config::{self, Loaded};
 use crate::policy::Policy;

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use super::{Global, environment, exit, print, say};
+use super::exit;
+use super::global::{Global, environment};
+use super::output::{print, say};
 use crate::config::{self, Loaded};
 use crate::explain::Book;
 use crate::scenario;

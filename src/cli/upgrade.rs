@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Global, exit, print, running, say};
+use super::global::Global;
+use super::output::{print, say};
+use super::{exit, running};
 use crate::serve::lifecycle::control::{self, Answer, Verb};
 
 /// Replace the running process (new binary, new listeners, new policy file) without refusing a connection

@@ -9,7 +9,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 
 use super::{Format, show};
 use crate::answer::{Told, refusal};
-use crate::cli::{Global, exit, say};
+use crate::cli::exit;
+use crate::cli::global::Global;
+use crate::cli::output::say;
 use crate::config::Config;
 use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
 use crate::explain::{Answered, Book, Explanation};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Arguments, Stop, system};
-use crate::cli::Global;
+use crate::cli::global::Global;
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::say;
+use crate::cli::output::say;
 use crate::replay::Progress;
 use crate::replay::report::grouped;
 

@@ -19,8 +19,10 @@ use serde::de::DeserializeOwned;
 
 use self::data::Model;
 use self::frame::Look;
+use super::global::{Global, environment};
+use super::output::{print, say};
 use super::status::Format;
-use super::{Global, environment, exit, print, running, say};
+use super::{exit, running};
 use crate::config::parse_duration;
 use crate::serve::admin::client::{self, Reply};
 

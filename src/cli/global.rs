@@ -1,0 +1,77 @@
+//! What every verb has: flags, and the process's environment.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use super::output::say;
+use crate::config::render::{Format, render};
+use crate::config::{self, Loaded};
+
+/// Flags that every verb takes.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// The policy file, or a directory whose *.yaml files are one configuration
+    #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG")]
+    #[arg(default_value = "/etc/tidegate/tidegate.yaml", hide_env_values = true)]
+    pub config: PathBuf,
+    /// The admin socket: where `run` has it, and where other verbs ask [default: private/admin.sock in systemd's runtime
+    /// folder, or tidegate/admin.sock in $XDG_RUNTIME_DIR]
+    #[arg(
+        long,
+        alias = "control",
+        value_name = "SOCKET",
+        global = true,
+        env = "TIDEGATE_ADMIN",
+        hide_env_values = true
+    )]
+    pub admin: Option<PathBuf>,
+    /// When to use colors
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", global = true)]
+    pub color: Color,
+    /// Say only what went wrong
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+}
+
+/// When to use colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Also in pipes and files
+    Always,
+    /// Not at all
+    Never,
+}
+
+impl Global {
+    /// Loads the configuration with the process's environment.
+    pub fn load(&self) -> Loaded {
+        config::load(&self.config, &environment)
+    }
+
+    /// Whether to colour what goes to this stream.
+    pub fn colored(&self, stream: &impl IsTerminal) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            // https://no-color.org: set and not empty
+            Color::Auto => stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        }
+    }
+
+    /// Diagnostics as talk, for verbs whose data is something else.
+    pub fn tell(&self, loaded: &Loaded) {
+        say(&render(loaded, Format::Text, self.colored(&std::io::stderr())));
+    }
+}
+
+/// A variable of the process's environment; one that is not UTF-8 counts as not set.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
