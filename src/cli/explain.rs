@@ -76,7 +76,13 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         (Some(code), ..) => explain_code(code, arguments.format),
         (_, Some(id), ..) => one(id, arguments.format, global),
         (_, _, Some(client), _) => of_client(client, arguments, global),
-        (_, _, _, Some(request)) => hypothetical::run(request, &arguments.hypothetical, arguments.format, global),
+        (_, _, _, Some(request)) => match hypothetical::run(request, &arguments.hypothetical, global) {
+            Ok(explanation) => {
+                show(&explanation, arguments.format);
+                ExitCode::SUCCESS
+            }
+            Err(code) => code,
+        },
         // clap asks for one of them
         (None, None, None, None) => ExitCode::from(exit::NO),
     }

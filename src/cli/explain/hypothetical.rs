@@ -7,7 +7,6 @@ use std::str::FromStr;
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 
-use super::{Format, show};
 use crate::answer::{Told, refusal};
 use crate::cli::exit;
 use crate::cli::global::Global;
@@ -46,30 +45,21 @@ const AT: Timestamp = Timestamp::from_nanos(400 * 86_400 * 1_000_000_000);
 /// Nothing that is secret, and nobody to hide it from.
 const SEED: Seed = Seed::from_bytes(*b"tidegate explain");
 
-/// Decides and explains.
-pub fn run(text: &str, arguments: &Hypothesis, format: Format, global: &Global) -> ExitCode {
+/// Decides and explains; what is against it has been said.
+pub fn run(text: &str, arguments: &Hypothesis, global: &Global) -> Result<Explanation, ExitCode> {
     let loaded = global.load();
     if loaded.outcome.is_err() {
         global.tell(&loaded);
     }
-    let Ok(config) = loaded.outcome else { return ExitCode::from(exit::INVALID) };
-    let parts = match Parts::parse(text, arguments, config.escaped_slash()) {
-        Ok(parts) => parts,
-        Err(why) => {
-            say(&format!("tidegate: {why}\n"));
-            return ExitCode::from(exit::USAGE);
-        }
-    };
-    match explained(config, &parts, arguments.times) {
-        Ok(explanation) => {
-            show(&explanation, format);
-            ExitCode::SUCCESS
-        }
-        Err(limit) => {
-            say(&format!("tidegate: the limit {limit} cannot be built\n"));
-            ExitCode::from(exit::INVALID)
-        }
-    }
+    let Ok(config) = loaded.outcome else { return Err(ExitCode::from(exit::INVALID)) };
+    let parts = Parts::parse(text, arguments, config.escaped_slash()).map_err(|why| {
+        say(&format!("tidegate: {why}\n"));
+        ExitCode::from(exit::USAGE)
+    })?;
+    explained(config, &parts, arguments.times).map_err(|limit| {
+        say(&format!("tidegate: the limit {limit} cannot be built\n"));
+        ExitCode::from(exit::INVALID)
+    })
 }
 
 /// A request, taken apart.
