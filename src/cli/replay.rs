@@ -2,6 +2,7 @@
 
 mod drawing;
 mod progress;
+pub mod stop;
 pub mod times;
 
 use std::fs::File;
@@ -15,6 +16,7 @@ use clap::Args;
 use serde_json::json;
 
 use self::drawing::Drawing;
+use self::stop::{Stop, stop, system};
 use super::global::{Global, environment};
 use super::output::{print, say};
 use super::{exit, suggest};
@@ -28,8 +30,7 @@ use crate::replay::ledger::Wanted;
 use crate::replay::report::{self, Head};
 use crate::replay::simulate::end_of;
 use crate::replay::{
-    Failed, Format as LogFormat, LoggedClient, Options, Place, Progress, Question, Record, Replayed, Sources, Tally,
-    simulate,
+    Format as LogFormat, LoggedClient, Options, Place, Progress, Question, Record, Replayed, Sources, simulate,
 };
 use crate::serve::clock;
 use crate::serve::telling::pseudonym::Pseudonyms;
@@ -140,13 +141,6 @@ fn suggest_instead(arguments: &Arguments) -> suggest::Arguments {
     }
 }
 
-/// Why there is no result, and the exit code of that.
-pub struct Stop(pub u8, pub String);
-
-fn system(what: &Path) -> impl FnOnce(io::Error) -> Stop + use<'_> {
-    move |error| Stop(exit::SYSTEM, format!("{}: {error}", what.display()))
-}
-
 fn load(path: &Path, global: &Global) -> Option<Config> {
     let loaded = config::load(path, &environment);
     if loaded.outcome.is_err() {
@@ -225,7 +219,7 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         exact: arguments.exact,
     };
     tell(arguments, &replayed, &head)?;
-    drawing.write(&replayed.outcome, &head, arguments, global)?;
+    drawing.write(&replayed.outcome, &head, &arguments.logs, &global.config)?;
     Ok(fails(arguments, &replayed))
 }
 
@@ -262,26 +256,6 @@ fn fails(arguments: &Arguments, replayed: &Replayed) -> ExitCode {
         }
     }
     code
-}
-
-/// A replay's failure with its exit code.
-pub fn stop(failed: Failed) -> Stop {
-    match failed {
-        Failed::Read(fault) => Stop(exit::SYSTEM, fault.to_string()),
-        Failed::Limit(limit, why) => Stop(exit::INVALID, format!("limit `{limit}`: {why}")),
-        Failed::Unreadable(tally) => Stop(exit::NO, unreadable(&tally)),
-    }
-}
-
-fn unreadable(tally: &Tally) -> String {
-    let mut text = format!(
-        "{} of {} lines cannot be read, which is more than 5 %; the first of them:",
-        tally.unreadable, tally.lines
-    );
-    for shown in &tally.shown {
-        text.push_str(&format!("\n    {}:{}: {}", shown.log, shown.line, shown.text));
-    }
-    text
 }
 
 /// Names that the policy does not have are wrong usage.

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Arguments, Stop, system};
-use crate::cli::global::Global;
+use super::stop::{Stop, system};
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
@@ -52,13 +51,13 @@ impl<'a> Drawing<'a> {
         ledger.note(&record, judged, &|| name(&record, &client));
     }
 
-    /// Draws what was asked for.
+    /// Draws what was asked for. `logs`, `policy`: where each stands.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn write(self, outcome: &Outcome, head: &Head<'_>, arguments: &Arguments, global: &Global) -> Result<(), Stop> {
+    pub fn write(self, outcome: &Outcome, head: &Head<'_>, logs: &[PathBuf], policy: &Path) -> Result<(), Stop> {
         let Some(ledger) = self.ledger else { return Ok(()) };
-        let names: Vec<String> = arguments.logs.iter().map(|log| log.display().to_string()).collect();
+        let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
         let mut notes = outcome.notes.clone();
         if head.resolution >= 1_000_000_000 {
             notes.push(
@@ -76,8 +75,8 @@ impl<'a> Drawing<'a> {
         notes.extend(why);
         let about = About {
             source: format!("{} ({})", names.join(", "), head.log),
-            policy: global.config.display().to_string(),
-            only: arguments.limit.clone(),
+            policy: policy.display().to_string(),
+            only: head.limit.map(str::to_owned),
             left_out,
             alerts: Vec::new(),
             notes,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Stop;
+use super::stop::Stop;
 use crate::config;
 use crate::replay::stamp;
 
