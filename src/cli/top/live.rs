@@ -14,6 +14,7 @@ use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::answers;
 use super::data::Model;
 use super::frame::{self, Look};
 use super::keys::{Action, State, press};
@@ -158,7 +159,7 @@ fn ask_for_numbers(interval: Duration, global: &Global, tell: &Sender<Told>, que
             }
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + interval;
-                let numbers = running::reach(global, super::model)
+                let numbers = running::reach(global, answers::model)
                     .unwrap_or_else(|_| Err("no server answers; these numbers are old".to_owned()));
                 Told::Numbers(numbers.map(Box::new))
             }
@@ -182,7 +183,7 @@ fn explained(socket: &Path, client: &str) -> io::Result<String> {
     let one = client.split('/').next().unwrap_or(client);
     let target = client::target("/api/v1/decisions", &[("client", one), ("latest", DECISIONS)]);
     let reply = client::get(socket, &target)?;
-    Ok(match super::read::<Decisions>(&reply) {
+    Ok(match answers::read::<Decisions>(&reply) {
         Err(why) => why,
         Ok(Decisions { decisions }) if decisions.is_empty() => {
             format!("nothing is remembered of {client}: {}", explain::FORGOTTEN)
@@ -195,5 +196,5 @@ fn explained(socket: &Path, client: &str) -> io::Result<String> {
 fn pardoned(socket: &Path, client: &str) -> io::Result<String> {
     let wanted = json!({ "client": client, "limit": null, "exempt_seconds": 0 });
     let reply = client::post(socket, "/api/v1/pardon", &wanted)?;
-    Ok(super::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
+    Ok(answers::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
 }

@@ -1,8 +1,9 @@
 //! `tidegate top`: what the running process does now, and whom its limits refuse, live in a terminal.
 //!
 //! [`data`] joins the process's answers, [`frame`] draws them, [`keys`] says what a key does; none of the three knows a terminal,
-//! a socket or a clock. [`live`] has all of these.
+//! a socket or a clock. [`answers`] has the socket, [`live`] all of these.
 
+mod answers;
 mod data;
 mod frame;
 mod keys;
@@ -15,7 +16,6 @@ use std::time::Duration;
 use clap::Args;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use serde::de::DeserializeOwned;
 
 use self::data::Model;
 use self::frame::Look;
@@ -24,7 +24,6 @@ use super::output::{print, say};
 use super::status::Format;
 use super::{exit, running};
 use crate::config::parse_duration;
-use crate::serve::admin::client::{self, Reply};
 
 /// How wide a text is if nobody says.
 const WIDTH: u16 = 100;
@@ -69,7 +68,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         return ExitCode::from(exit::USAGE);
     }
     // also before the terminal is taken: whoever does not answer now is told of where talk belongs
-    let model = match running::ask(global, model) {
+    let model = match running::ask(global, answers::model) {
         Ok(Ok(model)) => model,
         Ok(Err(refusal)) => {
             say(&format!("tidegate: {refusal}\n"));
@@ -92,27 +91,6 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         Format::Json => serde_json::to_string_pretty(&model).unwrap_or_default() + "\n",
     });
     ExitCode::SUCCESS
-}
-
-/// Everything, from the process that listens there; its own words if it says no, or is not understood.
-///
-/// # Errors
-/// Nobody answers.
-fn model(socket: &std::path::Path) -> io::Result<Result<Model, String>> {
-    let history = client::target("/api/v1/history", &[("seconds", &data::SECONDS.to_string())]);
-    let status = client::get(socket, "/api/v1/status")?;
-    let history = client::get(socket, &history)?;
-    let offenders = client::get(socket, "/api/v1/offenders")?;
-    let all = || Ok(Model::of(read(&status)?, &read(&history)?, read(&offenders)?));
-    Ok(all())
-}
-
-fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, String> {
-    if !reply.is_good() {
-        return Err(reply.error());
-    }
-    serde_json::from_str(&reply.body)
-        .map_err(|error| format!("the running process speaks another version of this: {error}"))
 }
 
 fn width(asked: Option<u16>) -> u16 {

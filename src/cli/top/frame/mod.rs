@@ -4,6 +4,7 @@
 //! heading says so. Colours only underline what words and numbers say already.
 
 mod cells;
+mod look;
 mod over;
 mod table;
 
@@ -20,6 +21,8 @@ use super::keys::{Pane, State};
 use crate::cli::explain::wrapped;
 use crate::cli::status::span;
 
+pub use self::look::Look;
+
 /// From this width on there are two columns.
 const WIDE: u16 = 150;
 
@@ -28,23 +31,6 @@ const GAP: u16 = 3;
 
 /// In the place of what there is not.
 const NOTHING: &str = "–";
-
-/// How it is drawn.
-#[derive(Debug, Clone, Copy)]
-pub struct Look<'a> {
-    /// Whether colours may be used.
-    pub colored: bool,
-    /// What somebody at the keys sees and a text has not: the chosen row, the last line.
-    pub live: Option<&'a State>,
-    /// Why the numbers are old.
-    pub trouble: Option<&'a str>,
-}
-
-impl Look<'_> {
-    fn color(&self, color: Color) -> Style {
-        if self.colored { Style::new().fg(color) } else { Style::new() }
-    }
-}
 
 /// How high the frame is that leaves nothing out.
 pub fn height(model: &Model, width: u16, look: &Look<'_>) -> u16 {

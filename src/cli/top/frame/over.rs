@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Block, Clear, Widget};
 
 use super::super::keys::{Overlay, State};
-use super::Look;
+use super::look::Look;
 
 /// The keys, in one line.
 const KEYS: &str = "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  / filter  space freeze";
