@@ -3,7 +3,6 @@
 //! Pingora's own `Server` is not used: it reports ready before it binds, survives a failed bind without a listener, and sleeps
 //! its whole grace period on every stop. Its HTTP proxy is all that is needed, on sockets of ours.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,15 +31,16 @@ use super::lifecycle::{self, Life, Signals};
 use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
 use super::shared::Shared;
 use super::small_server::{self, Hosts};
+use super::start_error::StartError;
 use crate::config::settings::Settings;
 use crate::config::{self, Config, Places};
 use crate::engine::Snapshot;
 use crate::policy::Policy;
 use crate::serve::buffers::BUFFERS;
-use crate::serve::edge::bind::BindError;
-use crate::serve::edge::connection::{ConnectionLimits, Edge};
+use crate::serve::edge::common::Edge;
 use crate::serve::edge::door::Door;
 use crate::serve::edge::events::Events;
+use crate::serve::edge::limits::ConnectionLimits;
 use crate::serve::edge::listen::{self, Connections};
 use crate::serve::edge::tls::watch::{POLL, State, Watch};
 use crate::serve::origins::resolve;
@@ -60,26 +60,6 @@ const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 
 /// How long the last lines of the access log may take, if its target goes on taking them.
 const LAST_LINES: Duration = Duration::from_secs(5);
-
-/// Why the gate did not start. All of it is the system's word: exit code 71.
-#[derive(Debug)]
-pub enum StartError {
-    /// A listener could not be bound.
-    Bind(BindError),
-    /// The system refused something else; the text says what it was for.
-    System(&'static str, String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Bind(error) => error.fmt(f),
-            StartError::System(what, cause) => write!(f, "{what}: {cause}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// What a run has beside its configuration.
 pub struct Start {

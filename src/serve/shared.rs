@@ -11,7 +11,7 @@ use super::installed::Installed;
 use crate::config::settings::{ClientInLog, Settings};
 use crate::config::{Places, Tree};
 use crate::explain::Book;
-use crate::serve::proxy::shared_limits::Bells;
+use crate::serve::proxy::bells::Bells;
 use crate::serve::proxy::waits::Waits;
 use crate::serve::telling::access_log::AccessLog;
 use crate::serve::telling::decisions::Decisions;

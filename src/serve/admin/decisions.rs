@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Serialize;
 
-use super::{Asked, Context};
+use super::asked::Asked;
+use super::context::Context;
 use crate::config;
 use crate::engine::DecisionId;
 use crate::explain::Explanation;

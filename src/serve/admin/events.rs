@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::Context;
 use crate::serve::small_server::Answer;
 
 /// So many streams may be open; one more is answered 503.
@@ -14,6 +13,31 @@ pub const MOST_STREAMS: usize = 16;
 
 /// Pieces that a client may be behind before [`Events::send`] waits for it.
 const BEHIND: usize = 16;
+
+/// One place for each stream that may be open.
+#[derive(Debug)]
+pub struct Streams(Arc<Semaphore>);
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams(Arc::new(Semaphore::new(MOST_STREAMS)))
+    }
+}
+
+impl Streams {
+    /// Begins a stream: the answer is for the client, the sending end for whoever feeds it, in a task of its own.
+    ///
+    /// # Errors
+    /// There are too many already; the answer says so.
+    pub fn begin(&self) -> Result<(Events, Answer), Answer> {
+        let Ok(place) = Arc::clone(&self.0).try_acquire_owned() else {
+            let why = format!("{MOST_STREAMS} streams are open already");
+            return Err(Answer::error(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        let (pieces, read) = mpsc::channel(BEHIND);
+        Ok((Events { pieces, _place: place }, Answer::events(read)))
+    }
+}
 
 /// The sending end of a stream. It takes one of the [`MOST_STREAMS`] places until it is dropped, which ends the stream.
 #[derive(Debug)]
@@ -27,19 +51,6 @@ pub struct Events {
 pub struct Gone;
 
 impl Events {
-    /// Begins a stream: the answer is for the client, the sending end for whoever feeds it, in a task of its own.
-    ///
-    /// # Errors
-    /// There are too many already; the answer says so.
-    pub fn begin(context: &Context) -> Result<(Events, Answer), Answer> {
-        let Ok(place) = Arc::clone(&context.streams).try_acquire_owned() else {
-            let why = format!("{MOST_STREAMS} streams are open already");
-            return Err(Answer::error(StatusCode::SERVICE_UNAVAILABLE, why));
-        };
-        let (pieces, read) = mpsc::channel(BEHIND);
-        Ok((Events { pieces, _place: place }, Answer::events(read)))
-    }
-
     /// Sends one or more whole events, each ending in an empty line. Waits for a client that is behind.
     ///
     /// # Errors

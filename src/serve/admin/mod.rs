@@ -5,116 +5,33 @@
 //! * The web address, if the policy file names one: reading only, and never by a name that somebody else's page can take.
 //!   What names clients or configuration needs a token there; see [`web`].
 //!
-//! Every endpoint is one entry of the table of `endpoints`, with a [`Handler`]; its path may have segments such as `{id}`.
+//! Every endpoint is one entry of the table of `endpoints`, with a [`Handler`]; its path may have segments such as `{id}`. It sees
+//! the [`Context`] and what was [`Asked`].
 //! Faults are answered `{ "error": … }`. What the verbs of the command line ask with is [`client`].
 
 mod asked;
 pub mod client;
+mod context;
 mod decisions;
+mod endpoint;
 pub mod events;
 mod orders;
+mod pardoned;
 mod pardons;
 mod parts;
 mod status;
 pub mod web;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use http::{Method, StatusCode};
-use tokio::sync::{Semaphore, mpsc};
 
 pub use self::asked::Asked;
-use self::pardons::Pardons;
+pub use self::context::Context;
+pub use self::endpoint::{Endpoint, Handler};
 use self::web::Web;
-use super::lifecycle::control::Order;
 use super::page;
-use super::shared::Shared;
 use super::small_server::{Answer, Answers, Origin, Request};
-use crate::client::Client;
-use crate::config::settings::ClientInLog;
-
-/// What endpoints see of the process.
-pub struct Context {
-    /// What requests share.
-    pub shared: Arc<Shared>,
-    /// Whether requests are welcome.
-    pub ready: Arc<AtomicBool>,
-    /// The listeners' names, and where they listen.
-    pub listeners: Vec<(String, String)>,
-    pardons: Pardons,
-    /// To the process's [life](super::lifecycle), which carries them out.
-    orders: mpsc::Sender<Order>,
-    /// One place for each stream that may be open.
-    streams: Arc<Semaphore>,
-}
-
-impl Context {
-    /// Of this process.
-    pub fn new(
-        shared: Arc<Shared>,
-        ready: Arc<AtomicBool>,
-        listeners: Vec<(String, String)>,
-        orders: mpsc::Sender<Order>,
-    ) -> Context {
-        let streams = Arc::new(Semaphore::new(events::MOST_STREAMS));
-        Context { shared, ready, listeners, pardons: Pardons::default(), orders, streams }
-    }
-
-    /// The client as the access log has it; a pseudonym if there is none.
-    pub fn name_of(&self, client: &Client) -> String {
-        match self.shared.clients_in_log() {
-            ClientInLog::Pseudonym => self.shared.pseudonyms.of(client).to_string(),
-            ClientInLog::Address => client.network.to_string(),
-        }
-    }
-}
-
-/// An answer that takes its time.
-pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
-
-/// What an endpoint does.
-#[derive(Clone, Copy)]
-pub enum Handler {
-    /// Answers from what is there.
-    Now(fn(&Arc<Context>, &Asked) -> Answer),
-    /// Answers when something has been done.
-    Later(fn(Arc<Context>, Asked) -> Later),
-}
-
-/// Something that can be asked for.
-#[derive(Clone)]
-pub struct Endpoint {
-    method: Method,
-    /// From `/`; a segment in braces takes any one segment.
-    path: &'static str,
-    handler: Handler,
-    /// Whether its answer names clients or configuration. What is not said to be otherwise does.
-    names: bool,
-}
-
-impl Endpoint {
-    /// For reading: answers `GET` and `HEAD`, on the web address too.
-    const fn get(path: &'static str, handler: fn(&Arc<Context>, &Asked) -> Answer) -> Endpoint {
-        Endpoint { method: Method::GET, path, handler: Handler::Now(handler), names: true }
-    }
-
-    /// The same of what tells no more than the metrics do, or leaves the rest out by [`Asked::may_read_names`].
-    fn nameless(self) -> Endpoint {
-        Endpoint { names: false, ..self }
-    }
-
-    /// For acting: answers `POST`, on the socket only.
-    const fn post(path: &'static str, handler: Handler) -> Endpoint {
-        Endpoint { method: Method::POST, path, handler, names: true }
-    }
-
-    /// Whether this method, which may be `HEAD`, is the endpoint's.
-    fn takes(&self, method: &Method) -> bool {
-        *method == self.method || (*method == Method::HEAD && self.method == Method::GET)
-    }
-}
 
 /// Every endpoint there is.
 fn endpoints() -> Vec<Endpoint> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{Asked, Context, Later};
+use super::asked::Asked;
+use super::context::Context;
+use super::endpoint::Later;
 use crate::serve::lifecycle::control::{Order, Verb};
 use crate::serve::small_server::Answer;
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Asked, Context};
+use super::asked::Asked;
+use super::context::Context;
+use super::pardoned::{Given, named};
 use crate::client::trust::parse_cidr;
 use crate::client::{self, Client, ClientNetwork, Mark};
 use crate::engine::NotPardoned;
@@ -25,34 +26,6 @@ pub const MOST_PARDONED: usize = 1_024;
 
 /// The longest exemption: a month.
 const LONGEST: Duration = Duration::from_secs(31 * 86_400);
-
-/// Who is pardoned, for the list. What it means is known to the limits alone.
-#[derive(Debug, Default)]
-pub struct Pardons(Mutex<BTreeMap<String, Given>>);
-
-/// A pardon that was given.
-#[derive(Debug, Clone)]
-struct Given {
-    clients: Vec<Client>,
-    limits: Vec<String>,
-    at: Timestamp,
-    exempt_until: Timestamp,
-    /// When the last limit has forgotten it.
-    ends: Timestamp,
-}
-
-impl Pardons {
-    /// How many there are.
-    pub fn len(&self, now: Timestamp) -> usize {
-        self.kept(now).len()
-    }
-
-    fn kept(&self, now: Timestamp) -> parking_lot::MutexGuard<'_, BTreeMap<String, Given>> {
-        let mut pardons = self.0.lock();
-        pardons.retain(|_, given| given.ends > now);
-        pardons
-    }
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,15 +160,6 @@ pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
         })
         .collect();
     Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.pardons/1", "pardons": pardons }))
-}
-
-/// The name under which the first of these clients is pardoned.
-fn named(pardons: &BTreeMap<String, Given>, clients: &[Client]) -> Option<String> {
-    let wanted = clients.first()?;
-    let is_it = |given: &Given| {
-        given.clients.first().is_some_and(|client| client.network == wanted.network && client.mark == wanted.mark)
-    };
-    pardons.iter().find(|(_, given)| is_it(given)).map(|(name, _)| name.clone())
 }
 
 /// Whom an operator means.

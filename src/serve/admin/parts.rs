@@ -7,7 +7,8 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Asked, Context};
+use super::asked::Asked;
+use super::context::Context;
 use crate::config::settings::ClientInLog;
 use crate::engine::Outcome;
 use crate::policy::Rule;

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use serde::Serialize;
 
+use super::asked::Asked;
+use super::context::Context;
 use super::parts::{LimitState, OriginState, StoreState, limits, origins, stores};
-use super::{Asked, Context};
 use crate::serve::clock;
 use crate::serve::small_server::Answer;
 use crate::serve::telling::metrics::Numbers;

@@ -9,7 +9,8 @@ use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{self, Edge};
+use super::common::Edge;
+use super::connection;
 use super::door::{Entry, Header};
 use super::h2;
 use super::h2::preface::{Beginning, look};

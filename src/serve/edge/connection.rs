@@ -8,195 +8,25 @@
 //! What the client did wrong here is counted and answered, never logged line by line: it is the client who decides how
 //! often it happens.
 
-use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::StatusCode;
-use http::request::Parts;
+use bytes::BytesMut;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::IO;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::door::Door;
-use super::h2;
+use super::common::{Early, Edge};
+use super::limits::ConnectionLimits;
 use super::link::Link;
-use super::pace::LeastRate;
 use super::stream::{EdgeStream, Wire};
-use super::tls::acceptor::Acceptor;
-use super::tls::handshake::HandshakeFault;
-use super::tls::secure::Secure;
-use crate::answer::Answer;
-use crate::config::settings::{Connections, Listener, Pace, Protocols};
-use crate::request::Peer;
-use crate::units;
-use tidegate_http::fault::{BodyFault, HeadFault};
-use tidegate_http::h2::frames::Abuse;
-use tidegate_http::head::{self, Body, EndScan, Head, HeadLimits};
-use tidegate_http::path::EscapedSlash;
-
-/// How much time and space a connection may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionLimits {
-    /// Of TLS: from the first byte to the end of the handshake.
-    pub handshake_deadline: Duration,
-    /// Size of a head.
-    pub head: HeadLimits,
-    /// From the first byte of a head to its end; for the first head of a connection, from its start.
-    pub head_deadline: Duration,
-    /// From the end of an answer to the first byte of the next request.
-    pub idle: Duration,
-    /// The same once the process is stopping.
-    pub idle_while_draining: Duration,
-    /// Requests on one connection.
-    pub requests: u32,
-    /// After this long the next answer is the last, and HTTP/2 takes no new requests; `None`: never.
-    pub lifetime: Option<Duration>,
-    /// The least speed of request bodies.
-    pub least_rate: LeastRate,
-    /// How long a whole one may take; `None`: any time.
-    pub body_time: Option<Duration>,
-    /// The least speed at which answers are taken.
-    pub least_answer_rate: LeastRate,
-    /// How long a whole one may take; `None`: any time.
-    pub answer_time: Option<Duration>,
-    /// After the last answer: how long the client may go on sending before it is cut off.
-    pub linger: Duration,
-    /// And how much.
-    pub linger_bytes: usize,
-    /// What is spoken.
-    pub protocols: Protocols,
-    /// What is particular to HTTP/2.
-    pub h2: h2::Limits,
-}
-
-impl ConnectionLimits {
-    /// As the operator says, who finds the reasons of the defaults there.
-    pub fn of(listener: &Listener) -> ConnectionLimits {
-        ConnectionLimits {
-            protocols: listener.protocols,
-            h2: h2::Limits::from(&listener.h2),
-            ..ConnectionLimits::of_words(&listener.connections)
-        }
-    }
-
-    fn of_words(words: &Connections) -> ConnectionLimits {
-        let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
-        let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
-        ConnectionLimits {
-            handshake_deadline: words.handshake_deadline,
-            head: HeadLimits {
-                bytes: bytes(words.head.bytes),
-                request_line: bytes(words.head.line),
-                fields: usize::try_from(words.head.fields).unwrap_or(usize::MAX),
-                twins: words.head.twins,
-                escaped_slash: words.head.escaped_slash,
-            },
-            head_deadline: words.head_timeout,
-            idle: words.idle,
-            // a busy client sends its next request within this and is told to close; an idle one loses nothing
-            idle_while_draining: words.idle.min(Duration::from_secs(1)),
-            requests: words.requests,
-            lifetime: words.lifetime,
-            least_rate: rate(&words.request_body),
-            body_time: words.request_body.timeout,
-            least_answer_rate: rate(&words.response),
-            answer_time: words.response.timeout,
-            linger: words.linger,
-            linger_bytes: 64 * 1024,
-            protocols: Protocols::by_default(false),
-            h2: h2::Limits::default(),
-        }
-    }
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> ConnectionLimits {
-        ConnectionLimits::of_words(&Connections::default())
-    }
-}
-
-/// What happens at the edge before and beside requests, for whoever counts and answers it. Called on the request path:
-/// must not block.
-pub trait EdgeEvents: Send + Sync + 'static {
-    /// A connection was accepted.
-    fn connection_opened(&self) {}
-    /// It is gone.
-    fn connection_closed(&self) {}
-    /// A connection could not be accepted; accepting pauses for a moment.
-    fn accept_failed(&self, _error: &std::io::Error) {}
-    /// A connection waits for a file descriptor that clients may have, and so do all after it.
-    fn accept_paused(&self) {}
-    /// A connection became a secure one.
-    fn handshake(&self, _secure: &Secure) {}
-    /// It did not, and is closed. `said_nothing`: not a byte came from the client.
-    fn handshake_failed(&self, _fault: HandshakeFault, _peer: Peer, _said_nothing: bool) {}
-    /// A head was refused, of which these bytes came. Returns the whole answer: status line, fields with `Content-Length` and
-    /// `Connection: close`, and body.
-    fn refused(&self, fault: HeadFault, bytes: &[u8]) -> Bytes;
-    /// A head that came by HTTP/2 was refused. Returns the answer.
-    fn refused_request(&self, fault: HeadFault, _head: &Parts) -> Answer {
-        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        Answer { status, headers: Vec::new(), body: Bytes::new() }
-    }
-    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body, or reset its stream.
-    fn refused_elsewhere(&self, _fault: HeadFault) {}
-    /// A connection that speaks HTTP/2 was ended for what its client did.
-    fn abused(&self, _abuse: Abuse, _peer: Peer) {}
-    /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
-    /// may serve another request after it.
-    fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {
-        Early::Pass(None)
-    }
-    /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
-    fn body_refused(&self, _fault: BodyFault) {}
-    /// A client did something for which the log has a line a minute, in the word under which it was counted.
-    fn noticed(&self, _reason: &'static str, _peer: Peer) {}
-    /// Whether the policy in force refuses paths with escaped slashes where the listener leaves it to the policy.
-    fn refuses_escaped_slashes(&self) -> bool {
-        false
-    }
-    /// Who decides which connections are let in; `None`: all are.
-    fn door(&self) -> Option<&Door> {
-        None
-    }
-}
-
-/// What is to be done with a request that was looked at early.
-pub enum Early {
-    /// The proxy serves it. It finds what is already known in its session's user context.
-    Pass(Option<Box<dyn Any + Send + Sync>>),
-    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It never
-    /// stays where it may not.
-    Answer { bytes: Bytes, stay: bool },
-}
-
-/// What all connections share.
-pub struct Edge {
-    /// Position in the settings of the listener that took them.
-    pub listener: usize,
-    /// What they do TLS with; `None`: they speak without.
-    pub tls: Option<Arc<Acceptor>>,
-    /// For each connection.
-    pub limits: ConnectionLimits,
-    /// For all.
-    pub events: Box<dyn EdgeEvents>,
-}
-
-impl Edge {
-    /// What the next head is held to: what the listener leaves to the policy follows the one in force.
-    pub fn head_limits(&self) -> HeadLimits {
-        let head = self.limits.head;
-        let walks_round = head.escaped_slash == EscapedSlash::Auto && self.events.refuses_escaped_slashes();
-        HeadLimits { escaped_slash: head.escaped_slash.decided(walks_round), ..head }
-    }
-}
+use tidegate_http::fault::HeadFault;
+use tidegate_http::head::{self, Body, EndScan, Head};
 
 /// Serves a connection in HTTP/1 until it ends. `first` are bytes of it that have been read already, `begun` is when it began.
 pub async fn serve<A, S>(

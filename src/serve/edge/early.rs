@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use super::connection::Early;
+use super::common::Early;
 use super::link::Link;
 use super::{redirect, written};
 use crate::answer::{self, Answer, Context, Form};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-use super::connection::{Early, EdgeEvents};
+use super::common::{Early, EdgeEvents};
 use super::door::Door;
 use super::link::Link;
 use super::tls::handshake::HandshakeFault;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::arrive::arrive;
 pub use super::bind::{BACKLOG, BindError, Bound, bind};
-use super::connection::Edge;
+use super::common::Edge;
 use super::door::Entry;
 use super::link::Link;
 use super::listening::Acceptor;

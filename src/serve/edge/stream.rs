@@ -27,7 +27,7 @@ use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 
 use super::absence::{Absence, Departure};
-use super::connection::Edge;
+use super::common::Edge;
 use super::due::{Due, LateAnswer};
 use super::link::Link;
 use super::pace::Pace;

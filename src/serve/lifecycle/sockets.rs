@@ -12,7 +12,7 @@ use super::notify::Notifier;
 use crate::config::settings::{ListenOn, Listener, Settings};
 use crate::serve::edge::bind::{self, BindError, Bound};
 use crate::serve::edge::socket_file::SocketFile;
-use crate::serve::server::StartError;
+use crate::serve::start_error::StartError;
 
 /// Who may use the admin socket: its owner, and root.
 const ADMIN_PERMISSIONS: u32 = 0o600;

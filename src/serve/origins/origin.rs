@@ -17,7 +17,7 @@ use crate::limiter::adaptive::Sample;
 use crate::limiter::{Adaptive, Permit, Slots};
 use crate::policy::{Balance, InflightCap, Origin};
 use crate::serve::edge::absence::Abandoned;
-use crate::sketch::{KeyHash, Seed};
+use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
 /// One origin's state. Its numbers come from the policy; its addresses change when names are looked up again.
@@ -399,11 +399,6 @@ pub struct Attempt {
     // `None` only if four billion requests were under way, in which case one is not counted
     #[expect(dead_code, reason = "held for its drop")]
     inflight: Option<Permit>,
-}
-
-/// The seed for `balance: hash`: fixed, so that every gate and every start sends a key to the same address.
-pub fn affinity_seed() -> Seed {
-    Seed::from_bytes(*b"tidegate-balance")
 }
 
 struct Waiting<'a>(&'a AtomicU32);

@@ -8,8 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
-use super::origin::affinity_seed;
-use crate::sketch::{KeyHash, KeyHasher};
+use crate::sketch::{KeyHash, KeyHasher, Seed};
 
 /// An address list with the order in which round robin visits it.
 #[derive(Debug, Default)]
@@ -103,6 +102,11 @@ impl Ring {
             .max_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
             .map(|(_, endpoint)| endpoint)
     }
+}
+
+/// The seed for `balance: hash`: fixed, so that every gate and every start sends a key to the same address.
+pub fn affinity_seed() -> Seed {
+    Seed::from_bytes(*b"tidegate-balance")
 }
 
 /// The logarithm of a number between 0 and 1 that is the same for this key and address everywhere.

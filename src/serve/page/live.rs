@@ -34,7 +34,7 @@ pub fn history(context: &Arc<Context>, asked: &Asked) -> Answer {
 /// `GET /api/v1/stream`: an event every second, until the client leaves. `second` has the numbers of the last second; with
 /// `?view=page`, `page` has the HTML of those sections of the page that have changed, the first time all of them.
 pub fn stream(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let (events, answer) = match Events::begin(context) {
+    let (events, answer) = match context.streams.begin() {
         Ok(begun) => begun,
         Err(refused) => return refused,
     };

@@ -8,9 +8,10 @@ use pingora::{Error, ErrorType};
 
 use super::exchange::Exchange;
 use crate::client::{Field, Proto, onward};
-use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
+use crate::policy::{FieldStyle, HeaderEdits};
 use crate::request::Peer;
+use crate::serve::clock::wall_nanos;
 use crate::serve::edge::link::Link;
 use tidegate_http::hearsay;
 
@@ -104,7 +105,28 @@ pub fn towards_client(answer: &mut ResponseHeader, exchange: &Exchange) -> pingo
     {
         apply(&route.response_headers, exchange, answer)?;
     }
-    super::reply::rate_limit_fields(answer, exchange)
+    rate_limit_fields(answer, exchange)
+}
+
+/// Adds what the client is told about its limits to an answer of the route.
+fn rate_limit_fields(head: &mut ResponseHeader, exchange: &Exchange) -> pingora::Result<()> {
+    let Some(decision) = exchange.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
+    if decision.readings.is_empty() {
+        return Ok(());
+    }
+    let Some(fields) = decision.route.and_then(|route| exchange.installed.fields(route)) else { return Ok(()) };
+    let policy = exchange.installed.snapshot().policy();
+    // only the legacy spelling tells points in time
+    let wall = if policy.responses.fields == FieldStyle::Legacy { wall_nanos() } else { 0 };
+    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, wall) {
+        // as static text where it is ours: a `HeaderName` would be turned back into text, twice, on every answer
+        match name.as_str() {
+            "ratelimit" => head.append_header("RateLimit", value)?,
+            "ratelimit-policy" => head.append_header("RateLimit-Policy", value)?,
+            _ => head.append_header(name, value)?,
+        };
+    }
+    Ok(())
 }
 
 /// Takes away what concerns the origin's connection only: what its `Connection` names and what never travels further

@@ -18,7 +18,7 @@ use crate::units::Timestamp;
 
 /// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
 /// client is still there. Pingora takes up to four pieces of an answer at once, which makes it four times that, and that is
-/// how long the client itself may stall ([`ConnectionLimits`](crate::serve::edge::connection::ConnectionLimits)).
+/// how long the client itself may stall ([`ConnectionLimits`](crate::serve::edge::limits::ConnectionLimits)).
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The most attempts that a policy can ask for: one, and five more.

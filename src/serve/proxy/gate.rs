@@ -37,7 +37,7 @@ use crate::policy::{Action, Balance, Protocol, Route};
 use crate::serve::cause::cause_of;
 use crate::serve::clock::roll;
 use crate::serve::edge::redirect;
-use crate::serve::origins::origin::affinity_seed;
+use crate::serve::origins::ring::affinity_seed;
 use crate::serve::origins::way::Way;
 use crate::serve::origins::{connector, http2};
 use crate::serve::shared::Shared;

@@ -2,7 +2,7 @@
 //!
 //! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`settled`] makes of its head what
 //! the origin gets of it, [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
-//! [`shared_limits`] asks stores,
+//! [`shared_limits`] asks stores and wakes by [`bells`] whoever waits for that,
 //! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
 //! itself, [`attempts`] is what is tried again, [`abandoned`] what becomes of requests whose client has left, [`blame`] whose fault it was,
 //! [`timing`] how long the origin took, [`observe`] what metrics and log are told.
@@ -10,6 +10,7 @@
 pub mod abandoned;
 pub mod admission;
 pub mod attempts;
+pub mod bells;
 pub mod blame;
 pub mod downstream;
 pub mod edits;

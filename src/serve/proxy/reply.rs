@@ -10,7 +10,7 @@ use pingora::proxy::Session;
 use super::exchange::Exchange;
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::engine::Verdict;
-use crate::policy::{Action, FieldStyle};
+use crate::policy::Action;
 use crate::serve::clock::{Clock, wall_nanos};
 
 /// An unread body up to this size is read and thrown away, so that the client keeps its connection; behind a larger one
@@ -63,30 +63,6 @@ pub async fn fixed(session: &mut Session, exchange: &mut Exchange, clock: &Clock
         tokio::time::sleep(pause).await;
     }
     write(session, head, body).await
-}
-
-/// Adds what the client is told about its limits to an answer of the route.
-///
-/// # Errors
-/// None that our own fields can cause.
-pub fn rate_limit_fields(head: &mut ResponseHeader, exchange: &Exchange) -> pingora::Result<()> {
-    let Some(decision) = exchange.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
-    if decision.readings.is_empty() {
-        return Ok(());
-    }
-    let Some(fields) = decision.route.and_then(|route| exchange.installed.fields(route)) else { return Ok(()) };
-    let policy = exchange.installed.snapshot().policy();
-    // only the legacy spelling tells points in time
-    let wall = if policy.responses.fields == FieldStyle::Legacy { wall_nanos() } else { 0 };
-    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, wall) {
-        // as static text where it is ours: a `HeaderName` would be turned back into text, twice, on every answer
-        match name.as_str() {
-            "ratelimit" => head.append_header("RateLimit", value)?,
-            "ratelimit-policy" => head.append_header("RateLimit-Policy", value)?,
-            _ => head.append_header(name, value)?,
-        };
-    }
-    Ok(())
 }
 
 fn context<'a>(session: &Session, exchange: &'a Exchange) -> Context<'a> {

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::proxy::Session;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::bells::Bells;
 use super::downstream::link_of;
-
 use super::facts::Facts;
 use crate::engine::{Brought, By, Errand, Judged, Step};
 use crate::limiter::cluster::{Answer, Silence};
@@ -22,25 +21,6 @@ use crate::serve::clock::Clock;
 use crate::serve::installed::Installed;
 use crate::serve::shared::Shared;
 use crate::serve::store::StoreInUse;
-use crate::sketch::KeyHash;
-
-/// Wakes requests that wait for another one's errand. Keys share a bell with others, so a request that is woken looks again.
-#[derive(Debug)]
-pub struct Bells([Notify; Bells::COUNT]);
-
-impl Bells {
-    const COUNT: usize = 256;
-
-    fn of(&self, key: KeyHash) -> Option<&Notify> {
-        self.0.get(key.halves()[1] as usize % Self::COUNT)
-    }
-}
-
-impl Default for Bells {
-    fn default() -> Bells {
-        Bells(std::array::from_fn(|_| Notify::new()))
-    }
-}
 
 /// Sends for budget that requests of a key will need soon: when the pause of a refused one ends, or right after one that had to
 /// wait. Nobody waits for it.

@@ -22,15 +22,9 @@ use tokio::time::{sleep, timeout};
 pub use self::answer::{Answer, Body};
 pub use self::hosts::Hosts;
 use self::places::{Lost, Place, Places};
-pub use self::request::{Origin, Request};
+pub use self::request::{MAX_BODY, MAX_HEAD, Origin, Request};
 use super::edge::listening::{Acceptor, Listening};
 use super::socket::Socket;
-
-/// A longer request head is answered with 431.
-pub const MAX_HEAD: usize = 8 << 10;
-
-/// A longer request body is answered with 413.
-pub const MAX_BODY: usize = 64 << 10;
 
 /// How long a request may take to arrive, and its answer to be taken: each time so long. A connection that takes longer is
 /// closed.

@@ -5,8 +5,14 @@ use std::io;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use super::{Answer, MAX_BODY, MAX_HEAD};
+use super::Answer;
 use crate::serve::socket::Socket;
+
+/// A longer request head is answered with 431.
+pub const MAX_HEAD: usize = 8 << 10;
+
+/// A longer request body is answered with 413.
+pub const MAX_BODY: usize = 64 << 10;
 
 /// No request has more fields.
 const MAX_FIELDS: usize = 64;

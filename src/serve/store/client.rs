@@ -9,17 +9,16 @@ use redis::{RedisError, Value};
 use tokio::time::{Instant as TokioInstant, sleep, timeout_at};
 
 use super::cluster;
-use super::common::Common;
 use super::counters::{Counters, ServerStanding, StoreStatus};
+use super::dialer::Access;
 use super::fault::{Meaning, meaning};
 use super::lines::{Kind, Met};
 use super::link::{self, Errand};
 use super::script;
+use super::servers::Servers;
+use super::wire::MOST_ON_THEIR_WAY;
 use crate::limiter::cluster::{Answer, Question, Silence};
 use crate::policy::{Store, StoreMode};
-
-/// How many questions may be on their way to one store; one more is [`Silence::Busy`].
-pub const MOST_ON_THEIR_WAY: u32 = 1_024;
 
 /// How many servers a question is sent to at most: a key may have moved, or be on its way.
 const MOST_SENDINGS: usize = 4;
@@ -32,15 +31,6 @@ const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether a store has answered that a start or a reload waits for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-
-/// What is needed to be let in, beside the policy's part.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Access {
-    /// The password of the store's user; UTF-8.
-    pub password: Option<Vec<u8>>,
-    /// Certificates, in PEM, of the authorities that alone may vouch for the servers; `None` for the system's. Only with TLS.
-    pub authorities: Option<Vec<u8>>,
-}
 
 /// A store's client cannot be made from these settings.
 #[derive(Debug)]
@@ -60,7 +50,7 @@ impl std::error::Error for StoreFault {}
 /// connection to the key's server, unless that refused the user, the password or the rights when it was tried last: then it is
 /// [`Silence::Faulty`].
 pub struct StoreClient {
-    common: Arc<Common>,
+    servers: Arc<Servers>,
     on_their_way: AtomicU32,
 }
 
@@ -70,18 +60,18 @@ impl StoreClient {
     /// # Errors
     /// A password that is not UTF-8, authorities that are no certificates, no server.
     pub fn new(store: &Store, access: &Access) -> Result<StoreClient, StoreFault> {
-        let common = Common::new(store, access).map_err(StoreFault)?;
-        Ok(StoreClient { common: Arc::new(common), on_their_way: AtomicU32::new(0) })
+        let servers = Servers::new(store, access).map_err(StoreFault)?;
+        Ok(StoreClient { servers: Arc::new(servers), on_their_way: AtomicU32::new(0) })
     }
 
     /// Connects, connects again when a connection is lost, and writes this gate's stamp once a second; never returns. To be
     /// spawned once, on the runtime that is to drive the connections.
     pub async fn tend(&self) {
-        if self.common.store.mode == StoreMode::Cluster {
-            return cluster::tend(&self.common).await;
+        if self.servers.common.store.mode == StoreMode::Cluster {
+            return cluster::tend(&self.servers).await;
         }
-        for shard in &self.common.shards().list {
-            shard.tend(&self.common).await;
+        for shard in &self.servers.shards().list {
+            shard.tend(&self.servers).await;
         }
     }
 
@@ -89,7 +79,7 @@ impl StoreClient {
     pub async fn answers_within(&self, span: Duration) -> bool {
         let began = Instant::now();
         loop {
-            let heard = self.common.was_heard();
+            let heard = self.servers.was_heard();
             if heard || began.elapsed() >= span {
                 return heard;
             }
@@ -119,7 +109,10 @@ impl StoreClient {
     pub async fn ask_and_say(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), Silence>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
-        self.common.counters.heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
+        self.servers
+            .common
+            .counters
+            .heard(&outcome.map(|(answer, _)| answer), sent.map(|sent: Instant| sent.elapsed()));
         (outcome, sent.is_some())
     }
 
@@ -131,10 +124,10 @@ impl StoreClient {
     ) -> Result<(Answer, u64), Silence> {
         let Ok((script, numbers)) = script::asks(question) else {
             let text = format!("limit `{limit}` has numbers that no store can count");
-            self.common.note(Kind::odd("numbers"), Met::Asking, None, &text);
+            self.servers.common.note(Kind::odd("numbers"), Met::Asking, None, &text);
             return Err(Silence::Faulty);
         };
-        let store = &self.common.store;
+        let store = &self.servers.common.store;
         let key = script::key(&store.prefix, question, limit);
         let errand = Errand { script, key: &key, numbers: &numbers, rest: &[] };
         let value = self.run(&errand, store.timeout, sent).await?;
@@ -154,7 +147,7 @@ impl StoreClient {
         message: &[u8],
         most: i64,
     ) -> Result<script::Heard, Silence> {
-        let store = &self.common.store;
+        let store = &self.servers.common.store;
         let key = script::deltas_key(&store.prefix);
         let numbers = [read.0, read.1, MESSAGES_KEPT_MILLIS, most];
         let errand = Errand { script: &script::DELTAS, key: &key, numbers: &numbers, rest: &[node, message] };
@@ -164,15 +157,15 @@ impl StoreClient {
 
     fn no_answer(&self) -> Silence {
         let text = "said something that is no answer";
-        self.common.note(Kind::odd(text), Met::Asking, None, &text);
+        self.servers.common.note(Kind::odd(text), Met::Asking, None, &text);
         Silence::Faulty
     }
 
     /// Runs a script on the server that has the key, unless that is left alone, and waits for so long; notes in `sent` when it
     /// was sent. Goes on to another server only where one says that it did not execute it, because the key is elsewhere.
     async fn run(&self, errand: &Errand<'_>, patience: Duration, sent: &mut Option<Instant>) -> Result<Value, Silence> {
-        let common = &*self.common;
-        let shards = common.shards();
+        let common = &self.servers.common;
+        let shards = self.servers.shards();
         let (mut shard, mut ahead) = (shards.of(errand.key)?, false);
         let mut live = shard.live()?;
         let _way = OnTheWay::begin(self)?;
@@ -228,37 +221,37 @@ impl StoreClient {
 
     /// How many gates share the store, as last heard; this one among them, so at least 1.
     pub fn nodes(&self) -> u32 {
-        self.common.nodes()
+        self.servers.common.nodes()
     }
 
     /// The operator's name for the store.
     pub fn name(&self) -> &str {
-        &self.common.store.name
+        &self.servers.common.store.name
     }
 
     /// What was counted so far.
     pub fn counters(&self) -> &Counters {
-        &self.common.counters
+        &self.servers.common.counters
     }
 
     /// How many of its servers stand how.
     pub fn standings(&self) -> [(ServerStanding, u64); ServerStanding::ALL.len()] {
-        self.common.standings()
+        self.servers.standings()
     }
 
     /// How the store stands.
     pub fn status(&self) -> StoreStatus {
-        let common = &self.common;
+        let common = &self.servers.common;
         StoreStatus {
             name: common.store.name.clone(),
-            connected: common.is_connected(),
-            breaker: common.breaker(),
+            connected: self.servers.is_connected(),
+            breaker: self.servers.breaker(),
             nodes: self.nodes(),
             on_their_way: self.on_their_way.load(Ordering::Relaxed),
             asked: common.counters.asked.load(Ordering::Relaxed),
             answered: common.counters.answered.load(Ordering::Relaxed),
             last_fault: common.last_fault(),
-            servers: common.servers(),
+            servers: self.servers.statuses(),
         }
     }
 }

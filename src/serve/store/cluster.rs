@@ -11,11 +11,11 @@ use redis::{RedisError, RedisResult};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::common::{Common, Shards};
 use super::dialer::slots_of;
 use super::fault::meaning;
 use super::lines::Met;
 use super::members::PATIENCE;
+use super::servers::{Servers, Shards};
 use super::shard::Shard;
 use super::slots::{Slots, most_said};
 use super::wire::Address;
@@ -34,34 +34,34 @@ const LEAST: Duration = Duration::from_millis(100);
 const ASKED: usize = 3;
 
 /// Finds the servers of a cluster and tends them; never returns. Servers are tended until this is dropped.
-pub async fn tend(common: &Arc<Common>) {
+pub async fn tend(servers: &Arc<Servers>) {
     let mut tended = Tended::default();
     loop {
-        match find(common).await {
-            Ok(slots) => tended.follow(common, slots),
+        match find(servers).await {
+            Ok(slots) => tended.follow(servers, slots),
             Err(error) => {
                 let meaning = meaning(&error);
-                let shards = common.shards();
+                let shards = servers.shards();
                 // whoever is known is asked all the same, and says why it cannot be
                 if shards.list.is_empty() {
-                    common.set_shards(Shards {
+                    servers.set_shards(Shards {
                         slots: Some(Slots::default()),
                         list: Vec::new(),
                         instead: meaning.silence,
                     });
-                    common.note(meaning, Met::Tending, None, &format_args!("cannot connect: {error}"));
+                    servers.common.note(meaning, Met::Tending, None, &format_args!("cannot connect: {error}"));
                 }
             }
         }
         sleep(LEAST).await;
-        let period = if common.shards().list.iter().all(|shard| shard.is_up()) { AT_EASE } else { IN_TROUBLE };
-        let _ = timeout(period, common.is_to_look()).await;
+        let period = if servers.shards().list.iter().all(|shard| shard.is_up()) { AT_EASE } else { IN_TROUBLE };
+        let _ = timeout(period, servers.common.is_to_look()).await;
     }
 }
 
 /// What most servers say of who has which slots: some of those that are reached, or those that the policy names.
-async fn find(common: &Common) -> RedisResult<Slots> {
-    let shards = common.shards();
+async fn find(servers: &Servers) -> RedisResult<Slots> {
+    let shards = servers.shards();
     let mut up: Vec<_> = shards.list.iter().filter_map(|shard| Some((shard.address()?, shard.live().ok()?))).collect();
     let first = usize::try_from(clock::roll()).unwrap_or(0) % up.len().max(1);
     up.rotate_left(first);
@@ -80,7 +80,7 @@ async fn find(common: &Common) -> RedisResult<Slots> {
     }
     match (most_said(said), fault) {
         (Some(slots), _) => Ok(slots),
-        (None, fault) => common.dialer.slots().await.map_err(|error| fault.unwrap_or(error)),
+        (None, fault) => servers.common.dialer.slots().await.map_err(|error| fault.unwrap_or(error)),
     }
 }
 
@@ -93,13 +93,15 @@ struct Tended {
 
 impl Tended {
     /// Goes on with the servers that are known, begins with those that are not, and ends with those that have no slots any more.
-    fn follow(&mut self, common: &Arc<Common>, slots: Slots) {
-        let before = common.shards();
+    fn follow(&mut self, servers: &Arc<Servers>, slots: Slots) {
+        let before = servers.shards();
         if before.slots.as_ref() == Some(&slots) {
             return;
         }
         let shard = |address: &Address| {
-            before.at(address).unwrap_or_else(|| Arc::new(Shard::new(common.store.breaker, Some(address.clone()))))
+            before
+                .at(address)
+                .unwrap_or_else(|| Arc::new(Shard::new(servers.common.store.breaker, Some(address.clone()))))
         };
         let list: Vec<Arc<Shard>> = slots.servers.iter().map(shard).collect();
         self.handles.retain(|address, handle| {
@@ -111,12 +113,12 @@ impl Tended {
         });
         for (address, shard) in slots.servers.iter().zip(&list) {
             if !self.handles.contains_key(address) {
-                let (shard, common) = (Arc::clone(shard), Arc::clone(common));
-                let handle = self.tasks.spawn(async move { shard.tend(&common).await });
+                let (shard, servers) = (Arc::clone(shard), Arc::clone(servers));
+                let handle = self.tasks.spawn(async move { shard.tend(&servers).await });
                 self.handles.insert(address.clone(), handle);
             }
         }
-        common.set_shards(Shards { slots: Some(slots), list, instead: before.instead });
+        servers.set_shards(Shards { slots: Some(slots), list, instead: before.instead });
         // what has ended
         while self.tasks.try_join_next().is_some() {}
     }

@@ -15,7 +15,6 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::client::Access;
 use super::fault::{is_host, meaning};
 use super::slots::{Slots, most_said};
 use super::wire::{Address, Wire};
@@ -24,6 +23,15 @@ use crate::policy::{Store, StoreMode};
 
 /// How long making a connection may take, and asking who is where; no request waits for it.
 const CONNECTING: Duration = Duration::from_secs(1);
+
+/// What is needed to be let in, beside the policy's part.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The password of the store's user; UTF-8.
+    pub password: Option<Vec<u8>>,
+    /// Certificates, in PEM, of the authorities that alone may vouch for the servers; `None` for the system's. Only with TLS.
+    pub authorities: Option<Vec<u8>>,
+}
 
 /// How a store's servers are reached. Connecting leaves it as it is.
 pub struct Dialer {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::AbortHandle;
 
-use super::client::{Access, StoreClient};
+use super::client::StoreClient;
 use super::counters::BUCKETS_MICROS;
+use super::dialer::Access;
 use super::exchange::{Exchange, ExchangeState};
 use crate::config::settings::Secret;
 use crate::engine::Told;

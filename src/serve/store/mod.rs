@@ -3,8 +3,8 @@
 //! [`Silence`](crate::limiter::cluster::Silence) that there was instead.
 //!
 //! * [`client`] is one store as the gate sees it: asks the server that has the key, at most for the store's time.
-//! * `shard` is one server: its connection, its breaker, and the task that keeps both; `cluster` finds the servers of a cluster and
-//!   keeps a shard for each, `slots` says which has a key; `common` is what a store's shards have in common.
+//! * `shard` is one server: its connection, its breaker, and the task that keeps both; `servers` are all of a store, `common` is what
+//!   they have in common. `cluster` finds the servers of a cluster and keeps a shard for each, `slots` says which has a key.
 //! * `dialer` finds servers, also by sentinels, connects and logs in. `wire` is a connection by the `redis` crate, with `bounds`
 //!   between it and the server: what answers may take in memory. `link` runs a script over it; `reach` is the connection in use, or why
 //!   there is none: a store that refuses us is no outage.
@@ -50,14 +50,17 @@ mod link;
 mod members;
 mod reach;
 mod script;
+mod servers;
 mod shard;
 mod slots;
 mod wire;
 
 pub use bounds::MOST_ANSWER;
 pub use breaker::BreakerState;
-pub use client::{Access, MOST_ON_THEIR_WAY, StoreClient, StoreFault};
+pub use client::{StoreClient, StoreFault};
 pub use counters::{BUCKETS_MICROS, Counters, ServerStanding, ServerStatus, StoreStatus};
+pub use dialer::Access;
 pub use exchange::{Exchange, ExchangeState};
 pub use fault::LONGEST_TEXT as MOST_TEXT;
 pub use in_use::StoreInUse;
+pub use wire::MOST_ON_THEIR_WAY;

@@ -16,7 +16,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::bounds::{Answers, Breach};
-use super::client::MOST_ON_THEIR_WAY;
+
+/// How many questions may be on their way to one store; one more is [`Silence::Busy`](crate::limiter::cluster::Silence::Busy).
+pub const MOST_ON_THEIR_WAY: u32 = 1_024;
 
 /// What the unfinished answers of all connections to one store may take together, in bytes.
 pub const MOST_HELD: usize = 16 * 1_024 * 1_024;

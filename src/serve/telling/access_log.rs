@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::lines::{LineWriter, Lines, Plan};
-use super::log::LogState;
+use super::lines::{LineWriter, Lines, LogState, Plan};
 use crate::config::settings;
 use crate::units::Share;
 use crate::units::dice::mixed;

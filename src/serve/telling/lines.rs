@@ -25,7 +25,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::log::LogState;
 use crate::config::settings::LogTarget;
 use target::{PAUSE, Target};
 
@@ -67,6 +66,15 @@ const LONG_LINE: usize = 4 << 10;
 
 /// A buffer with this much in it is worth writing before the batch is over.
 const WORTH_WRITING: usize = 256 << 10;
+
+/// What became of a log's lines, since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogState {
+    /// Lines not written.
+    pub dropped: u64,
+    /// Failed attempts to open or write; `None` where they cannot be seen.
+    pub errors: Option<u64>,
+}
 
 /// Owns the thread that writes. Dropping it writes out everything that was accepted, within two seconds.
 #[derive(Debug)]

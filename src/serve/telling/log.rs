@@ -24,6 +24,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use super::lines::LogState;
 use super::standard_error;
 use crate::config::settings::{Log, LogFormat, LogLevel};
 
@@ -99,15 +100,6 @@ pub fn panics() -> u64 {
 pub fn state() -> LogState {
     let LogState { dropped, errors } = standard_error::state();
     LogState { dropped: dropped + DROPPED.load(Ordering::Relaxed), errors }
-}
-
-/// What became of a log's lines, since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LogState {
-    /// Lines not written.
-    pub dropped: u64,
-    /// Failed attempts to open or write; `None` where they cannot be seen.
-    pub errors: Option<u64>,
 }
 
 /// Counts only; nothing is published by them.

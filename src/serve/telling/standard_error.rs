@@ -12,8 +12,7 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::lines::{LineWriter, Plan};
-use super::log::LogState;
+use super::lines::{LineWriter, LogState, Plan};
 use crate::config::settings::LogTarget;
 
 /// What may wait to be written: thousands of lines.

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
 use pingora::http::ResponseHeader;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -14,7 +15,9 @@ use tokio::sync::{Notify, watch};
 use super::*;
 use crate::config::settings::Listener;
 use crate::serve::cause::cause_of;
+use crate::serve::edge::common::EdgeEvents;
 use crate::serve::edge::listen::{Connections, accept, bind};
+use tidegate_http::fault::BodyFault;
 
 /// Answers by path; what it saw is kept for the tests.
 #[derive(Default)]

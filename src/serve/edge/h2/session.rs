@@ -24,7 +24,7 @@ use super::talk::Stream;
 use crate::serve::buffers::Stall;
 use crate::serve::edge::absence::Departure;
 use crate::serve::edge::alarm::Alarm;
-use crate::serve::edge::connection::Edge;
+use crate::serve::edge::common::Edge;
 use crate::serve::edge::due::LateAnswer;
 use crate::serve::edge::pace::Pace;
 use tidegate_http::fault::BodyFault;

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::serve::edge::connection::{ConnectionLimits, EdgeEvents};
+use crate::serve::edge::common::EdgeEvents;
+use crate::serve::edge::limits::ConnectionLimits;
 use tidegate_http::fault::HeadFault;
 use tidegate_http::head::UnderscoreTwins;
 use tidegate_http::head::{HeadLimits, parse};

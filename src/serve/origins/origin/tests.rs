@@ -4,6 +4,7 @@ use super::*;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::adaptive::{AdaptiveSpec, Algorithm};
 use crate::policy::{Ejection, HealthCheck, InflightCap, Retries};
+use crate::serve::origins::ring::affinity_seed;
 use crate::sketch::KeyHasher;
 use crate::units::Share;
 

@@ -22,8 +22,9 @@ use crate::policy::{
     RouteTable, Rule, Timeouts,
 };
 use crate::serve::clock::Clock;
-use crate::serve::edge::connection::{ConnectionLimits, Edge};
+use crate::serve::edge::common::Edge;
 use crate::serve::edge::events::Events;
+use crate::serve::edge::limits::ConnectionLimits;
 use crate::serve::edge::listen::{self, Connections};
 use crate::serve::installed::Installed;
 use crate::serve::origins::origin::Located;

@@ -14,7 +14,7 @@ use super::process::Process;
 use crate::limiter::Gauges;
 use crate::serve::buffers::BUFFERS;
 use crate::serve::store::ExchangeState;
-use crate::serve::telling::log::LogState;
+use crate::serve::telling::lines::LogState;
 use crate::sketch::Crowding;
 
 /// What an origin carries at one moment.

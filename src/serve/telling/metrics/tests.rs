@@ -23,7 +23,7 @@ use crate::policy::{
     Timeouts,
 };
 use crate::request::{Peer, Request};
-use crate::serve::telling::log::LogState;
+use crate::serve::telling::lines::LogState;
 use crate::sketch::Seed;
 use crate::units::{Bytes, Prefix, Rate, Timestamp};
 

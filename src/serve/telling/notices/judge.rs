@@ -2,13 +2,10 @@
 //! and ends below another, so that a number that wavers does not make it come and go.
 
 use super::sample::RangeSeen;
-use super::seen::{ClientsSeen, CrowdedSeen, LackingSeen, PeerSeen, Seen};
+use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
 use super::{Kind, Notice};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
 use crate::units::Bytes;
-
-/// Shares are told from no fewer sampled requests lately: that is some 500 requests in two minutes.
-pub const ENOUGH_SAMPLED: f64 = 32.0;
 
 /// Where all requests are counted, from no fewer of them lately.
 const ENOUGH: f64 = 100.0;

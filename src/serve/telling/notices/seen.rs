@@ -14,6 +14,9 @@ use crate::serve::shared::Shared;
 use crate::serve::telling::metrics::Metrics;
 use crate::units::{Bytes, Prefix, Timestamp};
 
+/// Shares are told from no fewer sampled requests lately: that is some 500 requests in two minutes.
+pub const ENOUGH_SAMPLED: f64 = 32.0;
+
 /// A count weighs half after this long, in seconds.
 const HALF_LIFE: f64 = 60.0;
 
@@ -198,7 +201,7 @@ impl Memory {
         let clients = installed.sample().clients(now);
         let total = clients.total as f64;
         let share = |count: u64, error: u64| count.saturating_sub(error) as f64 / total.max(1.0);
-        let enough = total >= super::judge::ENOUGH_SAMPLED;
+        let enough = total >= ENOUGH_SAMPLED;
         let top = clients.entries.first().filter(|_| enough);
         let of_peers = clients.entries.iter().filter(|entry| entry.payload.source == Source::Peer);
         let peer = |client: &Client, share| {

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::request::Peer;
 use crate::serve::cause::cause_of;
-use crate::serve::edge::connection::EdgeEvents;
+use crate::serve::edge::common::EdgeEvents;
 use tidegate_http::fault::BodyFault;
 
 /// Answers by path.

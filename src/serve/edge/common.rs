@@ -1,0 +1,97 @@
+//! What all connections of a listener have in common: their limits, and who hears of what happens to them.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::request::Parts;
+
+use super::door::Door;
+use super::limits::ConnectionLimits;
+use super::link::Link;
+use super::tls::acceptor::Acceptor;
+use super::tls::handshake::HandshakeFault;
+use super::tls::secure::Secure;
+use crate::answer::Answer;
+use crate::request::Peer;
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::h2::frames::Abuse;
+use tidegate_http::head::{Head, HeadLimits};
+use tidegate_http::path::EscapedSlash;
+
+/// What all connections of a listener share.
+pub struct Edge {
+    /// Position in the settings of the listener that took them.
+    pub listener: usize,
+    /// What they do TLS with; `None`: they speak without.
+    pub tls: Option<Arc<Acceptor>>,
+    /// For each connection.
+    pub limits: ConnectionLimits,
+    /// For all.
+    pub events: Box<dyn EdgeEvents>,
+}
+
+impl Edge {
+    /// What the next head is held to: what the listener leaves to the policy follows the one in force.
+    pub fn head_limits(&self) -> HeadLimits {
+        let head = self.limits.head;
+        let walks_round = head.escaped_slash == EscapedSlash::Auto && self.events.refuses_escaped_slashes();
+        HeadLimits { escaped_slash: head.escaped_slash.decided(walks_round), ..head }
+    }
+}
+
+/// What happens at the edge before and beside requests, for whoever counts and answers it. Called on the request path:
+/// must not block.
+pub trait EdgeEvents: Send + Sync + 'static {
+    /// A connection was accepted.
+    fn connection_opened(&self) {}
+    /// It is gone.
+    fn connection_closed(&self) {}
+    /// A connection could not be accepted; accepting pauses for a moment.
+    fn accept_failed(&self, _error: &std::io::Error) {}
+    /// A connection waits for a file descriptor that clients may have, and so do all after it.
+    fn accept_paused(&self) {}
+    /// A connection became a secure one.
+    fn handshake(&self, _secure: &Secure) {}
+    /// It did not, and is closed. `said_nothing`: not a byte came from the client.
+    fn handshake_failed(&self, _fault: HandshakeFault, _peer: Peer, _said_nothing: bool) {}
+    /// A head was refused, of which these bytes came. Returns the whole answer: status line, fields with `Content-Length` and
+    /// `Connection: close`, and body.
+    fn refused(&self, fault: HeadFault, bytes: &[u8]) -> Bytes;
+    /// A head that came by HTTP/2 was refused. Returns the answer.
+    fn refused_request(&self, fault: HeadFault, _head: &Parts) -> Answer {
+        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        Answer { status, headers: Vec::new(), body: Bytes::new() }
+    }
+    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body, or reset its stream.
+    fn refused_elsewhere(&self, _fault: HeadFault) {}
+    /// A connection that speaks HTTP/2 was ended for what its client did.
+    fn abused(&self, _abuse: Abuse, _peer: Peer) {}
+    /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
+    /// may serve another request after it.
+    fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {
+        Early::Pass(None)
+    }
+    /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
+    fn body_refused(&self, _fault: BodyFault) {}
+    /// A client did something for which the log has a line a minute, in the word under which it was counted.
+    fn noticed(&self, _reason: &'static str, _peer: Peer) {}
+    /// Whether the policy in force refuses paths with escaped slashes where the listener leaves it to the policy.
+    fn refuses_escaped_slashes(&self) -> bool {
+        false
+    }
+    /// Who decides which connections are let in; `None`: all are.
+    fn door(&self) -> Option<&Door> {
+        None
+    }
+}
+
+/// What is to be done with a request that was looked at early.
+pub enum Early {
+    /// The proxy serves it. It finds what is already known in its session's user context.
+    Pass(Option<Box<dyn Any + Send + Sync>>),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It never
+    /// stays where it may not.
+    Answer { bytes: Bytes, stay: bool },
+}
