@@ -25,7 +25,7 @@ mod cidr;
 mod forwarded;
 pub mod identity;
 pub mod key;
-mod key_text;
+mod key_part;
 pub mod onward;
 pub mod store_names;
 pub mod subkey;
