@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Global, exit, print, running, say};
 use crate::config::code::Code;
-use crate::config::fault::nearest;
+use crate::config::nearest::nearest;
 use crate::explain::Explanation;
 use crate::serve::admin::client;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use super::source::Span;
+use super::span::Span;
 use crate::policy::route::TextMatch;
 use crate::units::Prefix;
 
