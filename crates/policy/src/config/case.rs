@@ -1,4 +1,4 @@
-//! One test of a policy, compiled: what is sent, and what must come of it. [`crate::scenario`] runs it.
+//! One test of a policy, compiled: what is sent, and what must come of it. `scenario` runs it.
 
 use std::fmt;
 use std::net::IpAddr;

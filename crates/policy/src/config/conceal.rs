@@ -4,7 +4,7 @@
 //!
 //! * *The effective configuration* ([`shown`]). What a value becomes (a number, an address, a name, a default of something
 //!   else) cannot be told from what it becomes. So the configuration is made twice more from the same tree, each time
-//!   with other [stand-ins](super::stand_in) in the place of every text with a variable: what is not the same in all of them depends on a
+//!   with other stand-ins (`stand_in`) in the place of every text with a variable: what is not the same in all of them depends on a
 //!   variable. It is shown as it was written, `${NAME}`, where it stands at the same place as in the file, and as
 //!   [`HIDDEN`] elsewhere.
 //! * *Texts* ([`Concealed`](super::concealed::Concealed)): messages, and the names of files. A value in them is shown as

@@ -6,8 +6,8 @@
 //!    with aliases unfolded and variables replaced.
 //! 2. `schema`: every word that exists, declared once; `read`, `shape`, `section`, and the values of `scalar`, `text`,
 //!    `pattern`, `word`, `limit_text`, `limit_value`: the tree becomes typed sections, and the same declarations become the JSON Schema.
-//! 3. `compile`: sections become a [`Policy`] and [`Settings`]; names are resolved, ranges and clashes checked. `preset` and
-//!    `secret` read what the file refers to.
+//! 3. `compile`: sections become a [`Policy`](crate::policy::Policy) and [`Settings`](settings::Settings); names are resolved,
+//!    ranges and clashes checked. `preset` and `secret` read what the file refers to.
 //! 4. `effective`, `tree`: what is in force, as a policy file again.
 //!
 //! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil`, `conceal` and `concealed` say is
@@ -25,7 +25,7 @@ pub mod conceal;
 pub mod concealed;
 mod configuration;
 mod connection_value;
-mod dated;
+pub mod dated;
 pub mod day;
 mod effective;
 pub mod fault;
