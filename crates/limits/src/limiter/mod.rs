@@ -1,4 +1,4 @@
-//! One kind of limit per file, named after the word in `type:`; `state.rs` has the only list of them.
+//! One kind of limit per file, named after the word in `type:`; the only list of them stands in `state`.
 //!
 //! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
 //! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.

@@ -1,7 +1,8 @@
 //! What it would have taken to let a refused request through: a decision read backwards.
 //!
-//! A refusal is told together with its *standing*: what counted then, in the arithmetic of its kind. [`Limiter::owed`](super::Limiter::owed) makes of it one
-//! word that keeps, and [`Owed::needs`] makes of that the numbers that an operator could have written.
+//! A refusal is told together with its *standing*: what counted then, in the arithmetic of its kind.
+//! [`Limiter::owed`](super::Limiter::owed) makes of it one word that keeps, and [`Owed::needs`] makes of that the numbers that an
+//! operator could have written.
 //!
 //! **Definition.** *On the same charges*: everything that this limit had charged to the key when the request was judged is
 //! charged again, at the same stamps, by a limiter with the other number, and then the request is asked about.

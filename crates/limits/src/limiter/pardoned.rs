@@ -1,4 +1,4 @@
-//! The list of the keys that a limit has pardoned, and until when each is.
+//! The keys that a limit has pardoned, each until its end.
 
 use std::sync::Arc;
 

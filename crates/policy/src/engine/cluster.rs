@@ -1,10 +1,10 @@
 //! Limits that several gates share: what this gate may decide by itself, what it must ask the store, and what an answer or
 //! its absence means for a request.
 //!
-//! The engine never waits. A face takes every shared limit of a request through [`Snapshot::step`](super::Snapshot::step) after it has been
-//! judged and before it is admitted: either the gate holds enough already, or the step says what to ask, or that somebody else is
-//! asking. What comes back is told by [`Snapshot::brought`](super::Snapshot::brought). By then the limit is settled, and [`Snapshot::admit`](super::Snapshot::admit)
-//! charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
+//! The engine never waits. A face takes every shared limit of a request through [`Snapshot::step`](super::Snapshot::step) after it
+//! has been judged and before it is admitted: either the gate holds enough already, or the step says what to ask, or that somebody
+//! else is asking. What comes back is told by [`Snapshot::brought`](super::Snapshot::brought). By then the limit is settled, and
+//! [`Snapshot::admit`](super::Snapshot::admit) charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
 
 mod alone;
 mod names;
