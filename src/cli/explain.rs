@@ -12,7 +12,7 @@ use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
 use crate::config::code::Code;
-use crate::config::fault::nearest;
+use crate::config::nearest::nearest;
 use crate::explain::Explanation;
 use crate::serve::admin::client;
 

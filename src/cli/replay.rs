@@ -268,7 +268,7 @@ fn check_names(arguments: &Arguments, policy: &Policy) -> Result<(), Stop> {
         .chain(arguments.route.as_deref().map(|name| ("route", name, &routes)))
     {
         if !known.contains(&name) {
-            let near = crate::config::fault::nearest(name, known.iter().copied());
+            let near = crate::config::nearest::nearest(name, known.iter().copied());
             let hint = near.map_or_else(
                 || format!("; there are: {}", known.join(", ")),
                 |near| format!("; did you mean `{near}`?"),

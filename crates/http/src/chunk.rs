@@ -2,8 +2,8 @@
 //!
 //! Nothing that decoders in the field read differently passes: sizes that are not plain hex, extensions outside the grammar,
 //! lone LFs, data that is not followed by CRLF, trailers that are no header fields. Chunk extensions and trailers are read
-//! and go no further. [`ChunkScanner::unpack`] takes the data out of its chunks, so that [`repack`] can hand many small
-//! chunks on as one.
+//! and go no further. [`ChunkScanner::unpack`] takes the data out of its chunks, so that many small ones can
+//! go on as one.
 
 use super::fault::BodyFault;
 use super::head::scan::{TOKEN, is};

@@ -156,8 +156,7 @@ impl fmt::Display for HeadFault {
 
 impl std::error::Error for HeadFault {}
 
-/// Why the transfer of a body was cut short by the connection layer. It travels to the proxy inside an `io::Error`;
-/// [`BodyFault::of`] finds it there.
+/// Why the transfer of a body was cut short by the connection layer. It travels to the proxy inside an `io::Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyFault {
     /// A chunk size that is not 1 to 15 hex digits.

@@ -9,6 +9,7 @@
 //! `Host` too, as nobody could say which one was meant; folding, userinfo and fragments are refused.
 
 pub mod fields;
+pub mod framing;
 pub mod scan;
 
 use std::borrow::Cow;
@@ -17,20 +18,14 @@ use std::ops::Range;
 use bytes::BytesMut;
 
 use self::fields::Fields;
+pub use self::fields::UnderscoreTwins;
+pub use self::framing::{Body, Version};
+pub use self::scan::trim;
 use self::scan::{METHOD, TARGET, TOKEN, run_end, value_end};
 use super::authority::{host_name, without_empty_port};
 use super::fault::HeadFault;
 use super::path::{EscapedSlash, path_of};
 use super::query::{LONGEST_TARGET, canonical_query};
-
-/// What is done with a field such as `X_Forwarded_For`, which CGI and its descendants cannot tell from `X-Forwarded-For`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnderscoreTwins {
-    /// The request is refused.
-    Refuse,
-    /// It passes as it is.
-    Allow,
-}
 
 /// How much head a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,26 +40,6 @@ pub struct HeadLimits {
     pub twins: UnderscoreTwins,
     /// What is done with escaped slashes in the path.
     pub escaped_slash: EscapedSlash,
-}
-
-/// How the end of the body is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// There is none.
-    None,
-    /// By its length, which may be zero.
-    Length(u64),
-    /// By chunks.
-    Chunked,
-}
-
-/// The two versions served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1
-    Http11,
 }
 
 /// A head with one reading.
@@ -412,14 +387,6 @@ struct Form {
 
 fn run_end_of_path(rest: &[u8]) -> usize {
     rest.iter().position(|&byte| byte == b'?').unwrap_or(rest.len())
-}
-
-/// Without the blanks and tabs around it (optional white space of RFC 9110 section 5.6.3).
-pub fn trim(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::difference::Changes;
 use crate::config::Tree;
-use crate::config::conceal::Concealed;
+use crate::config::concealed::Concealed;
 use crate::config::day::Day;
 use crate::engine::{Fate, Succession};
 

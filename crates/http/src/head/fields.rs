@@ -1,7 +1,7 @@
 //! The few header fields that decide how a request is read: gathered line by line, judged together at the end.
 
-use super::scan::{FOLDED, TOKEN, class, is};
-use super::{Body, UnderscoreTwins, Version};
+use super::framing::{Body, Framing, Version};
+use super::scan::{FOLDED, TOKEN, class, is, trim};
 use crate::authority::host_name;
 use crate::fault::HeadFault;
 use crate::hearsay;
@@ -27,6 +27,15 @@ const MOST_OPTIONS: usize = 9;
 /// field, so thousands would cost many times what their bytes do.
 const MOST_ELEMENTS: usize = 64;
 
+/// What is done with a field such as `X_Forwarded_For`, which CGI and its descendants cannot tell from `X-Forwarded-For`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnderscoreTwins {
+    /// The request is refused.
+    Refuse,
+    /// It passes as it is.
+    Allow,
+}
+
 /// What was seen so far.
 #[derive(Debug)]
 pub struct Fields<'a> {
@@ -43,15 +52,6 @@ pub struct Fields<'a> {
     options: usize,
     /// The same with empty ones.
     elements: usize,
-}
-
-/// What they mean together.
-pub struct Framing {
-    pub body: Body,
-    pub expect_continue: bool,
-    pub upgrade: bool,
-    pub keep_alive: bool,
-    pub hop_by_hop: bool,
 }
 
 /// Whether the field is about one connection only and must not travel on (RFC 9110 section 7.6.1, with the older names).
@@ -176,7 +176,7 @@ impl<'a> Fields<'a> {
     }
 
     fn take_connection(&mut self, value: &[u8]) -> Result<(), HeadFault> {
-        for option in value.split(|&byte| byte == b',').map(super::trim) {
+        for option in value.split(|&byte| byte == b',').map(trim) {
             self.elements += 1;
             if self.elements > MOST_ELEMENTS {
                 return Err(HeadFault::Connection);

@@ -123,6 +123,14 @@ pub fn line_feed(bytes: &[u8], from: usize) -> Option<usize> {
     tail.iter().position(|&byte| byte == b'\n').map(|offset| at + offset)
 }
 
+/// Without the blanks and tabs around it (optional white space of RFC 9110 section 5.6.3).
+pub fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 //!
 //! No other answers than those of [`Limiter::probe`] and [`Limiter::admit`], which say the same in full.
 
-use super::{Hold, Judgement, Keeper, Left, Limiter, Near, Place, Said, State, most_of};
+use super::state::{State, most_of};
+use super::{Hold, Judgement, Keeper, Left, Limiter, Near, Place, Said};
 use crate::sketch::NextUnit;
 use crate::units::{Cost, Timestamp};
 

@@ -24,13 +24,13 @@ mod counter;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kind::{MIXED, most};
 use super::leveled::Leveled;
 use super::needs::{self, Owed};
 use super::{Judgement, Kind, Lost, Near, Place, RefusedCount, Said, Tiered};
 use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
-use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
-use counter::Counter;
+use counter::{Counter, Counting};
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
 #[derive(Debug)]
@@ -41,26 +41,6 @@ pub struct Distinct {
     seen: Arc<SeenSet>,
     offset: u64,
     counts_refused: bool,
-}
-
-/// How new values are counted, whatever the quota.
-#[derive(Debug, Clone, Copy)]
-struct Counting {
-    period: Duration,
-    sliding: bool,
-    /// For how many nanoseconds refused values can keep a key out; `None` if they do not count.
-    penalty: Option<u64>,
-}
-
-impl Counting {
-    fn of(kind: &Kind) -> Result<Counting, OutOfRange> {
-        let Kind::Distinct { window, sliding, refused, .. } = kind else { return Err(super::MIXED) };
-        let penalty = match refused {
-            RefusedCount::All { max_penalty } if *sliding => Some(saturating_nanos(*max_penalty)),
-            _ => None,
-        };
-        Ok(Counting { period: *window, sliding: *sliding, penalty })
-    }
 }
 
 impl Distinct {
@@ -85,8 +65,8 @@ impl Distinct {
     /// # Errors
     /// As [`Distinct::new`].
     pub fn of(kinds: &[Kind], seed: Seed) -> Result<Distinct, OutOfRange> {
-        let own = kinds.first().ok_or(super::MIXED)?;
-        let (counting, Kind::Distinct { memory, .. }) = (Counting::of(own)?, own) else { return Err(super::MIXED) };
+        let own = kinds.first().ok_or(MIXED)?;
+        let (counting, Kind::Distinct { memory, .. }) = (Counting::of(own)?, own) else { return Err(MIXED) };
         if !(16 << 10..=1 << 30).contains(&memory.0) || !memory.0.is_power_of_two() {
             return Err(OutOfRange { allowed: "a power of two from 16KiB to 1GiB" });
         }
@@ -94,7 +74,7 @@ impl Distinct {
         if counting.sliding && counting.period > Duration::from_secs(86_400) {
             return Err(OutOfRange { allowed: "1s to 1d when sliding" });
         }
-        let counters = kinds.iter().map(|kind| Counter::new(super::most(kind)?, &counting, Pace::EVEN));
+        let counters = kinds.iter().map(|kind| Counter::new(most(kind)?, &counting, Pace::EVEN));
         let table = |counter| Leveled::new(counter, Bytes(memory.0 / 4), seed.clone(), false);
         let lifetime = if counting.sliding { Lifetime::smooth } else { Lifetime::aligned }(counting.period)?;
         Ok(Distinct {
@@ -114,14 +94,14 @@ impl Distinct {
         // as levels are charged: no later than the set says it is
         let now = self.moment(now).effective;
         let follow = |before: &Leveled<Counter>, kind: &Kind| {
-            let (max, counting) = (super::most(kind)?, Counting::of(kind)?);
+            let (max, counting) = (most(kind)?, Counting::of(kind)?);
             let new = Counter::new(max, &counting, Pace::EVEN)?;
             let pace = before.meter().pace_for(&new);
             let course = before.course().followed_by(now, pace).filter(|_| new.fits(pace));
             course.map(|course| Ok(before.followed_by(Counter::new(max, &counting, pace)?, course, false))).transpose()
         };
         let apart = |before: &Leveled<Counter>, kind: &Kind| {
-            let new = Counter::new(super::most(kind)?, &Counting::of(kind)?, Pace::EVEN)?;
+            let new = Counter::new(most(kind)?, &Counting::of(kind)?, Pace::EVEN)?;
             let pace = before.meter().pace_for(&new);
             Ok(before.apart(new, now, pace, false))
         };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::MIXED;
 use crate::sketch::{Accuracy, Meter, RecentAverage, Shape};
 use crate::units::{Bytes, OutOfRange, Period, Rate};
 
@@ -192,6 +191,9 @@ pub enum Scope {
         memory: Bytes,
     },
 }
+
+/// Kinds that do not belong together, or none: a mistake of the caller.
+pub const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" };
 
 /// What a number in the policy says, per second.
 pub(super) fn fixed(capacity: Capacity) -> Option<f64> {

@@ -1,7 +1,8 @@
 //! What it would have taken to let a refused request through: a decision read backwards.
 //!
-//! A refusal is told together with its *standing*: what counted then, in the arithmetic of its kind. [`Limiter::owed`] makes of it one
-//! word that keeps, and [`Owed::needs`] makes of that the numbers that an operator could have written.
+//! A refusal is told together with its *standing*: what counted then, in the arithmetic of its kind.
+//! [`Limiter::owed`](super::Limiter::owed) makes of it one word that keeps, and [`Owed::needs`] makes of that the numbers that an
+//! operator could have written.
 //!
 //! **Definition.** *On the same charges*: everything that this limit had charged to the key when the request was judged is
 //! charged again, at the same stamps, by a limiter with the other number, and then the request is asked about.
@@ -20,8 +21,8 @@
 //! Requests that were refused before would have been admitted, and charged, by the greater number too. Nobody knows which
 //! would still have been sent then, so they are left out.
 
-use super::{Kind, Limiter, Place, State};
-use crate::sketch::RecentAverage;
+use super::Kind;
+use crate::sketch::{Bucket, RecentAverage};
 use crate::units::{Cost, Rate};
 
 /// One refusal's distance from being none, in a word that means something only to its kind.
@@ -42,44 +43,6 @@ pub struct Needs {
     pub share: Option<f32>,
 }
 
-impl Limiter {
-    /// What a refusal with this [`Judgement::standing`](super::Judgement::standing) is short of; `kind` has the numbers of the tier.
-    /// Reads no state.
-    pub fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
-        let with_cost = standing.saturating_add(u64::from(cost.get()));
-        match &self.state {
-            State::Rate(limiter) => {
-                let meter = limiter.at(tier).meter();
-                let lead = standing.saturating_add(meter.interval_nanos().saturating_mul(u64::from(cost.get())));
-                let excess = lead.saturating_sub(meter.depth_nanos());
-                let events = match kind {
-                    Kind::Rate { rate, .. } if excess > 0 => events(*rate, excess, meter.interval_nanos()),
-                    _ => 0,
-                };
-                Owed::units(lead.div_ceil(meter.interval_nanos().max(1)), events)
-            }
-            State::RecentAverage(_) => Owed::sum(f64::from_bits(standing) + f64::from(cost.get())),
-            State::Distinct(limiter) => limiter.owed(kind, tier, standing),
-            State::FairShare { .. } => Owed::shares(standing),
-            // whatever their number, a straggler does not fit it: that is more than 32 bits hold
-            State::Quota(_) | State::SlidingQuota(_) | State::InflightByKey { .. } => Owed::units(with_cost, 0),
-            State::Inflight(_) => Owed::units(standing.saturating_add(1), 0),
-        }
-    }
-
-    /// Whether what is counted for the place's key is exact at this moment, rather than a sketch's, which may be too high.
-    pub fn is_exact(&self, place: &Place) -> bool {
-        match &self.state {
-            State::Rate(limiter) => limiter.levels(place.tier).is_exact(place.key),
-            State::Quota(limiter) => limiter.levels(place.tier).is_exact(place.key),
-            State::RecentAverage(limiter) => limiter.tiered().levels(place.tier).is_exact(place.key),
-            State::Distinct(limiter) => limiter.is_exact(place.tier, place.key),
-            State::Inflight(_) => true,
-            State::SlidingQuota(_) | State::FairShare { .. } | State::InflightByKey { .. } => false,
-        }
-    }
-}
-
 impl Owed {
     /// As it was kept.
     pub fn from_word(word: u64) -> Owed {
@@ -94,6 +57,17 @@ impl Owed {
     /// So many units, and so many events per period of the limit's rate; zero is none.
     pub(super) fn units(units: u64, events: u32) -> Owed {
         Owed(u64::from(u32::try_from(units).unwrap_or(0)) << 32 | u64::from(events))
+    }
+
+    /// What a bucket is short of by this [standing](super::Judgement::standing).
+    pub(super) fn of_rate(bucket: &Bucket, kind: &Kind, standing: u64, cost: Cost) -> Owed {
+        let lead = standing.saturating_add(bucket.interval_nanos().saturating_mul(u64::from(cost.get())));
+        let excess = lead.saturating_sub(bucket.depth_nanos());
+        let events = match kind {
+            Kind::Rate { rate, .. } if excess > 0 => events(*rate, excess, bucket.interval_nanos()),
+            _ => 0,
+        };
+        Owed::units(lead.div_ceil(bucket.interval_nanos().max(1)), events)
     }
 
     /// A recent average's sum, with the request.

@@ -14,136 +14,19 @@
 //! first has long been carried over. A pardon that is revoked ends like this at once: the old debt counts again, as far as it
 //! has not faded, and what was spent since the pardon is not forgotten either.
 //!
-//! The list is bounded by [`MOST_PARDONS`]; a limit without pardons pays one load for it, one with them a search.
+//! The list is bounded by [`MOST_PARDONS`](super::MOST_PARDONS); a limit without pardons pays one load for it, one with them a search.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::pardoned::{Full, Pardoned, Standing};
 use super::{Hold, Judgement, Limiter, Lost, Place};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
-use crate::sync::{ArcSwap, AtomicBool, Mutex, Ordering};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, Timestamp};
 
-/// So many keys of one limit may be pardoned at a time.
-pub const MOST_PARDONS: usize = 1_024;
-
 /// How long both hashes are charged: more than a thread sleeps between being judged and being carried over.
 const BOTH_NANOS: u64 = 2_000_000_000;
-
-/// How much later than its stamp a request may still look for a pardon.
-const KEPT_NANOS: u64 = 60_000_000_000;
-
-/// There is no room for another pardon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
-
-/// The keys of one limit that are pardoned.
-#[derive(Debug, Default)]
-pub(super) struct Pardons {
-    /// Whether there are any. Relaxed: who reads it too early, or an older list after it, came before the pardon.
-    any: AtomicBool,
-    /// By key.
-    pardoned: ArcSwap<Vec<Pardoned>>,
-    /// The number of the last pardon; held by whoever changes the list.
-    last: Mutex<u64>,
-}
-
-/// One key's pardon, in nanoseconds on the axis of stamps.
-#[derive(Debug, Clone, Copy)]
-struct Pardoned {
-    key: KeyHash,
-    /// What the other hash is drawn by; `None` where the kind has no debt to forget.
-    fresh: Option<KeyHash>,
-    /// Until then the limit does not apply.
-    exempt_until: u64,
-    /// From then on both hashes count.
-    both_from: u64,
-    /// From then on the key is as any other.
-    ends: u64,
-}
-
-/// Under which hashes a key counts.
-enum Standing {
-    Own,
-    Fresh(KeyHash),
-    Both(KeyHash),
-}
-
-impl Pardons {
-    #[inline]
-    fn find(&self, key: KeyHash) -> Option<Pardoned> {
-        if self.are_any() { self.search(key) } else { None }
-    }
-
-    /// Whether any key has one.
-    #[inline]
-    pub(super) fn are_any(&self) -> bool {
-        self.any.load(Ordering::Relaxed)
-    }
-
-    #[cold]
-    fn search(&self, key: KeyHash) -> Option<Pardoned> {
-        let list = self.pardoned.load();
-        let at = list.binary_search_by_key(&key.halves(), |pardoned| pardoned.key.halves()).ok()?;
-        list.get(at).copied()
-    }
-
-    #[inline]
-    fn standing(&self, key: KeyHash, now: Timestamp) -> Standing {
-        let Some(Pardoned { fresh: Some(fresh), both_from, ends, .. }) = self.find(key) else { return Standing::Own };
-        match now.nanos() {
-            now if now < both_from => Standing::Fresh(fresh),
-            now if now < ends => Standing::Both(fresh),
-            _ => Standing::Own,
-        }
-    }
-
-    /// Puts `made` of the next number in the place of the key's pardon, if it has one, or beside the others.
-    fn put(&self, key: KeyHash, now: Timestamp, made: impl FnOnce(u64) -> Pardoned) -> Result<(), Full> {
-        let mut last = self.last.lock();
-        let mut list = self.kept(now);
-        list.retain(|pardoned| pardoned.key != key);
-        if list.len() >= MOST_PARDONS {
-            return Err(Full);
-        }
-        *last += 1;
-        list.push(made(*last));
-        self.publish(list);
-        Ok(())
-    }
-
-    /// Changes the key's pardon, if it has one.
-    fn change(&self, key: KeyHash, now: Timestamp, change: impl FnOnce(&mut Pardoned)) -> bool {
-        let _last = self.last.lock();
-        let mut list = self.kept(now);
-        let Some(pardoned) = list.iter_mut().find(|pardoned| pardoned.key == key) else { return false };
-        change(pardoned);
-        self.publish(list);
-        true
-    }
-
-    fn kept(&self, now: Timestamp) -> Vec<Pardoned> {
-        let over = |pardoned: &&Pardoned| pardoned.ends.saturating_add(KEPT_NANOS) > now.nanos();
-        self.pardoned.load().iter().filter(over).copied().collect()
-    }
-
-    fn publish(&self, mut list: Vec<Pardoned>) {
-        list.sort_unstable_by_key(|pardoned| pardoned.key.halves());
-        let any = !list.is_empty();
-        self.pardoned.store(Arc::new(list));
-        self.any.store(any, Ordering::Relaxed);
-    }
-
-    /// Drops what is over. For a timer.
-    pub(super) fn maintain(&self, now: Timestamp) {
-        if self.are_any() && self.kept(now).len() < self.pardoned.load().len() {
-            let _last = self.last.lock();
-            let list = self.kept(now);
-            self.publish(list);
-        }
-    }
-}
 
 impl Limiter {
     /// Forgets what the key was charged before `now`, and leaves it alone until `exempt` is over. The key is the limit's
@@ -151,7 +34,7 @@ impl Limiter {
     /// to forget. Says until when the pardon matters.
     ///
     /// # Errors
-    /// [`MOST_PARDONS`] keys are pardoned already.
+    /// [`MOST_PARDONS`](super::MOST_PARDONS) keys are pardoned already.
     pub fn pardon(&self, key: KeyHash, now: Timestamp, exempt: Duration) -> Result<Timestamp, Full> {
         let fade = self.fade_nanos();
         if fade.is_none() && exempt.is_zero() {

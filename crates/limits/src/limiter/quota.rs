@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::tiered::Tiered;
 use super::{Kind, Spec};
@@ -56,7 +57,7 @@ pub fn followed_by(
         Ok(course.map(|course| before.followed_by(window, course, spec.indebts)))
     };
     // counts of the same windows mean the same, so none is ever apart
-    let apart = |_: &Leveled<Window>, _: &Kind| Err(super::MIXED);
+    let apart = |_: &Leveled<Window>, _: &Kind| Err(MIXED);
     let after = before.follow((spec.kinds, was), Window::has_windows_of, follow, apart)?;
     Ok(after.with_longest_wait(spec.longest_wait))
 }
@@ -65,12 +66,12 @@ pub fn followed_by(
 fn period(kinds: &[Kind]) -> Result<&Period, OutOfRange> {
     match kinds.first() {
         Some(Kind::Quota { window, .. }) => Ok(window),
-        _ => Err(super::MIXED),
+        _ => Err(MIXED),
     }
 }
 
 fn max(kind: &Kind) -> Result<u32, OutOfRange> {
-    if let Kind::Quota { max, .. } = kind { Ok(*max) } else { Err(super::MIXED) }
+    if let Kind::Quota { max, .. } = kind { Ok(*max) } else { Err(MIXED) }
 }
 
 /// How far into a window the origin of all stamps lies.

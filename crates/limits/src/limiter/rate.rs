@@ -6,6 +6,7 @@
 //! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::Axis`]).
 
 use super::Kind;
+use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::tiered::Tiered;
 use crate::sketch::{Bucket, Pace, Seed};
@@ -54,7 +55,7 @@ pub fn followed_by(
 fn bucket(kind: &Kind, pace: Pace) -> Result<Bucket, OutOfRange> {
     match kind {
         Kind::Rate { rate, burst, .. } => Bucket::paced(*rate, *burst, pace),
-        _ => Err(super::MIXED),
+        _ => Err(MIXED),
     }
 }
 

@@ -47,7 +47,7 @@ impl RecentAverageLimiter {
     ) -> Result<RecentAverageLimiter, OutOfRange> {
         let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
             Kind::RecentAverage { half_life, .. } => Ok(before.meter().pace_for(*half_life)),
-            _ => Err(super::MIXED),
+            _ => Err(super::kind::MIXED),
         };
         let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
             let pace = pace(before, kind)?;
@@ -102,7 +102,7 @@ fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
             };
             RecentAverage::paced(*rate, *half_life, penalty, pace)
         }
-        _ => Err(super::MIXED),
+        _ => Err(super::kind::MIXED),
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a limiter is made from: the numbers of its rule, and what of the policy around it concerns it.
 
 use super::Kind;
-use crate::units::OutOfRange;
 
 /// What a limiter is made from.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +42,3 @@ impl<'a> Spec<'a> {
         }
     }
 }
-
-/// Kinds that do not belong together, or none: a mistake of the caller.
-pub const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" };

@@ -18,12 +18,12 @@
 
 use std::sync::Arc;
 
-use super::{
-    FairShare, Follows, Kind, Limiter, MIXED, OutOfRange, Scope, Spec, State, fixed, most, most_upgraded, pending,
-    quota, rate, share_spec,
-};
+use super::follows::Follows;
+use super::kind::{MIXED, fixed, most, most_upgraded};
+use super::state::{State, pending, share_spec};
+use super::{FairShare, Kind, Limiter, Scope, Spec, quota, rate};
 use crate::sketch::Seed;
-use crate::units::Timestamp;
+use crate::units::{OutOfRange, Timestamp};
 
 /// What a new policy has moved around a limit.
 #[derive(Debug, Clone, Copy)]

@@ -11,8 +11,9 @@
 //! Aligned windows count units, so all tiers of a `quota` share one table, and so do tiers of equal numbers. Else a limit takes its
 //! memory once for each tier.
 
+use super::kind::MIXED;
 use super::leveled::Leveled;
-use super::{Judgement, Kind, Lost, MIXED, Near, Place, Said};
+use super::{Judgement, Kind, Lost, Near, Place, Said};
 use crate::sketch::{Crowding, KeyHash, Levels, Meter, NextUnit, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 

@@ -28,60 +28,13 @@ use super::values::{self, MOST_VALUES, TooMany};
 use crate::request::Request;
 use crate::sketch::hash::{KeyHash, KeyHasher, KeyInput, Seed};
 
-pub use super::key_text::{FORMS, KeyFault, PartFault, is_hop_by_hop};
-
-/// The most parts that one key has.
-pub const MAX_PARTS: usize = 4;
+pub use super::key_part::{FORMS, KeyFault, KeyPart, MAX_PARTS, PartFault, is_hop_by_hop};
 
 /// The most keys of one request under one limit.
 pub const MOST_KEYS: usize = MOST_VALUES;
 
 /// Something of each key of one request under one limit. Only a request with several values of one name has more than one.
 pub type Keys<T> = ArrayVec<T, MOST_KEYS>;
-
-/// One thing that a limit counts by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyPart {
-    /// The client's network.
-    ClientIp {
-        /// Bits of an IPv4 address, 1 to 32; `None` for those of the policy.
-        ipv4_prefix: Option<u8>,
-        /// Bits of an IPv6 address, 1 to 128; `None` for those of the policy.
-        ipv6_prefix: Option<u8>,
-    },
-    /// The lines of a header field; missing when there is none. An empty line is a value.
-    Header(HeaderName),
-    /// The values of a cookie; missing when no cookie has that name.
-    Cookie(String),
-    /// The values of a query parameter, empty without `=`; missing when none has that name.
-    Query(String),
-    /// The host.
-    Host,
-    /// The path.
-    Path,
-    /// Its first segments.
-    PathSegments(u8),
-    /// The method.
-    Method,
-    /// `read` or `write`.
-    MethodClass,
-    /// The name of the route.
-    Route,
-    /// The name asked for in the TLS handshake; missing on plain connections.
-    TlsSni,
-    /// Nothing: all requests are one.
-    Global,
-}
-
-impl KeyPart {
-    /// The plain `client_ip`, at the prefix lengths of the policy.
-    pub const CLIENT_IP: KeyPart = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
-
-    /// Whether a request may come without it.
-    pub fn can_be_missing(&self) -> bool {
-        matches!(self, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::TlsSni)
-    }
-}
 
 /// What a limit does with a request that lacks a part of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //! * [`key`]: what a limit counts by, and its hash; [`values`]: the cookies and parameters of one name.
 //! * [`subkey`]: the secrets under which clients are named outside the process, one for each purpose; [`store_names`]: the names of keys
 //!   in a store.
-//! * [`proxy_protocol`]: whose connection a proxy below HTTP passes on.
+//! * [`proxy_protocol`](tidegate_http::proxy_protocol): whose connection a proxy below HTTP passes on.
 //!
 //! This is not authentication: an address says where a request came from, not who sent it.
 //!
@@ -25,7 +25,7 @@ mod cidr;
 mod forwarded;
 pub mod identity;
 pub mod key;
-mod key_text;
+mod key_part;
 pub mod onward;
 pub mod store_names;
 pub mod subkey;

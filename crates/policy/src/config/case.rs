@@ -1,4 +1,4 @@
-//! One test of a policy, compiled: what is sent, and what must come of it. [`crate::scenario`] runs it.
+//! One test of a policy, compiled: what is sent, and what must come of it. `scenario` runs it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use super::source::Span;
+use super::span::Span;
 use crate::policy::route::TextMatch;
 use crate::units::Prefix;
 

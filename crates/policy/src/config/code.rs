@@ -4,7 +4,24 @@
 
 mod paragraph;
 
-use super::fault::Severity;
+/// Whether the configuration is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// It cannot be used.
+    Error,
+    /// It can, but is probably not what was meant.
+    Warning,
+}
+
+impl Severity {
+    /// The word in every output format.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
 
 /// A stable code such as `E0203`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,31 +4,24 @@
 //!
 //! * *The effective configuration* ([`shown`]). What a value becomes (a number, an address, a name, a default of something
 //!   else) cannot be told from what it becomes. So the configuration is made twice more from the same tree, each time
-//!   with other stand-ins in the place of every text with a variable: what is not the same in all of them depends on a
+//!   with other stand-ins (`stand_in`) in the place of every text with a variable: what is not the same in all of them depends on a
 //!   variable. It is shown as it was written, `${NAME}`, where it stands at the same place as in the file, and as
 //!   [`HIDDEN`] elsewhere.
-//! * *Texts* ([`Concealed`]): messages, and the names of files. A value in them is shown as `${NAME}`.
+//! * *Texts* ([`Concealed`](super::concealed::Concealed)): messages, and the names of files. A value in them is shown as
+//!   `${NAME}`.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use super::node::{Entry, Node, Value};
-use super::read::Scalar;
 use super::schema::json_schema;
 use super::tree::Tree;
 
 /// What is shown in the place of something that a variable made.
 pub const HIDDEN: &str = "‹variable›";
 
-/// So many other configurations are made.
-pub const STAND_INS: usize = 2;
-
-/// A shorter value is a number or a word like many others; hiding it in messages would hide those.
-const SHORTEST: usize = 4;
-
 /// Whether a text is a word of policy files, of which messages are made; no secret is one.
-fn is_word(text: &str) -> bool {
+pub fn is_word(text: &str) -> bool {
     static WORDS: OnceLock<HashSet<String>> = OnceLock::new();
     fn gather(value: &serde_json::Value, words: &mut HashSet<String>) {
         match value {
@@ -52,68 +45,6 @@ fn is_word(text: &str) -> bool {
                 words
             })
             .contains(text)
-}
-
-/// The values of variables that were used, which no text may show.
-#[derive(Debug, Clone, Default)]
-pub struct Concealed(Vec<(String, String)>);
-
-impl Concealed {
-    /// Adds the value of a variable.
-    pub fn add(&mut self, name: &str, value: String) {
-        self.put(format!("${{{name}}}"), value);
-    }
-
-    fn put(&mut self, name: String, value: String) {
-        if value.len() >= SHORTEST && !is_word(&value) && !self.0.iter().any(|(_, known)| *known == value) {
-            self.0.push((name, value));
-            // one may be a part of another
-            self.0.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        }
-    }
-
-    /// Adds all of another.
-    pub fn add_all(&mut self, other: &Concealed) {
-        for (name, value) in &other.0 {
-            self.put(name.clone(), value.clone());
-        }
-    }
-
-    /// Whether no text has to be changed.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// A text without the values, whatever the case of their letters.
-    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut shown = Cow::Borrowed(text);
-        for (name, value) in &self.0 {
-            if let Some(replaced) = replaced(&shown, value, name) {
-                shown = Cow::Owned(replaced);
-            }
-        }
-        shown
-    }
-
-    /// The same in place.
-    pub fn hide(&self, text: &mut String) {
-        if let Cow::Owned(shown) = self.text(text) {
-            *text = shown;
-        }
-    }
-}
-
-/// `text` with every `value` in it replaced; `None` when there is none.
-fn replaced(text: &str, value: &str, by: &str) -> Option<String> {
-    let (low, wanted) = (text.to_ascii_lowercase(), value.to_ascii_lowercase());
-    let mut shown = String::new();
-    let mut from = 0;
-    while let Some(at) = low.get(from..).and_then(|rest| rest.find(&wanted)).map(|at| from + at) {
-        shown.push_str(text.get(from..at).unwrap_or_default());
-        shown.push_str(by);
-        from = at + wanted.len();
-    }
-    (from > 0).then(|| shown + text.get(from..).unwrap_or_default())
 }
 
 /// Whether a text below this node holds a variable.
@@ -143,54 +74,6 @@ pub fn stood_in(node: &Node, which: usize) -> Node {
         other => other.clone(),
     };
     Node { span: node.span, value }
-}
-
-/// Texts of which some can be read as almost any scalar there is; neighbours mean different things.
-const TEXTS: [&str; 32] = [
-    "24",
-    "25",
-    "24s",
-    "25s",
-    "24/s",
-    "25/s",
-    "24%",
-    "25%",
-    "64KiB",
-    "128KiB",
-    "127.0.0.1:0",
-    "127.0.0.2:0",
-    "10.24.0.0/16",
-    "10.25.0.0/16",
-    "a.example:24",
-    "b.example:25",
-    "a.example",
-    "b.example",
-    "/a",
-    "/b",
-    "=/a",
-    "=/b",
-    "GET",
-    "HEAD",
-    "a",
-    "b",
-    "unix:/a",
-    "unix:/b",
-    "0600",
-    "0640",
-    "2026-01-24",
-    "2026-01-25",
-];
-
-/// The stand-in number `which` for a value of this kind; `None` if nothing is known that could be one.
-pub fn stand_in<T: Scalar>(which: usize) -> Option<T> {
-    let schema = T::schema();
-    let words = schema.get("enum").and_then(|words| words.as_array()).into_iter().flatten();
-    let words = words.filter_map(|word| word.as_str());
-    let examples = T::EXAMPLE.split('`').skip(1).step_by(2);
-    let all = words.chain(TEXTS).chain(examples).chain(["true", "false"]);
-    let mut fit: Vec<T> = all.filter_map(|text| T::parse(text).ok()).take(STAND_INS).collect();
-    let at = which.min(fit.len().checked_sub(1)?);
-    Some(fit.swap_remove(at))
 }
 
 /// What may be shown of `effective`, which was made of `root`. `others` were made of the same with stand-ins.

@@ -7,6 +7,7 @@ mod health;
 mod limit;
 mod listener;
 mod store;
+mod words;
 
 use sha2::{Digest, Sha256};
 
@@ -15,15 +16,13 @@ use super::pattern::HostPattern;
 use super::scalar::{duration, percent};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
-use super::word::Word;
-use crate::client::key::KeySpec;
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::{Action, HostMatch};
 use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route, Timeouts};
-use crate::units::Prefix;
 use limit::limit;
 use listener::listener;
 use store::store;
+use words::{key, networks, word};
 
 /// What only the text still tells.
 pub struct Written {
@@ -112,16 +111,6 @@ fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
     Tree::map(tree)
 }
 
-fn networks(networks: &[Prefix], unix: bool) -> Tree {
-    let unix = unix.then(|| Tree::text("unix"));
-    let networks = networks.iter().map(|prefix| match prefix.length() {
-        // a bare `0.0.0.0` would be one address
-        0 => Tree::text(format!("{}/0", prefix.address())),
-        _ => Tree::text(prefix),
-    });
-    Tree::List(unix.into_iter().chain(networks).collect())
-}
-
 fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
     let mut tree = vec![
         ("ipv4_prefix", Tree::text(rules.ipv4_prefix)),
@@ -145,10 +134,6 @@ fn timeouts(timeouts: &Timeouts) -> Tree {
     tree.extend(timeouts.attempt.map(|attempt| ("try", Tree::text(duration(attempt)))));
     tree.extend(timeouts.body.map(|body| ("body", Tree::text(duration(body)))));
     Tree::map(tree)
-}
-
-fn key(key: &KeySpec) -> Tree {
-    Tree::texts(key.parts())
 }
 
 fn origin(origin: &Origin) -> Tree {
@@ -185,7 +170,7 @@ fn origin(origin: &Origin) -> Tree {
     }
     tree.extend(origin.adaptive.as_ref().map(|adaptive| ("adaptive", health::adaptive(adaptive))));
     tree.push(("on_client_abort", word(&origin.on_client_abort)));
-    tree.push(("protocol", Tree::text(origin.protocol.word())));
+    tree.push(("protocol", word(&origin.protocol)));
     tree.extend(origin.tls.as_ref().map(|tls| ("tls", origin_tls(tls))));
     Tree::map(tree)
 }
@@ -322,8 +307,4 @@ fn server(settings: &Settings) -> Tree {
             ]),
         ),
     ])
-}
-
-fn word<T: Word>(value: &T) -> Tree {
-    Tree::text(value.word())
 }

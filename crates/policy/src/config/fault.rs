@@ -6,29 +6,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-pub use super::code::Code;
-use super::conceal::Concealed;
-use super::source::Span;
-use super::veil;
-
-/// Whether the configuration is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Severity {
-    /// It cannot be used.
-    Error,
-    /// It can, but is probably not what was meant.
-    Warning,
-}
-
-impl Severity {
-    /// The word in every output format.
-    pub fn word(self) -> &'static str {
-        match self {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        }
-    }
-}
+pub use super::code::{Code, Severity};
+use super::concealed::Concealed;
+use super::span::Span;
 
 /// One fault: what, where, what is allowed, and a way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,61 +148,9 @@ impl Faults {
     }
 }
 
-/// The known word nearest to `word`, if one is near enough to have been meant.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // a third of the word may be wrong; whole-word comparisons of long texts help nobody and cost quadratic time
-    let length = word.chars().count();
-    if length > 64 {
-        return None;
-    }
-    let most = (length / 3).max(1);
-    let word = word.to_lowercase();
-    known
-        .into_iter()
-        // a comparison costs a thousand times as much as a look at the lengths, and a file may have a thousand names
-        .filter(|candidate| candidate.chars().count().abs_diff(length) <= most)
-        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= most && *distance < candidate.chars().count())
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Operator's text as it may stand in a message: short, one line, in one piece, and without the passwords of URLs.
-pub fn quoted(text: &str) -> String {
-    const MAX: usize = 60;
-    // before it is cut, as half a password is too much
-    let text = veil::shown(text);
-    let mut shown = String::with_capacity(text.len().min(4 * MAX) + 2);
-    shown.push('`');
-    let mut characters = text.chars();
-    for character in characters.by_ref().take(MAX) {
-        match character {
-            // quotation marks and backslashes stay, as plain text is hard to read else; control characters and the like do not
-            ' '..='~' => shown.push(character),
-            _ => shown.extend(character.escape_debug()),
-        }
-    }
-    if characters.next().is_some() {
-        shown.push('…');
-    }
-    shown.push('`');
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_word_is_near() {
-        let known = ["burst", "rate", "key", "memory"];
-        assert_eq!(nearest("brust", known), Some("burst"));
-        assert_eq!(nearest("Rate", known), Some("rate"));
-        assert_eq!(nearest("keys", known), Some("key"));
-        assert_eq!(nearest("origin", known), None);
-        assert_eq!(nearest("", known), None);
-        assert_eq!(nearest(&"k".repeat(1_000), known), None);
-    }
 
     #[test]
     fn the_same_fault_is_told_once_and_a_flood_is_counted() {
@@ -234,13 +162,5 @@ mod tests {
         }
         assert_eq!((faults.errors(), faults.left_out()), (Faults::MAX + 10, 10));
         assert_eq!(faults.into_sorted().len(), Faults::MAX);
-    }
-
-    #[test]
-    fn quoted_text_is_one_short_line() {
-        assert_eq!(quoted("a\nb\u{7}\"c\""), "`a\\nb\\u{7}\"c\"`");
-        assert_eq!(quoted(&"é".repeat(61)).chars().count(), 63);
-        let long = format!("redis://gate:hunter2{}@valkey:6379", "x".repeat(80));
-        assert_eq!(quoted(&long), format!("`redis://gate:{}…`", "*".repeat(47)));
     }
 }

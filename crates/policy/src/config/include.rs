@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::fault::{Code, Diagnostic, Faults, quoted};
+use super::fault::{Code, Diagnostic, Faults};
 use super::node::{Entry, Node, Value};
 use super::parse::parse;
-use super::source::{Sources, Span};
+use super::quoted::quoted;
+use super::source::Sources;
+use super::span::Span;
 use super::variable::Environment;
 
 /// More files than this are refused.

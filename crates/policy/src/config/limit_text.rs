@@ -2,7 +2,8 @@
 
 use schemars::{Schema, json_schema};
 
-use super::fault::{Code, nearest};
+use super::fault::Code;
+use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::{digits, pattern};
 use crate::client::key::{KeyPart, Missing};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 use schemars::{Schema, json_schema};
 
-use super::fault::{Code, nearest};
+use super::fault::Code;
+use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, RATE_PATTERN, digits, pattern, period};
 use super::text::OriginName;

@@ -6,12 +6,12 @@
 //!    with aliases unfolded and variables replaced.
 //! 2. `schema`: every word that exists, declared once; `read`, `shape`, `section`, and the values of `scalar`, `text`,
 //!    `pattern`, `word`, `limit_text`, `limit_value`: the tree becomes typed sections, and the same declarations become the JSON Schema.
-//! 3. `compile`: sections become a [`Policy`] and [`Settings`]; names are resolved, ranges and clashes checked. `preset` and
-//!    `secret` read what the file refers to.
+//! 3. `compile`: sections become a [`Policy`](crate::policy::Policy) and [`Settings`](settings::Settings); names are resolved,
+//!    ranges and clashes checked. `preset` and `secret` read what the file refers to.
 //! 4. `effective`, `tree`: what is in force, as a policy file again.
 //!
-//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil` and `conceal` say is secret. Nothing half-valid comes out: a [`Config`]
-//! exists only when there is no error.
+//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil`, `conceal` and `concealed` say is
+//! secret. Nothing half-valid comes out: a [`Config`] exists only when there is no error.
 //!
 //! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
 //! places; `parse` is the only file that knows it.
@@ -22,7 +22,10 @@ pub mod certificate;
 pub mod code;
 mod compile;
 pub mod conceal;
+pub mod concealed;
+mod configuration;
 mod connection_value;
+pub mod dated;
 pub mod day;
 mod effective;
 pub mod fault;
@@ -31,12 +34,14 @@ mod include;
 mod limit_text;
 mod limit_value;
 mod listen_on;
+pub mod nearest;
 mod node;
 mod parse;
 mod pattern;
 mod place;
 pub mod places;
 pub mod preset;
+mod quoted;
 mod read;
 pub mod reference;
 pub mod render;
@@ -47,6 +52,8 @@ mod section;
 pub mod settings;
 mod shape;
 pub mod source;
+pub mod span;
+mod stand_in;
 mod store_text;
 mod text;
 mod time_zone;
@@ -58,50 +65,24 @@ mod word;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::policy::Policy;
-use case::Case;
 use compile::Context;
-use conceal::Concealed;
+use concealed::Concealed;
+pub use configuration::Config;
+use dated::{OLD_AFTER_DAYS, UsedPreset};
+pub use dated::{Shadow, UsedCertificate};
 pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
 pub use limit_value::{amount_text, rate_text};
 use node::Node;
 pub use places::{Place, Places};
-use preset::UsedPreset;
 use read::Read;
 pub use scalar::duration as duration_text;
 use schema::{File, TestFile};
-use settings::Settings;
-use source::{Sources, Span};
-use tidegate_http::path::EscapedSlash;
+use source::Sources;
+use span::Span;
 pub use tree::Tree;
 pub use variable::Environment;
-
-/// A configuration without faults.
-#[derive(Debug)]
-pub struct Config {
-    /// What is decided by.
-    pub policy: Policy,
-    /// What the process is built from.
-    pub settings: Settings,
-    /// The whole as a policy file: short forms expanded, defaults filled in, secrets masked.
-    pub effective: Tree,
-    /// What of it may be shown: the same without the values of variables.
-    pub shown: Tree,
-    /// What the file claims of itself, for `tidegate test`.
-    pub cases: Vec<Case>,
-    /// Where limits and routes stand in the file.
-    pub places: Places,
-}
-
-impl Config {
-    /// What the gate does with escaped slashes in paths. Where the listeners say different things, what the first one does.
-    pub fn escaped_slash(&self) -> EscapedSlash {
-        let first = self.settings.listeners.first().map(|listener| listener.connections.head.escaped_slash);
-        first.unwrap_or(EscapedSlash::Auto).decided(self.policy.escaped_slash_walks_round())
-    }
-}
 
 /// There were errors; the diagnostics say which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,32 +115,8 @@ pub struct Loaded {
     pub concealed: Concealed,
 }
 
-/// A limit in shadow that says since when.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shadow {
-    /// The limit's name.
-    pub limit: String,
-    /// Where it says so.
-    pub at: Span,
-    /// The day, in days since 1970-01-01.
-    pub since: i64,
-}
-
 /// A limit that has been in shadow for more days than this is more likely forgotten than still on trial.
 pub const OLD_SHADOW_DAYS: i64 = 30;
-
-/// A certificate that the file names, and its time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsedCertificate {
-    /// The path as it was written.
-    pub written: String,
-    /// Where.
-    pub at: Span,
-    /// When it begins to be valid, in seconds since 1970.
-    pub not_before: i64,
-    /// When it ends, in seconds since 1970.
-    pub not_after: i64,
-}
 
 /// A duration as it is written in policy files, such as `250ms`, `10s`, `1h30m`; for verbs and endpoints.
 ///
@@ -210,7 +167,7 @@ fn finish(
         let mut others = Vec::new();
         let conceals = conceal::has_variables(&root);
         if conceals {
-            for which in 0..conceal::STAND_INS {
+            for which in 0..stand_in::STAND_INS {
                 let root = conceal::stood_in(&root, which);
                 // what is wrong with stand-ins is wrong with nothing
                 let (mut sources, mut faults) = (sources.clone(), Faults::default());
@@ -258,11 +215,11 @@ pub fn many_series(series: usize) -> String {
 pub const MANY_SERIES_HINT: &str = "more than 5000 cost a Prometheus server dearly; join routes or limits";
 
 impl Loaded {
-    /// Adds a warning for every preset whose date lies more than [`preset::OLD_AFTER_DAYS`] before `today`, in days since
+    /// Adds a warning for every preset whose date lies more than [`OLD_AFTER_DAYS`] before `today`, in days since
     /// 1970-01-01: the caller has a clock, this floor has none.
     pub fn warn_of_old_presets(&mut self, today: i64) {
         for used in &self.presets {
-            let Some(age) = used.date.map(|date| today - date).filter(|age| *age > preset::OLD_AFTER_DAYS) else {
+            let Some(age) = used.date.map(|date| today - date).filter(|age| *age > OLD_AFTER_DAYS) else {
                 continue;
             };
             let name = &used.name;

@@ -3,8 +3,8 @@
 //! Scalars stay text: what a text means is decided by the field that it stands in, so `host: no` is the text "no" and
 //! `1_000` is whatever a count makes of it. `parse` builds the tree.
 
-use super::fault::quoted;
-use super::source::Span;
+use super::quoted::quoted;
+use super::span::Span;
 
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,12 @@ use std::collections::HashMap;
 
 use serde_yaml::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError, StrInput, Tag};
 
-use super::fault::{Code, Diagnostic, Faults, quoted};
+use super::conceal::is_word;
+use super::fault::{Code, Diagnostic, Faults};
 use super::node::{Entry, Node, Text, Value};
-use super::source::{Sources, Span};
+use super::quoted::quoted;
+use super::source::Sources;
+use super::span::Span;
 use super::variable::{self, Environment};
 
 /// Deeper nesting is refused. The deepest field there is lies at depth 7.
@@ -167,7 +170,8 @@ impl<'a> Composer<'a> {
             value
         };
         let expanded = variable::expand(text, &environment);
-        used.into_inner().into_iter().for_each(|(name, value)| self.faults.conceal(&name, value));
+        let used = used.into_inner().into_iter().filter(|(_, value)| !is_word(value));
+        used.for_each(|(name, value)| self.faults.conceal(&name, value));
         let value = match expanded {
             Ok(None) => Text { text: text.to_owned(), ..Text::default() },
             Ok(Some(expanded)) => Text { text: expanded, written: Some(text.to_owned()), stand_in: None },

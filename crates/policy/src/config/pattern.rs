@@ -6,7 +6,8 @@ use std::str::FromStr;
 use http::Method;
 use schemars::{Schema, json_schema};
 
-use super::fault::{Code, nearest};
+use super::fault::Code;
+use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::{digits, pattern};
 use super::text::is_host;

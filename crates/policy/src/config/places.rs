@@ -6,7 +6,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::source::{Sources, Span};
+use super::source::Sources;
+use super::span::Span;
 use super::tree::Tree;
 use crate::units::Prefix;
 

@@ -4,10 +4,13 @@
 //! fetches a list; a `# date:` line says how old it is.
 
 use super::compile::Context;
+use super::dated::UsedPreset;
 use super::day::Day;
-use super::fault::{Code, Diagnostic, nearest, quoted};
+use super::fault::{Code, Diagnostic};
+use super::nearest::nearest;
+use super::quoted::quoted;
 use super::read::At;
-use super::source::Span;
+use super::span::Span;
 use crate::client::trust::{HostBits, parse_cidr};
 use crate::units::Prefix;
 
@@ -17,20 +20,6 @@ pub const BUILT_IN: [(&str, &str); 3] = [
     ("loopback", include_str!("../../../../conf/presets.d/loopback.txt")),
     ("private", include_str!("../../../../conf/presets.d/private.txt")),
 ];
-
-/// After so many days a list of somebody else's networks should be looked at again.
-pub const OLD_AFTER_DAYS: i64 = 180;
-
-/// A preset that the configuration uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsedPreset {
-    /// Its name.
-    pub name: String,
-    /// Its `# date:`, in days since 1970-01-01; `None` when it has none, as lists that never change.
-    pub date: Option<i64>,
-    /// Where it is used.
-    pub at: Span,
-}
 
 /// What a list holds.
 #[derive(Debug, Clone, Default)]

@@ -10,10 +10,10 @@
 use schemars::Schema;
 use schemars::generate::SchemaGenerator;
 
-use super::conceal::stand_in;
 use super::fault::{Code, Diagnostic, Faults};
 use super::node::{Entry, Node, Text, Value};
-use super::source::Span;
+use super::span::Span;
+use super::stand_in::stand_in;
 
 /// Something that a node can be read as.
 pub trait Read: Sized {
@@ -117,7 +117,7 @@ impl<T: Scalar> Read for T {
             return None;
         };
         if let Some(which) = text.stand_in {
-            return stand_in(which);
+            return stand_in(which, &<T as Scalar>::schema(), T::EXAMPLE, |text| T::parse(text).ok());
         }
         match T::parse(&text.text) {
             Ok(value) => Some(value),

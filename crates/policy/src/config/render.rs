@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::Loaded;
 use super::fault::{Diagnostic, Severity};
-use super::source::{Sources, Span};
+use super::source::Sources;
+use super::span::Span;
 use super::veil::{self, Veiled};
 
 /// How diagnostics are written.

@@ -11,7 +11,7 @@ use super::read::{At, Field};
 use super::schema::{KeySource, SecretSource};
 use super::settings::Secret;
 use super::shape::Either;
-use super::source::Span;
+use super::span::Span;
 use super::tree::Tree;
 
 /// What `show` prints in the place of a secret.

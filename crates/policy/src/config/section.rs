@@ -2,8 +2,10 @@
 
 use schemars::Schema;
 
-use super::fault::{Code, Diagnostic, Faults, nearest, quoted};
+use super::fault::{Code, Diagnostic, Faults};
+use super::nearest::nearest;
 use super::node::{Entry, Node, Value};
+use super::quoted::quoted;
 use super::read::{Read, wrong_shape};
 use super::shape::is_extension;
 

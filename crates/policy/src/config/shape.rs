@@ -3,10 +3,11 @@
 use schemars::generate::SchemaGenerator;
 use schemars::{Schema, json_schema};
 
-use super::fault::{Faults, quoted};
+use super::fault::Faults;
 use super::node::{Node, Value};
+use super::quoted::quoted;
 use super::read::{At, Field, Read, Scalar, invalid, wrong_shape};
-use super::source::Span;
+use super::span::Span;
 
 /// A list. Items that cannot be read are reported and left out.
 #[derive(Debug, Clone)]

@@ -9,38 +9,12 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::conceal::Concealed;
+use super::concealed::Concealed;
 use super::fault::{Code, Diagnostic};
+use super::span::Span;
 
 /// A policy file larger than this is refused: ten thousand routes are 2 MiB, and a log piped in by mistake is not.
 pub const MAX_BYTES: usize = 4 << 20;
-
-/// A range of bytes in one of the [`Sources`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Span {
-    source: u32,
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    /// The range `start..end` of the source at position `source`. Offsets beyond 4 GiB, which [`MAX_BYTES`] excludes,
-    /// are clamped.
-    pub fn new(source: usize, start: usize, end: usize) -> Span {
-        let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
-        Span { source: clamp(source), start: clamp(start), end: clamp(end.max(start)) }
-    }
-
-    /// The position of its source in [`Sources`].
-    pub fn source(self) -> usize {
-        self.source as usize
-    }
-
-    /// Its bytes.
-    pub fn range(self) -> std::ops::Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
 
 /// One text and the name that messages call it by.
 #[derive(Debug, Clone, PartialEq, Eq)]

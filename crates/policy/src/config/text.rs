@@ -6,7 +6,9 @@ use std::str::FromStr;
 use http::{HeaderName, HeaderValue};
 use schemars::{Schema, json_schema};
 
-use super::fault::{Code, nearest, quoted};
+use super::fault::Code;
+use super::nearest::nearest;
+use super::quoted::quoted;
 use super::read::{Scalar, Wrong};
 use super::scalar::{digits, pattern};
 use super::settings::Redirect;

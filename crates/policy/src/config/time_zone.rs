@@ -2,7 +2,8 @@
 
 use schemars::Schema;
 
-use super::fault::{Code, nearest};
+use super::fault::Code;
+use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::pattern;
 use crate::units::Zone;

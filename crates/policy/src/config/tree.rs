@@ -1,6 +1,6 @@
 //! A tree that is written as YAML: the way back from what is in force to a text that loads again.
 
-use super::fault::nearest;
+use super::nearest::nearest;
 
 /// What `show` prints: maps in order, lists, texts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::fault::nearest;
+use super::nearest::nearest;
 
 /// Words whose values are secrets.
 const WORDS: [&str; 3] = ["password", "client_hmac", "token"];

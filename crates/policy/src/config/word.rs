@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use schemars::{Schema, json_schema};
 
-use super::fault::{Code, nearest};
+use super::fault::Code;
+use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
 use tidegate_http::head::UnderscoreTwins;

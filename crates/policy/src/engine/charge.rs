@@ -17,10 +17,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ask::Ask;
 use super::brief::Brief;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judge::{Held, Holds, Judged, fill};
+use super::judged::{Ask, Held, Holds, Judged};
+use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::limiter::{Hold, Judgement, Keeper, Left, Limiter, Lost, Place};
 use crate::policy::{Mode, OnLimit, Route, Rule};

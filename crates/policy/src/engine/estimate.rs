@@ -24,9 +24,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cluster::shared_before;
 use super::keys::{Unkeyed, keys_into, only};
-use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::client::key::Keys;
 use crate::client::store_names::StoreNames;
@@ -60,7 +58,7 @@ pub struct Told {
 
 impl Told {
     /// The rule's, on the sums of the one before it if that is given; `None` for one that is not shared so.
-    fn of(
+    pub(super) fn of(
         rule: &Rule,
         limiter: &Arc<Limiter>,
         secret: &[u8],
@@ -199,28 +197,4 @@ fn fades(kind: &Kind) -> u64 {
         }
         _ => 0,
     }
-}
-
-impl Snapshot {
-    /// The limit at this position, if gates tell each other of it and this face has stores.
-    #[inline]
-    pub fn told(&self, rule: usize) -> Option<&Arc<Told>> {
-        self.all_told().get(rule)?.as_ref()
-    }
-}
-
-/// The limits of a policy that are shared so, each on what the one of the same counts in the same store held in the snapshot
-/// before.
-pub(super) fn all_told(
-    snapshot: &Snapshot,
-    secret: &[u8],
-    before: Option<&Snapshot>,
-) -> Result<Vec<Option<Arc<Told>>>, (String, OutOfRange)> {
-    let policy = snapshot.policy();
-    let told = |(rule, limiter): (&Arc<Rule>, &Arc<Limiter>)| {
-        let before = before.and_then(|before| before.told(shared_before(rule, policy, before)?));
-        let made = Told::of(rule, limiter, secret, snapshot.seed(), before.map(Arc::as_ref));
-        made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
-    };
-    policy.rules.iter().zip(snapshot.limiters()).map(told).collect()
 }

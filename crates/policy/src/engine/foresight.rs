@@ -3,9 +3,9 @@
 
 use arrayvec::ArrayVec;
 
-use super::ask::Read;
 use super::keys::{Hashed, SharedKeys};
-use super::share::is_share;
+use super::offered::is_share;
+use super::read::Read;
 use super::snapshot::Snapshot;
 use crate::client::Client;
 use crate::limiter::Place;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::decision::{Decision, Outcome};
-use super::judge::{Holds, Judged};
+use super::judged::{Holds, Judged};
 use super::snapshot::Snapshot;
 use crate::limiter::Hold;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};

@@ -4,12 +4,14 @@
 //! The limit is asked by each of the keys, and the request is charged under each, or under none: a second value buys nothing.
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
 
-use super::ask::{Ask, Read};
 use super::by::By;
 use super::charge::Holding;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judge::{Holds, Judged, fill, strictest};
+use super::judge::strictest;
+use super::judged::{Ask, Holds, Judged, More};
 use super::keys::{Hashed, Unkeyed, all};
+use super::read::Read;
+use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::client::key;
 use crate::limiter::cluster::StoreKey;
@@ -17,22 +19,6 @@ use crate::limiter::{Limiter, Lost, Near, Place};
 use crate::policy::{Mode, Rule};
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
-
-/// One key more of a request under the limit of one reading.
-#[derive(Debug, Clone, Copy)]
-pub struct More {
-    /// Position of the reading.
-    pub slot: usize,
-    /// Where the request counts.
-    pub place: Place,
-    /// What it costs.
-    pub cost: Cost,
-}
-
-impl More {
-    /// The most of one request, under all its limits together; a request with more is refused.
-    pub const MOST: usize = 12;
-}
 
 /// All keys of a request under one limit, each with the value that is counted, if one is.
 type Keys = key::Keys<(KeyHash, KeyHash)>;

@@ -3,25 +3,16 @@
 
 use arrayvec::ArrayVec;
 
-use super::ask::Read;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judge::{Judged, fill};
+use super::judged::Judged;
 use super::keys::{Hashed, Unkeyed};
+use super::offered::{Shared, is_share};
+use super::read::Read;
+use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::limiter::fair_share::{self, MAX_NODES};
-use crate::limiter::{Judgement, Kind, Limiter, Lost, Offered};
+use crate::limiter::{Limiter, Offered};
 use crate::policy::{Mode, OnLimit, Rule};
-use crate::sketch::KeyHash;
-use crate::units::Timestamp;
-
-/// What was offered, to be charged by later.
-#[derive(Debug, Clone)]
-pub struct Shared {
-    /// Position of the reading in the decision.
-    slot: usize,
-    keys: ArrayVec<Option<KeyHash>, MAX_NODES>,
-    offered: Offered,
-}
 
 impl Snapshot {
     /// Asks the route's `fair_share`, if it has one, and fills in its reading; says why it forbids the request if it does.
@@ -82,25 +73,6 @@ impl Snapshot {
             }
         }
     }
-}
-
-impl Shared {
-    /// The node that a late refusal is due to: the cap of the one that limits the traffic, or the whole capacity, which alone
-    /// can tell a wait.
-    pub fn late_node(&self, slot: usize, rule: &Rule, lost: &Lost) -> Option<u8> {
-        let capped = self.offered.node.filter(|_| lost.judgement.retry_nanos.is_none());
-        (slot == self.slot).then(|| u8::try_from(capped.unwrap_or(rule.nodes.len())).ok())?
-    }
-
-    /// Charges what was offered, if it was this reading's.
-    pub fn take(&self, slot: usize, limiter: &Limiter, now: Timestamp) -> Option<Result<Judgement, Lost>> {
-        (slot == self.slot).then(|| limiter.take(&self.keys, &self.offered, now))
-    }
-}
-
-/// Whether the rule is of this kind.
-pub fn is_share(rule: &Rule) -> bool {
-    matches!(rule.kind, Kind::FairShare { .. })
 }
 
 /// The node that refused; one past the last stands for the whole capacity.

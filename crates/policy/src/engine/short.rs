@@ -1,7 +1,7 @@
 //! What refusals of a decision were short of, and how exact the counts are that it rests on: for people who ask why.
 
-use super::judge::Judged;
-use super::share::is_share;
+use super::judged::Judged;
+use super::offered::is_share;
 use super::snapshot::Snapshot;
 use crate::limiter::Owed;
 use crate::units::Cost;

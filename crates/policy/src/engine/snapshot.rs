@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::brief::Brief;
-use super::cluster::{Cluster, clusters};
-use super::estimate::{Told, all_told};
+use super::cluster::Cluster;
+use super::estimate::Told;
 use super::keys::SharedKeys;
 use super::learned::Learned;
-use super::succession::Numbers;
+use super::numbers::Numbers;
 use crate::limiter::Limiter;
 use crate::policy::{FieldsRead, Mode, Policy, Rule};
 use crate::sketch::Seed;
@@ -84,36 +84,15 @@ impl Snapshot {
         }
     }
 
-    /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
-    /// what the snapshot `before` held of limits with the same counts in the same store is held on.
-    ///
-    /// # Errors
-    /// A shared limit of a kind that cannot be shared, by name; `config` checks that first.
-    pub fn sharing(self, secret: &[u8], before: Option<&Snapshot>) -> Result<Snapshot, (String, OutOfRange)> {
-        self.sharing_while_changed(secret, None, before)
-    }
-
-    /// The same while the secret is changed on one gate after the other, and `previous` is the one of before: what a store is
-    /// asked about is charged under both, so that all gates together keep their promise. Of an estimate gates with different
-    /// secrets tell each other nothing.
-    ///
-    /// # Errors
-    /// As [`Snapshot::sharing`].
-    pub fn sharing_while_changed(
-        self,
-        secret: &[u8],
-        previous: Option<&[u8]>,
-        before: Option<&Snapshot>,
-    ) -> Result<Snapshot, (String, OutOfRange)> {
-        let clusters = clusters(&self.policy, (secret, previous), before)?;
-        let told = all_told(&self, secret, before)?;
+    /// The same with these limits shared through stores, in the policy's order.
+    pub(super) fn with_shared(self, clusters: Vec<Option<Arc<Cluster>>>, told: Vec<Option<Arc<Told>>>) -> Snapshot {
         let mut briefs = self.briefs;
         for (brief, (cluster, told)) in briefs.iter_mut().zip(clusters.iter().zip(&told)) {
             if cluster.is_some() || told.is_some() {
                 *brief = brief.shared();
             }
         }
-        Ok(Snapshot { briefs, clusters, told, ..self })
+        Snapshot { briefs, clusters, told, ..self }
     }
 
     /// The limits that a store is asked about among all, in the policy's order; empty in a face without stores.
@@ -124,6 +103,17 @@ impl Snapshot {
     /// The limits that gates tell each other of among all, in the policy's order; empty in a face without stores.
     pub fn all_told(&self) -> &[Option<Arc<Told>>] {
         &self.told
+    }
+
+    /// The limit at this position, if it is shared through a store and this face has stores.
+    pub fn cluster(&self, rule: usize) -> Option<&Arc<Cluster>> {
+        self.clusters().get(rule)?.as_ref()
+    }
+
+    /// The limit at this position, if gates tell each other of it and this face has stores.
+    #[inline]
+    pub fn told(&self, rule: usize) -> Option<&Arc<Told>> {
+        self.all_told().get(rule)?.as_ref()
     }
 
     /// Which one it is of those that followed one another: the first is 1.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::book::{Book, Counted};
 use super::number::{frequency, is_plain, ordinal, period, probability, wait, windows};
+use super::place::PlacePart;
 use super::record::{Record, Said};
-use super::{PlacePart, state};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
 use crate::engine::{By, Outcome, Refusal, Verdict};
@@ -415,5 +415,18 @@ pub fn wait_words(limit: &LimitPart) -> Option<String> {
         (true, None, _) => Some("no wait helps".to_owned()),
         (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),
         (false, _, None) => None,
+    }
+}
+
+/// The word for an outcome as it meets the eye.
+fn state(outcome: Outcome, mode: Mode) -> &'static str {
+    match (outcome, mode) {
+        (Outcome::Refused, Mode::Enforce) => "LIMITED",
+        (Outcome::Refused | Outcome::Tagged, Mode::Shadow) => "shadow, over",
+        (Outcome::Tagged, Mode::Enforce) => "tagged",
+        (Outcome::Delayed, _) => "delayed",
+        (Outcome::Admitted, Mode::Enforce) => "allowed",
+        (Outcome::Admitted, Mode::Shadow) => "shadow",
+        (Outcome::Exempt, _) => "not asked",
     }
 }

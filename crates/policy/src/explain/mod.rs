@@ -15,6 +15,7 @@ pub mod asked;
 pub mod book;
 pub mod limit;
 mod number;
+mod place;
 pub mod record;
 pub mod text;
 
@@ -23,12 +24,12 @@ use serde::{Deserialize, Serialize};
 pub use asked::Answered;
 pub use book::Book;
 pub use limit::LimitPart;
+pub use place::PlacePart;
 pub use record::{Beside, Found, Record, Said};
 
 use crate::client::key::KeyPart;
 use crate::client::{ClientAddress, Hop, Mark, Source, Standing, Trace};
-use crate::engine::{DecisionId, Outcome, Refusal, Verdict};
-use crate::policy::Mode;
+use crate::engine::{DecisionId, Refusal, Verdict};
 
 /// What the first member of the document says.
 pub const SCHEMA: &str = "tidegate.explain/1";
@@ -143,15 +144,6 @@ pub struct RoutePart {
     /// Where it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PlacePart>,
-}
-
-/// A line of the policy file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacePart {
-    /// The file.
-    pub file: String,
-    /// The line, from 1.
-    pub line: usize,
 }
 
 /// The policy that decided.
@@ -305,12 +297,6 @@ fn route(index: u16, record: &Record, book: &Book) -> Option<RoutePart> {
     })
 }
 
-impl From<&crate::config::Place> for PlacePart {
-    fn from(place: &crate::config::Place) -> PlacePart {
-        PlacePart { file: place.file.to_string(), line: place.line }
-    }
-}
-
 /// Whose word the limits' readings are, where it is not this gate's alone.
 fn store_words(limits: &[LimitPart]) -> String {
     let shared = limits.iter().filter_map(|limit| Some(format!("{} {}", limit.name, limit.by.as_ref()?.words())));
@@ -347,19 +333,6 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
             Some("refused requests count here: the client is let in when it pauses for as long as it was told")
         }
         Refusal::Limit | Refusal::Concurrency | Refusal::Inflight | Refusal::FairShare => None,
-    }
-}
-
-/// The word for an outcome as it meets the eye.
-fn state(outcome: Outcome, mode: Mode) -> &'static str {
-    match (outcome, mode) {
-        (Outcome::Refused, Mode::Enforce) => "LIMITED",
-        (Outcome::Refused | Outcome::Tagged, Mode::Shadow) => "shadow, over",
-        (Outcome::Tagged, Mode::Enforce) => "tagged",
-        (Outcome::Delayed, _) => "delayed",
-        (Outcome::Admitted, Mode::Enforce) => "allowed",
-        (Outcome::Admitted, Mode::Shadow) => "shadow",
-        (Outcome::Exempt, _) => "not asked",
     }
 }
 

@@ -1,8 +1,31 @@
 //! What counts the new values of a key: a window of an aligned limit, or a bucket of a sliding one.
 
-use super::Counting;
+use std::time::Duration;
+
+use crate::limiter::kind::{Kind, MIXED, RefusedCount};
 use crate::sketch::{Bucket, Charged, Meter, NextUnit, Pace, Window};
+use crate::units::time::saturating_nanos;
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
+
+/// How new values are counted, whatever the quota.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counting {
+    pub period: Duration,
+    pub sliding: bool,
+    /// For how many nanoseconds refused values can keep a key out; `None` if they do not count.
+    pub penalty: Option<u64>,
+}
+
+impl Counting {
+    pub fn of(kind: &Kind) -> Result<Counting, OutOfRange> {
+        let Kind::Distinct { window, sliding, refused, .. } = kind else { return Err(MIXED) };
+        let penalty = match refused {
+            RefusedCount::All { max_penalty } if *sliding => Some(saturating_nanos(*max_penalty)),
+            _ => None,
+        };
+        Ok(Counting { period: *window, sliding: *sliding, penalty })
+    }
+}
 
 /// What counts the new values of a key.
 #[derive(Debug, Clone)]
@@ -23,7 +46,7 @@ impl Counter {
                 let bucket = Bucket::paced(Rate::new(max, period)?, max, pace)?;
                 Counter::Sliding(bucket, pace.places_in(penalty.unwrap_or(0)).min(u64::MAX / 4))
             }
-            false => Counter::Aligned(Window::new(max, period, std::time::Duration::ZERO)?),
+            false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
         })
     }
 

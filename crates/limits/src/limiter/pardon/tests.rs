@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
+use super::super::state::UNASKED;
 use super::super::{Kind, RefusedCount, Scope, Spec};
 use super::*;
+use crate::limiter::MOST_PARDONS;
 use crate::units::{Bytes, Rate};
 
 const SECOND: u64 = 1_000_000_000;
@@ -189,13 +191,13 @@ fn the_list_is_bounded_and_what_is_over_makes_room() {
     let later = now.after(Duration::from_secs(3_600));
     assert!(limiter.pardon(key(5_000), later, Duration::ZERO).is_ok());
     limiter.maintain(later.after(Duration::from_secs(3_600)));
-    assert!(limiter.pardons.find(key(5_000)).is_none() && !limiter.pardons.any.load(Ordering::Relaxed));
+    assert!(limiter.pardons.find(key(5_000)).is_none() && !limiter.pardons.are_any());
 }
 
 #[test]
 fn of_two_judgements_of_one_kind_the_one_that_leaves_less_is_told() {
     for admitted in [true, false] {
-        let [few, many] = [1, 7].map(|remaining| Judgement { admitted, remaining, ..super::super::UNASKED });
+        let [few, many] = [1, 7].map(|remaining| Judgement { admitted, remaining, ..UNASKED });
         assert_eq!(stricter(few, many).remaining, 1);
         assert_eq!(stricter(many, few).remaining, 1);
     }

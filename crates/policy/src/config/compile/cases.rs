@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::{matches, number, number32};
+use super::checks::{number, number32};
+use super::matches;
 use crate::config::case::{By, Case, Expected, From, Range, Reply, Step};
 use crate::config::case_text::Between;
-use crate::config::fault::{Code, Diagnostic, Faults, nearest, quoted};
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::nearest::nearest;
+use crate::config::quoted::quoted;
 use crate::config::read::{At, Field, Scalar};
 use crate::config::scalar::Count;
 use crate::config::schema;
@@ -205,7 +208,7 @@ fn headers(field: &Field<Keyed<HeaderName, OneOrMany<String>>>, faults: &mut Fau
     headers
 }
 
-fn twice(name: &HeaderName, at: crate::config::source::Span) -> Diagnostic {
+fn twice(name: &HeaderName, at: crate::config::span::Span) -> Diagnostic {
     Diagnostic::error(Code::DUPLICATE_FIELD, at, format!("the header `{name}` is here twice"))
         .label("header names have no case")
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Context, number};
+use super::checks::{number, out_of_place};
+use super::context::Context;
 use crate::client::address::Translation;
 use crate::client::trust::{
     ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
@@ -14,7 +15,7 @@ use crate::config::preset::{self, Entries};
 use crate::config::read::{At, Field};
 use crate::config::schema::{ClientIp, File, TrustSource, TrustedProxies};
 use crate::config::shape::{Either, List};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::word::OnInvalid;
 use crate::units::Prefix;
 use tidegate_http::hearsay::{self, Standing};
@@ -100,7 +101,7 @@ fn prefixes(client_ip: &ClientIp, rules: &mut ClientRules, context: &mut Context
 /// `hops`, if it is there.
 fn hops(long: &TrustedProxies, rules: &ClientRules, context: &mut Context<'_>) -> Option<u8> {
     if !long.hops.is_present() {
-        super::out_of_place(
+        out_of_place(
             &long.short,
             "`short` without `hops`",
             "without `hops` a chain has no promised length; remove it",
@@ -123,8 +124,8 @@ fn hops(long: &TrustedProxies, rules: &ClientRules, context: &mut Context<'_>) -
 fn on_invalid(long: &TrustedProxies, rules: &mut ClientRules, context: &mut Context<'_>) {
     if long.on_invalid.is_present() {
         let help = "`on_invalid` is short for both `short` and `degraded`; keep one way of saying it";
-        super::out_of_place(&long.short, "`short` beside `on_invalid`", help, context.faults);
-        super::out_of_place(&long.degraded, "`degraded` beside `on_invalid`", help, context.faults);
+        out_of_place(&long.short, "`short` beside `on_invalid`", help, context.faults);
+        out_of_place(&long.degraded, "`degraded` beside `on_invalid`", help, context.faults);
     }
     let (short, degraded) = match long.on_invalid.value() {
         Some(OnInvalid::Reject) => (OnShort::Reject, OnDegraded::Reject),

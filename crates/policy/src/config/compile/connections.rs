@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::checks::{number32, span};
 use super::clients::{WrittenClients, peers};
+use super::context::Context;
 use super::limits::Limits;
-use super::{Context, number32, span};
 use crate::config::connection_value::{ByteRate, OrNone};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field, Scalar};

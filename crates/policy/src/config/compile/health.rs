@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{number32, out_of_place, span};
+use super::checks::{number32, out_of_place, span};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::pattern::ExactPath;
 use crate::config::read::Field;

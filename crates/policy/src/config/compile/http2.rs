@@ -1,6 +1,6 @@
 //! `protocols` and `h2` of a listener.
 
-use super::{number32, out_of_place};
+use super::checks::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::schema;
 use crate::config::settings::{Http2, Protocols};

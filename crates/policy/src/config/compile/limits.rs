@@ -3,19 +3,21 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::checks::{number32, out_of_place};
+use super::limit;
 use super::limit::rate::{BucketPlaces, bucket};
 use super::origins::Origins;
 use super::stores::Stores;
-use super::{limit, number32, out_of_place};
 use crate::client::key::{KeyPart, KeySpec, Missing};
-use crate::config::Shadow;
-use crate::config::fault::{Code, Diagnostic, Faults, nearest};
+use crate::config::dated::Shadow;
+use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitText;
+use crate::config::nearest::nearest;
 use crate::config::read::{At, Field};
 use crate::config::scalar::Count;
 use crate::config::schema::{Inflight, Limit};
 use crate::config::shape::{Either, Keyed};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::text::Name;
 use crate::limiter::{Kind, Scope};
 use crate::policy::{Mode, Rule};

@@ -6,14 +6,16 @@ use std::collections::HashMap;
 
 use http::{HeaderName, Method};
 
+use super::checks::exactly_one;
 use crate::client::key::is_hop_by_hop;
 use crate::client::values::is_blank;
-use crate::config::fault::{Code, Diagnostic, Faults, quoted};
+use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::pattern::{ExactText, HostPattern};
+use crate::config::quoted::quoted;
 use crate::config::read::{At, Field};
 use crate::config::schema::{self, TextForm};
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::tree::Tree;
 use crate::policy::route::{HostMatch, Match, PathMatch, TextMatch, fold};
 
@@ -204,30 +206,6 @@ fn text_match(at: &At<Either<ExactText, TextForm>>, faults: &mut Faults) -> Opti
                 )),
                 _ => None,
             }
-        }
-    }
-}
-
-/// Reports a choice of none or several.
-fn exactly_one(given: &[(&str, Option<Span>)], at: Span, faults: &mut Faults) -> bool {
-    let words = || given.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-    let mut set = given.iter().filter_map(|(word, key)| Some((word, (*key)?)));
-    let Some((_, first)) = set.next() else {
-        faults.push(
-            Diagnostic::error(Code::MISSING_FIELD, at, "says nothing to match")
-                .label(format!("needs one of {}", words())),
-        );
-        return false;
-    };
-    match set.next() {
-        None => true,
-        Some((word, second)) => {
-            faults.push(
-                Diagnostic::error(Code::CONFLICT, second, format!("`{word}` beside another"))
-                    .label(format!("needs one of {}", words()))
-                    .related(first, "the other"),
-            );
-            false
         }
     }
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{health, number32, span, timeouts};
+use super::checks::{number32, span};
+use super::defaults::timeouts;
+use super::health;
 use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
-use crate::config::fault::{Code, Diagnostic, Faults, nearest};
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::nearest::nearest;
 use crate::config::place::OriginPlace;
 use crate::config::read::{At, Field, Scalar, invalid};
 use crate::config::scalar::Count;
 use crate::config::schema::{self, BalanceText, Inflight};
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::text::{HostPort, OriginName};
 use crate::config::word::BalanceWord;
 use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Timeouts};

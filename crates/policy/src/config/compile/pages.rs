@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::Context;
-use super::settings::clash;
+use super::clash::clash;
+use super::context::Context;
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::pattern::HostPattern;
 use crate::config::read::Field;
@@ -11,7 +11,7 @@ use crate::config::schema::File;
 use crate::config::secret;
 use crate::config::settings::{AdminPage, ListenOn, Listener, MetricsPage};
 use crate::config::shape::{Either, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::policy::route::HostMatch;
 
 /// Prometheus' register of default ports has this one free for exporters that meet no other.

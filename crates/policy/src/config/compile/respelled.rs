@@ -4,7 +4,7 @@ use http::header::AUTHORIZATION;
 
 use crate::client::key::{KeyPart, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::policy::{Mode, OnLimit, Policy, Rule};
 
 /// Warns of each enforced limit that counts by nothing but what a stranger writes, where no other limit of a route counts who is

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::number;
+use super::checks::number;
 use crate::config::fault::Faults;
 use crate::config::read::Field;
 use crate::config::scalar::Count;

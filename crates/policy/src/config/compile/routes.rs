@@ -5,16 +5,20 @@ use std::collections::HashMap;
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
+use super::checks::number;
+use super::context::Context;
+use super::defaults::{Defaults, timeouts};
 use super::limits::Limits;
 use super::matches::{self, Taken};
 use super::origins::Origins;
-use super::{Context, Defaults, number, timeouts};
-use crate::config::fault::{Code, Diagnostic, Faults, quoted};
+use super::own_fields::is_of_the_connection;
+use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitText;
+use crate::config::quoted::quoted;
 use crate::config::read::{At, Field, Scalar, invalid};
 use crate::config::schema::{self, File, Respond};
 use crate::config::shape::{Keyed, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::text::TemplateText;
 use crate::config::tree::Tree;
 use crate::policy::route::{Action, FixedAnswer};
@@ -313,22 +317,6 @@ fn framing(name: &HeaderName, at: Span, faults: &mut Faults) {
                 .label("cannot be edited"),
         );
     }
-}
-
-/// Whether the field says where a message ends or how a connection goes on: those are the gate's own.
-pub fn is_of_the_connection(name: &HeaderName) -> bool {
-    const OWN: [&str; 9] = [
-        "connection",
-        "content-length",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "http2-settings",
-    ];
-    OWN.contains(&name.as_str())
 }
 
 /// Checks that the names that are made up here are names.

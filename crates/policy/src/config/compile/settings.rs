@@ -1,14 +1,16 @@
 //! `listen`, `listeners`, `telemetry`, `server`, `secrets`: what the process is built from.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::checks::{out_of_place, span};
+use super::clash::clash;
 use super::clients::WrittenClients;
 use super::connections::{connections, size};
+use super::context::Context;
 use super::limits::Limits;
+use super::pages;
 use super::stores::Stores;
 use super::tls::ForAll;
-use super::{Context, out_of_place, pages, span};
 use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
 use crate::config::schema::{self, File};
@@ -16,7 +18,7 @@ use crate::config::secret;
 use crate::config::settings::{
     AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, Protocols, Settings,
 };
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::units::{Bytes, Share};
 
 /// What a small machine can spare. Some 2,500 stalled answers fit, and light requests beside them.
@@ -164,47 +166,4 @@ fn address(listener: &schema::Listener, address: &ListenOn, context: &mut Contex
         ),
     }
     address
-}
-
-/// Whether the second of two listeners could not have its socket.
-pub fn clash(one: &ListenOn, other: &ListenOn) -> bool {
-    match (one, other) {
-        (ListenOn::Ip(one), ListenOn::Ip(other)) => ports_clash(*one, *other),
-        (ListenOn::Unix { path: one, .. }, ListenOn::Unix { path: other, .. }) => one == other,
-        (ListenOn::Systemd(one), ListenOn::Systemd(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// Whether the kernel would refuse the second of two ports: the same number, and the same address or one that stands for
-/// all. `[::]` stands for both families, as our sockets are dual stack.
-fn ports_clash(one: SocketAddr, other: SocketAddr) -> bool {
-    let all = |address: IpAddr, beside: IpAddr| match address {
-        IpAddr::V6(v6) => v6.is_unspecified(),
-        IpAddr::V4(v4) => v4.is_unspecified() && beside.is_ipv4(),
-    };
-    // port 0 is another port each time
-    one.port() == other.port()
-        && one.port() != 0
-        && (one.ip() == other.ip() || all(one.ip(), other.ip()) || all(other.ip(), one.ip()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sockets_clash_as_the_kernel_says() {
-        let clashes = |one: &str, other: &str| clash(&one.parse().unwrap(), &other.parse().unwrap());
-        assert!(clashes("[::]:80", "127.0.0.1:80"));
-        assert!(clashes("10.0.0.1:80", "0.0.0.0:80"));
-        assert!(clashes("10.0.0.1:80", "10.0.0.1:80"));
-        assert!(!clashes("0.0.0.0:80", "[::1]:80"));
-        assert!(!clashes("10.0.0.1:80", "10.0.0.2:80"));
-        assert!(!clashes("10.0.0.1:80", "10.0.0.1:81"));
-        assert!(!clashes("127.0.0.1:0", "127.0.0.1:0"));
-        assert!(clashes("unix:/run/a.sock", "unix:/run/a.sock"));
-        assert!(clashes("systemd:web", "systemd:web"));
-        assert!(!clashes("systemd:web", "systemd:other"));
-    }
 }

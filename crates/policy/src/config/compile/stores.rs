@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Context, number32, out_of_place, span};
-use crate::config::fault::{Code, Diagnostic, Faults, nearest};
+use super::checks::{number32, out_of_place, span};
+use super::context::Context;
+use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::nearest::nearest;
 use crate::config::read::{At, Field};
 use crate::config::scalar::duration;
 use crate::config::schema::{self, File};
 use crate::config::secret;
 use crate::config::settings::Secret;
 use crate::config::shape::Keyed;
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::store_text::{StoreUrl, is_near};
 use crate::config::text::Name;
 use crate::config::tree::Tree;

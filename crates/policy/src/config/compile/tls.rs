@@ -1,15 +1,15 @@
 //! `tls` and `redirect` of a listener, and `tls` of the top level. The files are read here, so that `check` finds what is wrong with
 //! them.
 
-use super::Context;
-use crate::config::UsedCertificate;
+use super::context::Context;
 use crate::config::certificate::{self, CertificateFault, Part, covers};
+use crate::config::dated::UsedCertificate;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema;
 use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Redirect, Tls};
 use crate::config::shape::{Either, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 
 /// What the top level says for all listeners that say nothing themselves.
 pub struct ForAll {

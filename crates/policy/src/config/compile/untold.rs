@@ -9,7 +9,7 @@ use crate::client::trust::X_FORWARDED_PROTO;
 use crate::client::{ClientRules, Trust};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::settings::Settings;
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::policy::Policy;
 use crate::policy::fields::read_by;
 

@@ -2,10 +2,11 @@
 
 use http::Method;
 
-use super::{duration, key, percent, word};
+use super::words::{key, word};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
 use crate::config::limit_value::{amount_text, rate_text};
+use crate::config::scalar::{duration, percent};
 use crate::config::tree::Tree;
 use crate::limiter::cluster::Sharing;
 use crate::limiter::{Capacity, Kind, RefusedCount, Scope};

@@ -1,6 +1,6 @@
 //! A listener and all that its connections may take.
 
-use super::{networks, word};
+use super::words::{networks, word};
 use crate::config::scalar::duration;
 use crate::config::settings::{Connections, Http2, ListenOn, Listener, Pace, Tls};
 use crate::config::tree::Tree;

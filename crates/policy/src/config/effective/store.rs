@@ -1,6 +1,6 @@
 //! A store in its long form.
 
-use super::duration;
+use crate::config::scalar::duration;
 use crate::config::store_text::StoreUrl;
 use crate::config::text::HostPort;
 use crate::config::tree::Tree;

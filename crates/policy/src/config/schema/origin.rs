@@ -6,7 +6,8 @@ use schemars::{Schema, json_schema};
 
 use super::health::{Adaptive, Ejection, Health};
 use crate::client::key::KeyPart;
-use crate::config::fault::{Code, nearest};
+use crate::config::fault::Code;
+use crate::config::nearest::nearest;
 use crate::config::pattern::ExactPath;
 use crate::config::place::{FilePath, OriginPlace, ServerName};
 use crate::config::read::{Scalar, Wrong};

@@ -2,7 +2,7 @@
 
 use super::Errand;
 use crate::client::Client;
-use crate::engine::judge::Judged;
+use crate::engine::judged::Judged;
 use crate::engine::snapshot::Snapshot;
 use crate::limiter::cluster::Begin;
 use crate::request::Request;

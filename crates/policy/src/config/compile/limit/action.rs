@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use http::{HeaderName, header};
 
-use super::Written;
+use super::written::Written;
 use crate::client::trust::X_FORWARDED_FOR;
-use crate::config::compile::routes::is_of_the_connection;
-use crate::config::compile::span;
+use crate::config::compile::checks::span;
+use crate::config::compile::own_fields::is_of_the_connection;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::Field;
 use crate::config::schema::{DelayAction, TagAction};
 use crate::config::shape::Either;
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::word::{ActionWord, LimitType};
 use crate::policy::{Mode, OnLimit};
 use crate::units::Share;

@@ -1,9 +1,9 @@
 //! Which word belongs to which type of limit.
 
-use super::Written;
+use super::written::Written;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::schema::Limit;
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::word::{CalendarWord, LimitType, Word, one_of};
 
 use LimitType::{Distinct, FairShare, Inflight, Quota, Rate, RecentAverage};

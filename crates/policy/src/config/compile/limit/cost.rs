@@ -1,7 +1,7 @@
 //! What one request takes, and which requests are counted.
 
-use super::Written;
-use crate::config::compile::{number32, out_of_place};
+use super::written::Written;
+use crate::config::compile::checks::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{CostMethod, CostText, CountText, LimitRate};
 use crate::config::read::Field;

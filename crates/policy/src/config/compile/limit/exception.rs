@@ -1,10 +1,10 @@
 //! To whom a limit does not apply, and to whom with other numbers.
 
-use super::Written;
 use super::belongs::check_word;
 use super::cost::{counts_bytes, largest};
 use super::kind::{Numbers, average, with_max};
 use super::rate::rate_and_burst;
+use super::written::Written;
 use crate::client::trust::parse_cidr_or_everyone;
 use crate::config::compile::clients;
 use crate::config::compile::matches::check_sent_on;
@@ -12,7 +12,7 @@ use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema;
 use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::word::LimitType::{Distinct, Inflight, Quota, Rate, RecentAverage};
 use crate::policy::{Condition, CostRule, Kind, Rule, Scope, Tier};
 use crate::units::Prefix;

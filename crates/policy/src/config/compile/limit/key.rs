@@ -1,14 +1,14 @@
 //! What a limit counts by, what happens without it, what `distinct` counts, and the nodes of a fair share.
 
-use super::{Written, missing_field};
+use super::written::{Written, missing_field};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, MAX_PARTS, Missing};
-use crate::config::compile::{number32, out_of_place};
+use crate::config::compile::checks::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitKey;
 use crate::config::read::{At, Field};
 use crate::config::scalar::Count;
 use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::text::Name;
 use crate::config::word::LimitType;
 use crate::limiter::fair_share::MAX_NODES;

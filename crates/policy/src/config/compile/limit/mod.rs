@@ -12,26 +12,18 @@ mod key;
 mod kind;
 pub mod rate;
 mod shared;
+mod written;
 
 use super::origins::Origins;
 use super::stores::Stores;
-use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::fault::Faults;
 use crate::config::read::{At, Field};
 use crate::config::schema::Limit;
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::text::Name;
 use crate::config::word::LimitType;
 use crate::policy::{Mode, Rule};
-
-/// A limit as it is written.
-#[derive(Clone, Copy)]
-struct Written<'a> {
-    name: &'a str,
-    /// Where its name stands.
-    at: Span,
-    limit: &'a Limit,
-    kind: LimitType,
-}
+use written::Written;
 
 /// A limit whose references to others are still names.
 pub struct Compiled {
@@ -97,12 +89,4 @@ pub fn limit(
         ..Rule::new(name, key.spec, numbers.kind, mode)
     };
     Some(Compiled { rule, instead: key.instead })
-}
-
-/// Reports a field that the limit cannot do without.
-fn missing_field(written: &Written<'_>, field: &str, faults: &mut Faults) {
-    faults.push(
-        Diagnostic::error(Code::MISSING_FIELD, written.at, format!("limit `{}` has no `{field}`", written.name))
-            .label(format!("needs `{field}`")),
-    );
 }

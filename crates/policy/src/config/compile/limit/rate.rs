@@ -7,11 +7,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::Written;
+use super::written::Written;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{Burst, LimitRate, amount_text, rate_text};
 use crate::config::read::{At, Field};
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::{scalar, schema};
 use crate::limiter::Sketch;
 use crate::sketch::{Accuracy, Bucket, MonotoneTable};

@@ -1,14 +1,14 @@
 //! Whether gates share a limit through a store, and what cannot be shared.
 
-use super::Written;
 use super::cost::counts_bytes;
-use crate::config::compile::out_of_place;
+use super::written::Written;
+use crate::config::compile::checks::out_of_place;
 use crate::config::compile::stores::{Stores, Use};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{CostText, CountText};
 use crate::config::read::Field;
 use crate::config::shape::Either;
-use crate::config::source::Span;
+use crate::config::span::Span;
 use crate::config::word::{LimitType, Word};
 use crate::limiter::cluster::{OnStoreError, Promise, Sharing};
 use crate::policy::{Kind, OnLimit, Shared, Tier};

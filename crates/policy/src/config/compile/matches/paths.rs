@@ -1,8 +1,9 @@
 //! `path`: what is matched, what is ignored, and expressions that can never match.
 
-use super::exactly_one;
-use crate::config::fault::{Code, Diagnostic, Faults, quoted};
+use crate::config::compile::checks::exactly_one;
+use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::pattern::{Expression, IgnoreWord, PathPattern};
+use crate::config::quoted::quoted;
 use crate::config::read::{At, Field};
 use crate::config::schema::PathForm;
 use crate::config::shape::{Either, OneOrMany};

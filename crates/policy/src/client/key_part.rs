@@ -1,4 +1,4 @@
-//! [`KeyPart`] as operators write it, and what is wrong with a part or a list of parts.
+//! One part of a key, as operators write it, and what is wrong with a part or a list of parts.
 //!
 //! Words for what does not work yet (`asn`, `country`) are faults like any other unknown word: a limit that
 //! loads must count by what it says.
@@ -8,9 +8,55 @@ use std::str::FromStr;
 
 use http::header::{FORWARDED, HeaderName};
 
-use super::key::{KeyPart, MAX_PARTS};
 use super::trust::X_FORWARDED_FOR;
 use super::values::is_blank;
+
+/// The most parts that one key has.
+pub const MAX_PARTS: usize = 4;
+
+/// One thing that a limit counts by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The client's network.
+    ClientIp {
+        /// Bits of an IPv4 address, 1 to 32; `None` for those of the policy.
+        ipv4_prefix: Option<u8>,
+        /// Bits of an IPv6 address, 1 to 128; `None` for those of the policy.
+        ipv6_prefix: Option<u8>,
+    },
+    /// The lines of a header field; missing when there is none. An empty line is a value.
+    Header(HeaderName),
+    /// The values of a cookie; missing when no cookie has that name.
+    Cookie(String),
+    /// The values of a query parameter, empty without `=`; missing when none has that name.
+    Query(String),
+    /// The host.
+    Host,
+    /// The path.
+    Path,
+    /// Its first segments.
+    PathSegments(u8),
+    /// The method.
+    Method,
+    /// `read` or `write`.
+    MethodClass,
+    /// The name of the route.
+    Route,
+    /// The name asked for in the TLS handshake; missing on plain connections.
+    TlsSni,
+    /// Nothing: all requests are one.
+    Global,
+}
+
+impl KeyPart {
+    /// The plain `client_ip`, at the prefix lengths of the policy.
+    pub const CLIENT_IP: KeyPart = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
+
+    /// Whether a request may come without it.
+    pub fn can_be_missing(&self) -> bool {
+        matches!(self, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::TlsSni)
+    }
+}
 
 impl FromStr for KeyPart {
     type Err = PartFault;

@@ -1,0 +1,144 @@
+//! A request that has been judged: what was asked for it, and what it holds once it is charged.
+
+use arrayvec::ArrayVec;
+
+use super::cluster::Settled;
+use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
+use super::offered::Shared;
+use crate::limiter::{Hold, Near, Place};
+use crate::policy::Route;
+use crate::sketch::KeyHash;
+use crate::units::{Cost, Timestamp};
+
+/// What the face adds to a request: when it came, and one roll of the dice.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// The request's identifier.
+    pub id: DecisionId,
+    /// The stamp that every limit judges by.
+    pub at: Timestamp,
+    /// A uniform random number.
+    pub dice: u64,
+}
+
+/// What a limit was asked, to be charged by later.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// Where the request counts.
+    pub place: Place,
+    /// What it costs.
+    pub cost: Cost,
+    /// What was found out when it was asked.
+    pub near: Near,
+}
+
+/// One key more of a request under the limit of one reading.
+#[derive(Debug, Clone, Copy)]
+pub struct More {
+    /// Position of the reading.
+    pub slot: usize,
+    /// Where the request counts.
+    pub place: Place,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+impl More {
+    /// The most of one request, under all its limits together; a request with more is refused.
+    pub const MOST: usize = 12;
+}
+
+/// A request that has been judged and not yet charged.
+#[derive(Debug)]
+pub struct Judged {
+    /// The record so far. Its verdict says whether [`Snapshot::admit`](super::Snapshot::admit) is worth asking.
+    pub decision: Decision,
+    pub(super) asks: ArrayVec<Option<Ask>, { Route::MAX_RULES }>,
+    /// The further keys of a request that has several under a limit.
+    pub(super) more: ArrayVec<More, { More::MOST }>,
+    /// What the route's `fair_share` was offered.
+    pub(super) shared: Option<Shared>,
+    /// The readings that have been charged before the wait, a bit each.
+    pub(super) charged: u8,
+    /// The readings whose limits are shared through a store, a bit each.
+    pub(super) shared_slots: u8,
+    /// Those of which the store should be asked in the background, although they refused.
+    pub(super) refills: u8,
+    /// Which shared limits' keys have been told that the request came.
+    pub(super) noted: u8,
+    /// What became of those; nothing is allocated for a request without any.
+    pub(super) settled: Vec<Settled>,
+    /// Bytes of bodies that have passed so far, for limits that count them.
+    pub(super) carried: u64,
+}
+
+impl Judged {
+    /// Of a request that nobody has been asked about.
+    #[inline]
+    pub fn new(arrival: Arrival) -> Judged {
+        let Arrival { id, at, dice } = arrival;
+        Judged {
+            decision: Decision {
+                id,
+                at,
+                dice,
+                client: None,
+                route: None,
+                readings: Readings::new(),
+                delay_nanos: 0,
+                verdict: Verdict::Refused(Refusal::NoRoute),
+            },
+            asks: ArrayVec::new(),
+            more: ArrayVec::new(),
+            shared: None,
+            charged: 0,
+            shared_slots: 0,
+            refills: 0,
+            noted: 0,
+            settled: Vec::new(),
+            carried: 0,
+        }
+    }
+
+    /// The same in the place of another request, without moving what is large.
+    pub(super) fn begin(&mut self, arrival: Arrival) {
+        let Judged { decision, asks, more, shared, charged, shared_slots, refills, noted, settled, carried } = self;
+        (decision.id, decision.at, decision.dice) = (arrival.id, arrival.at, arrival.dice);
+        (decision.client, decision.route, decision.delay_nanos) = (None, None, 0);
+        decision.verdict = Verdict::Refused(Refusal::NoRoute);
+        decision.readings.clear();
+        asks.clear();
+        more.clear();
+        settled.clear();
+        (*shared, *charged, *shared_slots, *refills, *noted, *carried) = (None, 0, 0, 0, 0, 0);
+    }
+
+    /// The hash of the key that the limit of the reading at this position was asked by, of several the one that it objects to
+    /// most; `None` if it was not asked by one.
+    pub fn key(&self, slot: usize) -> Option<KeyHash> {
+        self.asks.get(slot)?.as_ref().map(|ask| ask.place.key)
+    }
+
+    /// The hashes of the further keys that the same limit was asked by.
+    pub fn more_keys(&self, slot: usize) -> impl Iterator<Item = KeyHash> {
+        self.more.iter().filter(move |more| more.slot == slot).map(|more| more.place.key)
+    }
+}
+
+/// Something that an admitted request holds, and for which limit.
+#[derive(Debug)]
+pub struct Held {
+    /// Position of the reading in [`Decision::readings`].
+    pub(super) slot: usize,
+    pub(super) hold: Hold,
+}
+
+impl Held {
+    /// Whether it is a place, which comes back; an attempt is settled.
+    pub fn is_place(&self) -> bool {
+        self.hold.is_place()
+    }
+}
+
+/// What an admitted request holds until its answer or its last byte.
+pub type Holds = ArrayVec<Held, { Route::MAX_RULES + More::MOST }>;
