@@ -10,8 +10,9 @@
 //! | from there on | connections to origins, and everything else but clients |
 //! | from [`Marks::origins`] on | the admin socket, metrics, health checks, files, logs, stores |
 //!
-//! Between the two marks are as many as clients can have, so that each client's request finds one for its origin, and [`PASSING`] more. A client whose
-//! number is too high waits, with all that come after it in the kernel's queue, until a lower one is free ([`Marks::lower`]).
+//! Between the two marks are as many as clients can have, so that each client's request finds one for its origin, and sixteen more
+//! for what comes and goes. A client whose number is too high waits, with all that come after it in the kernel's queue, until a lower one
+//! is free ([`Marks::lower`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
