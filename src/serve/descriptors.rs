@@ -10,8 +10,9 @@
 //! | from there on | connections to origins, and everything else but clients |
 //! | from [`Marks::origins`] on | the admin socket, metrics, health checks, files, logs, stores |
 //!
-//! Between the two marks are as many as clients can have, so that each client's request finds one for its origin. A client whose
-//! number is too high waits, with all that come after it in the kernel's queue, until a lower one is free ([`Marks::lower`]).
+//! Between the two marks are as many as clients can have, so that each client's request finds one for its origin, and sixteen more
+//! for what comes and goes. A client whose number is too high waits, with all that come after it in the kernel's queue, until a lower one
+//! is free ([`Marks::lower`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,6 +32,10 @@ const ENOUGH: u64 = 1 << 20;
 
 /// Kept for what is neither a client nor an origin: 64 connections each of admin socket, admin address and metrics page, and files.
 const KEPT: u64 = 256;
+
+/// Numbers between the marks that are for what comes and goes: a client of each listener that waits for a lower number, the copies by
+/// which numbers are looked for, scrapes and orders.
+const PASSING: u64 = 16;
 
 /// How often a client that waits for a lower number looks for one.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -53,7 +58,7 @@ pub struct Limit {
 pub fn raise(connections: u64) -> Limit {
     let found = getrlimit(Resource::Nofile);
     let before = found.current.unwrap_or(u64::MAX);
-    let wanted = ENOUGH.max(2 * connections + KEPT).min(found.maximum.unwrap_or(u64::MAX));
+    let wanted = ENOUGH.max(2 * connections + PASSING + KEPT).min(found.maximum.unwrap_or(u64::MAX));
     let raised = Rlimit { current: Some(wanted), ..found };
     let now = if wanted > before && setrlimit(Resource::Nofile, raised).is_ok() { wanted } else { before };
     Limit { before, now }
@@ -87,7 +92,9 @@ impl Marks {
     fn of(limit: u64, used: u64) -> Marks {
         let kept = (limit / 8).clamp(16, KEPT);
         let origins = limit.saturating_sub(kept).max(used);
-        Marks { clients: used + (origins - used) / 2, origins, limit, used }
+        // of very few a quarter
+        let passing = PASSING.min((origins - used) / 4);
+        Marks { clients: used + (origins - used - passing) / 2, origins, limit, used }
     }
 
     /// The marks in force; `None` before [`share_out`], when everybody may have any number.
@@ -102,7 +109,7 @@ impl Marks {
 
     /// A limit under which this many connections of clients fit.
     fn limit_for(&self, connections: u64) -> u64 {
-        self.used + 2 * connections + KEPT
+        self.used + 2 * connections + PASSING + KEPT
     }
 
     /// A copy of a client's connection under a number below the mark, as soon as one is free.
@@ -284,10 +291,10 @@ mod tests {
             let marks = Marks::of(limit, used);
             let (clients, origins) = (marks.clients, marks.origins);
             assert!(used <= clients && clients <= origins, "{marks:?}");
-            assert!(origins - clients >= marks.room(), "{marks:?}");
+            assert!(origins - clients >= marks.room() + 16.min((origins - used) / 4), "{marks:?}");
             assert!(limit - origins.min(limit) >= 16 || limit < used + 16, "{marks:?}");
         }
-        assert_eq!(Marks::of(20_000, 56).room(), 9_844);
+        assert_eq!(Marks::of(20_000, 56).room(), 9_836);
         let marks = Marks::of(1_024, 24);
         assert!(Marks::of(marks.limit_for(20_000), 24).room() >= 20_000);
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::harness::Gate;
+use crate::shared_limits::undisturbed;
 
 /// Above so many at once it is slow.
 const COMFORT: usize = 50;
@@ -114,8 +115,14 @@ fn run(answers: usize, words: &str) -> Outcome {
     Outcome { fast: fast.into_inner(), answered, shed: shed.into_inner(), middle: late[late.len() / 2] }
 }
 
+/// A machine that is busy with something else makes an origin slow, too; then a cap falls lower than this origin needs, and the run
+/// proves nothing. One that is at fault spoils every run.
 #[test]
 fn an_origin_that_slows_down_above_fifty_is_held_near_fifty() {
+    undisturbed("held near fifty", held_near_fifty);
+}
+
+fn held_near_fifty() -> Option<()> {
     let share = |outcome: &Outcome| 100.0 * outcome.fast as f64 / outcome.answered as f64;
     let show = |name: &str, outcome: &Outcome| {
         println!(
@@ -133,14 +140,12 @@ fn an_origin_that_slows_down_above_fifty_is_held_near_fifty() {
     show("fixed cap of 400", &fixed);
     let none = run(SLOW_ANSWERS, "");
     show("no cap", &none);
-    for adapted in [&aimd, &gradient] {
-        assert!((15..=75).contains(&adapted.middle), "{} at once", adapted.middle);
-        assert!(share(adapted) > 50.0);
-        for other in [&fixed, &none] {
-            assert!(other.middle > 75, "{} at once without it", other.middle);
-            assert!(share(adapted) > share(other) + 30.0);
-        }
-    }
+    let holds = |adapted: &Outcome| {
+        (15..=75).contains(&adapted.middle)
+            && share(adapted) > 50.0
+            && [&fixed, &none].into_iter().all(|other| other.middle > 75 && share(adapted) > share(other) + 30.0)
+    };
+    [&aimd, &gradient].into_iter().all(holds).then_some(())
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::harness::Gate;
 use crate::harness::redis::Server;
 use crate::harness::relay::Relay;
+use crate::shared_limits::undisturbed;
 
 /// A gate with a lease of one key, and a store at 0.2 seconds that may take one. A request that asks by itself, and one that waits for
 /// another's question first, have time for theirs, but not for question after question.
@@ -42,28 +43,43 @@ fn questions(relay: &Relay) -> usize {
     relay.heard()[0].windows(7).filter(|bytes| bytes == b"EVALSHA").count()
 }
 
+/// On a machine that has too much to do the store is now and then later than its second for a few of sixty: then somebody is refused
+/// for want of a word, as should be, and the run proves nothing. A gate at fault refuses some in every run.
+fn in_time(statuses: Vec<u16>) -> Option<Vec<u16>> {
+    println!("{statuses:?}");
+    (!statuses.contains(&503)).then_some(statuses)
+}
+
 #[test]
 fn requests_that_wait_for_anothers_question_are_not_refused_for_its_smallness() {
     for limit in ["rate: 1000/m, burst: 1000", "rate: 600/h, burst: 600", "type: quota, max: 1000, window: 1h"] {
-        let (_store, _relay, gate) = far(limit);
-        assert_eq!(at_once(&gate, 60), [200; 60], "{limit}: a fresh key");
-        assert_eq!(at_once(&gate, 60), [200; 60], "{limit}: one that is known");
+        undisturbed(limit, || {
+            let (_store, _relay, gate) = far(limit);
+            assert_eq!(in_time(at_once(&gate, 60))?, [200; 60], "{limit}: a fresh key");
+            assert_eq!(in_time(at_once(&gate, 60))?, [200; 60], "{limit}: one that is known");
+            Some(())
+        });
     }
 }
 
 #[test]
 fn who_waits_for_more_than_there_is_is_refused_by_the_store_and_a_flood_asks_it_nothing() {
-    let (_store, relay, gate) = far("rate: 20/h, burst: 20");
-    let first = at_once(&gate, 60);
-    // some of what there was may be held for the next
-    let admitted = first.iter().filter(|status| **status == 200).count();
-    assert!((16..=20).contains(&admitted), "{first:?}");
-    assert_eq!(first[admitted..], [429].repeat(60 - admitted), "nobody for want of a word");
-    while at_once(&gate, 1) == [200] {}
-    let before = questions(&relay);
-    assert!(before <= 60 + 8, "one question each at most: {before}");
-    for _ in 0..5 {
-        assert_eq!(at_once(&gate, 40), [429; 40]);
-    }
-    assert_eq!(questions(&relay), before, "the refusal is remembered");
+    undisturbed("20/h", || {
+        let (_store, relay, gate) = far("rate: 20/h, burst: 20");
+        let first = in_time(at_once(&gate, 60))?;
+        // some of what there was may be held for the next, and is lost a second later
+        let admitted = first.iter().filter(|status| **status == 200).count();
+        assert!((16..=20).contains(&admitted), "{first:?}");
+        assert_eq!(first[admitted..], [429].repeat(60 - admitted), "nobody for want of a word");
+        while in_time(at_once(&gate, 1))? == [200] {}
+        let before = questions(&relay);
+        assert!(before <= 60 + 8, "one question each at most: {before}");
+        for _ in 0..5 {
+            assert_eq!(at_once(&gate, 40), [429; 40]);
+        }
+        // now and then it is time to ask whether the refusal still stands, once for all
+        let more = questions(&relay) - before;
+        assert!(more <= 5, "the refusal is remembered: {more} questions for 200 requests");
+        Some(())
+    });
 }

@@ -134,6 +134,26 @@ fn a_connection_that_is_cut_gives_all_its_places_back() {
     all_places_are_free(&mut gate);
 }
 
+/// What the origin is told of a request's body stays true when the connection is cut in that moment, or it waits for the rest.
+#[test]
+fn requests_without_a_body_that_wait_when_their_connection_is_cut_leave_no_place_taken() {
+    let origin = fine_or(Reply::Ok);
+    let mut gate = gate_before(&origin, CAP);
+    for round in 0..200 {
+        talk(async {
+            let arrived = origin.count() + round % 7;
+            let (mut talker, ended) = Talker::open(gate.address("main")).await;
+            let mut under_way = Vec::new();
+            for _ in 0..8 {
+                under_way.push(talker.begin(request("POST", "/think", &[]), true).await);
+            }
+            poll_until(|| origin.count() > arrived).await;
+            ended.abort();
+        });
+    }
+    all_places_are_free(&mut gate);
+}
+
 #[test]
 fn an_answer_that_breaks_off_is_reset_and_others_go_on() {
     let origin =
@@ -153,6 +173,6 @@ fn an_answer_that_breaks_off_is_reset_and_others_go_on() {
 /// Waits without keeping the conversation's own task from running.
 async fn poll_until(mut done: impl FnMut() -> bool) {
     while !done() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
 }

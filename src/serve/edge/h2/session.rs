@@ -417,7 +417,13 @@ impl Session {
 
     fn has_no_body(&self) -> bool {
         let says_zero = || self.head.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0");
-        self.read == 0 && (self.body.is_end_stream() || says_zero())
+        self.read == 0 && (self.whole || self.body.is_end_stream() || says_zero())
+    }
+
+    /// Keeps in mind that the request has ended: the library says so of a stream only until its connection is cut, and what the
+    /// framework was told of the body must stay true, or the origin waits for an end that never comes.
+    fn note_end(&mut self) {
+        self.whole |= self.body.is_end_stream();
     }
 
     /// Gives the stream up; whoever reads the answer can tell that it is not whole.

@@ -131,21 +131,30 @@ enum Place {
     Dot,
     /// Behind two.
     Dots,
+    /// Behind blanks, which are all of the segment so far: readers that trim names see none.
+    Blanks,
+    /// Behind one dot or two, and blanks.
+    DotsAndBlanks,
     Inside,
 }
 
 impl Place {
     /// The place behind a token; `None` where no canonical path has it.
     fn after(self, token: Token) -> Option<Place> {
-        let dots = matches!(self, Place::Dot | Place::Dots);
+        let dots = matches!(self, Place::Dot | Place::Dots | Place::DotsAndBlanks);
         match token {
             Token::Plain(b'/') if self == Place::Start => Some(Place::Slash),
             _ if self == Place::Start => None,
             Token::Plain(b'/') => (self != Place::Slash && !dots).then_some(Place::Slash),
             Token::Escape(b'/' | b'\\') => (!dots).then_some(Place::Escaped),
             Token::Plain(b';') | Token::Escape(b';') => (!dots).then_some(Place::Inside),
+            Token::Escape(b' ') => Some(match self {
+                Place::Slash | Place::Escaped | Place::Blanks => Place::Blanks,
+                Place::Dot | Place::Dots | Place::DotsAndBlanks => Place::DotsAndBlanks,
+                _ => Place::Inside,
+            }),
             Token::Plain(b'.') => Some(match self {
-                Place::Slash | Place::Escaped => Place::Dot,
+                Place::Slash | Place::Escaped | Place::Blanks => Place::Dot,
                 Place::Dot => Place::Dots,
                 _ => Place::Inside,
             }),
@@ -154,7 +163,7 @@ impl Place {
     }
 
     fn may_end(self) -> bool {
-        !matches!(self, Place::Start | Place::Dot | Place::Dots)
+        !matches!(self, Place::Start | Place::Dot | Place::Dots | Place::DotsAndBlanks)
     }
 }
 
@@ -188,6 +197,9 @@ mod tests {
             "/é",
             "/a\\\\b",
             "/a%2F\\.\\.",
+            "/%20\\.",
+            "/a/\\.\\.%20%20",
+            "/%20\\.\\.%20/.*",
             "/[\\x00-\\x1f]",
             "[^/].*",
             "/\\bé",
@@ -214,6 +226,9 @@ mod tests {
             "/",
             ".*",
             "/a%2F/b",
+            "/%20",
+            "/%20\\.%20\\.",
+            "/%20/\\.%20a",
         ] {
             let Reach::Path(path) = found(pattern) else { panic!("{pattern}: {:?}", found(pattern)) };
             assert!(whole(pattern).unwrap().is_match(&path), "{pattern}: {path}");

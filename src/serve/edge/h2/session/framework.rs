@@ -90,6 +90,7 @@ impl server::Session for Session {
     }
 
     fn is_body_done(&mut self) -> bool {
+        self.note_end();
         self.is_body_complete()
     }
 
@@ -100,6 +101,7 @@ impl server::Session for Session {
     }
 
     fn is_body_empty(&mut self) -> bool {
+        self.note_end();
         self.has_no_body()
     }
 
