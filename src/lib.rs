@@ -33,24 +33,24 @@
 //! ## The story of a request
 //!
 //! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
-//! 2. [`engine::Snapshot`] adds one limiter per rule. [`serve::installed`] makes it ready to serve;
-//!    [`serve::reload`] puts the next one in its place, on the same state.
-//! 3. [`serve::edge::connection`] reads the request's head under its own deadline and size, and [`tidegate_http::head`] refuses every
+//! 2. [`engine::Snapshot`] adds one limiter per rule. [`running::generation`] makes it ready to serve;
+//!    [`process::reload`] puts the next one in its place, on the same state.
+//! 3. [`edge::connection`] reads the request's head under its own deadline and size, and [`tidegate_http::head`] refuses every
 //!    head that has two readings. Only then does Pingora see it.
-//! 4. [`serve::proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time
+//! 4. [`proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time
 //!    and the dice are read here, once.
 //! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
 //!    each rule of that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of
 //!    all comes `fair_share`, which counts what is offered.
-//! 6. A place at the origin is taken, or waited for ([`serve::origins::origin`]), before anything is charged.
+//! 6. A place at the origin is taken, or waited for ([`origins::origin`]), before anything is charged.
 //! 7. [`engine::Snapshot::admit`] charges every limit, or none: nobody pays for another limit's refusal. What can only be
 //!    charged by the answer is held back until then.
 //! 8. Admitted: the gate forwards it, after the wait that a limit may ask for, and holds its places to the last byte. Refused:
 //!    [`answer`] has the words, and the only table of statuses.
 //! 9. The answer's head settles what was held back, its bytes are charged where bytes are limited.
 //! 10. Fields, metrics and log line are read from that one [`engine::Decision`], and the ring of decisions remembers it:
-//!     [`explain`] puts it into words whenever somebody asks on [`serve::admin`], by its id or by the client, and
-//!     [`serve::page`] shows what many of them come to.
+//!     [`explain`] puts it into words whenever somebody asks on [`admin`], by its id or by the client, and
+//!     [`admin::page`] shows what many of them come to.
 //!
 //! The same judgement without sockets: [`scenario`] plays the tests of a policy (`tidegate test`), [`replay`] the requests of past
 //! logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from them), and `tidegate explain --request` one
@@ -74,6 +74,22 @@ pub use tidegate_limits::{limiter, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
 pub use tidegate_policy::{answer, client, config, engine, explain, policy, request};
 
-pub mod serve;
+pub mod system;
+
+pub mod edge;
+pub mod origins;
+pub mod store;
+
+pub mod small_server;
+
+pub mod observe;
+
+pub mod running;
+
+pub mod proxy;
+
+pub mod admin;
+
+pub mod process;
 
 pub mod cli;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use pingora::server::Server;
 use pingora::server::configuration::{Opt, ServerConf};
 use tidegate::config::settings::LogLevel;
-use tidegate::serve::telling::log::{self, LINES, PERIOD, Style};
+use tidegate::observe::log::{self, LINES, PERIOD, Style};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use captured::Captured;
 
-#[path = "../src/serve/telling/captured.rs"]
+#[path = "../src/observe/captured.rs"]
 mod captured;
 
 static SECONDS: AtomicU64 = AtomicU64::new(0);

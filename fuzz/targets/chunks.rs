@@ -9,7 +9,7 @@
 use std::task::Poll;
 
 use bytes::BytesMut;
-use tidegate::serve::edge::repack::{LEAST_ROOM, poll_repack};
+use tidegate::edge::repack::{LEAST_ROOM, poll_repack};
 use tidegate_http::chunk::ChunkScanner;
 use tidegate_http::fault::BodyFault;
 

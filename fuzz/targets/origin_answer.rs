@@ -1,4 +1,4 @@
-//! What an origin sends over HTTP/1 (`serve::origins::reader`, `tidegate_http::answer_head`).
+//! What an origin sends over HTTP/1 (`origins::reader`, `tidegate_http::answer_head`).
 //!
 //! The input's first line says what was asked, in any order: `HEAD`, `POST` (with a body), `unsent` (which was not sent to
 //! its end), `upgrade`. The rest is what came back before the origin closed.
@@ -8,7 +8,7 @@
 //! - Pingora, which reads heads afterwards, takes them and finds the same status and fields; readers with every leniency
 //!   known from the field find the same body.
 
-use tidegate::serve::origins::reader::Reader;
+use tidegate::origins::reader::Reader;
 use tidegate_http::fault::AnswerFault;
 
 use super::behind;

@@ -14,8 +14,8 @@ use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
 use crate::limiter::Kind;
 use crate::limiter::cluster::Sharing;
+use crate::observe::metrics::Metrics;
 use crate::policy::{CostRule, Rule};
-use crate::serve::telling::metrics::Metrics;
 use crate::sketch::{Accuracy, Shape};
 use crate::units::Period;
 

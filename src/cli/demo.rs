@@ -12,8 +12,8 @@ use super::exit;
 use super::global::Global;
 use super::output::{print, say};
 use super::run::serve_text;
-use crate::serve::lifecycle::control;
-use crate::serve::telling::standard_error;
+use crate::observe::standard_error;
+use crate::process::control;
 
 /// Try it: an origin and a gate on loopback, with curl lines
 #[derive(Debug, Args)]

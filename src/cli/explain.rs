@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
+use crate::admin::client;
 use crate::config::code::Code;
 use crate::config::nearest::nearest;
 use crate::explain::Explanation;
-use crate::serve::admin::client;
 
 /// Say why a request was, or would be, limited
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use super::global::Global;
 use super::output::print;
 use super::running;
 use super::status::Format;
+use crate::admin::client;
 use crate::config::parse_duration;
-use crate::serve::admin::client;
 
 /// Forget a client's debt now, in every limit that counts it by its address or network
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
 use crate::config;
-use crate::serve::lifecycle::control::{self, Answer, Verb};
+use crate::process::control::{self, Answer, Verb};
 
 /// Put the policy file in force as it is now; limits keep their counts
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
         };
     match arguments.format {
         Format::Json => {
-            let refused = || json!({ "schema": crate::serve::reload::JSON_SCHEMA, "refused": text });
+            let refused = || json!({ "schema": crate::process::reload::JSON_SCHEMA, "refused": text });
             print(&format!("{:#}\n", report.unwrap_or_else(refused)));
         }
         Format::Text if done && global.quiet => {}

@@ -23,6 +23,7 @@ use super::{exit, suggest};
 use crate::client::Client;
 use crate::config::{self, Config};
 use crate::engine::{Judged, Verdict};
+use crate::observe::pseudonym::Pseudonyms;
 use crate::policy::Policy;
 use crate::replay::condition::FailIf;
 use crate::replay::formats::Custom;
@@ -32,8 +33,7 @@ use crate::replay::simulate::end_of;
 use crate::replay::{
     Format as LogFormat, LoggedClient, Options, Place, Progress, Question, Record, Replayed, Sources, simulate,
 };
-use crate::serve::clock;
-use crate::serve::telling::pseudonym::Pseudonyms;
+use crate::system::clock;
 
 /// What says something of a policy that judges, and nothing to `--suggest`.
 const JUDGING: [&str; 11] =

@@ -10,13 +10,13 @@ use super::exit;
 use super::global::{Global, environment};
 use crate::config::render::{Format, render};
 use crate::config::{self, Config, Loaded};
-use crate::serve::lifecycle::control;
-use crate::serve::lifecycle::given::{Given, Tag};
-use crate::serve::lifecycle::handover::{self, Predecessor};
-use crate::serve::lifecycle::upgrade::Program;
-use crate::serve::reload::Loader;
-use crate::serve::telling::standard_error::{UntilEnd, say};
-use crate::serve::{self, Start};
+use crate::observe::standard_error::{UntilEnd, say};
+use crate::process::control;
+use crate::process::given::{Given, Tag};
+use crate::process::handover::{self, Predecessor};
+use crate::process::reload::Loader;
+use crate::process::upgrade::Program;
+use crate::process::{self, Start};
 
 /// Serve, by a policy file or by three flags
 #[derive(Debug, Args)]
@@ -139,7 +139,7 @@ fn start(loaded: Loaded, start: Start, global: &Global) -> ExitCode {
             return ExitCode::from(exit::INVALID);
         }
     };
-    match serve::run(config, start) {
+    match process::run(config, start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error}\n"));

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::exit;
 use super::global::Global;
 use super::output::say;
-use crate::serve::admin::client::Reply;
-use crate::serve::lifecycle::control;
+use crate::admin::client::Reply;
+use crate::process::control;
 
 /// Asks the process at `--admin`, or the first that answers at the usual places.
 ///

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
-use crate::serve::admin::client;
+use crate::admin::client;
 
 /// Print the configuration in force: short forms expanded, defaults filled in, secrets masked
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::global::Global;
 use super::output::print;
 use super::{exit, running};
-use crate::serve::admin::client;
+use crate::admin::client;
 
 /// Show the running process on one screen: configuration, listeners, origins, limits, what waits
 #[derive(Debug, Args)]

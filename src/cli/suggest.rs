@@ -18,8 +18,8 @@ use crate::replay::ledger::Wanted;
 use crate::replay::simulate::end_of;
 use crate::replay::suggest::{Findings, Frontier, Level, Scope, Study, study, told};
 use crate::replay::{Format as LogFormat, Options, Place, Question, Sources, simulate};
-use crate::serve::clock;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
+use crate::system::clock;
 use crate::units::{Share, Timestamp};
 use tidegate_http::path::EscapedSlash;
 

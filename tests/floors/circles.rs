@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::{SOURCES, below, code};
+use super::{SOURCES, below, product};
 
 /// A module: its crate, and its path inside.
 type Module = (String, Vec<String>);
@@ -45,11 +45,7 @@ impl House {
                 if inside == "main.rs" || inside.split(['/', '.']).any(|part| part == "tests") {
                     continue;
                 }
-                let text: Vec<String> = code(&file)
-                    .into_iter()
-                    .map(|(_, statement)| statement)
-                    .take_while(|statement| statement.trim() != "#[cfg(test)]")
-                    .collect();
+                let text: Vec<String> = product(&file).into_iter().map(|(_, statement)| statement).collect();
                 house.add(&name, &inside, file, &text);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate::serve::store::{MOST_ANSWER, MOST_TEXT};
+use tidegate::store::{MOST_ANSWER, MOST_TEXT};
 
 use crate::harness::gate::{binary, end};
 use crate::harness::{Gate, shared, wait_for};

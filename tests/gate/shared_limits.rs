@@ -213,7 +213,7 @@ fn lines(gate: &Gate, text: &str) -> usize {
 
 /// Warnings about stores; a machine of few descriptors has one of its own.
 fn warnings(gate: &Gate) -> usize {
-    gate.talk().lines().filter(|line| line.contains("\"WARN\"") && line.contains("serve::store")).count()
+    gate.talk().lines().filter(|line| line.contains("\"WARN\"") && line.contains("store")).count()
 }
 
 #[test]

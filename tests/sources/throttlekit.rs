@@ -22,9 +22,9 @@ use tidegate::engine::{Arrival, DecisionId, Outcome, Refusal, Snapshot, Verdict}
 use tidegate::limiter::cluster::deltas::Deltas;
 use tidegate::limiter::cluster::deltas::message::{LimitId, Message, NodeId, Section};
 use tidegate::limiter::cluster::{OnStoreError, Silence, StoreKey};
+use tidegate::observe::pseudonym::Pseudonyms;
 use tidegate::policy::{FieldStyle, Policy, Responses};
 use tidegate::request::{Peer, Request};
-use tidegate::serve::telling::pseudonym::Pseudonyms;
 use tidegate::sketch::hash::KeyInput;
 use tidegate::sketch::{Accuracy, Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
 use tidegate::units::{Bytes, Cost, Share};

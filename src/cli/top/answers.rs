@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use super::data::{Model, SECONDS};
-use crate::serve::admin::client::{self, Reply};
+use crate::admin::client::{self, Reply};
 
 /// Everything, from the process that listens there; its own words if it says no, or is not understood.
 ///

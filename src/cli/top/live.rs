@@ -18,11 +18,11 @@ use super::answers;
 use super::data::Model;
 use super::frame::{self, Look};
 use super::keys::{Action, State, press};
+use crate::admin::client;
 use crate::cli::global::Global;
 use crate::cli::{explain, pardon, running};
 use crate::explain::Explanation;
-use crate::serve::admin::client;
-use crate::serve::lifecycle::Signals;
+use crate::process::lifecycle::Signals;
 
 /// How many of a client's latest decisions are shown.
 const DECISIONS: &str = "5";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::limiter::cluster::{Answer, Promise, Silence};
-use tidegate::serve::store::Access;
+use tidegate::store::Access;
 
 use super::{Server, answered, connected, one, question, single, slow, tended, until};
 use crate::harness::secure::Authority;

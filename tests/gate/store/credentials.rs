@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tidegate::limiter::cluster::{Question, Silence};
 use tidegate::policy::{Store, StoreMode};
-use tidegate::serve::store::Access;
+use tidegate::store::Access;
 
 use super::{Asking, PATIENCE, Server, answered, one, single, store, tended, until};
 use crate::harness::redis::{Cluster, Sentinels};

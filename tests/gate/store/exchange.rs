@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tidegate::limiter::cluster::Silence;
 use tidegate::policy::{Store, StoreMode};
-use tidegate::serve::store::Access;
+use tidegate::store::Access;
 
 use super::{Asking, connected, single, store, tended, until};
 use crate::harness::PATIENCE;

@@ -8,8 +8,8 @@ use tidegate::units::Dice;
 
 use super::{Server, rate};
 
-const RATE: &str = include_str!("../../../src/serve/store/rate.lua");
-const QUOTA: &str = include_str!("../../../src/serve/store/quota.lua");
+const RATE: &str = include_str!("../../../src/store/rate.lua");
+const QUOTA: &str = include_str!("../../../src/store/quota.lua");
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 

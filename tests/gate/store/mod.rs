@@ -1,6 +1,6 @@
 //! Limits that gates share, asked of real stores: what is answered, and what happens when nothing is.
 //!
-//! Unlike the other files here these drive the library: [`tidegate::serve::store`] by itself, without a gate around it.
+//! Unlike the other files here these drive the library: [`tidegate::store`] by itself, without a gate around it.
 
 mod answers;
 mod cluster;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::limiter::cluster::{Promise, Question, StoreKey, StoreTier};
 use tidegate::policy::{Breaker, Store, StoreMode};
-use tidegate::serve::store::{Access, StoreClient};
+use tidegate::store::{Access, StoreClient};
 use tidegate::units::Rate;
 use tokio::task::JoinHandle;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::limiter::cluster::Silence;
 use tidegate::policy::StoreMode;
-use tidegate::serve::store::{BreakerState, MOST_ON_THEIR_WAY};
+use tidegate::store::{BreakerState, MOST_ON_THEIR_WAY};
 
 use super::{Server, answered, connected, one, single, store, tended, until};
 use crate::harness::PATIENCE;

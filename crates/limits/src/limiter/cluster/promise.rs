@@ -1,6 +1,6 @@
 //! What a store does with a question: the arithmetic of its scripts, in whole numbers, as a pure function.
 //!
-//! `serve/store/rate.lua` and `quota.lua` do the same, number by number; a test drives both with the same questions. Time is
+//! `src/store/rate.lua` and `quota.lua` do the same, number by number; a test drives both with the same questions. Time is
 //! the store's own clock in microseconds since 1970. Every number stays below 2⁵³, where Lua's numbers are exact.
 //!
 //! **Rate.** A key owes a debt that drains at the rate: a unit granted adds [`RateTerms::cost`] to it, and each tick takes

@@ -1,0 +1,105 @@
+//! `/api/v1/decisions`: what was decided lately, and why.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use super::asked::Asked;
+use super::context::Context;
+use crate::config;
+use crate::engine::DecisionId;
+use crate::explain::Explanation;
+use crate::observe::decisions::budget::{PERIOD, WHOLE};
+use crate::observe::decisions::{SAMPLE, Surroundings, Whom};
+use crate::running::process::Shared;
+use crate::small_server::Answer;
+use crate::units::Timestamp;
+
+/// What the first member of a list says.
+pub const SCHEMA: &str = "tidegate.decisions/1";
+
+/// How many decisions are told when nobody says how many.
+const FEW: usize = 20;
+
+/// More are not told at once.
+const MOST: usize = 1_000;
+
+/// The document of a list.
+#[derive(Debug, Serialize)]
+struct List {
+    schema: &'static str,
+    /// The latest first.
+    decisions: Vec<Explanation>,
+}
+
+/// `GET /api/v1/decisions/{id}`.
+pub fn one(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let text = asked.parameter("id");
+    let Some(id) = DecisionId::parse_lenient(text) else {
+        let why =
+            format!("`{text}` is no decision's id: those are thirteen letters and digits, with or without dashes");
+        return Answer::error(StatusCode::BAD_REQUEST, why);
+    };
+    match around(&context.shared, |around| context.shared.decisions.explain(id, around)) {
+        Some(explanation) => Answer::json(StatusCode::OK, &explanation),
+        None => Answer::error(
+            StatusCode::NOT_FOUND,
+            format!(
+                "decision {id} is not remembered: of a client that is refused over and over only the first {WHOLE} are kept, \
+                 then one in every {} minutes; of admitted requests one in {SAMPLE}; ask by `--client` for those that are kept",
+                PERIOD.as_secs() / 60,
+            ),
+        ),
+    }
+}
+
+/// `GET /api/v1/decisions?client=WHO&since=10m&latest=N`, all of which may be left out.
+pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let shared = &context.shared;
+    let since = match asked.query("since").map(|text| config::parse_duration(&text)).transpose() {
+        Ok(since) => since,
+        Err(allowed) => return Answer::error(StatusCode::BAD_REQUEST, format!("`since` {allowed}")),
+    };
+    let since = since.map_or(Timestamp::ZERO, |since| {
+        let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        Timestamp::from_nanos(shared.clock.now().nanos().saturating_sub(nanos))
+    });
+    let most = match asked.query("latest").map(|text| text.parse::<usize>()).transpose() {
+        Ok(most) => most.unwrap_or(FEW).min(MOST),
+        Err(_) => return Answer::error(StatusCode::BAD_REQUEST, "`latest` must be a whole number"),
+    };
+    let client = asked.query("client");
+    let whom = match &client {
+        None => None,
+        Some(text) => {
+            let installed = shared.installed();
+            let lately = installed.refused().list(shared.clock.now()).entries;
+            let known = lately.into_iter().map(|entry| entry.payload);
+            match Whom::parse(text, &installed.snapshot().policy().clients, &shared.pseudonyms, known) {
+                Some(whom) => Some((whom, text.as_str())),
+                None => {
+                    let why = format!("`{text}` is neither an address nor a pseudonym, which has 22 characters");
+                    return Answer::error(StatusCode::BAD_REQUEST, why);
+                }
+            }
+        }
+    };
+    // a pseudonym is told anyway, and no address that could be shown
+    let shown = |text: &'_ str| text.parse::<std::net::IpAddr>().is_ok();
+    let decisions = around(shared, |around| {
+        let whom = whom.as_ref().map(|(whom, text)| (whom, Some(*text).filter(|text| shown(text))));
+        shared.decisions.latest(whom, since, most, around)
+    });
+    Answer::json(StatusCode::OK, &List { schema: SCHEMA, decisions })
+}
+
+/// Asks with what the process knows now.
+fn around<T>(shared: &Shared, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    let installed = shared.installed();
+    ask(&Surroundings {
+        policy: installed.snapshot().policy(),
+        fields: &|route| installed.fields(route),
+        unix_nanos_at_origin: shared.unix_nanos_at_origin(),
+    })
+}

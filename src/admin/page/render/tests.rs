@@ -1,0 +1,197 @@
+use std::sync::Arc;
+
+use super::super::view::{
+    DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView, StoreView,
+};
+use super::*;
+use crate::observe::history::{LimitPast, LimitTotals, OriginPast, OriginTotals, RoutePast, RouteTotals, SECONDS};
+use crate::observe::notices::{Kind, Notice};
+
+/// Ten minutes of something that rises.
+fn wave(height: f32) -> Vec<f32> {
+    (0..SECONDS).map(|second| height * (1.0 + (second as f32 / 40.0).sin()) * second as f32 / SECONDS as f32).collect()
+}
+
+pub fn busy() -> View {
+    let past = RoutePast { allowed: wave(80.0), delayed: wave(4.0), limited: wave(30.0), shed: wave(2.0) };
+    let limit = |name: &str, kind, enforced: bool| LimitView {
+        kind,
+        enforced,
+        sharing: enforced.then_some("lease"),
+        totals: LimitTotals {
+            name: name.to_owned(),
+            allowed: 48_211,
+            limited: if enforced { 1_733 } else { 0 },
+            shadow: if enforced { 0 } else { 912 },
+            exempt: 0,
+        },
+        past: LimitPast {
+            allowed: wave(80.0),
+            limited: if enforced { wave(30.0) } else { wave(0.0) },
+            shadow: if enforced { wave(0.0) } else { wave(9.0) },
+        },
+        crowding: Some((0.31, 0.000_2)),
+        inflight: None,
+    };
+    let route = |name: &str, limited| RouteView {
+        totals: RouteTotals { name: name.to_owned(), ended: 51_007, delayed: 40, limited, shed: 77 },
+        past: past.clone(),
+    };
+    let origin = OriginView {
+        totals: OriginTotals {
+            name: "shop".to_owned(),
+            inflight: 301,
+            cap: Some(400),
+            queue: 4,
+            errors: 12,
+            shed: 77,
+            durations: Vec::new(),
+            bounds: &[],
+        },
+        past: OriginPast {
+            inflight: wave(150.0),
+            cap: vec![400.0; SECONDS],
+            queue: wave(3.0),
+            errors: wave(0.2),
+            shed: wave(0.0),
+            p50: wave(0.05),
+            p95: wave(0.2),
+            p99: wave(0.6),
+        },
+        endpoints: vec![("10.1.0.10:8080".to_owned(), 1.0), ("10.1.0.11:8080".to_owned(), 0.0)],
+    };
+    let offender = |client: &str, count| Offender {
+        client: client.to_owned(),
+        limit: "per_client".to_owned(),
+        count,
+        error: 3,
+        ago: 2,
+    };
+    View {
+        unnamed: false,
+        header: Header {
+            instance: "edge-1".to_owned(),
+            process: 4_711,
+            version: "0.1.0".to_owned(),
+            started: 1_795_000_000,
+            now: 1_795_273_200,
+            fingerprint: "9f31c2e0aa4b17d2".to_owned(),
+            generation: 2,
+            installed: 1_795_266_000,
+            draining: false,
+        },
+        notices: Arc::new(vec![Notice {
+            kind: Kind::ReloadRefused,
+            urgent: true,
+            subject: String::new(),
+            text: "the last policy file was refused; the policy before it stays in force".to_owned(),
+            hint: "mend what `tidegate check` tells".to_owned(),
+            since: 1_795_270_000,
+            details: "error[E0203]: invalid rate `10/sec`\n --> tidegate.yaml:4:11".to_owned(),
+        }]),
+        routes: vec![route("shop", 1_733), route("<script>alert(1)</script>", 0)],
+        routes_in_all: 2,
+        unmatched: 12,
+        flow: past,
+        limits: vec![limit("per_client", "rate", true), limit("login", "quota", false)],
+        limits_in_all: 2,
+        origins: vec![origin],
+        origins_in_all: 1,
+        shares: vec![ShareView { name: "tenants".to_owned(), capacity: Some(400.0), offered: 612.0, share: 12.5 }],
+        stores: vec![StoreView {
+            name: "cluster".to_owned(),
+            connected: true,
+            breaker: "open",
+            servers: 0,
+            not_asked: Vec::new(),
+            nodes: 3,
+            limits: vec!["per_client".to_owned()],
+            questions: 4_321,
+            answers: 4_300,
+            waits: 97,
+            fallbacks: 21,
+            staleness_millis: Some(420),
+            last_fault: Some(("no answer within 5ms".to_owned(), 65)),
+        }],
+        offenders: Offenders {
+            clients: vec![offender("mB3q_Xc0VZ1jz8zK2hHw4A", 1_200), offender("aaaaXc0VZ1jz8zK2hHw4Ag", 40)],
+            networks: vec![("198.51.100.0/24".to_owned(), 1_240, 2)],
+            total: 1_300,
+            error_bound: 3,
+        },
+        decisions: vec![DecisionView {
+            id: "7Q3M9F2KABCDE".to_owned(),
+            summary: "2026-11-21 10:15:09.412  POST  →  429 limited by `login`".to_owned(),
+            explanation: "limits    login    LIMITED\n".to_owned(),
+        }],
+        last_second: 7_204,
+    }
+}
+
+#[test]
+fn the_page_is_filled_before_any_script_has_run() {
+    let page = page(&busy());
+    for told in [
+        "edge-1",
+        "9f31c2e0aa4b",
+        "<data class=\"limited-total\" value=\"1733\">1,733</data>",
+        "<data class=\"shadow-total\" value=\"912\">912</data>",
+        "<data class=\"inflight-now\" value=\"301\">301</data>",
+        "mB3q_Xc0VZ1jz8zK2hHw4A",
+        "198.51.100.0/24",
+        "invalid rate `10/sec`",
+        "<path class=\"limited\"",
+        "tenants",
+        "shared, lease",
+        "◐ left alone (breaker open); knows other gates as of 0.4 s ago; 1 min 5 s ago: no answer within 5ms",
+        "<data class=\"waits-total\" value=\"97\">97</data>",
+        "<data class=\"fallbacks-total\" value=\"21\">21</data>",
+        "429 limited by `login`</summary>",
+        "LIMITED",
+    ] {
+        assert!(page.contains(told), "{told} is missing");
+    }
+    assert!(!page.contains("{{") && !page.contains("}}"), "a section was left out");
+    assert!(!page.contains("NaN") && !page.contains("inf/"), "no number is none");
+}
+
+#[test]
+fn a_name_cannot_become_markup() {
+    let page = page(&busy());
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script>"), "escaped");
+}
+
+#[test]
+fn a_process_that_did_nothing_yet_has_a_page_too() {
+    let page = page(&View::default());
+    for told in ["The policy has no routes.", "The policy has no limits.", "no origins", "Nobody was refused"] {
+        assert!(page.contains(told), "{told} is missing");
+    }
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn every_section_has_its_place_and_only_there() {
+    for (name, _) in SECTIONS {
+        let place = format!("id=\"{name}\"");
+        assert_eq!(TEMPLATE.matches(&place).count(), 1, "{name}");
+        assert_eq!(TEMPLATE.matches(&format!("{{{{{name}}}}}")).count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn what_is_embedded_stays_small_and_asks_nobody_else() {
+    let files = [TEMPLATE, include_str!("../page.css"), include_str!("../page.js")];
+    let bytes: usize = files.iter().map(|file| file.len()).sum();
+    assert!(bytes <= 60 << 10, "{bytes} bytes");
+    for file in files {
+        assert!(!file.contains("://") && !file.contains("@import") && !file.contains("\"//"), "asks another server");
+        // the content security policy allows neither
+        assert!(!file.contains(" style=") && !file.contains(" onclick="), "inline style or script");
+    }
+    let page = page(&busy());
+    assert!(
+        !page.contains(" style=") && !page.contains("onclick=") && !page.contains("onload="),
+        "inline style or script"
+    );
+}

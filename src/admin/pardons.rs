@@ -1,0 +1,212 @@
+//! Pardons: `POST /api/v1/pardon`, `POST /api/v1/pardon/revoke`, `GET /api/v1/pardons`.
+//!
+//! A client is named by its address, by a network, or as it is called in log and lists. A pseudonym cannot be led back to an
+//! address, so it is looked for among those whom the limits refuse most.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::asked::Asked;
+use super::context::Context;
+use super::pardoned::{Given, named};
+use crate::client::trust::parse_cidr;
+use crate::client::{self, Client, ClientNetwork, Mark};
+use crate::engine::NotPardoned;
+use crate::request::Peer;
+use crate::small_server::Answer;
+use crate::units::{Prefix, Timestamp};
+
+/// So many clients may be pardoned at a time.
+pub const MOST_PARDONED: usize = 1_024;
+
+/// The longest exemption: a month.
+const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// An address, a network, `unix`, or a name from log or lists.
+    client: String,
+    /// In this limit only.
+    #[serde(default)]
+    limit: Option<String>,
+    /// For how long limits leave the client alone.
+    #[serde(default)]
+    exempt_seconds: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct InLimit {
+    limit: String,
+    pardoned: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+/// `POST /api/v1/pardon`.
+pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let wanted: Wanted = match asked.json() {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    let installed = context.shared.installed();
+    let snapshot = installed.snapshot();
+    let rules = &snapshot.policy().rules;
+    let only = match &wanted.limit {
+        None => None,
+        Some(name) => match rules.iter().position(|rule| rule.name == *name) {
+            Some(rule) => Some(rule),
+            None => return Answer::error(StatusCode::NOT_FOUND, format!("there is no limit `{name}`")),
+        },
+    };
+    let Some(found) = find(context, &wanted.client) else { return unknown() };
+    let now = context.shared.clock.now();
+    let exempt = Duration::from_secs(wanted.exempt_seconds);
+    if exempt > LONGEST {
+        return Answer::error(StatusCode::BAD_REQUEST, "an exemption lasts for 31 days at most");
+    }
+    let mut pardons = context.pardons.kept(now);
+    if pardons.len() >= MOST_PARDONED && named(&pardons, &found.clients).is_none() {
+        let why = format!("{MOST_PARDONED} clients are pardoned already; revoke one of them first");
+        return Answer::error(StatusCode::CONFLICT, why);
+    }
+    let mut outcomes: BTreeMap<usize, Result<Timestamp, NotPardoned>> = BTreeMap::new();
+    for client in &found.clients {
+        for pardon in snapshot.pardon(client, found.network, only, now, exempt) {
+            outcomes.insert(pardon.rule, pardon.outcome);
+        }
+    }
+    let name_of = |rule: &usize| rules.get(*rule).map(|rule| rule.name.clone()).unwrap_or_default();
+    let told: Vec<InLimit> = outcomes
+        .iter()
+        .map(|(rule, outcome)| InLimit {
+            limit: name_of(rule),
+            pardoned: outcome.is_ok(),
+            reason: outcome.err().map(NotPardoned::text),
+        })
+        .collect();
+    let limits: Vec<String> =
+        outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(rule, _)| name_of(rule)).collect();
+    if limits.is_empty() {
+        let why = match outcomes.values().find_map(|outcome| outcome.err()) {
+            Some(reason) if only.is_some() => format!("the limit {}", reason.text()),
+            Some(NotPardoned::Full) => format!("a limit {}", NotPardoned::Full.text()),
+            Some(NotPardoned::Narrower) => format!("every limit by client {}", NotPardoned::Narrower.text()),
+            _ => "no limit counts by the client alone".to_owned(),
+        };
+        return Answer::error(StatusCode::CONFLICT, why);
+    }
+    tracing::info!(client = found.name, limits = limits.join(","), exempt_seconds = exempt.as_secs(), "pardoned");
+    let ends = outcomes.values().filter_map(|outcome| outcome.ok()).max().unwrap_or(now);
+    // under the name that it has now, if another key gave it another one before
+    if let Some(known) = named(&pardons, &found.clients) {
+        pardons.remove(&known);
+    }
+    let given = Given { clients: found.clients, limits, at: now, exempt_until: now.after(exempt), ends };
+    pardons.insert(found.name.clone(), given);
+    let told = json!({
+        "schema": "tidegate.pardon/1", "client": found.name, "exempt_seconds": exempt.as_secs(), "limits": told,
+    });
+    Answer::json(StatusCode::OK, &told)
+}
+
+/// `POST /api/v1/pardon/revoke`.
+pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
+    let wanted: Wanted = match asked.json() {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    let now = context.shared.clock.now();
+    let mut pardons = context.pardons.kept(now);
+    // by the name that the list has, or by whom that stands for
+    let name = if pardons.contains_key(&wanted.client) {
+        Some(wanted.client.clone())
+    } else {
+        find(context, &wanted.client).and_then(|found| named(&pardons, &found.clients))
+    };
+    let Some((name, given)) = name.and_then(|name| pardons.remove_entry(&name)) else {
+        return Answer::error(StatusCode::NOT_FOUND, "this client is not pardoned");
+    };
+    let installed = context.shared.installed();
+    for client in &given.clients {
+        installed.snapshot().revoke_pardon(client, now);
+    }
+    tracing::info!(client = name, "pardon revoked");
+    let told = json!({ "schema": "tidegate.pardon/1", "client": name, "revoked": true });
+    Answer::json(StatusCode::OK, &told)
+}
+
+/// `GET /api/v1/pardons`.
+pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
+    let now = context.shared.clock.now();
+    let seconds = |later: Timestamp, earlier: Timestamp| later.since(earlier).as_secs();
+    let pardons: Vec<_> = context
+        .pardons
+        .kept(now)
+        .iter()
+        .map(|(name, given)| {
+            json!({
+                // as it is called now
+                "client": given.clients.first().map_or_else(|| name.clone(), |client| context.name_of(client)),
+                "limits": given.limits,
+                "given_seconds_ago": seconds(now, given.at),
+                "exempt_for_seconds": seconds(given.exempt_until, now),
+            })
+        })
+        .collect();
+    Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.pardons/1", "pardons": pardons }))
+}
+
+/// Whom an operator means.
+struct Found {
+    /// As log and lists have it.
+    name: String,
+    /// The client, once for every mark under which it is counted.
+    clients: Vec<Client>,
+    /// What was given, if it was an address or a network.
+    network: Option<Prefix>,
+}
+
+fn unknown() -> Answer {
+    let why = "neither an address, nor a network, nor a client that the limits refused lately; a pseudonym cannot be led back \
+               to others";
+    Answer::error(StatusCode::NOT_FOUND, why)
+}
+
+fn find(context: &Context, text: &str) -> Option<Found> {
+    let installed = context.shared.installed();
+    let lately = installed.refused().list(context.shared.clock.now()).entries;
+    let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
+    let network = address.or_else(|| parse_cidr(text).ok().map(|(prefix, _)| prefix));
+    if network.is_none() && text != "unix" {
+        let client = lately.iter().map(|entry| entry.payload).find(|client| {
+            context.shared.pseudonyms.all_of(client).any(|name| name.as_str() == text)
+                || client.network.to_string() == text
+        })?;
+        return Some(Found { name: context.name_of(&client), clients: vec![client], network: None });
+    }
+    let rules = &installed.snapshot().policy().clients;
+    let peer = network.map_or(Peer::Unix, |network| Peer::Ip(network.address()));
+    let mut client = client::resolve(rules, peer, &HeaderMap::new()).unwrap_or_else(|unresolved| unresolved.client);
+    client.mark = Mark::Verified;
+    let mut clients = vec![client];
+    // what its requests were counted under when its address could be told less well
+    for seen in lately.iter().map(|entry| entry.payload).filter(|seen| seen.network == client.network) {
+        if clients.iter().all(|known| known.mark != seen.mark) {
+            let mut client = client;
+            client.mark = seen.mark;
+            clients.push(client);
+        }
+    }
+    // an address inside of what counts as one client is that client
+    let network = network.map(|network| match client.network {
+        ClientNetwork::Prefix(counted) if counted.length() < network.length() => counted,
+        _ => network,
+    });
+    Some(Found { name: context.name_of(&client), clients, network })
+}

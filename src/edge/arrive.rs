@@ -1,0 +1,139 @@
+//! The way of a connection from the accepting socket to HTTP, and which HTTP it is.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use pingora::apps::HttpServerApp;
+use pingora::server::ShutdownWatch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::common::Edge;
+use super::connection;
+use super::door::{Entry, Header};
+use super::h2;
+use super::h2::preface::{Beginning, look};
+use super::link::Link;
+use super::proxy_protocol::{NoHeader, Peekable, take};
+use super::tls::handshake::handshake;
+use super::tls::secure::Secure;
+use super::transport::Transport;
+use crate::request::Peer;
+use crate::system::socket::Socket;
+use tidegate_http::fault::HeadFault;
+
+/// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
+pub async fn arrive<A>(
+    app: &Arc<A>,
+    stream: Socket,
+    peer: Option<SocketAddr>,
+    mut entry: Entry,
+    edge: &Arc<Edge>,
+    shutdown: &ShutdownWatch,
+) where
+    A: HttpServerApp + Send + Sync + 'static,
+{
+    let link = Link::new(edge.listener, peer);
+    let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
+    let transport = Transport::accepted(stream, peer);
+    let Some((transport, secure)) = secured(transport, link.peer, edge).await else { return };
+    let link = Arc::new(link.with_secure(secure));
+    let mut spoken = pin!(speak(app, transport, Arc::clone(&link), edge, shutdown));
+    tokio::select! {
+        biased;
+        () = &mut spoken => {}
+        // closed, although the answer to its last request is still awaited
+        () = link.has_left() => {
+            drop(entry);
+            spoken.await;
+        }
+    }
+}
+
+/// The connection with its client as a PROXY header names it, where one is read. `None`: it is to be closed, and was counted.
+async fn named(
+    stream: &impl Peekable,
+    link: Link,
+    entry: &mut Entry,
+    edge: &Edge,
+    shutdown: &ShutdownWatch,
+) -> Option<Link> {
+    let Some(door) = edge.events.door() else { return Some(link) };
+    let header = door.header(link.peer);
+    if header == Header::Unread {
+        return Some(link);
+    }
+    // in a box, so that connections without a header do not carry the room for one about
+    let taken = Box::pin(async {
+        let mut shutdown = shutdown.clone();
+        let stopping = async {
+            // a vanished sender means that the process is past stopping
+            let _ = shutdown.wait_for(|stopping| *stopping).await;
+            sleep(edge.limits.idle_while_draining).await;
+        };
+        tokio::select! {
+            biased;
+            taken = timeout(edge.limits.head_deadline, take(stream)) => taken.unwrap_or(Err(NoHeader::Late)),
+            // balancers keep connections ready that no client has asked for yet
+            () = stopping => Err(NoHeader::Gone),
+        }
+    });
+    let reason = match taken.await {
+        Ok(source) => return door.admit_named(entry, source).then(|| link.conveying(source)),
+        Err(NoHeader::Absent) if header == Header::Optional => return Some(link),
+        Err(NoHeader::Gone) => return None,
+        Err(NoHeader::Absent) => "proxy_missing",
+        Err(NoHeader::Invalid) => "proxy_invalid",
+        Err(NoHeader::Late) => "proxy_late",
+    };
+    door.refused(reason, link.peer);
+    None
+}
+
+/// The stage of TLS; `None` when the connection came to nothing, which has been counted.
+async fn secured(transport: Transport, peer: Peer, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
+    let Some(acceptor) = &edge.tls else { return Some((transport, None)) };
+    match handshake(acceptor, transport, edge.limits.handshake_deadline).await {
+        Ok((stream, secure)) => {
+            edge.events.handshake(&secure);
+            Some((Transport::secured(stream), Some(secure)))
+        }
+        Err((fault, transport)) => {
+            edge.events.handshake_failed(fault, peer, transport.is_some_and(|transport| !transport.was_heard()));
+            None
+        }
+    }
+}
+
+/// Serves in the protocol that the client speaks: what TLS agreed on, or what the first bytes are where HTTP/2 is spoken
+/// without TLS.
+async fn speak<A>(app: &Arc<A>, mut transport: Transport, link: Arc<Link>, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
+where
+    A: HttpServerApp + Send + Sync + 'static,
+{
+    let begun = Instant::now();
+    let protocols = edge.limits.protocols;
+    let mut first = BytesMut::new();
+    let http2 = match &link.secure {
+        // a client that names no protocol speaks HTTP/1.1 (RFC 9112 section 9.7)
+        Some(secure) => secure.alpn.as_deref() == Some(b"h2"),
+        None if protocols.h2 => match look(&mut transport, begun + edge.limits.head_deadline).await {
+            Beginning::Http2(bytes) => {
+                first = bytes;
+                true
+            }
+            Beginning::Other(bytes) => {
+                first = bytes;
+                false
+            }
+            Beginning::Nothing => return,
+        },
+        None => false,
+    };
+    match http2 {
+        true => h2::connection::serve(app, transport, first, begun, link, edge, shutdown).await,
+        false if protocols.http1 => connection::serve(app, transport, first, begun, link, edge, shutdown).await,
+        false => connection::turn_away(transport, HeadFault::VersionUnsupported, link, edge).await,
+    }
+}

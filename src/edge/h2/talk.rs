@@ -1,0 +1,174 @@
+//! What the streams of one connection have in common, and what one of them tells the gate about itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Extensions;
+use tokio::sync::Notify;
+
+use crate::edge::absence::Absence;
+use crate::edge::due::Due;
+use crate::edge::link::Link;
+use crate::system::buffers::Share;
+
+/// One connection, as its streams see it.
+#[derive(Debug, Default)]
+pub struct Talk {
+    leaving: AtomicBool,
+    streams: AtomicUsize,
+    /// Memory that the heads of requests under way take, in the measure of RFC 9113 section 6.5.2.
+    head_bytes: AtomicUsize,
+    /// Small DATA frames that the streams took since this was last looked at.
+    small_frames: AtomicU32,
+    /// Nothing is read until some are taken.
+    choked: AtomicBool,
+    /// The stream whose trailers hold a pseudo-header field, until it has looked; zero for none.
+    bad_trailers: AtomicU32,
+    news: Notify,
+}
+
+impl Talk {
+    /// No new streams after this: the client is told to go elsewhere, what is under way goes on.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+        self.news.notify_one();
+    }
+
+    /// Whether [`Talk::leave`] was called.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// Requests under way.
+    pub fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The memory that their heads take.
+    pub fn head_bytes(&self) -> usize {
+        self.head_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A stream has taken so many small DATA frames.
+    pub fn took_small_frames(&self, count: u32) {
+        self.small_frames.fetch_add(count, Ordering::Relaxed);
+        if self.choked.swap(false, Ordering::Relaxed) {
+            self.news.notify_one();
+        }
+    }
+
+    /// Nothing is read until small DATA frames are taken; the loop is woken then.
+    pub fn choke(&self) {
+        self.choked.store(true, Ordering::Relaxed);
+    }
+
+    /// How many small DATA frames were taken since the last call.
+    pub fn small_frames_taken(&self) -> u32 {
+        self.small_frames.swap(0, Ordering::Relaxed)
+    }
+
+    /// The trailers of this stream hold a pseudo-header field. Returns `false` when another stream that has not looked yet
+    /// does too.
+    pub fn note_bad_trailers(&self, stream: u32) -> bool {
+        self.bad_trailers.swap(stream, Ordering::Relaxed) == 0
+    }
+
+    /// Whether the trailers of this stream were noted.
+    pub fn has_bad_trailers(&self, stream: u32) -> bool {
+        self.bad_trailers.compare_exchange(stream, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Ends when something has changed that the loop should know.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// One more request with a head of this size.
+    pub fn enter(self: &Arc<Talk>, head_bytes: usize) -> Present {
+        // only the loop adds, and it is the loop that compares; the streams' tasks only take away
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        self.head_bytes.fetch_add(head_bytes, Ordering::Relaxed);
+        Present { talk: Arc::clone(self), head_bytes }
+    }
+}
+
+/// One request under way, counted until it is dropped, even by a panic.
+#[derive(Debug)]
+pub struct Present {
+    talk: Arc<Talk>,
+    head_bytes: usize,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.talk.head_bytes.fetch_sub(self.head_bytes, Ordering::Relaxed);
+        if self.talk.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.talk.news.notify_one();
+        }
+    }
+}
+
+/// One stream, for the gate: it travels in the extensions of the request's head, as the framework's session shows nothing
+/// of what lies below it.
+pub struct Stream {
+    link: Arc<Link>,
+    talk: Arc<Talk>,
+    due: Due,
+    absence: Absence,
+    share: Share,
+}
+
+impl Stream {
+    /// A stream of this connection.
+    pub fn new(link: Arc<Link>, talk: Arc<Talk>) -> Arc<Stream> {
+        Arc::new(Stream { link, talk, due: Due::default(), absence: Absence::default(), share: Share::default() })
+    }
+
+    /// The stream that a request came on, if it came by HTTP/2.
+    pub fn of(extensions: &Extensions) -> Option<&Stream> {
+        extensions.get::<Arc<Stream>>().map(AsRef::as_ref)
+    }
+
+    /// What is known of its connection.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// By when the answer must have begun, from now.
+    pub fn answer_due_in(&self, time: Duration) {
+        self.due.set(time);
+    }
+
+    /// The deadline that was set.
+    pub fn due(&self) -> &Due {
+        &self.due
+    }
+
+    /// What is said of a client that leaves.
+    pub fn absence(&self) -> &Absence {
+        &self.absence
+    }
+
+    /// What its request and the answer hold.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// What it has in common with the other streams.
+    pub fn talk(&self) -> &Talk {
+        &self.talk
+    }
+
+    /// The connection takes no new requests after this one; in HTTP/1 that is `Connection: close`.
+    pub fn leave(&self) {
+        self.talk.leave();
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("link", &self.link).finish_non_exhaustive()
+    }
+}

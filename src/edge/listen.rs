@@ -1,0 +1,166 @@
+//! The loop that accepts connections from a bound socket, and the count of those that are open.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pingora::apps::HttpServerApp;
+use pingora::server::ShutdownWatch;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::arrive::arrive;
+pub use super::bind::{BACKLOG, BindError, Bound, bind};
+use super::common::Edge;
+use super::door::Entry;
+use super::link::Link;
+use super::listening::Acceptor;
+use crate::system::descriptors::{self, Marks};
+use crate::system::socket::Socket;
+
+/// When descriptors or memory run out, accepting again at once would only burn a core.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that are open now.
+#[derive(Debug, Default)]
+pub struct Connections {
+    open: AtomicUsize,
+    emptied: Notify,
+}
+
+impl Connections {
+    /// Those of no listener yet.
+    pub fn new() -> Arc<Connections> {
+        Arc::default()
+    }
+
+    /// How many there are.
+    pub fn open(&self) -> usize {
+        // a figure for display and for `drained`, which looks again after every notice
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Waits until there are none. Never ends while connections keep coming: stop accepting first.
+    pub async fn drained(&self) {
+        loop {
+            let notice = self.emptied.notified();
+            tokio::pin!(notice);
+            // registered before the look, so that a last connection that closes in between is not missed
+            notice.as_mut().enable();
+            if self.open() == 0 {
+                return;
+            }
+            notice.await;
+        }
+    }
+
+    fn enter(self: &Arc<Self>, edge: &Arc<Edge>) -> Guard {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        edge.events.connection_opened();
+        Guard { connections: self.clone(), edge: edge.clone() }
+    }
+}
+
+/// One open connection, counted until it is dropped, even by a panic.
+struct Guard {
+    connections: Arc<Connections>,
+    edge: Arc<Edge>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.edge.events.connection_closed();
+        if self.connections.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.connections.emptied.notify_waiters();
+        }
+    }
+}
+
+/// Accepts connections and serves each in a task of its own, until the process stops. Connections that the kernel had
+/// completed by then are still taken.
+///
+/// # Errors
+/// When the runtime cannot watch the socket.
+pub async fn accept<A>(
+    bound: Bound,
+    app: Arc<A>,
+    edge: Arc<Edge>,
+    connections: Arc<Connections>,
+    mut shutdown: ShutdownWatch,
+) -> io::Result<()>
+where
+    A: HttpServerApp + Send + Sync + 'static,
+{
+    let listener = Acceptor::new(bound.socket)?;
+    let watch = shutdown.clone();
+    // whoever is not let in is closed, as the stream is dropped
+    let entry = |peer: Option<SocketAddr>| match edge.events.door() {
+        Some(door) => door.admit(Link::new(edge.listener, peer).peer),
+        None => Some(Entry::default()),
+    };
+    let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {
+        let (app, edge, watch) = (app.clone(), edge.clone(), watch.clone());
+        let guard = connections.enter(&edge);
+        tokio::spawn(async move {
+            let _guard = guard;
+            arrive(&app, stream, peer, entry, &edge, &watch).await;
+        });
+    };
+    let stopping = async {
+        // a vanished sender means that the process is past stopping
+        let _ = shutdown.wait_for(|stopping| *stopping).await;
+    };
+    tokio::pin!(stopping);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let Some(entry) = entry(peer) else { continue };
+                    let marks = Marks::get().filter(|_| !descriptors::may_keep(&stream));
+                    let Some(marks) = marks else {
+                        serve(stream, peer, entry);
+                        continue;
+                    };
+                    edge.events.accept_paused();
+                    let lower = tokio::select! {
+                        biased;
+                        () = &mut stopping => {
+                            serve(stream, peer, entry);
+                            break;
+                        }
+                        lower = marks.lower(&stream) => lower,
+                    };
+                    // one that cannot be watched any more is closed
+                    if let Ok(stream) = stream.renumbered(lower) {
+                        serve(stream, peer, entry);
+                    }
+                }
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    edge.events.accept_failed(&error);
+                    sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+    // closing the socket would reset what waits in its queue
+    let waiting = listener.close(BACKLOG.unsigned_abs() as usize)?;
+    for (stream, peer) in waiting.filter(|(stream, _)| descriptors::may_keep(stream)) {
+        if let Some(entry) = entry(peer) {
+            serve(stream, peer, entry);
+        }
+    }
+    Ok(())
+}
+
+/// Errors that `accept` reports on behalf of a connection that is gone already.
+fn is_of_the_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}

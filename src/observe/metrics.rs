@@ -1,0 +1,478 @@
+//! Every metric, fed by [`Decision`]s and by what the face sees; never a source of anything a decision is made from.
+//!
+//! All label values come from the policy and the settings, or from the fixed lists here, so the number of series is known
+//! when a policy is installed ([`Metrics::series_bound`]) and no request can add one. Each series is resolved at that
+//! moment: a request adds to counters that it finds by position, without locks, look-ups by name or allocation.
+//!
+//! * [`catalogue`]: the list of all metrics.
+//! * `families`: the registry behind it; `live`: numbers read when the page is made; `process`: what the kernel knows.
+//! * `shape`: a policy's label values; `cells`: the counters resolved from them; `totals`: what those stand at.
+//!
+//! Source: Prometheus' "Metric and label naming" and "Instrumentation", text format 0.0.4.
+
+pub mod catalogue;
+mod cells;
+mod families;
+mod live;
+mod numbers;
+#[cfg(test)]
+mod page;
+mod process;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
+
+use super::access_log::AccessLog;
+use super::{log, notices};
+use crate::client::{Client, Mark, Source};
+use crate::config::settings::Settings;
+use crate::edge::tls::handshake::HandshakeFault;
+use crate::edge::tls::secure::{Secure, TlsVersion};
+use crate::engine::{Decision, Outcome, Refusal, Verdict};
+use crate::policy::Policy;
+use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
+use families::{Families, Series};
+use shape::Shape;
+use tidegate_http::fault::{BodyFault, HeadFault};
+use tidegate_http::h2::frames::Abuse;
+
+use catalogue as all;
+pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader, StoreState};
+pub use numbers::Numbers;
+
+/// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
+pub struct Metrics {
+    families: Arc<Families>,
+    shape: Shape,
+    /// What this policy resolved, so that the next one can end what it does not keep.
+    series: Series,
+    listeners: Vec<ListenerCells>,
+    routes: Vec<RouteCells>,
+    unmatched: Histogram,
+    origins: Vec<OriginCells>,
+    /// Of requests that no route took.
+    refused: Each<Refusal>,
+    malformed: Each<&'static str>,
+    clients: Each<Found>,
+    generation: IntGauge,
+    reload_successful: IntGauge,
+    reload_time: IntGauge,
+    reloads: Each<bool>,
+    notices: Vec<(notices::Kind, IntGauge)>,
+    top_client_share: Gauge,
+}
+
+impl Metrics {
+    /// The metrics of the policy that the process starts with: generation 1, loaded now.
+    pub fn new(policy: &Policy, settings: &Settings) -> Metrics {
+        Metrics::with_shape(Shape::new(policy, settings))
+    }
+
+    fn with_shape(shape: Shape) -> Metrics {
+        let families = Arc::new(Families::new());
+        families.live.log("process", Arc::new(log::state));
+        families.live.panics(Arc::new(log::panics));
+        let metrics = Metrics::resolve(families, shape);
+        metrics.installed(1);
+        metrics
+    }
+
+    /// The metrics of the policy that follows. To be taken into use together with it, because positions are those of the
+    /// policy. Series of names that are gone end; requests that still run under the old policy count into nothing there.
+    ///
+    /// Origins and limits whose names stay keep their readers until new ones are registered.
+    pub fn next(&self, policy: &Policy) -> Metrics {
+        self.next_shape(self.shape.with_policy(policy))
+    }
+
+    fn next_shape(&self, shape: Shape) -> Metrics {
+        let next = Metrics::resolve(self.families.clone(), shape);
+        self.families.retire(&self.series, &next.series);
+        self.families.live.retain(&next.shape.origins, &next.shape.limit_names());
+        next
+    }
+
+    fn resolve(families: Arc<Families>, shape: Shape) -> Metrics {
+        let mut resolver = Resolver::new(&families);
+        resolver.gauge(&all::BUILD_INFO, &[env!("CARGO_PKG_VERSION")]).set(1);
+        Metrics {
+            listeners: shape.listeners.iter().map(|listener| resolver.listener(listener, &shape.routes)).collect(),
+            routes: shape.routes.iter().map(|route| resolver.route(route, &shape.limits)).collect(),
+            unmatched: resolver.histogram(&all::REQUEST_DURATION, &[UNMATCHED]),
+            origins: shape.origins.iter().map(|origin| resolver.origin(origin)).collect(),
+            refused: resolver.refused(UNMATCHED),
+            malformed: resolver.each(&all::MALFORMED, &[], malformed_reasons().map(|word| (word, word))),
+            clients: resolver.clients(&CLIENTS),
+            generation: resolver.gauge(&all::POLICY_GENERATION, &[]),
+            reload_successful: resolver.gauge(&all::RELOAD_SUCCESSFUL, &[]),
+            reload_time: resolver.gauge(&all::RELOAD_TIME, &[]),
+            reloads: resolver.each(&all::RELOADS, &[], [(true, "success"), (false, "failure")]),
+            notices: notices::Kind::ALL
+                .iter()
+                .map(|kind| (*kind, resolver.gauge(&all::NOTICE, &[kind.word()])))
+                .collect(),
+            top_client_share: resolver.ratio(&all::TOP_CLIENT_SHARE, &[]),
+            series: resolver.series,
+            families,
+            shape,
+        }
+    }
+
+    /// The page in the text format 0.0.4. Takes time for every series: milliseconds for thousands of them.
+    pub fn render(&self) -> String {
+        self.families.render()
+    }
+
+    /// The numbers of this moment. Takes as long as the page.
+    pub fn numbers(&self) -> Numbers {
+        Numbers(self.families.gather())
+    }
+
+    /// Counts what was decided. Once per request, when the verdict is final. `contended` is the place, in the route's
+    /// order, of the limit that refused because a race could not be settled.
+    pub fn decision(&self, decision: &Decision, contended: Option<usize>) {
+        self.decision_over(decision, contended, false);
+    }
+
+    /// The same; `conveyed` says whether a PROXY header named the connection's other end.
+    pub fn decision_over(&self, decision: &Decision, contended: Option<usize>, conveyed: bool) {
+        self.clients.add(Found::of(decision.client.as_ref(), conveyed));
+        let route = decision.route.and_then(|route| self.routes.get(route));
+        if let Verdict::Refused(refusal) = decision.verdict {
+            route.map_or(&self.refused, |route| &route.refused).add(refusal);
+        }
+        let Some(route) = route else { return };
+        if decision.delay_nanos > 0 && decision.verdict == Verdict::Admitted {
+            route.delayed(decision.delay_nanos);
+        }
+        for (slot, reading) in decision.readings.iter().enumerate() {
+            if let Some(limit) = route.limit(slot, reading.rule) {
+                limit.verdict(reading.outcome).inc();
+                if let (Outcome::Refused, Some(node)) = (reading.outcome, reading.node) {
+                    limit.refused_at(node);
+                }
+                if contended == Some(slot) {
+                    limit.contended.inc();
+                }
+            }
+        }
+    }
+
+    /// Counts a request that ended. `status` is what was sent; 0, or 499 as others write it, says that the client left
+    /// before an answer. Without a `route` no route matched, or none was looked for.
+    pub fn request_done(&self, listener: usize, route: Option<usize>, status: u16, duration: Duration) {
+        if let Some(listener) = self.listeners.get(listener) {
+            let codes = route.and_then(|route| listener.routes.get(route)).unwrap_or(&listener.unmatched);
+            codes.of(status).inc();
+        }
+        let histogram = route.and_then(|route| self.routes.get(route)).map_or(&self.unmatched, |cells| &cells.duration);
+        histogram.observe(duration.as_secs_f64());
+    }
+
+    /// Counts a request that was answered with an error for its form. `reason` is the word of a
+    /// [`HeadFault`] or [`BodyFault`]; any other counts as `other`.
+    pub fn malformed(&self, reason: &'static str) {
+        self.malformed.add(reason);
+    }
+
+    /// Counts an accepted connection. Whoever calls this owns a value whose drop calls [`Metrics::connection_closed`].
+    pub fn connection_opened(&self, listener: usize) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.accepted.inc();
+            listener.open.inc();
+        }
+    }
+
+    /// A connection that was counted is gone.
+    pub fn connection_closed(&self, listener: usize) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.open.dec();
+        }
+    }
+
+    /// Counts a connection that could not be accepted, or was closed before a request. `reason` is one of [`CONNECTION_REASONS`]; any other word
+    /// counts as `other`.
+    pub fn connection_refused(&self, listener: usize, reason: &'static str) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.refused.add(reason);
+        }
+    }
+
+    /// Counts a pause in accepting because clients hold all descriptors that they may have.
+    pub fn accept_paused(&self, listener: usize) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.pauses.inc();
+        }
+    }
+
+    /// Counts a handshake that succeeded.
+    pub fn handshake(&self, listener: usize, secure: &Secure) {
+        if let Some(tls) = self.listeners.get(listener).and_then(|listener| listener.tls.as_ref()) {
+            tls.done.add((secure.version, secure.resumed));
+        }
+    }
+
+    /// Counts one that failed.
+    pub fn handshake_failed(&self, listener: usize, fault: HandshakeFault) {
+        if let Some(tls) = self.listeners.get(listener).and_then(|listener| listener.tls.as_ref()) {
+            tls.failed.add(fault);
+        }
+    }
+
+    /// Counts a connection in HTTP/2 that was ended for what its client did.
+    pub fn h2_abuse(&self, listener: usize, abuse: Abuse) {
+        if let Some(listener) = self.listeners.get(listener) {
+            listener.h2_abuse.add(abuse);
+        }
+    }
+
+    /// Counts a request that the origin had no place for. `reason` is one of [`SHED_REASONS`].
+    pub fn origin_shed(&self, origin: usize, reason: &'static str) {
+        self.at_origin(origin, |cells| cells.shed.add(reason));
+    }
+
+    /// Counts a request that was sent on a connection, `reused` or new.
+    pub fn origin_connection(&self, origin: usize, reused: bool) {
+        self.at_origin(origin, |cells| cells.connections.add(reused));
+    }
+
+    /// Counts an attempt that came to its answer's head, or failed, after `duration`.
+    pub fn origin_done(&self, origin: usize, duration: Duration) {
+        self.at_origin(origin, |cells| cells.duration.observe(duration.as_secs_f64()));
+    }
+
+    /// Counts a failed attempt.
+    pub fn origin_error(&self, origin: usize, error: OriginError) {
+        self.at_origin(origin, |cells| cells.errors.add(error));
+    }
+
+    /// What counts such failures of this origin, for those who count them where no request is.
+    pub fn origin_error_counter(&self, origin: usize, error: OriginError) -> Option<IntCounter> {
+        self.origins.get(origin)?.errors.counter(error)
+    }
+
+    /// Counts an attempt after the first one of a request.
+    pub fn origin_retry(&self, origin: usize) {
+        self.at_origin(origin, |cells| cells.retries.inc());
+    }
+
+    /// Counts an attempt that was not made because the budget for them is spent.
+    pub fn origin_retry_refused(&self, origin: usize) {
+        self.at_origin(origin, |cells| cells.retries_refused.inc());
+    }
+
+    fn at_origin(&self, origin: usize, count: impl FnOnce(&OriginCells)) {
+        if let Some(cells) = self.origins.get(origin) {
+            count(cells);
+        }
+    }
+
+    /// A new policy is in force: the `generation`-th, the one at start being the first.
+    pub fn reload_succeeded(&self, generation: u64) {
+        self.reloads.add(true);
+        self.installed(generation);
+    }
+
+    /// A policy file was refused and the old policy stays.
+    pub fn reload_failed(&self) {
+        self.reloads.add(false);
+        self.reload_successful.set(0);
+    }
+
+    fn installed(&self, generation: u64) {
+        self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+        self.reload_successful.set(1);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.reload_time.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    }
+
+    /// Tells which notices hold, and the share of the client that asks most, as far as it is known.
+    pub fn notices(&self, holds: impl Fn(notices::Kind) -> bool, top_client_share: Option<f64>) {
+        for (kind, gauge) in &self.notices {
+            gauge.set(i64::from(holds(*kind)));
+        }
+        self.top_client_share.set(top_client_share.unwrap_or(0.0));
+    }
+
+    /// Says how to read what an origin carries; replaces an earlier reader of that name.
+    pub fn register_origin(&self, name: &str, reader: Reader<OriginLoad>) {
+        self.families.live.origin(name, reader);
+    }
+
+    /// Says how to read a limit's own state; replaces an earlier reader of that name.
+    pub fn register_limit(&self, name: &str, reader: Reader<LimitState>) {
+        self.families.live.limit(name, reader);
+    }
+
+    /// Says how to read what is known of certificates; replaces an earlier reader.
+    pub fn register_certificates(&self, reader: Reader<Vec<CertificateState>>) {
+        self.families.live.certificates(reader);
+    }
+
+    /// Says how to read how the policy's stores stand; replaces an earlier reader.
+    pub fn register_stores(&self, reader: Reader<Vec<StoreState>>) {
+        self.families.live.stores(reader);
+    }
+
+    /// Says whose lost lines are counted as `access`.
+    pub fn register_access_log(&self, access_log: &AccessLog) {
+        let access_log = access_log.clone();
+        self.families.live.log("access", Arc::new(move || access_log.state()));
+    }
+
+    /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
+    /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
+    /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them, D stores:
+    /// (31 + 6·L)·(R + 1) + 2·R + 5·S + 44·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 73, where 17 of the 31 and of the 44 are a
+    /// histogram's.
+    pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
+        Shape::new(policy, settings).series_bound()
+    }
+}
+
+/// How an attempt at an origin failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OriginError {
+    /// No address is known for the name.
+    Resolve,
+    /// No connection: refused, unreachable, or not in time.
+    Connect,
+    /// Connected, then silent for too long.
+    Timeout,
+    /// Closed or reset before the answer was complete.
+    Reset,
+    /// No trust, or no agreement on the protocol.
+    Tls,
+    /// A line of the answer's head is malformed.
+    AnswerHead,
+    /// The answer's lengths and codings contradict each other or what its status allows.
+    AnswerFraming,
+    /// A chunk or trailer is malformed.
+    AnswerChunks,
+    /// The answer's head is too large.
+    AnswerSize,
+    /// Too many interim answers.
+    AnswerInterim,
+    /// A switch of protocols that nobody asked for.
+    AnswerSwitch,
+    /// Bytes came before the request was sent.
+    Unasked,
+    /// Bytes came behind an answer that was passed on; counted once per connection given up for them.
+    Surplus,
+    /// The answer was no HTTP in another way.
+    Invalid,
+    /// Anything else.
+    Other,
+}
+
+/// What was wrong with a request, in the words of the connection layer.
+pub(super) fn malformed_reasons() -> impl Iterator<Item = &'static str> {
+    HeadFault::ALL
+        .iter()
+        .map(|fault| fault.reason())
+        .chain(BodyFault::ALL.iter().map(|fault| fault.reason()))
+        .chain(["other"])
+}
+
+/// Why there was no request on a connection.
+pub const CONNECTION_REASONS: &[&str] = &[
+    "accept_failed",
+    "full",
+    "per_client",
+    "handshakes",
+    "listed",
+    "penalty",
+    "proxy_untrusted",
+    "proxy_missing",
+    "proxy_invalid",
+    "proxy_late",
+    "other",
+];
+
+/// Why an origin had no place: its cap reached and no queue, the queue full too, or waited in vain.
+pub const SHED_REASONS: &[&str] = &["full", "queue_full", "queue_timeout"];
+
+/// Handshakes by version and by whether a ticket was resumed, most frequent first.
+const TLS_KINDS: [(TlsVersion, bool); 4] =
+    [(TlsVersion::Tls13, false), (TlsVersion::Tls13, true), (TlsVersion::Tls12, false), (TlsVersion::Tls12, true)];
+
+/// Words with themselves as their label.
+fn known(words: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    words.iter().map(|word| (*word, *word))
+}
+
+/// The route label of requests that no route took.
+const UNMATCHED: &str = "_none";
+const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
+    (OriginError::Resolve, "resolve"),
+    (OriginError::Connect, "connect"),
+    (OriginError::Timeout, "timeout"),
+    (OriginError::Reset, "reset"),
+    (OriginError::Tls, "tls"),
+    (OriginError::AnswerHead, "answer_head"),
+    (OriginError::AnswerFraming, "answer_framing"),
+    (OriginError::AnswerChunks, "answer_chunks"),
+    (OriginError::AnswerSize, "answer_size"),
+    (OriginError::AnswerInterim, "answer_interim"),
+    (OriginError::AnswerSwitch, "answer_switch"),
+    (OriginError::Unasked, "unasked"),
+    (OriginError::Surplus, "surplus"),
+    (OriginError::Invalid, "invalid"),
+    (OriginError::Other, "other"),
+];
+/// Most frequent first: a flood of refusals is found at once.
+const REFUSALS: [Refusal; 14] = [
+    Refusal::Limit,
+    Refusal::FairShare,
+    Refusal::Penalty,
+    Refusal::OriginFull,
+    Refusal::StoreSilent,
+    Refusal::Concurrency,
+    Refusal::Inflight,
+    Refusal::NoRoute,
+    Refusal::KeyMissing,
+    Refusal::AmbiguousValue,
+    Refusal::RepeatedField,
+    Refusal::NominatedField,
+    Refusal::ClientUnresolved,
+    Refusal::ValueTooLong,
+];
+/// How a client's address was found, most frequent first, with `source` and `result`.
+const CLIENTS: [(Found, &str, &str); 9] = [
+    (Found::Peer(Mark::Verified), "peer", "verified"),
+    (Found::Forwarded(Mark::Verified), "forwarded", "verified"),
+    (Found::Conveyed, "proxy_protocol", "verified"),
+    (Found::HeaderIgnored, "peer", "ignored_header"),
+    (Found::Peer(Mark::Short), "peer", "short"),
+    (Found::Peer(Mark::Degraded), "peer", "degraded"),
+    (Found::Forwarded(Mark::Degraded), "forwarded", "degraded"),
+    (Found::Forwarded(Mark::AllTrusted), "forwarded", "all_trusted"),
+    (Found::Rejected, "forwarded", "rejected"),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Peer(Mark),
+    Conveyed,
+    HeaderIgnored,
+    Forwarded(Mark),
+    Rejected,
+}
+
+impl Found {
+    fn of(client: Option<&Client>, conveyed: bool) -> Found {
+        let Some(client) = client else { return Found::Rejected };
+        match client.source {
+            Source::Peer if client.ignored_header => Found::HeaderIgnored,
+            Source::Peer if conveyed && client.mark == Mark::Verified => Found::Conveyed,
+            Source::Peer => Found::Peer(client.mark),
+            Source::Forwarded => Found::Forwarded(client.mark),
+        }
+    }
+}

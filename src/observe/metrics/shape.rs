@@ -1,0 +1,135 @@
+//! The label values that come from the operator, and how many series they make.
+
+use std::sync::Arc;
+
+use super::families::SERIES_PER_HISTOGRAM;
+use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
+use crate::answer::entry::node_names;
+use crate::config::settings::{Listener, Settings, Tls};
+use crate::edge::tls::handshake::HandshakeFault;
+use crate::engine::Outcome;
+use crate::limiter::cluster::Silence;
+use crate::observe::notices;
+use crate::policy::{Mode, Policy, Rule};
+use crate::store::exchange::Dropped;
+use crate::store::{BUCKETS_MICROS, ServerStanding};
+use tidegate_http::h2::frames::Abuse;
+
+/// All of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shape {
+    pub listeners: Vec<ListenerLabels>,
+    pub limits: Vec<LimitLabels>,
+    pub routes: Vec<RouteLabels>,
+    pub origins: Vec<String>,
+    /// How many addresses all origins have together, as the policy counts them.
+    pub addresses: usize,
+    /// How many stores there are.
+    pub stores: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ListenerLabels {
+    pub name: String,
+    /// Of one that does TLS: how many gauges its files have.
+    pub tls: Option<usize>,
+}
+
+impl ListenerLabels {
+    fn new(listener: &Listener) -> ListenerLabels {
+        // each certificate has its end and whether it is the newest; the authorities of clients have the latter
+        let gauges = |tls: &Tls| 2 * tls.certificates.len() + usize::from(tls.client_certificates.is_some());
+        ListenerLabels { name: listener.name.clone(), tls: listener.tls.as_ref().map(gauges) }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct LimitLabels {
+    pub name: String,
+    pub mode: Mode,
+    /// Of `fair_share`: the words for its nodes.
+    pub nodes: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct RouteLabels {
+    pub name: String,
+    /// Positions in [`Shape::limits`]: the route's own limits, then those that may take the place of one
+    /// (`missing: { use: NAME }`).
+    pub rules: Vec<usize>,
+}
+
+impl Shape {
+    pub fn new(policy: &Policy, settings: &Settings) -> Shape {
+        let listeners = settings.listeners.iter().map(ListenerLabels::new).collect();
+        Shape { listeners, ..Shape::default() }.with_policy(policy)
+    }
+
+    /// The same listeners under another policy.
+    pub fn with_policy(&self, policy: &Policy) -> Shape {
+        let route = |route: &crate::policy::Route| {
+            let mut rules = route.rules.clone();
+            for instead in route.rules.iter().filter_map(|rule| policy.rules.get(*rule)?.instead) {
+                if !rules.contains(&instead) {
+                    rules.push(instead);
+                }
+            }
+            RouteLabels { name: route.name.clone(), rules }
+        };
+        let limit =
+            |rule: &Arc<Rule>| LimitLabels { name: rule.name.clone(), mode: rule.mode, nodes: node_names(rule) };
+        Shape {
+            listeners: self.listeners.clone(),
+            limits: policy.rules.iter().map(limit).collect(),
+            routes: policy.routes.iter().map(route).collect(),
+            origins: policy.origins.iter().map(|origin| origin.name.clone()).collect(),
+            stores: policy.stores.len(),
+            addresses: policy.origins.iter().map(|origin| origin.addresses.len()).sum(),
+        }
+    }
+
+    pub fn limit_names(&self) -> Vec<String> {
+        self.limits.iter().map(|limit| limit.name.clone()).collect()
+    }
+
+    /// See [`super::Metrics::series_bound`].
+    pub fn series_bound(&self) -> usize {
+        // 1xx to 5xx and aborted
+        const CODES: usize = 6;
+        const VERDICTS: usize = Outcome::ALL.len();
+        // delays and their time
+        const PER_ROUTE: usize = 2;
+        // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
+        const PER_LIMIT: usize = 14;
+        // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
+        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
+        // healthy, ejections
+        const PER_ADDRESS: usize = 2;
+        // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
+        // buffered bytes, their bound and refusals; notices by kind, the heaviest client's share
+        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + 3 + notices::Kind::ALL.len() + 1;
+
+        // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
+        // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
+        const PER_STORE: usize =
+            6 + ServerStanding::ALL.len() + Silence::ALL.len() + 3 + BUCKETS_MICROS.len() + 3 + 7 + Dropped::ALL.len();
+        // handshakes by version and kind, failures by reason
+        const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
+
+        let routes = self.routes.len() + 1;
+        let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
+        self.listeners.len() * (3 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
+            + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
+            + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
+            + self.routes.len() * PER_ROUTE
+            + slots * VERDICTS
+            + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
+            + self.limits.len() * PER_LIMIT
+            + self.origins.len() * PER_ORIGIN
+            + self.addresses * PER_ADDRESS
+            + self.stores * PER_STORE
+            + malformed_reasons().count()
+            + CLIENTS.len()
+            + PROCESS
+    }
+}

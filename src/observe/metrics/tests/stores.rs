@@ -1,0 +1,44 @@
+//! A store, and how it stands.
+
+use std::time::Duration;
+
+use super::StoreState;
+use crate::limiter::cluster::{OnStoreError, Silence};
+use crate::policy::{Breaker, Store, StoreMode};
+use crate::store::exchange::Dropped;
+use crate::store::{BUCKETS_MICROS, ExchangeState, ServerStanding};
+
+pub fn spec() -> Store {
+    Store {
+        name: "cluster".to_owned(),
+        mode: StoreMode::Single,
+        servers: vec![("127.0.0.1".to_owned(), 6_379)],
+        tls: false,
+        ca: None,
+        database: 0,
+        username: None,
+        timeout: Duration::from_millis(5),
+        ready_within: Duration::from_secs(2),
+        prefix: "tidegate:".to_owned(),
+        breaker: Breaker::default(),
+    }
+}
+
+/// With everything that there can be.
+pub fn state() -> StoreState {
+    let finite = (1..=BUCKETS_MICROS.len()).map(|nth| (nth as f64, 4));
+    StoreState {
+        store: "cluster".to_owned(),
+        servers: ServerStanding::ALL.map(|standing| (standing.word(), 1)).to_vec(),
+        nodes: 3,
+        durations: finite.chain([(f64::INFINITY, 5)]).collect(),
+        duration_seconds: 0.5,
+        errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
+        fallbacks: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
+        exchange: Some(ExchangeState {
+            messages_dropped: Dropped::ALL.map(|reason| (reason.word(), 1)).to_vec(),
+            ..ExchangeState::default()
+        }),
+        ..StoreState::default()
+    }
+}

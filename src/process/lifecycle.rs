@@ -1,0 +1,271 @@
+//! From the first socket to the end of the process.
+//!
+//! * Start: [`given`] sockets are taken, the rest is bound ([`sockets`]); systemd is told by [`notify`] once all listen, and
+//!   then hears of our health by the [`watchdog`].
+//! * End: on SIGTERM or SIGINT readiness is refused while requests are still taken (so that balancers look elsewhere), then
+//!   the listeners close, then requests under way get their time; it ends as soon as none is left. A second signal ends the
+//!   process at once.
+//! * On SIGHUP, and by the [`control`] channel, the policy is [reloaded](crate::process::reload).
+//! * Succession: by the [`control`] channel a new process is ordered, which [`upgrade`] starts and which takes the sockets by
+//!   [`handover`]; this one ends as above, without the wait for balancers, as nobody needs to look elsewhere.
+
+use std::io;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::control::{Answer, Order, Verb};
+use super::notify::Notifier;
+use super::reload::{Outcome, Reloader};
+use super::sockets::Sockets;
+use super::upgrade::{self, Program};
+use super::watchdog::Watchdog;
+use crate::config::settings::Drain;
+use crate::edge::listen::Connections;
+use crate::observe::standard_error;
+use crate::running::process::Shared;
+
+/// The exit code of a process that was told twice to stop: requests under way were cut off.
+const CUT_OFF: i32 = 1;
+
+/// The signals that this process acts on, caught from now on.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Catches them. Must be called inside the runtime.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    pub fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for any of them: for whoever serves nothing, all say the same.
+    pub async fn any(&mut self) {
+        self.next().await;
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::Stop,
+            _ = self.interrupt.recv() => Told::Stop,
+            _ = self.hang_up.recv() => Told::Reload,
+        }
+    }
+
+    /// Waits for the next signal to stop, while there is no policy to reload for.
+    pub async fn stop(&mut self) {
+        while self.next().await != Told::Stop {
+            tracing::warn!("SIGHUP: not now, the process is being started, replaced or stopped");
+        }
+    }
+}
+
+/// What a signal says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Stop,
+    Reload,
+}
+
+/// What ends the process, and what it has to bring to an end.
+pub struct Life {
+    /// Signals to stop.
+    pub signals: Signals,
+    /// What the admin socket brings; silent without one.
+    pub orders: mpsc::Receiver<Order>,
+    /// Puts another policy in force.
+    pub reloader: Arc<Reloader>,
+    /// How this process was started, for the one after it.
+    pub program: Program,
+    /// The listening sockets.
+    pub sockets: Sockets,
+    /// Who is told.
+    pub notifier: Arc<Notifier>,
+    /// Whether requests are welcome.
+    pub ready: Arc<AtomicBool>,
+    /// Says to all tasks that the process stops.
+    pub shutdown: watch::Sender<bool>,
+    /// The tasks that accept connections.
+    pub accepting: JoinSet<io::Result<()>>,
+    /// The connections that are open.
+    pub connections: Arc<Connections>,
+    /// Proof of life, if anybody asks for it.
+    pub watchdog: Option<Watchdog>,
+}
+
+/// Why the process ends.
+enum End {
+    /// A signal.
+    Told(Sockets),
+    /// Another process serves in its place.
+    Replaced,
+}
+
+/// Serves until the process has to end, then leads it there; returns when all requests have ended or their time is over.
+pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
+    let Life {
+        mut signals,
+        mut orders,
+        reloader,
+        program,
+        sockets,
+        notifier,
+        ready,
+        shutdown,
+        mut accepting,
+        connections,
+        watchdog,
+    } = life;
+    let end = serve(&mut signals, &mut orders, &reloader, &program, sockets, &notifier).await;
+    // whoever orders something from now on is told that the process is about to stop
+    drop(orders);
+    ready.store(false, Ordering::Relaxed);
+    shared.start_draining();
+    tracing::info!(connections = connections.open(), "stopping");
+    let replaced = matches!(end, End::Replaced);
+    tokio::spawn(async move {
+        if replaced {
+            // the first one it is; until now nobody has told this process to stop
+            signals.stop().await;
+        }
+        signals.stop().await;
+        tracing::warn!("told again to stop: ending at once");
+        standard_error::end();
+        process::exit(CUT_OFF);
+    });
+    match end {
+        End::Told(sockets) => {
+            notifier.say("STOPPING=1\nSTATUS=stopping");
+            if drain.delay > Duration::ZERO {
+                tokio::time::sleep(drain.delay).await;
+            }
+            // before the listeners close, so that a socket's file is gone when nobody listens behind it any more
+            sockets.close();
+        }
+        // the new process proves its life by itself
+        End::Replaced => drop(watchdog),
+    }
+    // nobody listening any more is as good as everybody having heard
+    let _ = shutdown.send(true);
+    let drained = async {
+        // they empty the kernel's queues first: connections that it had completed are served too
+        while accepting.join_next().await.is_some() {}
+        connections.drained().await;
+    };
+    if timeout(drain.timeout, drained).await.is_err() {
+        tracing::warn!(
+            connections = connections.open(),
+            "the drain timeout is over: the connections still open are cut off"
+        );
+    }
+}
+
+/// Carries out orders until one of them, or a signal, ends the process.
+async fn serve(
+    signals: &mut Signals,
+    orders: &mut mpsc::Receiver<Order>,
+    reloader: &Arc<Reloader>,
+    program: &Program,
+    sockets: Sockets,
+    notifier: &Notifier,
+) -> End {
+    loop {
+        let order = tokio::select! {
+            told = signals.next() => match told {
+                Told::Stop => return End::Told(sockets),
+                Told::Reload => None,
+            },
+            Some(order) = orders.recv() => Some(order),
+        };
+        let dry_run = match order.as_ref().map(|order| &order.verb) {
+            None => Some(false),
+            Some(Verb::Reload { dry_run }) => Some(*dry_run),
+            Some(Verb::Upgrade) => None,
+        };
+        if let Some(dry_run) = dry_run {
+            let told = reload(signals, reloader, order, dry_run).await;
+            if told == Some(Told::Stop) {
+                return End::Told(sockets);
+            }
+            continue;
+        }
+        // what is left is an upgrade
+        let Some(order) = order else { continue };
+        tracing::info!("upgrade: starting a new process");
+        let replacement = tokio::select! {
+            // the new process ends with this future
+            () = signals.stop() => {
+                order.answer(false, "the process was told to stop meanwhile").await;
+                return End::Told(sockets);
+            }
+            replacement = upgrade::start(program, &sockets, notifier) => replacement,
+        };
+        let installed = match replacement {
+            Ok(replacement) => replacement.install(notifier).await,
+            Err(text) => Err(text),
+        };
+        match installed {
+            Ok((id, taken)) => {
+                sockets.hand_over(&taken);
+                tracing::info!(process = id, "upgrade: the new process serves");
+                order
+                    .answer(true, &format!("process {id} serves; process {} ends its connections", process::id()))
+                    .await;
+                return End::Replaced;
+            }
+            Err(text) => {
+                tracing::error!(reason = text.trim_end(), "upgrade: the new process cannot serve; this one goes on");
+                order.answer(false, &text).await;
+            }
+        }
+    }
+}
+
+/// Reloads the policy, unless the process is told to stop meanwhile; whoever ordered it is told what came of it. Signals to
+/// reload that come while it does so are one more reload.
+async fn reload(signals: &mut Signals, reloader: &Arc<Reloader>, order: Option<Order>, dry_run: bool) -> Option<Told> {
+    let work = reloader.reload(dry_run);
+    tokio::pin!(work);
+    let mut again = false;
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut work => break outcome,
+            told = signals.next() => match told {
+                Told::Stop => {
+                    if let Some(order) = order {
+                        order.answer(false, "the process was told to stop meanwhile").await;
+                    }
+                    return Some(Told::Stop);
+                }
+                Told::Reload => again = true,
+            },
+        }
+    };
+    if let Some(order) = order {
+        let Outcome { report, text } = outcome;
+        let (done, report) = (report.is_some(), report.and_then(|report| serde_json::to_value(report).ok()));
+        // whoever asked may be slow to read it, and signals are heard again meanwhile
+        tokio::spawn(order.answer_with(Answer { done, text, report }));
+    }
+    if again {
+        reloader.reload(false).await;
+    }
+    None
+}

@@ -1,0 +1,183 @@
+//! From a verdict to a request that may go on: its wait, if a limit delays it, its place at the origin, and the charge.
+//!
+//! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that delay are
+//! charged before it, one after the other, each as of the end of its wait, as it is that charge which keeps its moment free. Whoever
+//! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
+//! end of the wait, the answer is a refusal and that one charge stays.
+//!
+//! A wait ends early when the client leaves and when the process stops, and the wait for a place when the client leaves. The
+//! first is noticed as soon as the whole request has come; while a body is still to be read in HTTP/1 there is no looking past
+//! it, and who has left is noticed after the wait. The second is a refusal, as the moment that was charged for will not be served here; so is the wait of one request too many.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::Error;
+use pingora::proxy::Session;
+
+use super::exchange::Exchange;
+use super::shared_limits;
+use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
+use crate::limiter::cluster::Silence;
+use crate::origins::origin::OriginPlace;
+use crate::policy::{Action, Mode};
+use crate::running::generation::Installed;
+use crate::running::process::Shared;
+use crate::running::waits::Waited;
+use crate::units::Timestamp;
+
+/// What came of it, besides the verdict in the decision record.
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// The place, in the route's order, of a limit that refused only because a race could not be settled.
+    pub contended: Option<usize>,
+    /// What the store of a limit met it with, in the place of an answer.
+    pub silence: Option<Silence>,
+    /// The client has gone while it waited.
+    pub gone: Option<Box<Error>>,
+}
+
+/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the exchange, which has
+/// been judged; nothing is done for one that has not.
+pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange) -> Admission {
+    let mut admission = Admission::default();
+    let installed = Arc::clone(&exchange.installed);
+    // the record stays where it is, as it is some kilobytes
+    let Exchange { judged: Some(judged), holds, place, started, .. } = exchange else { return admission };
+    if judged.decision.verdict != Verdict::Admitted {
+        shared_limits::refill(shared, session, &installed, judged);
+        return admission;
+    }
+    let snapshot = installed.snapshot();
+    let mut waiting = None;
+    if judged.decision.delay_nanos > 0 {
+        waiting = shared.waits.join();
+        if waiting.is_none() {
+            refuse_wait(snapshot, &mut judged.decision, *started);
+            return admission;
+        }
+    }
+    let mut now = judged.decision.at;
+    loop {
+        admission.contended = snapshot.reserve(judged, now);
+        if judged.decision.verdict != Verdict::Admitted {
+            return admission;
+        }
+        if judged.decision.goes_on() <= now {
+            break;
+        }
+        // others may have come first since the limits were read, so that it must wait although it was not to, or longer
+        let ended = match waiting.take().or_else(|| shared.waits.join()) {
+            Some(waiting) => waiting.wait(rest_of(&judged.decision, shared), gone(session)).await,
+            // one too many, which is refused like the others
+            None => Waited::Stopping,
+        };
+        match ended {
+            Waited::Over => now = shared.clock.now().max(judged.decision.goes_on()),
+            Waited::Stopping => {
+                refuse_wait(snapshot, &mut judged.decision, shared.clock.now());
+                return admission;
+            }
+            Waited::Gone(error) => {
+                admission.gone = Some(error);
+                return admission;
+            }
+        }
+    }
+    let queued = match take_place(session, &installed, place, &mut judged.decision).await {
+        Placed::Yes { queued } => queued,
+        Placed::No => return admission,
+        Placed::Gone(error) => {
+            admission.gone = Some(error);
+            return admission;
+        }
+    };
+    // a stamp from before the wait would be judged behind everything that came meanwhile
+    let waits = judged.decision.delay_nanos > 0;
+    let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
+    admission.silence = shared_limits::settle(shared, session, &installed, judged).await;
+    holds.clear();
+    let contended = snapshot.admit_into(judged, now, holds);
+    admission.contended = admission.contended.or(contended);
+    if judged.decision.verdict != Verdict::Admitted {
+        *place = None;
+    }
+    admission
+}
+
+/// What is left of the wait.
+fn rest_of(decision: &Decision, shared: &Shared) -> Duration {
+    let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
+    until.since(shared.clock.now())
+}
+
+/// What came of asking for a place at the origin.
+enum Placed {
+    /// The request may go on. `queued`: it may have waited for that.
+    Yes { queued: bool },
+    /// There is none, which is then the verdict.
+    No,
+    /// The client has left while it waited.
+    Gone(Box<Error>),
+}
+
+/// Takes a place at the origin, if the request has one and needs it.
+async fn take_place(
+    session: &mut Session,
+    installed: &Installed,
+    taken: &mut Option<OriginPlace>,
+    decision: &mut Decision,
+) -> Placed {
+    let route = decision.route.and_then(|route| installed.snapshot().policy().routes.route(route));
+    let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Placed::Yes { queued: false } };
+    let Some(origin) = installed.origin(*index) else { return Placed::Yes { queued: false } };
+    let place = tokio::select! {
+        // in this order, so that who need not wait is not looked at
+        biased;
+        place = origin.place() => place,
+        error = gone(session) => return Placed::Gone(error),
+    };
+    match place {
+        Ok(place) => {
+            *taken = Some(place);
+            Placed::Yes { queued: origin.spec().inflight.is_some_and(|cap| cap.queue > 0) }
+        }
+        Err(reason) => {
+            installed.metrics().origin_shed(*index, reason.word());
+            decision.verdict = Verdict::Refused(Refusal::OriginFull);
+            Placed::No
+        }
+    }
+}
+
+/// Turns a wait into the refusal that its limits would have given without `action: delay`.
+fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
+    let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
+    let rest = u64::try_from(until.since(now).as_nanos()).unwrap_or(u64::MAX);
+    let mut why = Refusal::Limit;
+    for reading in &mut decision.readings {
+        if reading.outcome == Outcome::Delayed && reading.mode == Mode::Enforce {
+            reading.outcome = Outcome::Refused;
+            reading.retry_nanos = Some(rest.max(1));
+            why = snapshot.limiter(reading.rule).map_or(why, |limiter| limiter.refusal().into());
+        }
+    }
+    decision.delay_nanos = 0;
+    decision.verdict = Verdict::Refused(why);
+}
+
+/// Ends when the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
+/// it.
+async fn gone(session: &mut Session) -> Box<Error> {
+    let downstream = session.as_downstream_mut();
+    // a stream of HTTP/2 is watched without taking anything out of it
+    if !downstream.is_custom() && !downstream.is_body_done() {
+        return pending().await;
+    }
+    match downstream.read_body_or_idle(true).await {
+        Err(error) => error.into_down(),
+        // no bytes belong to this request any more; the connection layer hands none out
+        Ok(_) => pending().await,
+    }
+}

@@ -1,0 +1,55 @@
+//! Whether the process has room for the bodies of a request and its answer, by [`Buffers`](crate::system::buffers::Buffers).
+
+use http::{HeaderMap, Method, StatusCode, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use pingora::{Error, ErrorType};
+
+use super::downstream::{h2_stream, share};
+use super::exchange::Exchange;
+use crate::answer::Fault;
+use crate::policy::Protocol;
+use crate::system::buffers::{BUFFERS, Full, Pieces};
+
+/// Waits until there is room for the request's body; `false` if there is none. A body whose head does not say its length
+/// passes, until it is found not to be light.
+pub async fn for_request(session: &Session) -> bool {
+    BUFFERS.room(length(&session.req_header().headers)).await.is_ok()
+}
+
+/// Does the same for the body of the answer with this head.
+pub async fn for_response(session: &Session, head: &ResponseHeader) -> bool {
+    let none = session.req_header().method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
+    none || BUFFERS.room(length(&head.headers)).await.is_ok()
+}
+
+fn length(head: &HeaderMap) -> u64 {
+    head.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// Counts another piece of the request's body.
+pub fn for_upload(session: &Session, exchange: &mut Exchange, bytes: u64) -> pingora::Result<()> {
+    let (pieces, bytes) = (if h2_stream(session).is_some() { Pieces::UP_H2 } else { Pieces::UP }, size(bytes));
+    told(share(session).map_or(Ok(()), |share| share.carries_up(pieces, bytes)), exchange)
+}
+
+/// Counts another piece of the answer's body.
+pub fn for_answer(session: &Session, exchange: &mut Exchange, bytes: u64) -> pingora::Result<()> {
+    let h2 = exchange.origin().is_some_and(|origin| origin.way().protocol() == Protocol::Http2);
+    let (pieces, bytes) = (if h2 { Pieces::DOWN_H2 } else { Pieces::DOWN }, size(bytes));
+    told(share(session).map_or(Ok(()), |share| share.carries_down(pieces, bytes)), exchange)
+}
+
+/// What ends a request for which there is no room.
+pub fn full(exchange: &mut Exchange) -> Box<Error> {
+    exchange.fault = Some(Fault::BuffersFull);
+    Error::explain(ErrorType::HTTPStatus(503), "no room for the body").into_down()
+}
+
+fn told(counted: Result<(), Full>, exchange: &mut Exchange) -> pingora::Result<()> {
+    counted.map_err(|Full| full(exchange))
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,183 @@
+//! The stores of the policy in force: each a client that is tended for as long as a policy names it, and what requests
+//! made of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::task::AbortHandle;
+
+use super::client::StoreClient;
+use super::counters::BUCKETS_MICROS;
+use super::dialer::Access;
+use super::exchange::{Exchange, ExchangeState};
+use crate::config::settings::Secret;
+use crate::engine::Told;
+use crate::limiter::cluster::{Answer, OnStoreError, Question, Silence};
+use crate::observe::metrics::StoreState;
+use crate::policy::Store;
+use crate::system::clock::Clock;
+
+/// A store that limits of the policy in force are shared through.
+pub struct StoreInUse {
+    spec: Arc<Store>,
+    access: Access,
+    client: Arc<StoreClient>,
+    waits: AtomicU64,
+    fallbacks: [AtomicU64; OnStoreError::ALL.len()],
+    /// Goes on when the same store is reached in another way.
+    exchange: Arc<Exchange>,
+    clock: Clock,
+    tending: OnceLock<[AbortHandle; 2]>,
+}
+
+impl StoreInUse {
+    /// The stores of a policy, with their passwords in the same order. One that is what it was `before` goes on: its
+    /// connection, its breaker and what it knows of other gates. `clock` is the one that requests are judged by.
+    ///
+    /// # Errors
+    /// A store that cannot be reached like that, by name, and why.
+    pub fn all(
+        specs: &[Arc<Store>],
+        passwords: &[Option<Secret>],
+        before: &[Arc<StoreInUse>],
+        clock: Clock,
+    ) -> Result<Vec<Arc<StoreInUse>>, (String, String)> {
+        let open = |(index, spec): (usize, &Arc<Store>)| {
+            let fault = |fault: String| (spec.name.clone(), fault);
+            let authorities = match &spec.ca {
+                Some(file) => Some(std::fs::read(file).map_err(|error| fault(format!("{}: {error}", file.display())))?),
+                None => None,
+            };
+            let password = passwords.get(index).cloned().flatten().map(|secret| secret.0);
+            let access = Access { password, authorities };
+            if let Some(same) = before.iter().find(|was| was.spec == *spec && was.access == access) {
+                return Ok(Arc::clone(same));
+            }
+            let client = StoreClient::new(spec, &access).map_err(|error| fault(error.to_string()))?;
+            let place = |spec: &Store| (spec.name.clone(), spec.prefix.clone(), spec.database);
+            let there = before.iter().find(|was| place(&was.spec) == place(spec));
+            let exchange = there.map(|was| Arc::clone(&was.exchange));
+            Ok(Arc::new(StoreInUse {
+                spec: Arc::clone(spec),
+                access,
+                client: Arc::new(client),
+                waits: AtomicU64::new(0),
+                fallbacks: Default::default(),
+                exchange: exchange.unwrap_or_else(|| Arc::new(Exchange::new(clock.now()))),
+                clock,
+                tending: OnceLock::new(),
+            }))
+        };
+        specs.iter().enumerate().map(open).collect()
+    }
+
+    /// Keeps it connected from now on, until it is dropped. In a runtime only; a second time does nothing.
+    pub fn tend(&self) {
+        self.tending.get_or_init(|| {
+            let (client, asking) = (Arc::clone(&self.client), Arc::clone(&self.client));
+            let (exchange, clock) = (Arc::clone(&self.exchange), self.clock);
+            let tending = tokio::spawn(async move { client.tend().await });
+            let telling = tokio::spawn(async move { exchange.tend(&asking, clock).await });
+            [tending.abort_handle(), telling.abort_handle()]
+        });
+    }
+
+    /// From now on what these limits admit is told to the gates that share it.
+    pub fn tell(&self, told: Vec<Arc<Told>>) {
+        self.exchange.tell(told);
+    }
+
+    /// How it stands with what gates tell each other; `None` if they tell nothing.
+    pub fn exchange(&self) -> Option<ExchangeState> {
+        self.exchange.state(self.clock.now())
+    }
+
+    /// What the policy says of it.
+    pub fn spec(&self) -> &Store {
+        &self.spec
+    }
+
+    /// How many gates share it; at least one.
+    pub fn nodes(&self) -> u32 {
+        self.client.nodes()
+    }
+
+    /// Waits until each of these has answered, or for the time that the policy gives it. Says of each whether it has.
+    pub async fn first_answers(stores: &[Arc<StoreInUse>]) -> Vec<(Arc<StoreInUse>, bool)> {
+        let ready = stores.iter().map(|store| async {
+            let answered = store.client.answers_within(store.spec.ready_within).await;
+            (Arc::clone(store), answered)
+        });
+        join_all(ready).await
+    }
+
+    /// See [`StoreClient::ask`], and whether the question was sent.
+    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, Silence>, bool) {
+        let (said, sent) = self.client.ask_and_say(question, limit).await;
+        (said.map(|(answer, _)| answer), sent)
+    }
+
+    /// Counts a request that waited for it.
+    pub fn waited(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a decision that was made without it.
+    pub fn fell_back(&self, direction: OnStoreError) {
+        let place = OnStoreError::ALL.iter().position(|known| *known == direction);
+        if let Some(count) = place.and_then(|place| self.fallbacks.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many requests waited for it.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// How many decisions were made without it, by what was done.
+    pub fn fallbacks(&self) -> impl Iterator<Item = (OnStoreError, u64)> + '_ {
+        OnStoreError::ALL.into_iter().zip(&self.fallbacks).map(|(to, count)| (to, count.load(Ordering::Relaxed)))
+    }
+
+    /// How it stands, for people.
+    pub fn status(&self) -> super::StoreStatus {
+        self.client.status()
+    }
+
+    /// How it stands, in numbers.
+    pub fn state(&self) -> StoreState {
+        let (status, counts) = (self.client.status(), self.client.counters());
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ends = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+        let durations = ends.zip(&counts.durations).scan(0, |sum, (end, count)| {
+            *sum += load(count);
+            Some((end, *sum))
+        });
+        StoreState {
+            store: self.spec.name.clone(),
+            connected: status.connected,
+            breaker: status.breaker.number(),
+            servers: self.client.standings().map(|(standing, count)| (standing.word(), count)).to_vec(),
+            nodes: status.nodes,
+            questions: status.asked,
+            answers: status.answered,
+            waits: self.waits(),
+            durations: durations.collect(),
+            duration_seconds: Duration::from_nanos(load(&counts.duration_nanos)).as_secs_f64(),
+            errors: Silence::ALL.map(|silence| (silence.word(), counts.silent(silence))).into_iter().collect(),
+            fallbacks: self.fallbacks().map(|(to, count)| (to.word(), count)).collect(),
+            exchange: self.exchange(),
+        }
+    }
+}
+
+impl Drop for StoreInUse {
+    fn drop(&mut self) {
+        if let Some(tending) = self.tending.get() {
+            tending.iter().for_each(AbortHandle::abort);
+        }
+    }
+}
