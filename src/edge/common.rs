@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::request::Parts;
 
+use super::connection_info::ConnectionInfo;
 use super::door::Door;
 use super::limits::ConnectionLimits;
-use super::link::Link;
 use super::tls::acceptor::Acceptor;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
@@ -70,7 +70,7 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn abused(&self, _abuse: Abuse, _peer: Peer) {}
     /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
     /// may serve another request after it.
-    fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {
+    fn early(&self, _head: &Head, _bytes: &[u8], _link: &ConnectionInfo, _stay: bool) -> Early {
         Early::Pass(None)
     }
     /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.

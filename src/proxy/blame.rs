@@ -3,7 +3,7 @@
 use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::answer::Fault;
-use crate::edge::due::LateAnswer;
+use crate::edge::answer_deadline::LateAnswer;
 use crate::system::cause::cause_of;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::BodyFault;

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-use super::{early, written};
+use super::{early, serialize};
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::edge::common::{Early, EdgeEvents};
+use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::door::Door;
-use crate::edge::link::Link;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
 use crate::observe::noise::About;
-use crate::proxy::exchange::Exchange;
+use crate::proxy::context::RequestContext;
 use crate::proxy::observe::{self, Ended};
 use crate::request::Peer;
 use crate::running::process::Shared;
@@ -57,9 +57,9 @@ impl Events {
 
     /// Counts a refused head and writes it down: its answer has so many bytes of body.
     fn tell(&self, fault: HeadFault, glimpse: &Glimpse<'_>, bytes_out: u64) {
-        let mut exchange = Exchange::new(self.shared.installed(), self.shared.clock.now());
-        exchange.listener = self.listener;
-        exchange.installed.metrics().malformed(fault.reason());
+        let mut context = RequestContext::new(self.shared.installed(), self.shared.clock.now());
+        context.listener = self.listener;
+        context.installed.metrics().malformed(fault.reason());
         let end = Ended {
             protocol: glimpse.protocol,
             method: glimpse.method,
@@ -69,7 +69,7 @@ impl Events {
             bytes_out,
             head_fault: Some(fault),
         };
-        observe::done(&self.shared, &exchange, &end);
+        observe::done(&self.shared, &context, &end);
     }
 }
 
@@ -109,7 +109,7 @@ impl EdgeEvents for Events {
         let glimpse = Glimpse::of_bytes(bytes);
         // a client that sent HEAD would take a body for something else (RFC 9110 section 9.3.2)
         let form = if glimpse.method == "HEAD" { Form::of(&Method::HEAD, &HeaderMap::new()) } else { Form::UNKNOWN };
-        written::bytes(&self.answer(fault, form, &glimpse), false)
+        serialize::bytes(&self.answer(fault, form, &glimpse), false)
     }
 
     fn refused_request(&self, fault: HeadFault, head: &Parts) -> Answer {
@@ -125,8 +125,8 @@ impl EdgeEvents for Events {
         self.shared.noise(self.listener).note(About::Http2, abuse.word(), peer);
     }
 
-    fn early(&self, head: &Head, bytes: &[u8], link: &Link, stay: bool) -> Early {
-        early::look(&self.shared, link, head, bytes, stay)
+    fn early(&self, head: &Head, bytes: &[u8], info: &ConnectionInfo, stay: bool) -> Early {
+        early::look(&self.shared, info, head, bytes, stay)
     }
 
     fn body_refused(&self, fault: BodyFault) {

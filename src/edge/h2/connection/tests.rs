@@ -128,8 +128,8 @@ impl Gate {
         let (client, server) = tokio::io::duplex(1 << 14);
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
         let serving = async move {
-            let link = Arc::new(Link::new(0, None));
-            serve(&app, server, BytesMut::new(), Instant::now(), link, &edge, &shutdown).await;
+            let info = Arc::new(ConnectionInfo::new(0, None));
+            serve(&app, server, BytesMut::new(), Instant::now(), info, &edge, &shutdown).await;
         };
         (client, tokio::spawn(serving))
     }
