@@ -37,7 +37,7 @@
 //!    [`process::reload`] puts the next one in its place, on the same state.
 //! 3. [`edge::connection`] reads the request's head under its own deadline and size, and [`tidegate_http::head`] refuses every
 //!    head that has two readings. Only then does Pingora see it.
-//! 4. [`proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time
+//! 4. [`proxy::gate`] is Pingora's phases. Its first step, [`proxy::request_view`], makes the head a [`request::Request`]; the time
 //!    and the dice are read here, once.
 //! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
 //!    each rule of that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of

@@ -22,8 +22,8 @@ use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::common::{Early, Edge};
+use super::connection_info::ConnectionInfo;
 use super::limits::ConnectionLimits;
-use super::link::Link;
 use super::stream::{EdgeStream, Wire};
 use tidegate_http::fault::HeadFault;
 use tidegate_http::head::{self, Body, EndScan, Head};
@@ -34,7 +34,7 @@ pub async fn serve<A, S>(
     transport: S,
     first: BytesMut,
     begun: Instant,
-    link: Arc<Link>,
+    info: Arc<ConnectionInfo>,
     edge: &Arc<Edge>,
     shutdown: &ShutdownWatch,
 ) where
@@ -42,7 +42,7 @@ pub async fn serve<A, S>(
     S: IO + 'static,
 {
     let limits = &edge.limits;
-    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(&link), edge.clone()));
+    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(&info), edge.clone()));
     let mut stream = Box::new(stream);
     let mut patience = Patience::new(begun + limits.head_deadline, shutdown);
     let mut settings = None;
@@ -58,7 +58,7 @@ pub async fn serve<A, S>(
             Next::Refused(fault) => {
                 let answer = edge.events.refused(fault, wire.inbox());
                 wire.put(&answer);
-                edge.events.noticed(fault.reason(), link.peer);
+                edge.events.noticed(fault.reason(), info.peer);
                 return linger(wire, limits).await;
             }
             Next::Nothing => return,
@@ -68,7 +68,7 @@ pub async fn serve<A, S>(
         // a flood of refusals is answered here, for less than half of what a session of Pingora's costs
         if look_early && head.body == Body::None && !head.upgrade {
             let stay = goes_on && answered_early + 1 < limits.requests && !*shutdown.borrow();
-            match edge.events.early(&head, wire.inbox(), &link, stay) {
+            match edge.events.early(&head, wire.inbox(), &info, stay) {
                 Early::Pass(found) => known = found,
                 Early::Answer { bytes, stay: wanted } => {
                     wire.begin(&head);
@@ -118,8 +118,8 @@ pub async fn serve<A, S>(
 }
 
 /// Answers a connection that is not served, and closes it.
-pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, link: Arc<Link>, edge: &Arc<Edge>) {
-    let mut wire = Wire::new(transport, BytesMut::new(), link, edge.clone());
+pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Arc<ConnectionInfo>, edge: &Arc<Edge>) {
+    let mut wire = Wire::new(transport, BytesMut::new(), info, edge.clone());
     let answer = edge.events.refused(fault, &[]);
     wire.put(&answer);
     linger(&mut wire, &edge.limits).await;

@@ -27,10 +27,10 @@ use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 
 use super::absence::{Absence, Departure};
+use super::answer_deadline::{AnswerDeadline, LateAnswer};
 use super::common::Edge;
-use super::due::{Due, LateAnswer};
-use super::link::Link;
-use super::pace::Pace;
+use super::connection_info::ConnectionInfo;
+use super::min_rate::TransferCredit;
 use super::transport::Transport;
 use crate::system::buffers::{SWITCHED_READ, Share, Stall, poll_piece};
 use tidegate_http::chunk::ChunkScanner;
@@ -78,32 +78,32 @@ pub struct Wire<S> {
     holds_back: bool,
     /// The client has closed its side, or the connection is broken.
     ended: bool,
-    upload: Pace,
-    download: Pace,
+    upload: TransferCredit,
+    download: TransferCredit,
     share: Share,
     stall: Stall,
     /// A part of the answer's body was written since the client was last found to have taken all.
     owes: bool,
     /// Of the transport's bytes: how many had left when this was last looked at.
     sent: u64,
-    due: Due,
+    deadline: AnswerDeadline,
     hop_by_hop: bool,
-    /// The present request was refused. Atomic for the reason that [`Due`] gives.
+    /// The present request was refused. Atomic for the reason that [`AnswerDeadline`] gives.
     refused: AtomicBool,
     absence: Absence,
     departure: Departure,
     /// How large the body may be, until the chunks have been told; `u64::MAX`: any size. Atomic for the same reason.
     body_limit: AtomicU64,
-    link: Arc<Link>,
+    info: Arc<ConnectionInfo>,
     edge: Arc<Edge>,
 }
 
 impl<S: IO> Wire<S> {
     /// A new connection, of which these bytes have been read already.
-    pub fn new(transport: S, first: BytesMut, link: Arc<Link>, edge: Arc<Edge>) -> Wire<S> {
+    pub fn new(transport: S, first: BytesMut, info: Arc<ConnectionInfo>, edge: Arc<Edge>) -> Wire<S> {
         let limits = &edge.limits;
-        let upload = Pace::new(limits.least_rate, limits.body_time);
-        let download = Pace::new(limits.least_answer_rate, limits.answer_time);
+        let upload = TransferCredit::new(limits.least_rate, limits.body_time);
+        let download = TransferCredit::new(limits.least_answer_rate, limits.answer_time);
         Wire {
             transport: Some(transport),
             inbox: first,
@@ -119,13 +119,13 @@ impl<S: IO> Wire<S> {
             stall: Stall::default(),
             owes: false,
             sent: 0,
-            due: Due::default(),
+            deadline: AnswerDeadline::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
             absence: Absence::default(),
             departure: Departure::default(),
             body_limit: AtomicU64::new(u64::MAX),
-            link,
+            info,
             edge,
         }
     }
@@ -151,7 +151,7 @@ impl<S: IO> Wire<S> {
             Body::Chunked => Reading::Chunked(ChunkScanner::new()),
         };
         self.answer = Answer::Awaited;
-        self.due.clear();
+        self.deadline.clear();
         self.hop_by_hop = head.hop_by_hop;
         *self.refused.get_mut() = false;
         self.absence = Absence::default();
@@ -230,7 +230,7 @@ impl<S: IO> Wire<S> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        if self.answer == Answer::Awaited && self.due.poll(cx).is_ready() {
+        if self.answer == Answer::Awaited && self.deadline.poll(cx).is_ready() {
             return Poll::Ready(Err(LateAnswer.into()));
         }
         if self.reading == Reading::Complete {
@@ -411,7 +411,7 @@ impl<S: IO> Wire<S> {
 
     fn fault(&self, fault: BodyFault) -> io::Error {
         self.edge.events.body_refused(fault);
-        self.edge.events.noticed(fault.reason(), self.link.peer);
+        self.edge.events.noticed(fault.reason(), self.info.peer);
         fault.into()
     }
 }
@@ -431,8 +431,8 @@ impl<S: IO> EdgeStream<S> {
     }
 
     /// What is known of its connection.
-    pub fn link(&self) -> Option<&Arc<Link>> {
-        self.wire.as_ref().map(|wire| &wire.link)
+    pub fn info(&self) -> Option<&Arc<ConnectionInfo>> {
+        self.wire.as_ref().map(|wire| &wire.info)
     }
 
     /// Notes that the present request was refused.
@@ -455,7 +455,7 @@ impl<S: IO> EdgeStream<S> {
     /// By when the answer to the present request must have begun, from now.
     pub fn answer_due_in(&self, time: Duration) {
         if let Some(wire) = &self.wire {
-            wire.due.set(time);
+            wire.deadline.set(time);
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use pingora::Error;
 use pingora::proxy::Session;
 
-use super::exchange::Exchange;
+use super::context::RequestContext;
 use super::shared_limits;
 use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
 use crate::limiter::cluster::Silence;
@@ -38,13 +38,13 @@ pub struct Admission {
     pub gone: Option<Box<Error>>,
 }
 
-/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the exchange, which has
+/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the context, which has
 /// been judged; nothing is done for one that has not.
-pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange) -> Admission {
+pub async fn admit(shared: &Shared, session: &mut Session, context: &mut RequestContext) -> Admission {
     let mut admission = Admission::default();
-    let installed = Arc::clone(&exchange.installed);
+    let installed = Arc::clone(&context.installed);
     // the record stays where it is, as it is some kilobytes
-    let Exchange { judged: Some(judged), holds, place, started, .. } = exchange else { return admission };
+    let RequestContext { judged: Some(judged), holds, place, started, .. } = context else { return admission };
     if judged.decision.verdict != Verdict::Admitted {
         shared_limits::refill(shared, session, &installed, judged);
         return admission;

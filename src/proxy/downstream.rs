@@ -7,18 +7,18 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
 use crate::edge::absence::Absence;
-use crate::edge::h2::talk::Stream;
-use crate::edge::link::Link;
+use crate::edge::connection_info::ConnectionInfo;
+use crate::edge::h2::streams::Stream;
 use crate::edge::stream::EdgeStream;
 use crate::edge::transport::Transport;
 use crate::policy::Route;
 use crate::system::buffers::Share;
 
 /// What is known of the connection.
-pub fn link_of(session: &Session) -> Option<&Link> {
+pub fn connection_info(session: &Session) -> Option<&ConnectionInfo> {
     match h2_stream(session) {
-        Some(stream) => Some(stream.link()),
-        None => edge_stream(session)?.link().map(AsRef::as_ref),
+        Some(stream) => Some(stream.info()),
+        None => edge_stream(session)?.info().map(AsRef::as_ref),
     }
 }
 

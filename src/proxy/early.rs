@@ -7,12 +7,12 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use super::{redirect, written};
+use super::{redirect, serialize};
 use crate::answer::{self, Answer, Context, Form};
 use crate::edge::common::Early;
-use crate::edge::link::Link;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::engine::{Arrival, DecisionId, Judged, Refusal, Verdict};
-use crate::proxy::exchange::Exchange;
+use crate::proxy::context::RequestContext;
 use crate::proxy::observe::{self, Ended};
 use crate::proxy::settled;
 use crate::request::Request;
@@ -22,36 +22,36 @@ use tidegate_http::authority::canonical_host;
 use tidegate_http::head::Head;
 
 /// Judges the request whose head stands at the front of `bytes`.
-pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool) -> Early {
+pub fn look(shared: &Shared, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> Early {
     let Some((method, path, query)) = request_line(head, bytes) else { return Early::Pass(None) };
-    let mut exchange = Exchange::new(shared.installed(), shared.clock.now());
-    exchange.listener = link.listener;
-    exchange.conveyed = link.conveyed;
-    let snapshot = exchange.installed.snapshot();
+    let mut context = RequestContext::new(shared.installed(), shared.clock.now());
+    context.listener = info.listener;
+    context.conveyed = info.conveyed;
+    let snapshot = context.installed.snapshot();
     let mut headers = fields(head, bytes, snapshot.fields().all());
-    let client = snapshot.client(link.peer, &headers);
-    settled::before_judging(&mut headers, snapshot, link.peer, link.identity()).ok();
+    let client = snapshot.client(info.peer, &headers);
+    settled::before_judging(&mut headers, snapshot, info.peer, info.identity()).ok();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let host = canonical_host(host);
     let request =
-        Request { peer: link.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: link.sni() };
-    if let Some(answer) = redirect::answer(shared, &exchange.installed, link.listener, &request) {
+        Request { peer: info.peer, method: &method, host: &host, path, query, headers: &headers, tls_sni: info.sni() };
+    if let Some(answer) = redirect::answer(shared, &context.installed, info.listener, &request) {
         let stay = stay && !shared.draining();
-        return Early::Answer { bytes: send(shared, &exchange, &answer, &request, stay), stay };
+        return Early::Answer { bytes: send(shared, &context, &answer, &request, stay), stay };
     }
-    let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-    let judged = exchange.judged.insert(Judged::new(arrival));
-    exchange.installed.snapshot().judge_into(&request, client, judged);
+    let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
+    let judged = context.judged.insert(Judged::new(arrival));
+    context.installed.snapshot().judge_into(&request, client, judged);
     let verdict = judged.decision.verdict;
     if verdict != Verdict::Admitted {
-        observe::decided(shared, &exchange.installed, judged, &request, None);
+        observe::decided(shared, &context.installed, judged, &request, None);
     }
     match verdict {
-        Verdict::Admitted => Early::Pass(Some(Box::new(exchange))),
+        Verdict::Admitted => Early::Pass(Some(Box::new(context))),
         Verdict::Refused(refusal) => {
-            exchange.note_refusal();
-            let stay = stay && !shared.draining() && !exchange.closes();
-            let bytes = refuse(shared, &exchange, refusal, &request, head, bytes, stay);
+            context.note_refusal();
+            let stay = stay && !shared.draining() && !context.closes();
+            let bytes = refuse(shared, &context, refusal, &request, head, bytes, stay);
             Early::Answer { bytes, stay }
         }
     }
@@ -59,33 +59,33 @@ pub fn look(shared: &Shared, link: &Link, head: &Head, bytes: &[u8], stay: bool)
 
 fn refuse(
     shared: &Shared,
-    exchange: &Exchange,
+    context: &RequestContext,
     refusal: Refusal,
     request: &Request<'_>,
     head: &Head,
     bytes: &[u8],
     stay: bool,
 ) -> Bytes {
-    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
+    let decision = context.judged.as_ref().map(|judged| &judged.decision);
     if let Some(decision) = decision {
-        exchange.installed.metrics().decision_over(decision, None, exchange.conveyed);
+        context.installed.metrics().decision_over(decision, None, context.conveyed);
     }
     let asked = fields(head, bytes, &[header::ACCEPT, header::CONTENT_TYPE]);
     let answer = answer::refuse(
         refusal,
         &Context {
-            policy: exchange.installed.snapshot().policy(),
+            policy: context.installed.snapshot().policy(),
             decision,
-            fields: decision.and_then(|decision| exchange.installed.fields(decision.route?)),
+            fields: decision.and_then(|decision| context.installed.fields(decision.route?)),
             form: Form::of(request.method, &asked),
             wall_unix_nanos: wall_nanos(),
         },
     );
-    send(shared, exchange, &answer, request, stay)
+    send(shared, context, &answer, request, stay)
 }
 
 /// The answer in bytes; it has been told of as sent.
-fn send(shared: &Shared, exchange: &Exchange, answer: &Answer, request: &Request<'_>, stay: bool) -> Bytes {
+fn send(shared: &Shared, context: &RequestContext, answer: &Answer, request: &Request<'_>, stay: bool) -> Bytes {
     let host = request.headers.get(header::HOST).map_or(b"".as_slice(), |host| host.as_bytes());
     let end = Ended {
         protocol: "h1",
@@ -96,8 +96,8 @@ fn send(shared: &Shared, exchange: &Exchange, answer: &Answer, request: &Request
         bytes_out: answer.body.len() as u64,
         head_fault: None,
     };
-    observe::done(shared, exchange, &end);
-    written::bytes(answer, stay)
+    observe::done(shared, context, &end);
+    serialize::bytes(answer, stay)
 }
 
 /// Method, path and query, the latter two in their canonical form.

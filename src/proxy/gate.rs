@@ -22,12 +22,12 @@ use super::abandoned;
 use super::admission::{self, Admission};
 use super::attempts;
 use super::blame::{counts_as_an_attempt, fault_of};
-use super::downstream::{self, answer_due_in, edge_stream, is_gone, leave, link_of, over_limit};
+use super::context::RequestContext;
+use super::downstream::{self, answer_due_in, connection_info, edge_stream, is_gone, leave, over_limit};
 use super::edits;
-use super::exchange::Exchange;
-use super::facts::Facts;
 use super::observe::{self, Ended};
 use super::reply;
+use super::request_view::RequestView;
 use super::room;
 use super::settled;
 use super::timing;
@@ -63,20 +63,24 @@ impl Gate {
 
     /// Finds the verdict, unless that was done before, and charges if it is yes. What is still to do is said by the return
     /// value.
-    async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> pingora::Result<Next> {
-        let installed = Arc::clone(&exchange.installed);
+    async fn decide(&self, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
+        let installed = Arc::clone(&context.installed);
         let snapshot = installed.snapshot();
-        let client = settled::session(session, snapshot, exchange.judged.is_none())?;
-        if exchange.judged.is_none() {
-            exchange.started = self.shared.clock.now();
-            let link = link_of(session);
-            exchange.listener = link.map_or(0, |link| link.listener);
-            exchange.conveyed = link.is_some_and(|link| link.conveyed);
-            let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-            let judged = exchange.judged.insert(Judged::new(arrival));
-            snapshot.judge_into(&Facts::read(link_of(session), session.req_header()).request(), client, judged);
+        let client = settled::session(session, snapshot, context.judged.is_none())?;
+        if context.judged.is_none() {
+            context.started = self.shared.clock.now();
+            let info = connection_info(session);
+            context.listener = info.map_or(0, |info| info.listener);
+            context.conveyed = info.is_some_and(|info| info.conveyed);
+            let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
+            let judged = context.judged.insert(Judged::new(arrival));
+            snapshot.judge_into(
+                &RequestView::read(connection_info(session), session.req_header()).request(),
+                client,
+                judged,
+            );
         }
-        let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
+        let Some(judged) = &context.judged else { return Ok(Next::Refuse) };
         let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));
         let origin = match route.map(|route| &route.action) {
             Some(Action::Forward(origin)) => installed.origin(*origin),
@@ -86,14 +90,14 @@ impl Gate {
             && let Balance::Hash(key) = &origin.spec().balance
         {
             let name = route.map_or("", |route| route.name.as_str());
-            let facts = Facts::read(link_of(session), session.req_header());
-            exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
+            let facts = RequestView::read(connection_info(session), session.req_header());
+            context.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
         }
-        let Admission { contended, silence, gone } = admission::admit(&self.shared, session, exchange).await;
-        let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
-        installed.metrics().decision_over(&judged.decision, contended, exchange.conveyed);
+        let Admission { contended, silence, gone } = admission::admit(&self.shared, session, context).await;
+        let Some(judged) = &context.judged else { return Ok(Next::Refuse) };
+        installed.metrics().decision_over(&judged.decision, contended, context.conveyed);
         observe::decided_about(&self.shared, &installed, judged, session, silence);
-        exchange.counts_bytes = snapshot.counts_bytes(judged);
+        context.counts_bytes = snapshot.counts_bytes(judged);
         let verdict = judged.decision.verdict;
         if let Some(gone) = gone {
             return Err(gone);
@@ -117,14 +121,14 @@ impl Gate {
 
 impl Gate {
     /// The answer to a request whose listener serves nothing itself.
-    fn redirect(&self, session: &Session, exchange: &mut Exchange) -> Option<Answer> {
-        let link = link_of(session)?;
+    fn redirect(&self, session: &Session, context: &mut RequestContext) -> Option<Answer> {
+        let info = connection_info(session)?;
         // most listeners do not, and need no second reading of the head
-        self.shared.settings.listeners.get(link.listener)?.redirect?;
-        let request = Facts::read(Some(link), session.req_header());
-        let answer = redirect::answer(&self.shared, &exchange.installed, link.listener, &request.request())?;
-        exchange.started = self.shared.clock.now();
-        exchange.listener = link.listener;
+        self.shared.settings.listeners.get(info.listener)?.redirect?;
+        let request = RequestView::read(Some(info), session.req_header());
+        let answer = redirect::answer(&self.shared, &context.installed, info.listener, &request.request())?;
+        context.started = self.shared.clock.now();
+        context.listener = info.listener;
         Some(answer)
     }
 }
@@ -136,14 +140,14 @@ async fn pause(time: Option<Duration>) {
     }
 }
 
-/// Where the exchange lies between Pingora's phases. Empty until somebody asks, as most requests bring one along that was
+/// Where the context lies between Pingora's phases. Empty until somebody asks, as most requests bring one along that was
 /// begun before Pingora saw them; boxed, because Pingora moves its context about.
 #[derive(Default)]
-pub struct Slot(Option<Box<Exchange>>);
+pub struct Slot(Option<Box<RequestContext>>);
 
 impl Slot {
-    fn exchange(&mut self, gate: &Gate) -> &mut Exchange {
-        self.0.get_or_insert_with(|| Box::new(Exchange::new(gate.shared.installed(), Timestamp::ZERO)))
+    fn context(&mut self, gate: &Gate) -> &mut RequestContext {
+        self.0.get_or_insert_with(|| Box::new(RequestContext::new(gate.shared.installed(), Timestamp::ZERO)))
     }
 }
 
@@ -165,7 +169,7 @@ impl ProxyHttp for Gate {
 
     fn on_connection_reuse(&self, _session: &mut Session, slot: &mut Slot, known: Box<dyn Any + Send + Sync>) {
         // what the connection layer has found out about this very request, not about the one before
-        slot.0 = known.downcast::<Exchange>().ok();
+        slot.0 = known.downcast::<RequestContext>().ok();
     }
 
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {
@@ -173,78 +177,77 @@ impl ProxyHttp for Gate {
     }
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
-        let exchange = slot.exchange(self);
-        if let Some(answer) = self.redirect(session, exchange) {
+        let context = slot.context(self);
+        if let Some(answer) = self.redirect(session, context) {
             if self.shared.draining() {
                 session.set_keepalive(None);
             }
             reply::send(session, answer).await?;
             return Ok(true);
         }
-        let next = self.decide(session, exchange).await?;
+        let next = self.decide(session, context).await?;
         if self.shared.draining() {
             leave(session);
         }
         match next {
             Next::Forward => {
-                if let Some(route) = exchange.route() {
-                    let listener = self.shared.settings.listeners.get(exchange.listener);
+                if let Some(route) = context.route() {
+                    let listener = self.shared.settings.listeners.get(context.listener);
                     let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
                     downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
                 }
-                abandoned::expect(session, exchange);
+                abandoned::expect(session, context);
                 return Ok(false);
             }
-            Next::Respond => reply::fixed(session, exchange, &self.shared.clock).await?,
+            Next::Respond => reply::fixed(session, context, &self.shared.clock).await?,
             Next::Refuse => {
-                exchange.note_refusal();
-                if exchange.closes() {
+                context.note_refusal();
+                if context.closes() {
                     leave(session);
                 }
                 if let Some(stream) = edge_stream(session) {
                     stream.note_refusal();
                 }
-                reply::refusal(session, exchange).await?;
+                reply::refusal(session, context).await?;
             }
             Next::Fault(fault) => {
-                exchange.fault = Some(fault);
-                reply::fault(session, exchange, fault).await?;
+                context.fault = Some(fault);
+                reply::fault(session, context, fault).await?;
             }
         }
         Ok(true)
     }
 
     async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
-        let exchange = slot.exchange(self);
-        let (Some(origin), Some(route)) = (exchange.origin(), exchange.route()) else {
+        let context = slot.context(self);
+        let (Some(origin), Some(route)) = (context.origin(), context.route()) else {
             return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
         };
         let timeouts = route.timeouts;
         let way = Arc::clone(origin.way());
-        let now = timing::stamp(&self.shared, exchange);
-        if exchange.attempts == 0 {
+        let now = timing::stamp(&self.shared, context);
+        if context.attempts == 0 {
             origin.begun();
         }
-        let Some(attempt) = origin.choose(exchange.balance_key, &exchange.tried, now.unwrap_or(exchange.started))
-        else {
-            exchange.fault = Some(Fault::NoOriginAddress);
+        let Some(attempt) = origin.choose(context.balance_key, &context.tried, now.unwrap_or(context.started)) else {
+            context.fault = Some(Fault::NoOriginAddress);
             return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
         };
         let address = attempt.address;
         // the attempt before this one, if any, no longer counts
-        exchange.attempt = Some(attempt);
-        exchange.address = Some(address);
+        context.attempt = Some(attempt);
+        context.address = Some(address);
         // a seventh is not asked for, and would be tried like the others
-        let _ = exchange.tried.try_push(address);
-        exchange.attempts += 1;
+        let _ = context.tried.try_push(address);
+        context.attempts += 1;
         // what came of the body is sent again, as far as it came
-        exchange.body_bytes = 0;
-        if exchange.forwarded.is_none() {
-            exchange.forwarded = now;
+        context.body_bytes = 0;
+        if context.forwarded.is_none() {
+            context.forwarded = now;
         }
         let mut connect = timeouts.connect;
         if let Some((attempt, now)) = timeouts.attempt.zip(now) {
-            let attempt = attempt.min(exchange.left(now));
+            let attempt = attempt.min(context.left(now));
             connect = connect.min(attempt);
             answer_due_in(session, attempt);
         }
@@ -268,7 +271,7 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
         mut e: Box<Error>,
     ) -> Box<Error> {
-        let again = attempts::not_connected(slot.exchange(self), session, &e, &self.shared.clock);
+        let again = attempts::not_connected(slot.context(self), session, &e, &self.shared.clock);
         e.set_retry(again);
         e
     }
@@ -281,12 +284,12 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
         client_reused: bool,
     ) -> Box<Error> {
-        let exchange = slot.exchange(self);
+        let context = slot.context(self);
         let mut e = e.more_context(format!("Peer: {peer}"));
         e.retry.decide_reuse(client_reused);
         // a connection that was spoilt before anything was sent on it is as good as a closed one
         let stale = e.retry() || cause_of::<AnswerFault>(&e) == Some(AnswerFault::Unasked);
-        let again = attempts::broke_off(exchange, session, &e, stale, &self.shared.clock);
+        let again = attempts::broke_off(context, session, &e, stale, &self.shared.clock);
         e.set_retry(again);
         e
     }
@@ -297,15 +300,15 @@ impl ProxyHttp for Gate {
         upstream: &mut RequestHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
+        let context = slot.context(self);
         // from here on the origin may act on it, whatever we hear from it; before, it cannot have
-        exchange.sent();
+        context.sent();
         if upstream.version == Version::HTTP_2 && session.req_header().headers.contains_key(header::TE) {
             // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
             upstream.insert_header(header::TE, "trailers")?;
         }
-        edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)?;
-        if speaks_http2(exchange).is_some_and(Way::is_encrypted) {
+        edits::towards_origin(connection_info(session), &session.req_header().headers, upstream, context)?;
+        if speaks_http2(context).is_some_and(Way::is_encrypted) {
             http2::say_https(upstream);
         }
         Ok(())
@@ -318,21 +321,21 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
+        let context = slot.context(self);
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
         if session.was_upgraded() {
             // no body, but bytes all the same
-            pause(exchange.carried(length, &self.shared.clock)).await;
+            pause(context.carried(length, &self.shared.clock)).await;
             return Ok(());
         }
-        room::for_upload(session, exchange, length)?;
-        exchange.body_bytes += length;
-        let limit = exchange.route().and_then(|route| route.body_limit);
-        if limit.is_some_and(|limit| exchange.body_bytes > limit.0) {
-            exchange.fault = Some(Fault::BodyTooLarge);
+        room::for_upload(session, context, length)?;
+        context.body_bytes += length;
+        let limit = context.route().and_then(|route| route.body_limit);
+        if limit.is_some_and(|limit| context.body_bytes > limit.0) {
+            context.fault = Some(Fault::BodyTooLarge);
             return Err(Error::explain(ErrorType::HTTPStatus(413), "the body is over the route's limit").into_down());
         }
-        pause(exchange.uploaded(&self.shared.clock)).await;
+        pause(context.uploaded(&self.shared.clock)).await;
         Ok(())
     }
 
@@ -342,12 +345,12 @@ impl ProxyHttp for Gate {
         upstream: &mut ResponseHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
+        let context = slot.context(self);
         if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.as_downstream().is_upgrade_req() {
             // what follows it would be passed on as something that nobody asked for
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
         }
-        if speaks_http2(exchange).is_some() {
+        if speaks_http2(context).is_some() {
             http2::judge(upstream).map_err(refused)?;
         }
         let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -355,20 +358,20 @@ impl ProxyHttp for Gate {
             return Ok(());
         }
         if !room::for_response(session, upstream).await {
-            return Err(room::full(exchange));
+            return Err(room::full(context));
         }
-        exchange.answered = timing::stamp(&self.shared, exchange);
-        attempts::answered(exchange, upstream.status.as_u16());
-        exchange.settle(upstream.status, &upstream.headers, &self.shared.clock);
+        context.answered = timing::stamp(&self.shared, context);
+        attempts::answered(context, upstream.status.as_u16());
+        context.settle(upstream.status, &upstream.headers, &self.shared.clock);
         if switches {
-            if exchange.switch() {
+            if context.switch() {
                 return Ok(());
             }
             // `fail_to_proxy` answers; the connection to the origin speaks another protocol by now and is dropped
             return Err(Error::explain(ErrorType::InternalError, "no room for another switched connection").into_in());
         }
-        let longest = exchange.route().and_then(|route| route.timeouts.body);
-        exchange.body_due = longest.map(|longest| self.shared.clock.now().after(longest));
+        let longest = context.route().and_then(|route| route.timeouts.body);
+        context.body_due = longest.map(|longest| self.shared.clock.now().after(longest));
         // ours, whatever the origin speaks (RFC 9110 section 2.5)
         upstream.set_version(Version::HTTP_11);
         edits::drop_hop_by_hop(upstream);
@@ -378,7 +381,7 @@ impl ProxyHttp for Gate {
             upstream.remove_header(&header::TRANSFER_ENCODING);
             session.set_keepalive(None);
         }
-        edits::towards_client(upstream, exchange)
+        edits::towards_client(upstream, context)
     }
 
     fn upstream_response_trailer_filter(
@@ -398,45 +401,45 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
         let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
-        let exchange = slot.exchange(self);
-        room::for_answer(session, exchange, length)?;
+        let context = slot.context(self);
+        room::for_answer(session, context, length)?;
         // an origin that drips a byte before every deadline for a read would hold its place for ever
-        if exchange.body_due.is_some_and(|due| self.shared.clock.now() > due) {
+        if context.body_due.is_some_and(|due| self.shared.clock.now() > due) {
             return Err(Error::explain(ErrorType::ReadTimedout, "the answer's body takes too long").into_up());
         }
-        Ok(exchange.carried(length, &self.shared.clock))
+        Ok(context.carried(length, &self.shared.clock))
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, slot: &mut Slot) -> FailToProxy {
-        let exchange = slot.exchange(self);
-        if exchange.switch_refused {
-            exchange.note_refusal();
-            if let Some(judged) = &exchange.judged {
-                observe::decided_about(&self.shared, &exchange.installed, judged, session, None);
+        let context = slot.context(self);
+        if context.switch_refused {
+            context.note_refusal();
+            if let Some(judged) = &context.judged {
+                observe::decided_about(&self.shared, &context.installed, judged, session, None);
             }
-            exchange.release();
+            context.release();
             session.set_keepalive(None);
-            let _ = reply::refusal(session, exchange).await;
+            let _ = reply::refusal(session, context).await;
             let status = session.response_written().map_or(499, |head| head.status.as_u16());
             return FailToProxy { error_code: status, can_reuse_downstream: false };
         }
-        let mut fault = exchange.fault.unwrap_or_else(|| fault_of(e));
+        let mut fault = context.fault.unwrap_or_else(|| fault_of(e));
         if fault == Fault::OriginTimeout && !session.as_downstream_mut().is_body_done() {
             // the origin waits for what the client does not send
             fault = Fault::ClientTimeout;
         }
-        exchange.fault = Some(fault).filter(|fault| *fault != Fault::ClientGone || !downstream::has_switched(session));
+        context.fault = Some(fault).filter(|fault| *fault != Fault::ClientGone || !downstream::has_switched(session));
         if !counts_as_an_attempt(fault) {
-            exchange.origin_failed();
+            context.origin_failed();
         }
-        abandoned::keep_places(session, exchange, e, &self.shared.clock);
+        abandoned::keep_places(session, context, e, &self.shared.clock);
         // the attempt is over; whoever reads our answer and asks again at once must find the place free
-        exchange.release();
+        context.release();
         let begun = downstream::answer_head(session).is_some();
         // an error after this point closes the connection anyway; saying so spares the client a lost request on it
         session.set_keepalive(None);
         if fault != Fault::ClientGone && !begun {
-            let _ = reply::fault(session, exchange, fault).await;
+            let _ = reply::fault(session, context, fault).await;
         }
         FailToProxy { error_code: fault.meaning().status.as_u16(), can_reuse_downstream: false }
     }
@@ -465,29 +468,29 @@ impl ProxyHttp for Gate {
         _digest: Option<&pingora::protocols::Digest>,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
-        observe::connected(exchange, reused);
+        let context = slot.context(self);
+        observe::connected(context, reused);
         Ok(())
     }
 
     async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
-        let exchange = slot.exchange(self);
+        let context = slot.context(self);
         if is_gone(session) {
-            exchange.fault.get_or_insert(Fault::ClientGone);
+            context.fault.get_or_insert(Fault::ClientGone);
         }
-        attempts::ended(exchange, &self.shared.clock);
-        exchange.release();
+        attempts::ended(context, &self.shared.clock);
+        context.release();
         if let Some(share) = downstream::share(session) {
             share.clear();
         }
-        timing::tell_duration(&self.shared, exchange);
-        observe::done(&self.shared, exchange, &Ended::of(session));
+        timing::tell_duration(&self.shared, context);
+        observe::done(&self.shared, context, &Ended::of(session));
     }
 }
 
 /// The way to the origin, if HTTP/2 is spoken on it.
-fn speaks_http2(exchange: &Exchange) -> Option<&Way> {
-    exchange.origin().map(|origin| &**origin.way()).filter(|way| way.protocol() == Protocol::Http2)
+fn speaks_http2(context: &RequestContext) -> Option<&Way> {
+    context.origin().map(|origin| &**origin.way()).filter(|way| way.protocol() == Protocol::Http2)
 }
 
 /// An answer that is not passed on.

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-use super::exchange::Exchange;
+use super::context::RequestContext;
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::engine::Verdict;
 use crate::policy::Action;
@@ -21,11 +21,11 @@ const WORTH_DRAINING: u64 = 64 * 1024;
 ///
 /// # Errors
 /// The client is gone.
-pub async fn refusal(session: &mut Session, exchange: &mut Exchange) -> pingora::Result<()> {
-    let Some(Verdict::Refused(refusal)) = exchange.judged.as_ref().map(|judged| judged.decision.verdict) else {
+pub async fn refusal(session: &mut Session, context: &mut RequestContext) -> pingora::Result<()> {
+    let Some(Verdict::Refused(refusal)) = context.judged.as_ref().map(|judged| judged.decision.verdict) else {
         return Ok(());
     };
-    let answer = answer::refuse(refusal, &context(session, exchange));
+    let answer = answer::refuse(refusal, &words(session, context));
     send(session, answer).await
 }
 
@@ -33,8 +33,8 @@ pub async fn refusal(session: &mut Session, exchange: &mut Exchange) -> pingora:
 ///
 /// # Errors
 /// The client is gone.
-pub async fn fault(session: &mut Session, exchange: &Exchange, fault: Fault) -> pingora::Result<()> {
-    let answer = answer::fault(fault, &context(session, exchange));
+pub async fn fault(session: &mut Session, context: &RequestContext, fault: Fault) -> pingora::Result<()> {
+    let answer = answer::fault(fault, &words(session, context));
     send(session, answer).await
 }
 
@@ -42,9 +42,9 @@ pub async fn fault(session: &mut Session, exchange: &Exchange, fault: Fault) -> 
 ///
 /// # Errors
 /// The client is gone.
-pub async fn fixed(session: &mut Session, exchange: &mut Exchange, clock: &Clock) -> pingora::Result<()> {
-    let installed = Arc::clone(&exchange.installed);
-    let route = exchange.judged.as_ref().and_then(|judged| judged.decision.route);
+pub async fn fixed(session: &mut Session, context: &mut RequestContext, clock: &Clock) -> pingora::Result<()> {
+    let installed = Arc::clone(&context.installed);
+    let route = context.judged.as_ref().and_then(|judged| judged.decision.route);
     let route = route.and_then(|index| installed.snapshot().policy().routes.route(index));
     let Some(Action::Respond(fixed)) = route.map(|route| &route.action) else { return Ok(()) };
     let bodiless = matches!(fixed.status.as_u16(), 204 | 304);
@@ -55,23 +55,23 @@ pub async fn fixed(session: &mut Session, exchange: &mut Exchange, clock: &Clock
     if !bodiless {
         head.insert_header(header::CONTENT_LENGTH, fixed.body.len())?;
     }
-    super::edits::towards_client(&mut head, exchange)?;
+    super::edits::towards_client(&mut head, context)?;
     let body =
         if bodiless || session.req_header().method == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
-    exchange.settle(fixed.status, &fixed.headers, clock);
-    if let Some(pause) = exchange.carried(body.len() as u64, clock) {
+    context.settle(fixed.status, &fixed.headers, clock);
+    if let Some(pause) = context.carried(body.len() as u64, clock) {
         tokio::time::sleep(pause).await;
     }
     write(session, head, body).await
 }
 
-fn context<'a>(session: &Session, exchange: &'a Exchange) -> Context<'a> {
+fn words<'a>(session: &Session, context: &'a RequestContext) -> Context<'a> {
     let head = session.req_header();
-    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
+    let decision = context.judged.as_ref().map(|judged| &judged.decision);
     Context {
-        policy: exchange.installed.snapshot().policy(),
+        policy: context.installed.snapshot().policy(),
         decision,
-        fields: decision.and_then(|decision| exchange.installed.fields(decision.route?)),
+        fields: decision.and_then(|decision| context.installed.fields(decision.route?)),
         form: Form::of(&head.method, &head.headers),
         wall_unix_nanos: wall_nanos(),
     }

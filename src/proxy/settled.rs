@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
-use super::downstream::link_of;
+use super::downstream::connection_info;
 use crate::client::Client;
 use crate::client::trust::X_FORWARDED_PROTO;
-use crate::edge::link::Link;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::tls::secure::ClientIdentity;
 use crate::engine::Snapshot;
 use crate::request::Peer;
@@ -68,9 +68,9 @@ impl Head for HeaderMap {
 /// # Errors
 /// As for [`before_judging`].
 pub fn session(session: &mut Session, snapshot: &Snapshot, asked: bool) -> pingora::Result<Option<Client>> {
-    let link = link_of(session);
-    let peer = link.map_or(Peer::Unix, |link| link.peer);
-    let identity = link.and_then(Link::identity).cloned();
+    let info = connection_info(session);
+    let peer = info.map_or(Peer::Unix, |info| info.peer);
+    let identity = info.and_then(ConnectionInfo::identity).cloned();
     let client = if asked { snapshot.client(peer, &session.req_header().headers) } else { None };
     before_judging(session.req_header_mut(), snapshot, peer, identity.as_ref())?;
     Ok(client)

@@ -11,8 +11,8 @@ use pingora::proxy::Session;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::downstream::link_of;
-use super::facts::Facts;
+use super::downstream::connection_info;
+use super::request_view::RequestView;
 use crate::engine::{Brought, By, Errand, Judged, Step};
 use crate::limiter::cluster::{Answer, Silence};
 use crate::policy::Rule;
@@ -33,7 +33,7 @@ pub fn refill(shared: &Shared, session: &Session, installed: &Installed, judged:
     for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == By::Lease) {
         let Some(rule) = snapshot.policy().rules.get(reading.rule) else { continue };
         let Some(store) = rule.shared.and_then(|shared| installed.stores().get(shared.store)) else { continue };
-        let facts = Facts::read(link_of(session), session.req_header());
+        let facts = RequestView::read(connection_info(session), session.req_header());
         let asker = (&facts.request(), client);
         if let Some(errand) = snapshot.refill(judged, slot, asker, store.nodes(), shared.clock.now()) {
             drop(send(shared, store, rule, errand));
@@ -94,7 +94,7 @@ async fn settle_one(
     let (mut heard_bell, mut seen) = (false, None);
     loop {
         let step = {
-            let facts = Facts::read(link_of(session), session.req_header());
+            let facts = RequestView::read(connection_info(session), session.req_header());
             let (asker, now) = ((&facts.request(), &client), shared.clock.now());
             match snapshot.step(judged, slot, asker, store.nodes(), now) {
                 Step::Wait(key) => {

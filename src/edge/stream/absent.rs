@@ -19,7 +19,7 @@ impl<S: IO> Wire<S> {
         self.transport = None;
         self.inbox = BytesMut::new();
         self.outbox = BytesMut::new();
-        self.link.leave();
+        self.info.leave();
         true
     }
 

@@ -9,15 +9,15 @@ use http::Extensions;
 use tokio::sync::Notify;
 
 use crate::edge::absence::Absence;
-use crate::edge::due::Due;
-use crate::edge::link::Link;
+use crate::edge::answer_deadline::AnswerDeadline;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::system::buffers::Share;
 
 /// One connection, as its streams see it.
 #[derive(Debug, Default)]
-pub struct Talk {
+pub struct Streams {
     leaving: AtomicBool,
-    streams: AtomicUsize,
+    open: AtomicUsize,
     /// Memory that the heads of requests under way take, in the measure of RFC 9113 section 6.5.2.
     head_bytes: AtomicUsize,
     /// Small DATA frames that the streams took since this was last looked at.
@@ -29,21 +29,21 @@ pub struct Talk {
     news: Notify,
 }
 
-impl Talk {
+impl Streams {
     /// No new streams after this: the client is told to go elsewhere, what is under way goes on.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
         self.news.notify_one();
     }
 
-    /// Whether [`Talk::leave`] was called.
+    /// Whether [`Streams::leave`] was called.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
 
     /// Requests under way.
-    pub fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// The memory that their heads take.
@@ -86,26 +86,26 @@ impl Talk {
     }
 
     /// One more request with a head of this size.
-    pub fn enter(self: &Arc<Talk>, head_bytes: usize) -> Present {
+    pub fn enter(self: &Arc<Streams>, head_bytes: usize) -> Present {
         // only the loop adds, and it is the loop that compares; the streams' tasks only take away
-        self.streams.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
         self.head_bytes.fetch_add(head_bytes, Ordering::Relaxed);
-        Present { talk: Arc::clone(self), head_bytes }
+        Present { streams: Arc::clone(self), head_bytes }
     }
 }
 
 /// One request under way, counted until it is dropped, even by a panic.
 #[derive(Debug)]
 pub struct Present {
-    talk: Arc<Talk>,
+    streams: Arc<Streams>,
     head_bytes: usize,
 }
 
 impl Drop for Present {
     fn drop(&mut self) {
-        self.talk.head_bytes.fetch_sub(self.head_bytes, Ordering::Relaxed);
-        if self.talk.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.talk.news.notify_one();
+        self.streams.head_bytes.fetch_sub(self.head_bytes, Ordering::Relaxed);
+        if self.streams.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.streams.news.notify_one();
         }
     }
 }
@@ -113,17 +113,23 @@ impl Drop for Present {
 /// One stream, for the gate: it travels in the extensions of the request's head, as the framework's session shows nothing
 /// of what lies below it.
 pub struct Stream {
-    link: Arc<Link>,
-    talk: Arc<Talk>,
-    due: Due,
+    info: Arc<ConnectionInfo>,
+    streams: Arc<Streams>,
+    deadline: AnswerDeadline,
     absence: Absence,
     share: Share,
 }
 
 impl Stream {
     /// A stream of this connection.
-    pub fn new(link: Arc<Link>, talk: Arc<Talk>) -> Arc<Stream> {
-        Arc::new(Stream { link, talk, due: Due::default(), absence: Absence::default(), share: Share::default() })
+    pub fn new(info: Arc<ConnectionInfo>, streams: Arc<Streams>) -> Arc<Stream> {
+        Arc::new(Stream {
+            info,
+            streams,
+            deadline: AnswerDeadline::default(),
+            absence: Absence::default(),
+            share: Share::default(),
+        })
     }
 
     /// The stream that a request came on, if it came by HTTP/2.
@@ -132,18 +138,18 @@ impl Stream {
     }
 
     /// What is known of its connection.
-    pub fn link(&self) -> &Link {
-        &self.link
+    pub fn info(&self) -> &ConnectionInfo {
+        &self.info
     }
 
     /// By when the answer must have begun, from now.
     pub fn answer_due_in(&self, time: Duration) {
-        self.due.set(time);
+        self.deadline.set(time);
     }
 
     /// The deadline that was set.
-    pub fn due(&self) -> &Due {
-        &self.due
+    pub fn deadline(&self) -> &AnswerDeadline {
+        &self.deadline
     }
 
     /// What is said of a client that leaves.
@@ -157,18 +163,18 @@ impl Stream {
     }
 
     /// What it has in common with the other streams.
-    pub fn talk(&self) -> &Talk {
-        &self.talk
+    pub fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     /// The connection takes no new requests after this one; in HTTP/1 that is `Connection: close`.
     pub fn leave(&self) {
-        self.talk.leave();
+        self.streams.leave();
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("link", &self.link).finish_non_exhaustive()
+        f.debug_struct("Stream").field("info", &self.info).finish_non_exhaustive()
     }
 }

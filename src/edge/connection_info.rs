@@ -12,7 +12,7 @@ use tidegate_http::proxy_protocol::Source;
 
 /// What all requests of a connection have in common.
 #[derive(Debug)]
-pub struct Link {
+pub struct ConnectionInfo {
     /// Position in the settings of the listener that took it.
     pub listener: usize,
     /// Its other end, or whom a proxy below HTTP passes on.
@@ -24,26 +24,26 @@ pub struct Link {
     left: Notify,
 }
 
-impl Link {
+impl ConnectionInfo {
     /// A connection that `listener` took from this address, or from a socket that has none.
-    pub fn new(listener: usize, peer: Option<SocketAddr>) -> Link {
+    pub fn new(listener: usize, peer: Option<SocketAddr>) -> ConnectionInfo {
         let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
-        Link { listener, peer, conveyed: false, secure: None, left: Notify::new() }
+        ConnectionInfo { listener, peer, conveyed: false, secure: None, left: Notify::new() }
     }
 
     /// The same connection for whom a PROXY header names.
-    pub fn conveying(self, source: Source) -> Link {
+    pub fn conveying(self, source: Source) -> ConnectionInfo {
         let peer = match source {
             Source::Peer => return self,
             Source::Address(address) => Peer::Ip(fold(address)),
             Source::Unix => Peer::Unix,
         };
-        Link { peer, conveyed: true, ..self }
+        ConnectionInfo { peer, conveyed: true, ..self }
     }
 
     /// The same, by TLS if there was a handshake.
-    pub fn with_secure(self, secure: Option<Secure>) -> Link {
-        Link { secure, ..self }
+    pub fn with_secure(self, secure: Option<Secure>) -> ConnectionInfo {
+        ConnectionInfo { secure, ..self }
     }
 
     /// The connection is closed, although a request of it goes on.
@@ -51,7 +51,7 @@ impl Link {
         self.left.notify_one();
     }
 
-    /// Ends when [`Link::leave`] was called. For one caller.
+    /// Ends when [`ConnectionInfo::leave`] was called. For one caller.
     pub async fn has_left(&self) {
         self.left.notified().await;
     }

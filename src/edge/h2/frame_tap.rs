@@ -22,8 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::talk::Talk;
-use crate::edge::pace::Pace;
+use super::streams::Streams;
+use crate::edge::min_rate::TransferCredit;
 use crate::system::timer::Alarm;
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::h2::field_names::FieldNames;
@@ -35,7 +35,7 @@ const CHOKED: Duration = Duration::from_millis(50);
 /// What the loop must know of the bytes. One task owns both ends, but the library keeps the tap to itself; the values are
 /// atomic for that reason alone, and nothing needs to be ordered.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct TapState {
     epoch: Instant,
     /// The head of a request has been handed on, and nothing more is until the loop has looked.
     held: AtomicBool,
@@ -58,10 +58,10 @@ pub struct Pulse {
     last: AtomicU8,
 }
 
-impl Pulse {
+impl TapState {
     /// Of a connection that begins.
-    pub fn new(epoch: Instant) -> Arc<Pulse> {
-        Arc::new(Pulse {
+    pub fn new(epoch: Instant) -> Arc<TapState> {
+        Arc::new(TapState {
             epoch,
             held: AtomicBool::new(false),
             taken: AtomicU32::new(0),
@@ -134,7 +134,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// The transport with its frames counted. Goes home when the library drops it.
-pub struct Tap<S> {
+pub struct FrameTap<S> {
     transport: Option<S>,
     home: Option<oneshot::Sender<S>>,
     /// Bytes from the client that the library has not been given yet.
@@ -143,30 +143,30 @@ pub struct Tap<S> {
     writing: Scanner,
     names: FieldNames,
     account: Account,
-    download: Pace,
-    pulse: Arc<Pulse>,
+    download: TransferCredit,
+    tap_state: Arc<TapState>,
     /// The stream of the last head that was handed on.
     last_head: u32,
     /// Streams whose head the library refused; the connection ends before there is no room for another.
     refused: ArrayVec<u32, 128>,
-    talk: Arc<Talk>,
+    streams: Arc<Streams>,
     /// Rings while nothing is read because of small frames.
     choked: Alarm,
 }
 
-impl<S> Tap<S> {
+impl<S> FrameTap<S> {
     /// Over a transport of which these bytes have been read already; and where it arrives in the end.
     pub fn new(
         transport: S,
         first: BytesMut,
         preface: usize,
         account: Account,
-        download: Pace,
-        pulse: Arc<Pulse>,
-        talk: Arc<Talk>,
-    ) -> (Tap<S>, oneshot::Receiver<S>) {
+        download: TransferCredit,
+        tap_state: Arc<TapState>,
+        streams: Arc<Streams>,
+    ) -> (FrameTap<S>, oneshot::Receiver<S>) {
         let (home, arrivals) = oneshot::channel();
-        let tap = Tap {
+        let tap = FrameTap {
             transport: Some(transport),
             home: Some(home),
             rest: first,
@@ -175,10 +175,10 @@ impl<S> Tap<S> {
             names: FieldNames::new(),
             account,
             download,
-            pulse,
+            tap_state,
             last_head: 0,
             refused: ArrayVec::new(),
-            talk,
+            streams,
             choked: Alarm::default(),
         };
         (tap, arrivals)
@@ -197,27 +197,27 @@ impl<S> Tap<S> {
             match found {
                 None => return Ok(passed),
                 Some(Found::Begun(frame)) => {
-                    self.pulse.last.store(frame.kind as u8, Ordering::Relaxed);
-                    self.account.begun(frame, self.pulse.age())?;
+                    self.tap_state.last.store(frame.kind as u8, Ordering::Relaxed);
+                    self.account.begun(frame, self.tap_state.age())?;
                     self.names.begun(frame);
                     if frame.kind == Kind::Data && self.account.is_choked() {
                         return Ok(passed);
                     }
                     let since = self.account.head_since().map_or(0, |since| nanos(since) + 1);
-                    self.pulse.head_since.store(since, Ordering::Relaxed);
+                    self.tap_state.head_since.store(since, Ordering::Relaxed);
                 }
                 Some(Found::Ended(frame)) => {
                     let opens = self.account.ended(frame);
                     let bad = !opens && frame.ends_headers() && self.names.found();
-                    if bad && !self.talk.note_bad_trailers(frame.stream) {
+                    if bad && !self.streams.note_bad_trailers(frame.stream) {
                         return Err(Abuse::Protocol);
                     }
                     if self.account.head_since().is_none() {
-                        self.pulse.head_since.store(0, Ordering::Relaxed);
+                        self.tap_state.head_since.store(0, Ordering::Relaxed);
                     }
                     if opens {
                         self.note_head(frame.stream);
-                        self.pulse.held.store(true, Ordering::Relaxed);
+                        self.tap_state.held.store(true, Ordering::Relaxed);
                         return Ok(passed);
                     }
                 }
@@ -227,7 +227,7 @@ impl<S> Tap<S> {
 
     /// Another head is handed on: the one before it has been taken by now, or the library has refused it.
     fn note_head(&mut self, stream: u32) {
-        if self.last_head != 0 && self.pulse.taken.load(Ordering::Relaxed) != self.last_head {
+        if self.last_head != 0 && self.tap_state.taken.load(Ordering::Relaxed) != self.last_head {
             let _ = self.refused.try_push(self.last_head);
         }
         self.last_head = stream;
@@ -236,7 +236,7 @@ impl<S> Tap<S> {
     /// Whether an answer on this stream is the library's own, be it a head or a reset. True once for each.
     fn is_of_library(&mut self, stream: u32) -> bool {
         if stream == self.last_head {
-            let is_taken = self.pulse.taken.load(Ordering::Relaxed) == stream;
+            let is_taken = self.tap_state.taken.load(Ordering::Relaxed) == stream;
             if !is_taken {
                 self.last_head = 0;
             }
@@ -262,16 +262,16 @@ impl<S> Tap<S> {
                         self.account.sent(frame);
                         answers |= frame.is_of_an_answer();
                         if frame.kind == Kind::Headers && self.is_of_library(frame.stream) {
-                            self.pulse.answered.fetch_add(1, Ordering::Relaxed);
+                            self.tap_state.answered.fetch_add(1, Ordering::Relaxed);
                         }
                         if frame.kind == Kind::Reset {
-                            self.pulse.resets.fetch_add(1, Ordering::Relaxed);
+                            self.tap_state.resets.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                     Some(Found::Ended(frame)) if frame.kind == Kind::Reset && self.is_of_library(frame.stream) => {
                         // the last byte of the code tells all codes apart; one stream too many is no fault of the head
                         if frame_bytes.last().copied().map(u32::from) != Some(Reason::REFUSED_STREAM.into()) {
-                            self.pulse.unread.fetch_add(1, Ordering::Relaxed);
+                            self.tap_state.unread.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                     Some(Found::Ended(_)) => {}
@@ -281,7 +281,7 @@ impl<S> Tap<S> {
         }
         // a PING that we answer does not keep an idle connection
         if answers {
-            self.pulse.written.store(nanos(self.pulse.age()), Ordering::Relaxed);
+            self.tap_state.written.store(nanos(self.tap_state.age()), Ordering::Relaxed);
         }
     }
 
@@ -290,18 +290,18 @@ impl<S> Tap<S> {
         if !self.account.is_choked() {
             return Poll::Ready(());
         }
-        self.account.relieve(self.talk.small_frames_taken(), self.pulse.age());
+        self.account.relieve(self.streams.small_frames_taken(), self.tap_state.age());
         if !self.account.is_choked() {
             return Poll::Ready(());
         }
-        self.talk.choke();
+        self.streams.choke();
         self.choked.poll(Instant::now() + CHOKED, cx)
     }
 
     /// The client does not take what we have for it.
     fn poll_patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         ready!(self.download.poll_wait(cx));
-        self.pulse.stop(Abuse::Stalled);
+        self.tap_state.stop(Abuse::Stalled);
         Poll::Ready(Err(BodyFault::SlowDownload.into()))
     }
 }
@@ -310,11 +310,11 @@ fn gone() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-impl<S: IO> AsyncRead for Tap<S> {
+impl<S: IO> AsyncRead for FrameTap<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(this.poll_small_frames(cx));
-        if this.pulse.held.load(Ordering::Relaxed) || this.pulse.abuse().is_some() {
+        if this.tap_state.held.load(Ordering::Relaxed) || this.tap_state.abuse().is_some() {
             // the loop looks at both after every turn and polls again
             return Poll::Pending;
         }
@@ -334,7 +334,7 @@ impl<S: IO> AsyncRead for Tap<S> {
                 }
                 Err(abuse) => {
                     buf.set_filled(before);
-                    this.pulse.stop(abuse);
+                    this.tap_state.stop(abuse);
                     Poll::Pending
                 }
             }
@@ -351,7 +351,7 @@ impl<S: IO> AsyncRead for Tap<S> {
                     Poll::Ready(Ok(()))
                 }
                 Err(abuse) => {
-                    this.pulse.stop(abuse);
+                    this.tap_state.stop(abuse);
                     Poll::Pending
                 }
             }
@@ -359,7 +359,7 @@ impl<S: IO> AsyncRead for Tap<S> {
     }
 }
 
-impl<S: IO> AsyncWrite for Tap<S> {
+impl<S: IO> AsyncWrite for FrameTap<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(data)])
     }
@@ -404,7 +404,7 @@ impl<S: IO> AsyncWrite for Tap<S> {
     }
 }
 
-impl<S> Drop for Tap<S> {
+impl<S> Drop for FrameTap<S> {
     fn drop(&mut self) {
         if let (Some(transport), Some(home)) = (self.transport.take(), self.home.take()) {
             // nobody waits for it when the whole connection task is being dropped: then it closes here

@@ -15,7 +15,7 @@ use crate::system::timer::Alarm;
 
 /// The least speed of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LeastRate {
+pub struct MinRate {
     /// The longest wait, and the most credit.
     pub grace: Duration,
     /// Bytes per second, above zero.
@@ -24,8 +24,8 @@ pub struct LeastRate {
 
 /// The credit of one direction of one connection.
 #[derive(Debug)]
-pub struct Pace {
-    rate: LeastRate,
+pub struct TransferCredit {
+    rate: MinRate,
     credit: Duration,
     waiting_since: Option<Instant>,
     /// How long the whole transfer may take.
@@ -35,10 +35,10 @@ pub struct Pace {
     alarm: Alarm,
 }
 
-impl Pace {
+impl TransferCredit {
     /// With full credit; `whole` is how long the whole transfer may take, however fast it goes.
-    pub fn new(rate: LeastRate, whole: Option<Duration>) -> Pace {
-        Pace { rate, credit: rate.grace, waiting_since: None, whole, ends: None, alarm: Alarm::default() }
+    pub fn new(rate: MinRate, whole: Option<Duration>) -> TransferCredit {
+        TransferCredit { rate, credit: rate.grace, waiting_since: None, whole, ends: None, alarm: Alarm::default() }
     }
 
     /// Another transfer begins: full credit again.
@@ -49,7 +49,7 @@ impl Pace {
     }
 
     /// Whether the time for the whole transfer is over. It begins with the first call of this or of
-    /// [`Pace::poll_wait`]; without such a time the clock is not read.
+    /// [`TransferCredit::poll_wait`]; without such a time the clock is not read.
     pub fn is_over(&mut self) -> bool {
         self.whole.is_some_and(|whole| {
             let now = Instant::now();
@@ -69,7 +69,7 @@ impl Pace {
     }
 
     /// No bytes moved and the task will sleep until some do. `Ready` means that the credit is used up, or that the transfer
-    /// [is over](Pace::is_over).
+    /// [is over](TransferCredit::is_over).
     pub fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let mut deadline = since + self.credit;
@@ -86,10 +86,10 @@ mod tests {
     use std::future::poll_fn;
     use tokio::time::{advance, timeout};
 
-    const RATE: LeastRate = LeastRate { grace: Duration::from_secs(20), bytes_per_second: 500 };
+    const RATE: MinRate = MinRate { grace: Duration::from_secs(20), bytes_per_second: 500 };
 
     /// Waits up to `longest`; whether the credit ran out, and after how long.
-    async fn waited(pace: &mut Pace, longest: Duration) -> Option<Duration> {
+    async fn waited(pace: &mut TransferCredit, longest: Duration) -> Option<Duration> {
         let begun = Instant::now();
         timeout(longest, poll_fn(|cx| pace.poll_wait(cx))).await.ok().map(|()| begun.elapsed())
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_stall_ends_with_the_grace() {
         paused().block_on(async {
-            let ended = waited(&mut Pace::new(RATE, None), Duration::from_secs(60)).await.unwrap();
+            let ended = waited(&mut TransferCredit::new(RATE, None), Duration::from_secs(60)).await.unwrap();
             assert!(ended >= RATE.grace && ended < RATE.grace + Duration::from_millis(5), "{ended:?}");
         });
     }
@@ -110,7 +110,7 @@ mod tests {
     fn creeping_below_the_rate_ends_and_keeping_it_does_not() {
         paused().block_on(async {
             // 100 bytes a second earn 0.2 s of credit for each second spent
-            let mut slow = Pace::new(RATE, None);
+            let mut slow = TransferCredit::new(RATE, None);
             let mut seconds = 0;
             while waited(&mut slow, Duration::from_secs(1)).await.is_none() {
                 slow.progressed(100);
@@ -119,7 +119,7 @@ mod tests {
             }
             assert!((23..=26).contains(&seconds), "{seconds}");
 
-            let mut steady = Pace::new(RATE, None);
+            let mut steady = TransferCredit::new(RATE, None);
             for _ in 0..1000 {
                 assert_eq!(waited(&mut steady, Duration::from_secs(1)).await, None);
                 steady.progressed(500);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_transfer_that_keeps_the_rate_still_ends_with_its_time() {
         paused().block_on(async {
-            let mut steady = Pace::new(RATE, Some(Duration::from_secs(100)));
+            let mut steady = TransferCredit::new(RATE, Some(Duration::from_secs(100)));
             let mut seconds = 0;
             while waited(&mut steady, Duration::from_secs(1)).await.is_none() {
                 assert!(!steady.is_over());
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn time_in_which_nobody_waits_is_free() {
         paused().block_on(async {
-            let mut pace = Pace::new(RATE, None);
+            let mut pace = TransferCredit::new(RATE, None);
             pace.progressed(1);
             advance(Duration::from_secs(3600)).await;
             assert_eq!(waited(&mut pace, Duration::from_secs(19)).await, None);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn the_next_transfer_has_full_credit() {
         paused().block_on(async {
-            let mut pace = Pace::new(RATE, None);
+            let mut pace = TransferCredit::new(RATE, None);
             assert_eq!(waited(&mut pace, Duration::from_secs(19)).await, None);
             pace.restart();
             assert_eq!(waited(&mut pace, Duration::from_secs(19)).await, None);

@@ -9,12 +9,11 @@ use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::common::Edge;
+use super::common::{Edge, Entry, Header};
 use super::connection;
-use super::door::{Entry, Header};
+use super::connection_info::ConnectionInfo;
 use super::h2;
 use super::h2::preface::{Beginning, look};
-use super::link::Link;
 use super::proxy_protocol::{NoHeader, Peekable, take};
 use super::tls::handshake::handshake;
 use super::tls::secure::Secure;
@@ -24,7 +23,7 @@ use crate::system::socket::Socket;
 use tidegate_http::fault::HeadFault;
 
 /// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
-pub async fn arrive<A>(
+pub async fn serve<A>(
     app: &Arc<A>,
     stream: Socket,
     peer: Option<SocketAddr>,
@@ -34,17 +33,17 @@ pub async fn arrive<A>(
 ) where
     A: HttpServerApp + Send + Sync + 'static,
 {
-    let link = Link::new(edge.listener, peer);
-    let Some(link) = named(&stream, link, &mut entry, edge, shutdown).await else { return };
+    let info = ConnectionInfo::new(edge.listener, peer);
+    let Some(info) = named(&stream, info, &mut entry, edge, shutdown).await else { return };
     let transport = Transport::accepted(stream, peer);
-    let Some((transport, secure)) = secured(transport, link.peer, edge).await else { return };
-    let link = Arc::new(link.with_secure(secure));
-    let mut spoken = pin!(speak(app, transport, Arc::clone(&link), edge, shutdown));
+    let Some((transport, secure)) = secured(transport, info.peer, edge).await else { return };
+    let info = Arc::new(info.with_secure(secure));
+    let mut spoken = pin!(speak(app, transport, Arc::clone(&info), edge, shutdown));
     tokio::select! {
         biased;
         () = &mut spoken => {}
         // closed, although the answer to its last request is still awaited
-        () = link.has_left() => {
+        () = info.has_left() => {
             drop(entry);
             spoken.await;
         }
@@ -54,15 +53,15 @@ pub async fn arrive<A>(
 /// The connection with its client as a PROXY header names it, where one is read. `None`: it is to be closed, and was counted.
 async fn named(
     stream: &impl Peekable,
-    link: Link,
+    info: ConnectionInfo,
     entry: &mut Entry,
     edge: &Edge,
     shutdown: &ShutdownWatch,
-) -> Option<Link> {
-    let Some(door) = edge.events.door() else { return Some(link) };
-    let header = door.header(link.peer);
+) -> Option<ConnectionInfo> {
+    let Some(filter) = &edge.filter else { return Some(info) };
+    let header = filter.header(info.peer);
     if header == Header::Unread {
-        return Some(link);
+        return Some(info);
     }
     // in a box, so that connections without a header do not carry the room for one about
     let taken = Box::pin(async {
@@ -80,14 +79,14 @@ async fn named(
         }
     });
     let reason = match taken.await {
-        Ok(source) => return door.admit_named(entry, source).then(|| link.conveying(source)),
-        Err(NoHeader::Absent) if header == Header::Optional => return Some(link),
+        Ok(source) => return filter.admit_named(entry, source).then(|| info.conveying(source)),
+        Err(NoHeader::Absent) if header == Header::Optional => return Some(info),
         Err(NoHeader::Gone) => return None,
         Err(NoHeader::Absent) => "proxy_missing",
         Err(NoHeader::Invalid) => "proxy_invalid",
         Err(NoHeader::Late) => "proxy_late",
     };
-    door.refused(reason, link.peer);
+    filter.refused(reason, info.peer);
     None
 }
 
@@ -108,14 +107,19 @@ async fn secured(transport: Transport, peer: Peer, edge: &Edge) -> Option<(Trans
 
 /// Serves in the protocol that the client speaks: what TLS agreed on, or what the first bytes are where HTTP/2 is spoken
 /// without TLS.
-async fn speak<A>(app: &Arc<A>, mut transport: Transport, link: Arc<Link>, edge: &Arc<Edge>, shutdown: &ShutdownWatch)
-where
+async fn speak<A>(
+    app: &Arc<A>,
+    mut transport: Transport,
+    info: Arc<ConnectionInfo>,
+    edge: &Arc<Edge>,
+    shutdown: &ShutdownWatch,
+) where
     A: HttpServerApp + Send + Sync + 'static,
 {
     let begun = Instant::now();
     let protocols = edge.limits.protocols;
     let mut first = BytesMut::new();
-    let http2 = match &link.secure {
+    let http2 = match &info.secure {
         // a client that names no protocol speaks HTTP/1.1 (RFC 9112 section 9.7)
         Some(secure) => secure.alpn.as_deref() == Some(b"h2"),
         None if protocols.h2 => match look(&mut transport, begun + edge.limits.head_deadline).await {
@@ -132,8 +136,8 @@ where
         None => false,
     };
     match http2 {
-        true => h2::connection::serve(app, transport, first, begun, link, edge, shutdown).await,
-        false if protocols.http1 => connection::serve(app, transport, first, begun, link, edge, shutdown).await,
-        false => connection::turn_away(transport, HeadFault::VersionUnsupported, link, edge).await,
+        true => h2::connection::serve(app, transport, first, begun, info, edge, shutdown).await,
+        false if protocols.http1 => connection::serve(app, transport, first, begun, info, edge, shutdown).await,
+        false => connection::turn_away(transport, HeadFault::VersionUnsupported, info, edge).await,
     }
 }

@@ -26,7 +26,7 @@ const MOST_ATTEMPTS: usize = 6;
 
 /// Everything that must be remembered between Pingora's phases. Whatever it holds is given back when it is dropped, so
 /// that neither an abort nor a panic nor a forced stop leaks a place.
-pub struct Exchange {
+pub struct RequestContext {
     /// The policy that serves this request from start to end, whatever is installed meanwhile.
     pub installed: Arc<Installed>,
     /// When the head was complete.
@@ -73,10 +73,10 @@ pub struct Exchange {
     pub body_due: Option<Timestamp>,
 }
 
-impl Exchange {
+impl RequestContext {
     /// A request whose head has just arrived.
-    pub fn new(installed: Arc<Installed>, started: Timestamp) -> Exchange {
-        Exchange {
+    pub fn new(installed: Arc<Installed>, started: Timestamp) -> RequestContext {
+        RequestContext {
             installed,
             started,
             listener: 0,

@@ -16,7 +16,7 @@ use crate::system::timer::Alarm;
 
 /// The deadline of one connection's present request.
 #[derive(Debug)]
-pub struct Due {
+pub struct AnswerDeadline {
     epoch: Instant,
     /// Nanoseconds after the epoch; zero means none. Atomic because Pingora lends a connection only to look at; one task
     /// owns it, so nothing needs to be ordered.
@@ -24,14 +24,14 @@ pub struct Due {
     alarm: Alarm,
 }
 
-impl Default for Due {
+impl Default for AnswerDeadline {
     /// No deadline.
-    fn default() -> Due {
-        Due { epoch: Instant::now(), nanos: AtomicU64::new(0), alarm: Alarm::default() }
+    fn default() -> AnswerDeadline {
+        AnswerDeadline { epoch: Instant::now(), nanos: AtomicU64::new(0), alarm: Alarm::default() }
     }
 }
 
-impl Due {
+impl AnswerDeadline {
     /// The answer must have begun this long from now.
     pub fn set(&self, after: Duration) {
         let nanos = self.epoch.elapsed().saturating_add(after).as_nanos();
@@ -44,7 +44,7 @@ impl Due {
     }
 
     /// The deadline, if there is one.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn at(&self) -> Option<Instant> {
         let nanos = self.nanos.load(Ordering::Relaxed);
         // a year is as good as never, and keeps the sum within what the clock can say
         (nanos > 0).then(|| self.epoch + Duration::from_nanos(nanos).min(YEAR))
@@ -52,7 +52,7 @@ impl Due {
 
     /// `Ready` when the time is over; wakes the task then. `Pending` for ever without a deadline.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.deadline() else { return Poll::Pending };
+        let Some(deadline) = self.at() else { return Poll::Pending };
         self.alarm.poll(deadline, cx)
     }
 }
@@ -95,21 +95,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rings_at_its_time_and_again_at_the_next_requests() {
-        let mut due = Due::default();
-        assert!(timeout(Duration::from_secs(3600), poll_fn(|cx| due.poll(cx))).await.is_err(), "no deadline");
+        let mut deadline = AnswerDeadline::default();
+        assert!(timeout(Duration::from_secs(3600), poll_fn(|cx| deadline.poll(cx))).await.is_err(), "no deadline");
         for _ in 0..3 {
-            due.set(Duration::from_secs(5));
-            assert!(timeout(Duration::from_secs(4), poll_fn(|cx| due.poll(cx))).await.is_err());
+            deadline.set(Duration::from_secs(5));
+            assert!(timeout(Duration::from_secs(4), poll_fn(|cx| deadline.poll(cx))).await.is_err());
             advance(Duration::from_millis(999)).await;
-            assert!(timeout(Duration::from_secs(1), poll_fn(|cx| due.poll(cx))).await.is_ok());
-            due.clear();
-            assert!(timeout(Duration::from_secs(60), poll_fn(|cx| due.poll(cx))).await.is_err());
+            assert!(timeout(Duration::from_secs(1), poll_fn(|cx| deadline.poll(cx))).await.is_ok());
+            deadline.clear();
+            assert!(timeout(Duration::from_secs(60), poll_fn(|cx| deadline.poll(cx))).await.is_err());
         }
         // a nearer deadline than the one before moves the timer forward
-        due.set(Duration::from_secs(100));
-        assert!(timeout(Duration::from_secs(1), poll_fn(|cx| due.poll(cx))).await.is_err());
-        due.set(Duration::from_secs(2));
-        assert!(timeout(Duration::from_secs(3), poll_fn(|cx| due.poll(cx))).await.is_ok());
+        deadline.set(Duration::from_secs(100));
+        assert!(timeout(Duration::from_secs(1), poll_fn(|cx| deadline.poll(cx))).await.is_err());
+        deadline.set(Duration::from_secs(2));
+        assert!(timeout(Duration::from_secs(3), poll_fn(|cx| deadline.poll(cx))).await.is_ok());
     }
 
     #[test]

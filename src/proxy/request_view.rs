@@ -4,35 +4,35 @@ use std::borrow::Cow;
 
 use pingora::http::RequestHeader;
 
-use crate::edge::link::Link;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::request::{Peer, Request};
 use tidegate_http::authority::canonical_host;
 
 /// The parts of a head that are not already there in the form that decisions need. Owns only what had to be changed.
 #[derive(Debug)]
-pub struct Facts<'a> {
-    link: Option<&'a Link>,
+pub struct RequestView<'a> {
+    info: Option<&'a ConnectionInfo>,
     head: &'a RequestHeader,
     host: Cow<'a, str>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> RequestView<'a> {
     /// Reads a head that the connection layer has found unambiguous and whose target it has made canonical. Allocates
     /// only for a host with capitals.
-    pub fn read(link: Option<&'a Link>, head: &'a RequestHeader) -> Facts<'a> {
-        Facts { link, head, host: host(head) }
+    pub fn read(info: Option<&'a ConnectionInfo>, head: &'a RequestHeader) -> RequestView<'a> {
+        RequestView { info, head, host: host(head) }
     }
 
     /// The request that decisions are made about.
     pub fn request(&self) -> Request<'_> {
         Request {
-            peer: self.link.map_or(Peer::Unix, |link| link.peer),
+            peer: self.info.map_or(Peer::Unix, |info| info.peer),
             method: &self.head.method,
             host: &self.host,
             path: self.head.uri.path(),
             query: self.head.uri.query(),
             headers: &self.head.headers,
-            tls_sni: self.link.and_then(Link::sni),
+            tls_sni: self.info.and_then(ConnectionInfo::sni),
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_came() {
         let head = head("/a/b?c=d", "Shop.example.com:8080");
-        let facts = Facts::read(None, &head);
+        let facts = RequestView::read(None, &head);
         let request = facts.request();
         assert_eq!((request.path, request.query, request.host), ("/a/b", Some("c=d"), "shop.example.com"));
     }
