@@ -33,7 +33,7 @@ use crate::edge::door::Door;
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::edge::tls::watch::{POLL, State, Watch};
-use crate::engine::Snapshot;
+use crate::engine::{Base, Snapshot};
 use crate::observe::access_log::AccessLogWriter;
 use crate::observe::metrics::{CertificateState, Metrics};
 use crate::observe::pseudonym::Pseudonyms;
@@ -234,14 +234,9 @@ fn build(
         metrics.register_access_log(log);
     }
     let started = Clock::start();
-    let snapshot = Snapshot::new(policy, &seed, started.unix_nanos_at_zero())
+    let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: started.unix_nanos_at_zero() };
+    let (snapshot, _) = Snapshot::next(policy, settings.naming(), base)
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
-    let snapshot = match settings.naming() {
-        Some((secret, previous)) => snapshot.sharing_while_changed(secret, previous, None),
-        None => Ok(snapshot),
-    };
-    let snapshot = snapshot
-        .map_err(|(limit, fault)| StartError::System("a limit cannot be shared", format!("{limit}: {fault}")))?;
     let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, &[], started)
         .map_err(|(store, fault)| StartError::System("a store cannot be reached so", format!("{store}: {fault}")))?;
     let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));

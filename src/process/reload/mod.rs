@@ -28,6 +28,7 @@ use crate::config::settings::{Listener, Secret, Settings};
 use crate::config::{self, Config, Loaded, Tree};
 use crate::edge::door::Door;
 use crate::edge::tls::watch::Watch;
+use crate::engine::{Base, Snapshot};
 use crate::explain::Book;
 use crate::observe::log;
 use crate::origins::origin::OriginState;
@@ -170,16 +171,9 @@ impl Reloader {
             (_, answers) = tokio::join!(timeout(FIRST_LOOKUP, lookups), first_answers(&stores, installed.stores()));
         }
         // as near to the swap as can be: numbers of limits change at this moment
-        let (snapshot, succession) = match installed.snapshot().followed_by(policy, self.shared.clock.now()) {
+        let base = Base::Before { snapshot: installed.snapshot(), now: self.shared.clock.now() };
+        let (snapshot, succession) = match Snapshot::next(policy, settings.naming(), base) {
             Ok(next) => next,
-            Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
-        };
-        let shared = match settings.naming() {
-            Some((secret, previous)) => snapshot.sharing_while_changed(secret, previous, Some(installed.snapshot())),
-            None => Ok(snapshot),
-        };
-        let snapshot = match shared {
-            Ok(snapshot) => snapshot,
             Err((limit, fault)) => return self.refuse(format!("error: limit `{limit}`: {fault}\n"), dry_run),
         };
         let version = Version { hash: config::hash(&effective), loaded: wall_nanos() };
