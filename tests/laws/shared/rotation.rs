@@ -20,7 +20,12 @@ impl World {
     }
 
     /// Requests at these times, one gate after the other, and these changes in their order.
-    fn changed(rule: &Rule, delay: u64, times: impl Iterator<Item = u64>, changes: &[(u64, usize, Secrets<'static>)]) -> World {
+    fn changed(
+        rule: &Rule,
+        delay: u64,
+        times: impl Iterator<Item = u64>,
+        changes: &[(u64, usize, Secrets<'static>)],
+    ) -> World {
         let (mut world, mut changes, mut end) = (World::new(3, rule, delay), changes.iter().peekable(), 0);
         for (nth, now) in times.enumerate() {
             while let Some((at, gate, to)) = changes.next_if(|(at, ..)| *at <= now) {

@@ -172,14 +172,14 @@ impl Snapshot {
             before?.learned.get(rule, route).cloned()
         });
         let (clusters, told) = match secrets {
-            Some(secrets) => (
-                clusters(&policy, secrets, before)?,
-                all_told((&policy, &limiters), (secrets.0, root), before)?,
-            ),
+            Some(secrets) => {
+                (clusters(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, root), before)?)
+            }
             None => (Vec::new(), Vec::new()),
         };
         let keys = SharedKeys::new(&policy, root);
-        let shared = |index: usize| matches!(clusters.get(index), Some(Some(_))) || matches!(told.get(index), Some(Some(_)));
+        let shared =
+            |index: usize| matches!(clusters.get(index), Some(Some(_))) || matches!(told.get(index), Some(Some(_)));
         let rules = policy.rules.iter().zip(&limiters).enumerate();
         let briefs = rules.map(|(index, (rule, limiter))| {
             let alone = Brief::new(rule, limiter, keys.number(index));
