@@ -139,14 +139,15 @@ pub fn get_origins(context: &Arc<Context>, _: &Asked) -> Answer {
 /// `GET /api/v1/config?path=PATH`: what is in force, or a part of it such as `limits.login`, with secrets masked. Every scalar
 /// of the JSON is a text, as in the file.
 pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let in_force = context.shared.in_force();
+    let installed = context.shared.installed();
+    let source = installed.source();
     let path = asked.query("path").unwrap_or_default();
-    let Some(part) = in_force.shown.at(&path) else {
-        return Answer::error(StatusCode::NOT_FOUND, in_force.shown.missing(&path));
+    let Some(part) = source.shown.at(&path) else {
+        return Answer::error(StatusCode::NOT_FOUND, source.shown.missing(&path));
     };
     let told = json!({
         "schema": "tidegate.config/1",
-        "hash": context.shared.config_hash(),
+        "hash": source.hash,
         "config": part.to_json(),
         "yaml": part.to_yaml(),
     });

@@ -79,7 +79,7 @@ struct Listener {
 pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
     let shared = &context.shared;
     let installed = shared.installed();
-    let in_force = shared.in_force();
+    let source = installed.source();
     let numbers = installed.metrics().numbers();
     let now = clock::wall_nanos();
     let seconds = |nanos: u64| nanos / 1_000_000_000;
@@ -96,10 +96,10 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         state,
         uptime_seconds: shared.clock.uptime().as_secs(),
         config: Config {
-            file: in_force.file.clone(),
-            hash: shared.config_hash(),
-            loaded_at: seconds(shared.config_loaded()),
-            age_seconds: seconds(now.saturating_sub(shared.config_loaded())),
+            file: shared.file.clone(),
+            hash: source.hash.clone(),
+            loaded_at: seconds(source.loaded),
+            age_seconds: seconds(now.saturating_sub(source.loaded)),
         },
         requests: Requests {
             ended: numbers.count(&all::REQUESTS, &[]),
@@ -111,7 +111,7 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         limits: limits(&installed, shared.clock.now(), &numbers),
         stores: stores(&installed),
         pardons: context.pardons.len(shared.clock.now()),
-        waiting_for_upgrade: in_force.waiting.clone(),
+        waiting_for_upgrade: installed.waiting().to_vec(),
         notices: shared.notices.list().to_vec(),
     };
     Answer::json(StatusCode::OK, &status)

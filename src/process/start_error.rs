@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::edge::bind::BindError;
+use crate::running::fault::Fault;
 
 /// Why the gate did not start. All of it is the system's word: exit code 71.
 #[derive(Debug)]
@@ -23,3 +24,13 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<Fault> for StartError {
+    fn from(fault: Fault) -> StartError {
+        match fault {
+            Fault::Origin(name, cause) => StartError::System("an origin's TLS", format!("{name}: {cause}")),
+            Fault::Store(name, cause) => StartError::System("a store cannot be reached so", format!("{name}: {cause}")),
+            Fault::Limit(name, cause) => StartError::System("a limit cannot be built", format!("{name}: {cause}")),
+        }
+    }
+}

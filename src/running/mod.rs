@@ -1,10 +1,12 @@
-//! What runs: the [`process`] and the [`generation`] of the policy that is in force in it.
+//! What requests share: the [`process`], and in it the [`generation`] of the policy that is in force.
 //!
-//! [`in_force`] is the text of that policy, [`waits`] are the requests that limits delay, and by the [`wakers`] go on those that wait for
-//! what another one asks a store.
+//! A generation holds its [`backends`], and says by its [`gauges`] what metrics read; a [`fault`] is why there is none. [`waits`] are
+//! the requests that limits delay; [`wakers`] wake requests that wait for another request's question to a store.
 
+pub mod backends;
+pub mod fault;
+mod gauges;
 pub mod generation;
-pub mod in_force;
 pub mod process;
 pub mod waits;
 pub mod wakers;
