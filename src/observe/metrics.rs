@@ -6,13 +6,14 @@
 //!
 //! * [`catalogue`]: the list of all metrics.
 //! * `families`: the registry behind it; `live`: numbers read when the page is made; `process`: what the kernel knows.
-//! * `shape`: a policy's label values; `cells`: the counters resolved from them; `totals`: what those stand at.
+//! * `labels`: fixed label values; `shape`: a policy's label values; `cells`: the counters resolved from them; `totals`: what those stand at.
 //!
 //! Source: Prometheus' "Metric and label naming" and "Instrumentation", text format 0.0.4.
 
 pub mod catalogue;
 mod cells;
 mod families;
+mod labels;
 mod live;
 mod numbers;
 #[cfg(test)]
@@ -30,19 +31,20 @@ use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
 use super::access_log::AccessLog;
 use super::{log, notices};
-use crate::client::{Client, Mark, Source};
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;
-use crate::edge::tls::secure::{Secure, TlsVersion};
+use crate::edge::tls::secure::Secure;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
+pub(super) use labels::malformed_reasons;
+use labels::{CLIENTS, Found, UNMATCHED};
 use shape::Shape;
-use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::h2::frames::Abuse;
 
 use catalogue as all;
+pub use labels::{CONNECTION_REASONS, OriginError, SHED_REASONS};
 pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader, StoreState};
 pub use numbers::Numbers;
 
@@ -176,7 +178,7 @@ impl Metrics {
     }
 
     /// Counts a request that was answered with an error for its form. `reason` is the word of a
-    /// [`HeadFault`] or [`BodyFault`]; any other counts as `other`.
+    /// [`HeadFault`](tidegate_http::fault::HeadFault) or [`BodyFault`](tidegate_http::fault::BodyFault); any other counts as `other`.
     pub fn malformed(&self, reason: &'static str) {
         self.malformed.add(reason);
     }
@@ -333,146 +335,5 @@ impl Metrics {
     /// histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
-    }
-}
-
-/// How an attempt at an origin failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OriginError {
-    /// No address is known for the name.
-    Resolve,
-    /// No connection: refused, unreachable, or not in time.
-    Connect,
-    /// Connected, then silent for too long.
-    Timeout,
-    /// Closed or reset before the answer was complete.
-    Reset,
-    /// No trust, or no agreement on the protocol.
-    Tls,
-    /// A line of the answer's head is malformed.
-    AnswerHead,
-    /// The answer's lengths and codings contradict each other or what its status allows.
-    AnswerFraming,
-    /// A chunk or trailer is malformed.
-    AnswerChunks,
-    /// The answer's head is too large.
-    AnswerSize,
-    /// Too many interim answers.
-    AnswerInterim,
-    /// A switch of protocols that nobody asked for.
-    AnswerSwitch,
-    /// Bytes came before the request was sent.
-    Unasked,
-    /// Bytes came behind an answer that was passed on; counted once per connection given up for them.
-    Surplus,
-    /// The answer was no HTTP in another way.
-    Invalid,
-    /// Anything else.
-    Other,
-}
-
-/// What was wrong with a request, in the words of the connection layer.
-pub(super) fn malformed_reasons() -> impl Iterator<Item = &'static str> {
-    HeadFault::ALL
-        .iter()
-        .map(|fault| fault.reason())
-        .chain(BodyFault::ALL.iter().map(|fault| fault.reason()))
-        .chain(["other"])
-}
-
-/// Why there was no request on a connection.
-pub const CONNECTION_REASONS: &[&str] = &[
-    "accept_failed",
-    "full",
-    "per_client",
-    "handshakes",
-    "listed",
-    "penalty",
-    "proxy_untrusted",
-    "proxy_missing",
-    "proxy_invalid",
-    "proxy_late",
-    "other",
-];
-
-/// Why an origin had no place: its cap reached and no queue, the queue full too, or waited in vain.
-pub const SHED_REASONS: &[&str] = &["full", "queue_full", "queue_timeout"];
-
-/// Handshakes by version and by whether a ticket was resumed, most frequent first.
-const TLS_KINDS: [(TlsVersion, bool); 4] =
-    [(TlsVersion::Tls13, false), (TlsVersion::Tls13, true), (TlsVersion::Tls12, false), (TlsVersion::Tls12, true)];
-
-/// Words with themselves as their label.
-fn known(words: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
-    words.iter().map(|word| (*word, *word))
-}
-
-/// The route label of requests that no route took.
-const UNMATCHED: &str = "_none";
-const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
-    (OriginError::Resolve, "resolve"),
-    (OriginError::Connect, "connect"),
-    (OriginError::Timeout, "timeout"),
-    (OriginError::Reset, "reset"),
-    (OriginError::Tls, "tls"),
-    (OriginError::AnswerHead, "answer_head"),
-    (OriginError::AnswerFraming, "answer_framing"),
-    (OriginError::AnswerChunks, "answer_chunks"),
-    (OriginError::AnswerSize, "answer_size"),
-    (OriginError::AnswerInterim, "answer_interim"),
-    (OriginError::AnswerSwitch, "answer_switch"),
-    (OriginError::Unasked, "unasked"),
-    (OriginError::Surplus, "surplus"),
-    (OriginError::Invalid, "invalid"),
-    (OriginError::Other, "other"),
-];
-/// Most frequent first: a flood of refusals is found at once.
-const REFUSALS: [Refusal; 14] = [
-    Refusal::Limit,
-    Refusal::FairShare,
-    Refusal::Penalty,
-    Refusal::OriginFull,
-    Refusal::StoreSilent,
-    Refusal::Concurrency,
-    Refusal::Inflight,
-    Refusal::NoRoute,
-    Refusal::KeyMissing,
-    Refusal::AmbiguousValue,
-    Refusal::RepeatedField,
-    Refusal::NominatedField,
-    Refusal::ClientUnresolved,
-    Refusal::ValueTooLong,
-];
-/// How a client's address was found, most frequent first, with `source` and `result`.
-const CLIENTS: [(Found, &str, &str); 9] = [
-    (Found::Peer(Mark::Verified), "peer", "verified"),
-    (Found::Forwarded(Mark::Verified), "forwarded", "verified"),
-    (Found::Conveyed, "proxy_protocol", "verified"),
-    (Found::HeaderIgnored, "peer", "ignored_header"),
-    (Found::Peer(Mark::Short), "peer", "short"),
-    (Found::Peer(Mark::Degraded), "peer", "degraded"),
-    (Found::Forwarded(Mark::Degraded), "forwarded", "degraded"),
-    (Found::Forwarded(Mark::AllTrusted), "forwarded", "all_trusted"),
-    (Found::Rejected, "forwarded", "rejected"),
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Peer(Mark),
-    Conveyed,
-    HeaderIgnored,
-    Forwarded(Mark),
-    Rejected,
-}
-
-impl Found {
-    fn of(client: Option<&Client>, conveyed: bool) -> Found {
-        let Some(client) = client else { return Found::Rejected };
-        match client.source {
-            Source::Peer if client.ignored_header => Found::HeaderIgnored,
-            Source::Peer if conveyed && client.mark == Mark::Verified => Found::Conveyed,
-            Source::Peer => Found::Peer(client.mark),
-            Source::Forwarded => Found::Forwarded(client.mark),
-        }
     }
 }

@@ -143,7 +143,7 @@ fn start_and_serve(
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
         kept.note_history();
-        kept.notices.look(&kept);
+        kept.look_for_notices();
         teller.lock().look(now);
     };
     let housekeeping = Housekeeping::start(round)

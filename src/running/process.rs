@@ -14,6 +14,7 @@ use crate::observe::history::History;
 use crate::observe::log;
 use crate::observe::noise::{Noise, Saying};
 use crate::observe::notices::Notices;
+use crate::observe::notices::seen::Look;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::running::waits::Waits;
 use crate::running::wakers::Bells;
@@ -150,6 +151,20 @@ impl Shared {
     /// Notes what the counters stand at. For the housekeeping, once a second.
     pub fn note_history(&self) {
         self.history.note(self.clock.now(), &self.installed().metrics().totals());
+    }
+
+    /// Looks for notices. For the housekeeping, once a second.
+    pub fn look_for_notices(&self) {
+        let installed = self.installed();
+        let look = Look {
+            settings: &self.settings,
+            clients_in_log: self.clients_in_log(),
+            snapshot: installed.snapshot(),
+            origins: installed.origins(),
+            sample: installed.sample(),
+            metrics: installed.metrics(),
+        };
+        self.notices.look(&look, self.clock.now());
     }
 
     /// The policy in force. Taken once per request and kept to its end.

@@ -6,8 +6,10 @@ use prometheus::{Counter, Gauge, Histogram, IntCounter, IntGauge};
 
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
+use super::labels::{
+    CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known,
+};
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
-use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::families::SERIES_PER_HISTOGRAM;
-use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
+use super::labels::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
 use crate::answer::entry::node_names;
 use crate::config::settings::{Listener, Settings, Tls};
 use crate::edge::tls::handshake::HandshakeFault;

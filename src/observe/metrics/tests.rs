@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use super::labels::{ORIGIN_ERRORS, REFUSALS};
 use super::page::Page;
 use super::*;
 use crate::client::key::{KeyPart, KeySpec};

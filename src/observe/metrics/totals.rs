@@ -5,8 +5,9 @@ use prometheus::{Histogram, IntGauge};
 
 use super::cells::{OriginCells, RouteCells};
 use super::families::BUCKETS;
+use super::labels::Found;
 use super::shape::{LimitLabels, RouteLabels};
-use super::{EndpointLoad, Found, Metrics};
+use super::{EndpointLoad, Metrics};
 use crate::engine::Refusal;
 use crate::observe::history::{LimitTotals, OriginTotals, RouteTotals, Totals};
 use crate::policy::Mode;
