@@ -4,7 +4,6 @@
 //! hold a request, and its place, for ever. While an answer is awaited Pingora polls the client's connection for news; when
 //! the time is over, the news is [`LateAnswer`], and the gate answers in the origin's place.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -60,7 +59,8 @@ impl AnswerDeadline {
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// The time for an answer was over before it had begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no answer in time")]
 pub struct LateAnswer;
 
 impl LateAnswer {
@@ -70,14 +70,6 @@ impl LateAnswer {
         cause.and_then(io::Error::get_ref).is_some_and(|inner| inner.is::<LateAnswer>())
     }
 }
-
-impl fmt::Display for LateAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no answer in time")
-    }
-}
-
-impl std::error::Error for LateAnswer {}
 
 impl From<LateAnswer> for io::Error {
     fn from(late: LateAnswer) -> io::Error {

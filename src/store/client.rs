@@ -1,6 +1,5 @@
 //! One store as the gate sees it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -33,16 +32,9 @@ const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A store's client cannot be made from these settings.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct StoreFault(RedisError);
-
-impl fmt::Display for StoreFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for StoreFault {}
 
 /// One store: asks it, leaves a server alone that is silent, and knows how many gates share it.
 ///
@@ -235,7 +227,7 @@ impl StoreClient {
     }
 
     /// How many of its servers stand how.
-    pub fn standings(&self) -> [(ServerStanding, u64); ServerStanding::ALL.len()] {
+    pub fn standings(&self) -> Vec<(ServerStanding, u64)> {
         self.servers.standings()
     }
 

@@ -81,7 +81,8 @@ pub struct StoreStatus {
 }
 
 /// How a server of a store stands, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ServerStanding {
     /// Questions go to it.
     Asked,
@@ -92,17 +93,12 @@ pub enum ServerStanding {
 }
 
 impl ServerStanding {
-    /// All of them, for tables and metrics.
-    pub const ALL: [ServerStanding; 3] =
-        [ServerStanding::Asked, ServerStanding::LeftAlone, ServerStanding::NotConnected];
+    /// All of them.
+    pub const ALL: &'static [ServerStanding] = <ServerStanding as strum::VariantArray>::VARIANTS;
 
     /// The word in metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            ServerStanding::Asked => "asked",
-            ServerStanding::LeftAlone => "left_alone",
-            ServerStanding::NotConnected => "not_connected",
-        }
+    pub const fn word(self) -> &'static str {
+        self.into_str()
     }
 }
 

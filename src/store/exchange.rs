@@ -40,7 +40,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const MOST_IN_A_ROW: usize = 16;
 
 /// Why a message, or what it says of one limit, was not charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Dropped {
     /// Of another version of its form.
     Version,
@@ -57,20 +58,12 @@ pub enum Dropped {
 }
 
 impl Dropped {
-    /// All of them, for tables and metrics.
-    pub const ALL: [Dropped; 6] =
-        [Dropped::Version, Dropped::Garbled, Dropped::Secret, Dropped::Replay, Dropped::Limit, Dropped::Shape];
+    /// All of them.
+    pub const ALL: &'static [Dropped] = <Dropped as strum::VariantArray>::VARIANTS;
 
     /// The word in metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Dropped::Version => "version",
-            Dropped::Garbled => "garbled",
-            Dropped::Secret => "secret",
-            Dropped::Replay => "replay",
-            Dropped::Limit => "limit",
-            Dropped::Shape => "shape",
-        }
+    pub const fn word(self) -> &'static str {
+        self.into_str()
     }
 }
 

@@ -160,7 +160,7 @@ impl StoreInUse {
             store: self.spec.name.clone(),
             connected: status.connected,
             breaker: status.breaker.number(),
-            servers: self.client.standings().map(|(standing, count)| (standing.word(), count)).to_vec(),
+            servers: self.client.standings().into_iter().map(|(standing, count)| (standing.word(), count)).collect(),
             nodes: status.nodes,
             questions: status.asked,
             answers: status.answered,

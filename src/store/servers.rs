@@ -126,8 +126,8 @@ impl Servers {
     }
 
     /// How many servers stand how, in the order of [`ServerStanding::ALL`].
-    pub fn standings(&self) -> [(ServerStanding, u64); ServerStanding::ALL.len()] {
-        let mut counts = ServerStanding::ALL.map(|standing| (standing, 0));
+    pub fn standings(&self) -> Vec<(ServerStanding, u64)> {
+        let mut counts: Vec<_> = ServerStanding::ALL.iter().map(|standing| (*standing, 0)).collect();
         for shard in &self.shards.load().list {
             let standing = match (shard.is_up(), shard.breaker(&self.common)) {
                 (false, _) => ServerStanding::NotConnected,

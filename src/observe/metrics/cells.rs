@@ -230,7 +230,7 @@ impl<'f> Resolver<'f> {
             ((version, resumed), self.counter(&all::TLS_HANDSHAKES, &[listener, version.word(), word]))
         };
         let done = Each(TLS_KINDS.map(|(version, resumed)| done(version, resumed)).into());
-        let reasons = HandshakeFault::ALL.map(|fault| (fault, fault.reason()));
+        let reasons = HandshakeFault::ALL.iter().map(|fault| (*fault, fault.reason()));
         TlsCells { done, failed: self.each(&all::TLS_FAILURES, &[listener], reasons) }
     }
 

@@ -29,14 +29,14 @@ pub fn state() -> StoreState {
     let finite = (1..=BUCKETS_MICROS.len()).map(|nth| (nth as f64, 4));
     StoreState {
         store: "cluster".to_owned(),
-        servers: ServerStanding::ALL.map(|standing| (standing.word(), 1)).to_vec(),
+        servers: ServerStanding::ALL.iter().map(|standing| (standing.word(), 1)).collect(),
         nodes: 3,
         durations: finite.chain([(f64::INFINITY, 5)]).collect(),
         duration_seconds: 0.5,
         errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
         fallbacks: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
         exchange: Some(ExchangeState {
-            messages_dropped: Dropped::ALL.map(|reason| (reason.word(), 1)).to_vec(),
+            messages_dropped: Dropped::ALL.iter().map(|reason| (reason.word(), 1)).collect(),
             ..ExchangeState::default()
         }),
         ..StoreState::default()
