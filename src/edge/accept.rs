@@ -9,10 +9,9 @@ use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::common::Edge;
+use super::common::{Edge, Entry, Header};
 use super::connection;
 use super::connection_info::ConnectionInfo;
-use super::door::{Entry, Header};
 use super::h2;
 use super::h2::preface::{Beginning, look};
 use super::proxy_protocol::{NoHeader, Peekable, take};
@@ -59,8 +58,8 @@ async fn named(
     edge: &Edge,
     shutdown: &ShutdownWatch,
 ) -> Option<ConnectionInfo> {
-    let Some(door) = edge.events.door() else { return Some(info) };
-    let header = door.header(info.peer);
+    let Some(filter) = &edge.filter else { return Some(info) };
+    let header = filter.header(info.peer);
     if header == Header::Unread {
         return Some(info);
     }
@@ -80,14 +79,14 @@ async fn named(
         }
     });
     let reason = match taken.await {
-        Ok(source) => return door.admit_named(entry, source).then(|| info.conveying(source)),
+        Ok(source) => return filter.admit_named(entry, source).then(|| info.conveying(source)),
         Err(NoHeader::Absent) if header == Header::Optional => return Some(info),
         Err(NoHeader::Gone) => return None,
         Err(NoHeader::Absent) => "proxy_missing",
         Err(NoHeader::Invalid) => "proxy_invalid",
         Err(NoHeader::Late) => "proxy_late",
     };
-    door.refused(reason, info.peer);
+    filter.refused(reason, info.peer);
     None
 }
 

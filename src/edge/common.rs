@@ -1,24 +1,24 @@
-//! What all connections of a listener have in common: their limits, and who hears of what happens to them.
+//! What all connections of a listener share: limits, and the traits by which the edge asks and reports.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::request::Parts;
 
 use super::connection_info::ConnectionInfo;
-use super::door::Door;
 use super::limits::ConnectionLimits;
 use super::tls::acceptor::Acceptor;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
-use crate::answer::Answer;
+use crate::answer::{Answer, Fault};
+use crate::limiter::ConnectionPlace;
 use crate::request::Peer;
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::h2::frames::Abuse;
 use tidegate_http::head::{Head, HeadLimits};
 use tidegate_http::path::EscapedSlash;
+use tidegate_http::proxy_protocol::Source;
 
 /// What all connections of a listener share.
 pub struct Edge {
@@ -28,7 +28,9 @@ pub struct Edge {
     pub tls: Option<Arc<Acceptor>>,
     /// For each connection.
     pub limits: ConnectionLimits,
-    /// For all.
+    /// Decides which connections are let in; `None`: all of them.
+    pub filter: Option<Arc<dyn AdmissionFilter>>,
+    /// Counts and answers what happens to them.
     pub events: Box<dyn EdgeEvents>,
 }
 
@@ -61,8 +63,7 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn refused(&self, fault: HeadFault, bytes: &[u8]) -> Bytes;
     /// A head that came by HTTP/2 was refused. Returns the answer.
     fn refused_request(&self, fault: HeadFault, _head: &Parts) -> Answer {
-        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        Answer { status, headers: Vec::new(), body: Bytes::new() }
+        Answer { status: Fault::from(fault).meaning().status, headers: Vec::new(), body: Bytes::new() }
     }
     /// A head was refused, and whoever read it before us has answered it with the fault's status and no body, or reset its stream.
     fn refused_elsewhere(&self, _fault: HeadFault) {}
@@ -81,10 +82,33 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn refuses_escaped_slashes(&self) -> bool {
         false
     }
-    /// Who decides which connections are let in; `None`: all are.
-    fn door(&self) -> Option<&Door> {
-        None
-    }
+}
+
+/// Decides which connections are let in. Called at accept: must not block.
+pub trait AdmissionFilter: Send + Sync + 'static {
+    /// Lets a connection from `peer`, folded, in. `None`: it is counted as refused, and the caller closes it.
+    fn admit(&self, peer: Peer) -> Option<Entry>;
+    /// Returns whether a connection from `peer` begins with a PROXY header.
+    fn header(&self, peer: Peer) -> Header;
+    /// Decides again, for the client that a PROXY header named. `false`: as for [`AdmissionFilter::admit`].
+    fn admit_named(&self, entry: &mut Entry, source: Source) -> bool;
+    /// Counts a connection from `peer` that the caller closes. `reason` is the word in metrics and log.
+    fn refused(&self, reason: &'static str, peer: Peer);
+}
+
+/// A connection that was let in. Its places come back when this is dropped.
+#[derive(Debug, Default)]
+pub struct Entry(pub Option<ConnectionPlace>);
+
+/// Whether a connection begins with a PROXY header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// Never: its first bytes belong to HTTP or TLS.
+    Unread,
+    /// Perhaps.
+    Optional,
+    /// Always.
+    Required,
 }
 
 /// What is to be done with a request that was looked at early.

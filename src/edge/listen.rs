@@ -13,9 +13,8 @@ use tokio::time::sleep;
 
 use super::accept;
 pub use super::bind::{BACKLOG, BindError, Bound, bind};
-use super::common::Edge;
+use super::common::{Edge, Entry};
 use super::connection_info::ConnectionInfo;
-use super::door::Entry;
 use super::listening::Acceptor;
 use crate::system::descriptors::{self, Marks};
 use crate::system::socket::Socket;
@@ -96,8 +95,8 @@ where
     let listener = Acceptor::new(bound.socket)?;
     let watch = shutdown.clone();
     // whoever is not let in is closed, as the stream is dropped
-    let entry = |peer: Option<SocketAddr>| match edge.events.door() {
-        Some(door) => door.admit(ConnectionInfo::new(edge.listener, peer).peer),
+    let entry = |peer: Option<SocketAddr>| match &edge.filter {
+        Some(filter) => filter.admit(ConnectionInfo::new(edge.listener, peer).peer),
         None => Some(Entry::default()),
     };
     let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {

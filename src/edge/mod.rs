@@ -20,7 +20,6 @@ pub mod bind;
 pub mod common;
 pub mod connection;
 pub mod connection_info;
-pub mod door;
 pub mod h2;
 pub mod limits;
 pub mod listen;

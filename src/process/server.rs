@@ -28,8 +28,7 @@ use crate::admin::web::Web;
 use crate::admin::{self, Admin};
 use crate::config::settings::Settings;
 use crate::config::{self, Config, Places};
-use crate::edge::common::Edge;
-use crate::edge::door::Door;
+use crate::edge::common::{AdmissionFilter, Edge};
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::edge::tls::watch::{POLL, State, Watch};
@@ -42,6 +41,7 @@ use crate::observe::standard_error::say;
 use crate::observe::{log, scrape};
 use crate::origins::resolve;
 use crate::policy::Policy;
+use crate::proxy::accept::ListenerFilter;
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
 use crate::running::generation::{Installed, Version};
@@ -255,11 +255,11 @@ fn build(
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.
-fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
+fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
     let door = |listener| {
         let seed = clock::secret().map(Seed::from_bytes);
         let seed = seed.map_err(|error| StartError::System("no randomness for connections", error.to_string()))?;
-        let door = Door::new(Arc::clone(shared), listener, &seed);
+        let door = ListenerFilter::new(Arc::clone(shared), listener, &seed);
         door.map(Arc::new).map_err(|fault| StartError::System("connections cannot be counted", fault.to_string()))
     };
     (0..shared.settings.listeners.len()).map(door).collect()
@@ -267,7 +267,7 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
 
 /// What connections meet first, by the position of their listener.
 struct Reception {
-    doors: Vec<Arc<Door>>,
+    doors: Vec<Arc<ListenerFilter>>,
     certificates: Arc<Watch>,
     reloader: Arc<Reloader>,
 }
@@ -318,13 +318,11 @@ async fn serve(
     let mut accepting = JoinSet::new();
     let count = listeners.len();
     for (listener, bound) in listeners.into_iter().enumerate() {
-        let mut events = Events::new(Arc::clone(shared), listener);
-        if let Some(door) = reception.doors.get(listener) {
-            events = events.with_door(Arc::clone(door));
-        }
+        let events = Events::new(Arc::clone(shared), listener);
+        let filter = reception.doors.get(listener).map(|filter| Arc::clone(filter) as Arc<dyn AdmissionFilter>);
         let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
         let tls = reception.certificates.acceptor(listener);
-        let edge = Arc::new(Edge { listener, tls, limits, events: Box::new(events) });
+        let edge = Arc::new(Edge { listener, tls, limits, filter, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);

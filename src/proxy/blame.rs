@@ -12,13 +12,7 @@ use tidegate_http::fault::BodyFault;
 pub fn fault_of(e: &Error) -> Fault {
     use ErrorType as Is;
     if let Some(fault) = cause_of::<BodyFault>(e) {
-        return match fault.status() {
-            None if fault == BodyFault::BuffersFull => Fault::BuffersFull,
-            Some(408) => Fault::ClientTimeout,
-            Some(413) => Fault::BodyTooLarge,
-            Some(_) => Fault::BadRequest,
-            None => Fault::ClientGone,
-        };
+        return fault.into();
     }
     if LateAnswer::caused(e) {
         return Fault::OriginTimeout;

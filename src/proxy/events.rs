@@ -11,7 +11,6 @@ use super::{early, serialize};
 use crate::answer::{self, Answer, Context, Fault, Form};
 use crate::edge::common::{Early, EdgeEvents};
 use crate::edge::connection_info::ConnectionInfo;
-use crate::edge::door::Door;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
 use crate::observe::noise::About;
@@ -29,18 +28,12 @@ use tidegate_http::head::Head;
 pub struct Events {
     shared: Arc<Shared>,
     listener: usize,
-    door: Option<Arc<Door>>,
 }
 
 impl Events {
     /// Events of the listener at this position in the settings.
     pub fn new(shared: Arc<Shared>, listener: usize) -> Events {
-        Events { shared, listener, door: None }
-    }
-
-    /// The same with somebody who decides which connections are let in.
-    pub fn with_door(self, door: Arc<Door>) -> Events {
-        Events { door: Some(door), ..self }
+        Events { shared, listener }
     }
 }
 
@@ -50,7 +43,7 @@ impl Events {
         let installed = self.shared.installed();
         let policy = installed.snapshot().policy();
         let context = Context { policy, decision: None, fields: None, form, wall_unix_nanos: 0 };
-        let answer = answer::fault(meant(fault), &context);
+        let answer = answer::fault(fault.into(), &context);
         self.tell(fault, glimpse, answer.body.len() as u64);
         answer
     }
@@ -65,7 +58,7 @@ impl Events {
             method: glimpse.method,
             host: glimpse.host,
             path: glimpse.path,
-            status: fault.status(),
+            status: Fault::from(fault).meaning().status.as_u16(),
             bytes_out,
             head_fault: Some(fault),
         };
@@ -139,54 +132,5 @@ impl EdgeEvents for Events {
 
     fn noticed(&self, reason: &'static str, peer: Peer) {
         self.shared.noise(self.listener).note(About::Request, reason, peer);
-    }
-
-    fn door(&self) -> Option<&Door> {
-        self.door.as_deref()
-    }
-}
-
-/// What a refused head means to the client.
-fn meant(fault: HeadFault) -> Fault {
-    match fault {
-        HeadFault::MethodRefused => Fault::MethodNotAllowed,
-        HeadFault::Late => Fault::ClientTimeout,
-        HeadFault::TargetTooLong => Fault::TargetTooLong,
-        HeadFault::Expectation => Fault::ExpectationFailed,
-        HeadFault::TooLarge | HeadFault::TooManyFields => Fault::HeadTooLarge,
-        HeadFault::VersionUnsupported => Fault::VersionUnsupported,
-        HeadFault::Method
-        | HeadFault::Blank
-        | HeadFault::Target
-        | HeadFault::TargetForm
-        | HeadFault::Escape
-        | HeadFault::DotSegment
-        | HeadFault::EscapedSlash
-        | HeadFault::Version
-        | HeadFault::LineEnding
-        | HeadFault::FieldName
-        | HeadFault::FieldValue
-        | HeadFault::Folding
-        | HeadFault::Host
-        | HeadFault::HostMismatch
-        | HeadFault::ContentLength
-        | HeadFault::TransferEncoding
-        | HeadFault::LengthAndEncoding
-        | HeadFault::Connection
-        | HeadFault::Upgrade
-        | HeadFault::UnderscoreTwin
-        | HeadFault::Stream => Fault::BadRequest,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_head_fault_is_answered_with_its_own_status() {
-        for fault in HeadFault::ALL {
-            assert_eq!(meant(fault).meaning().status.as_u16(), fault.status(), "{fault:?}");
-        }
     }
 }

@@ -8,6 +8,7 @@
 //! [`timing`] how long the origin took, [`observe`] what metrics and log are told.
 
 pub mod abandoned;
+pub mod accept;
 pub mod admission;
 pub mod attempts;
 pub mod blame;

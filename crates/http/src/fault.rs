@@ -1,7 +1,7 @@
-//! What can be wrong with the bytes of a request, before any policy has seen it, and with those of an answer.
+//! Faults in the bytes of a request, found before any policy reads it, and in those of an answer.
 //!
-//! Each fault knows its status (RFC 9110 section 15, RFC 6585) and the word it is counted under. The texts that a client
-//! reads are not here: they belong to the floor that owns all answers.
+//! Each fault has the word under which it is counted. Statuses and texts for clients stand where all answers are made, above this
+//! crate.
 
 use std::fmt;
 use std::io;
@@ -100,19 +100,6 @@ impl HeadFault {
         HeadFault::Stream,
     ];
 
-    /// The status to answer. A 405 must carry `Allow` (RFC 9110 section 15.5.6).
-    pub const fn status(self) -> u16 {
-        match self {
-            HeadFault::MethodRefused => 405,
-            HeadFault::Late => 408,
-            HeadFault::TargetTooLong => 414,
-            HeadFault::Expectation => 417,
-            HeadFault::TooLarge | HeadFault::TooManyFields => 431,
-            HeadFault::VersionUnsupported => 505,
-            _ => 400,
-        }
-    }
-
     /// The word it is counted under: a metric label, so it never changes and never holds what a client sent.
     pub const fn reason(self) -> &'static str {
         match self {
@@ -195,16 +182,6 @@ impl BodyFault {
         BodyFault::LateDownload,
         BodyFault::BuffersFull,
     ];
-
-    /// The status to answer when no answer has begun; `None` when one has, by the nature of the fault.
-    pub const fn status(self) -> Option<u16> {
-        match self {
-            BodyFault::SlowUpload | BodyFault::LateUpload => Some(408),
-            BodyFault::SlowDownload | BodyFault::LateDownload | BodyFault::BuffersFull => None,
-            BodyFault::TooLarge => Some(413),
-            _ => Some(400),
-        }
-    }
 
     /// The word it is counted under.
     pub const fn reason(self) -> &'static str {
@@ -376,10 +353,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_is_a_client_error_or_505_and_has_its_own_word() {
+    fn every_fault_has_its_own_word() {
         let mut words = std::collections::HashSet::new();
         for fault in HeadFault::ALL {
-            assert!(matches!(fault.status(), 400..=499 | 505), "{fault:?}");
             assert!(words.insert(fault.reason()), "{fault:?} shares its word");
         }
         for fault in BodyFault::ALL {

@@ -26,12 +26,12 @@ use self::report::{Limits, Renewed, StoreAnswer, Tls, milliseconds};
 use crate::config::render::{Format, render};
 use crate::config::settings::{Listener, Secret, Settings};
 use crate::config::{self, Config, Loaded, Tree};
-use crate::edge::door::Door;
 use crate::edge::tls::watch::Watch;
 use crate::explain::Book;
 use crate::observe::log;
 use crate::origins::origin::OriginState;
 use crate::origins::{health, resolve};
+use crate::proxy::accept::ListenerFilter;
 use crate::running::generation::{Installed, Version};
 use crate::running::in_force::InForce;
 use crate::running::process::Shared;
@@ -60,7 +60,7 @@ pub struct Reloader {
     load: Option<Loader>,
     certificates: Arc<Watch>,
     /// By listener, as the process was started.
-    doors: Vec<Arc<Door>>,
+    doors: Vec<Arc<ListenerFilter>>,
     stopping: channel::Receiver<bool>,
     /// What the process was built from.
     started: Tree,
@@ -90,7 +90,7 @@ impl Reloader {
         (effective, shown): (Tree, Tree),
         load: Option<Loader>,
         certificates: Arc<Watch>,
-        doors: Vec<Arc<Door>>,
+        doors: Vec<Arc<ListenerFilter>>,
         stopping: channel::Receiver<bool>,
     ) -> Reloader {
         let (secrets, watch) = (secrets(&shared.settings), shared.settings.watch);

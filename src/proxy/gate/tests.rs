@@ -139,7 +139,7 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let address = bound.address.ip().unwrap();
     let shared = Arc::new(Shared::new(clock, None, pseudonyms, settings, waits, installed));
     let events = Box::new(Events::new(Arc::clone(&shared), 0));
-    let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events });
+    let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), filter: None, events });
     tokio::spawn(listen::accept(bound, Arc::new(proxy(&shared, 1)), edge, Connections::new(), stopping));
     Served { address, shared, stop }
 }
