@@ -69,10 +69,10 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn refused_elsewhere(&self, _fault: HeadFault) {}
     /// A connection that speaks HTTP/2 was ended for what its client did.
     fn abused(&self, _abuse: Abuse, _peer: Peer) {}
-    /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
-    /// may serve another request after it.
-    fn early(&self, _head: &Head, _bytes: &[u8], _link: &ConnectionInfo, _stay: bool) -> Early {
-        Early::Pass(None)
+    /// Judges a request without a body before the proxy sees it. `bytes` begin with its head. `stay`: the connection may
+    /// serve another request after it.
+    fn judge(&self, _head: &Head, _bytes: &[u8], _info: &ConnectionInfo, _stay: bool) -> HeadVerdict {
+        HeadVerdict::Forward(None)
     }
     /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
     fn body_refused(&self, _fault: BodyFault) {}
@@ -111,11 +111,11 @@ pub enum Header {
     Required,
 }
 
-/// What is to be done with a request that was looked at early.
-pub enum Early {
-    /// The proxy serves it. It finds what is already known in its session's user context.
-    Pass(Option<Box<dyn Any + Send + Sync>>),
-    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It never
-    /// stays where it may not.
+/// What to do with a request that was judged at the edge.
+pub enum HeadVerdict {
+    /// The proxy serves it, and finds its decision, if there is one, in the session's user context.
+    Forward(Option<Box<dyn Any + Send + Sync>>),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It stays only
+    /// where it may.
     Answer { bytes: Bytes, stay: bool },
 }

@@ -169,7 +169,7 @@ impl<S: IO> Wire<S> {
         head.written(taken)
     }
 
-    /// Whether the request was refused, so that the next one deserves an early look.
+    /// Whether the request was refused, so that the next one is judged at the edge.
     pub fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }

@@ -17,7 +17,7 @@ use crate::system::cause::cause_of;
 use crate::system::clock::Clock;
 use crate::system::descriptors::NoDescriptor;
 use crate::units::Timestamp;
-use tidegate_http::fault::BodyFault;
+use tidegate_http::fault::{AnswerFault, BodyFault};
 
 /// What an answer with this status says of the address that gave it: these three mean that it does not serve.
 pub fn is_failure(status: u16) -> bool {
@@ -41,15 +41,11 @@ pub fn not_connected(context: &mut RequestContext, session: &Session, error: &Er
     wanted && is_granted(context, now)
 }
 
-/// An attempt broke off after a connection stood; says whether another one is made. `stale`: the error is one of connections
-/// that the origin may have closed while nobody used them.
-pub fn broke_off(
-    context: &mut RequestContext,
-    session: &mut Session,
-    error: &Error,
-    stale: bool,
-    clock: &Clock,
-) -> bool {
+/// An attempt broke off after a connection stood; returns whether another one is made.
+pub fn broke_off(context: &mut RequestContext, session: &mut Session, error: &Error, clock: &Clock) -> bool {
+    // The origin may have closed the connection while nobody used it. One that was spoilt before anything was sent on it is as good
+    // as closed.
+    let stale = error.retry() || cause_of::<AnswerFault>(error) == Some(AnswerFault::Unasked);
     let late = LateAnswer::caused(error);
     if *error.esource() != ErrorSource::Upstream && !late {
         return false;

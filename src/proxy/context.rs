@@ -1,4 +1,4 @@
-//! One request's life inside the gate, from its head to its log line: Pingora's `CTX`.
+//! What is remembered of a request from its head to its log line: Pingora's `CTX`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use http::{HeaderMap, StatusCode};
 
-use crate::answer::Fault;
-use crate::engine::{Holds, Judged, Outcome, Verdict};
+use crate::answer::{self, Fault, Form};
+use crate::engine::{Holds, Judged, Outcome, Refusal, Verdict};
 use crate::origins::origin::{Attempt, OriginPlace, OriginState};
-use crate::policy::{Action, Route};
+use crate::policy::{Action, FieldStyle, Route};
 use crate::running::generation::Installed;
 use crate::sketch::KeyHash;
-use crate::system::clock::Clock;
+use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
 
 /// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
@@ -130,6 +130,28 @@ impl RequestContext {
     /// Whether another attempt could still be answered in time.
     pub fn time_left(&self, now: Timestamp) -> bool {
         !self.left(now).is_zero()
+    }
+
+    /// Why it is refused; `None` if it is admitted, or not judged.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.judged.as_ref()?.decision.verdict {
+            Verdict::Refused(refusal) => Some(refusal),
+            Verdict::Admitted => None,
+        }
+    }
+
+    /// What an answer of the gate to it is made from.
+    pub fn words(&self, form: Form) -> answer::Context<'_> {
+        let policy = self.installed.snapshot().policy();
+        let decision = self.judged.as_ref().map(|judged| &judged.decision);
+        let fields = decision.and_then(|decision| self.installed.fields(decision.route?));
+        answer::Context { policy, decision, fields, form, wall_unix_nanos: self.wall_nanos() }
+    }
+
+    /// The wall clock for fields that name points in time, which only the legacy spelling does; zero otherwise.
+    pub fn wall_nanos(&self) -> u64 {
+        let legacy = self.installed.snapshot().policy().responses.fields == FieldStyle::Legacy;
+        if legacy { wall_nanos() } else { 0 }
     }
 
     /// Whether its refusal is to close the connection.

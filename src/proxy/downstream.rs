@@ -1,11 +1,13 @@
 //! The client's side of a Pingora session: which connection it is, and what the connection layer is to be told of the request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
+use super::request_view::RequestView;
 use crate::edge::absence::Absence;
 use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
@@ -15,11 +17,16 @@ use crate::policy::Route;
 use crate::system::buffers::Share;
 
 /// What is known of the connection.
-pub fn connection_info(session: &Session) -> Option<&ConnectionInfo> {
+pub fn connection_info(session: &Session) -> Option<&Arc<ConnectionInfo>> {
     match h2_stream(session) {
         Some(stream) => Some(stream.info()),
-        None => edge_stream(session)?.info().map(AsRef::as_ref),
+        None => edge_stream(session)?.info(),
     }
+}
+
+/// The request as decisions read it.
+pub fn request_view(session: &Session) -> RequestView<'_> {
+    RequestView::of(connection_info(session).map(AsRef::as_ref), session.req_header())
 }
 
 /// The client takes its further requests elsewhere: `Connection: close` in HTTP/1, GOAWAY in HTTP/2.

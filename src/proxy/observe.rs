@@ -1,4 +1,4 @@
-//! What became of a request, told to metrics and log. Both read the one decision record.
+//! Reports each request to metrics and log, which read one decision record.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,15 +8,16 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
-use super::downstream::{absence, answer_head, connection_info};
-use super::request_view::RequestView;
+use super::downstream::{absence, answer_head};
+use super::request_view::{RequestHead, RequestView};
 use crate::answer::Fault;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
 use crate::edge::absence::Absence;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
-use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
+use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::observe::decisions::Decisions;
 use crate::observe::flood::{Shown, shown_client, shown_network};
@@ -24,8 +25,7 @@ use crate::observe::metrics::OriginError;
 use crate::observe::noise::{self, About};
 use crate::observe::notices::sample::Sample;
 use crate::policy::Route;
-use crate::request::{Peer, Request};
-use crate::running::generation::Installed;
+use crate::request::Peer;
 use crate::running::process::Shared;
 use crate::system::cause::cause_of;
 use crate::system::clock::{roll, wall_nanos};
@@ -81,40 +81,32 @@ impl<'a> Ended<'a> {
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
-            status: written.filter(|_| !unanswered).map_or(ABORTED, |head| head.status.as_u16()),
+            status: written.filter(|_| !unanswered).map_or_else(aborted, |head| head.status.as_u16()),
             bytes_out: (session.body_bytes_sent() as u64).saturating_sub(discarded),
             head_fault: None,
         }
     }
 }
 
-/// The verdict is known: it is remembered for those who ask why, before the client can read it and ask. `silence` is what the
-/// store of a shared limit met it with.
+/// Remembers a decision for `explain` and for the sample of requests, before the client can read the answer. `silence`: why the
+/// store of a shared limit did not answer.
 pub fn decided(
     shared: &Shared,
-    installed: &Installed,
-    judged: &Judged,
-    request: &Request<'_>,
+    context: &RequestContext,
+    info: Option<&ConnectionInfo>,
+    head: &impl RequestHead,
     silence: Option<Silence>,
 ) {
-    let how = (installed.book(), silence);
-    shared.decisions.note(installed.snapshot(), judged, request, how, &shared.pseudonyms);
-    if Sample::takes(judged) {
-        installed.sample().note(installed.snapshot(), judged, request);
+    let Some(judged) = &context.judged else { return };
+    let sampled = Sample::takes(judged);
+    if !sampled && !Decisions::wants(judged) {
+        return;
     }
-}
-
-/// The same for a request that is Pingora's.
-pub fn decided_about(
-    shared: &Shared,
-    installed: &Installed,
-    judged: &Judged,
-    session: &Session,
-    silence: Option<Silence>,
-) {
-    if Decisions::wants(judged) || Sample::takes(judged) {
-        let facts = RequestView::read(connection_info(session), session.req_header());
-        decided(shared, installed, judged, &facts.request(), silence);
+    let (installed, view) = (&context.installed, RequestView::of(info, head));
+    let how = (installed.book(), silence);
+    shared.decisions.note(installed.snapshot(), judged, &view.request(), how, &shared.pseudonyms);
+    if sampled {
+        installed.sample().note(installed.snapshot(), judged, &view.request());
     }
 }
 
@@ -123,7 +115,7 @@ pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
     if let Some(judged) = &context.judged {
         warn_of_flood(shared, context, &judged.decision);
     }
-    if end.status == ABORTED {
+    if end.status == aborted() {
         let client = context.judged.as_ref().and_then(|judged| judged.decision.client);
         let peer = client.map_or(Peer::Unix, |client| match client.address {
             ClientAddress::Ip(address) => Peer::Ip(address),
@@ -211,8 +203,10 @@ pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
     log.line(|line| entry.write(line));
 }
 
-/// What nginx calls it when the client left before the answer.
-const ABORTED: u16 = 499;
+/// The status of a request whose client left before the answer.
+fn aborted() -> u16 {
+    Fault::ClientGone.meaning().status.as_u16()
+}
 
 /// Whose word the client's address is.
 fn source_of(client: &Client, context: &RequestContext) -> &'static str {

@@ -138,7 +138,7 @@ impl Stream {
     }
 
     /// What is known of its connection.
-    pub fn info(&self) -> &ConnectionInfo {
+    pub fn info(&self) -> &Arc<ConnectionInfo> {
         &self.info
     }
 
