@@ -1,4 +1,4 @@
-//! The life of one client connection: a complete and unambiguous head within its time, then one request through Pingora,
+//! Serves one client connection in HTTP/1: a complete and unambiguous head within its time, then one request through Pingora,
 //! then the next.
 //!
 //! It stands in the place of Pingora's own loop (the blanket `ServerApp` of every `HttpServerApp`), which has no deadline
@@ -126,22 +126,22 @@ pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Ar
     linger(&mut wire, &edge.limits).await;
 }
 
-/// What came of waiting for a request.
+/// The outcome of waiting for a request.
 enum Next {
     Request(Head),
     Refused(HeadFault),
-    /// The client has gone, or has nothing to say: close without a word.
+    /// The client has gone, or sends nothing: close without an answer.
     Nothing,
 }
 
-/// What waiting for bytes came to.
+/// The outcome of waiting for bytes.
 enum Arrival {
     Bytes,
     End,
     Late,
 }
 
-/// How long a connection is waited for, and the news that the process is stopping.
+/// Waits for a connection's bytes, until a deadline or the end of the process.
 struct Patience {
     timer: Pin<Box<Sleep>>,
     /// Gone once it has come.

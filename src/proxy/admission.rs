@@ -148,17 +148,17 @@ async fn take(shared: &Shared, session: &mut Session, context: &mut RequestConte
     taken
 }
 
-/// What is left of the wait.
+/// The rest of the wait.
 fn rest_of(decision: &Decision, shared: &Shared) -> Duration {
     let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
     until.since(shared.clock.now())
 }
 
-/// What came of asking for a place at the origin.
+/// The outcome of asking for a place at the origin.
 enum Placed {
     /// The request may go on. `queued`: it may have waited for that.
     Yes { queued: bool },
-    /// There is none, which is then the verdict.
+    /// There is none: the verdict is a refusal now.
     No,
     /// The client has left while it waited.
     Gone(Box<Error>),
@@ -209,7 +209,7 @@ fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
     decision.verdict = Verdict::Refused(why);
 }
 
-/// Ends when the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
+/// Waits until the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
 /// it.
 async fn gone(session: &mut Session) -> Box<Error> {
     let downstream = session.as_downstream_mut();

@@ -19,12 +19,12 @@ use crate::system::descriptors::NoDescriptor;
 use crate::units::Timestamp;
 use tidegate_http::fault::{AnswerFault, BodyFault};
 
-/// What an answer with this status says of the address that gave it: these three mean that it does not serve.
+/// Returns whether an answer with this status means that its address does not serve.
 pub fn is_failure(status: u16) -> bool {
     matches!(status, 502..=504)
 }
 
-/// No connection came to stand; says whether another attempt is made. Nothing was sent, so it is safe for every request.
+/// No connection was made; returns whether another attempt is made. Nothing was sent, so it is safe for every request.
 pub fn not_connected(context: &mut RequestContext, session: &Session, error: &Error, clock: &Clock) -> bool {
     observe::origin_failed(context, error);
     if NoDescriptor::caused(error) {
@@ -125,7 +125,7 @@ enum Reason {
     Reset,
 }
 
-/// Why it broke off, in the words of `retries.on`; `None` for answers that came and could not be used.
+/// The reason in the words of `retries.on`; `None` for answers that came and could not be used.
 fn reason_of(error: &Error) -> Option<Reason> {
     use ErrorType::{ConnectionClosed, ReadError, ReadTimedout, WriteError, WriteTimedout};
     if LateAnswer::caused(error) {

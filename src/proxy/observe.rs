@@ -32,7 +32,7 @@ use crate::system::clock::{roll, wall_nanos};
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::HeadFault;
 
-/// A connection to the origin stands, fresh or from the pool.
+/// Counts a connection to the origin, fresh or from the pool.
 pub fn connected(context: &RequestContext, reused: bool) {
     if let Some(origin) = context.origin_index() {
         context.installed.metrics().origin_connection(origin, reused);
@@ -42,14 +42,14 @@ pub fn connected(context: &RequestContext, reused: bool) {
     }
 }
 
-/// An attempt failed on the origin's side.
+/// Counts an attempt that failed on the origin's side.
 pub fn origin_failed(context: &RequestContext, error: &Error) {
     if let Some(origin) = context.origin_index() {
         context.installed.metrics().origin_error(origin, origin_error(error));
     }
 }
 
-/// How a request ended, as far as its context does not know.
+/// The end of a request, as far as its context does not know it.
 #[derive(Debug)]
 pub struct Ended<'a> {
     /// What the client spoke: `h1` or `h2`.
@@ -110,7 +110,7 @@ pub fn decided(
     }
 }
 
-/// The request has ended, one way or another.
+/// Reports a request that has ended.
 pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
     if let Some(judged) = &context.judged {
         warn_of_flood(shared, context, &judged.decision);
@@ -208,7 +208,7 @@ fn aborted() -> u16 {
     Fault::ClientGone.meaning().status.as_u16()
 }
 
-/// Whose word the client's address is.
+/// Where the client's address comes from.
 fn source_of(client: &Client, context: &RequestContext) -> &'static str {
     match client.source {
         Source::Peer if context.conveyed => "proxy_protocol",
@@ -216,12 +216,12 @@ fn source_of(client: &Client, context: &RequestContext) -> &'static str {
     }
 }
 
-/// Whether the request did not fit a limit, obeyed or not.
+/// Returns whether the request was over a limit, enforced or not.
 fn is_limited(decision: &Decision) -> bool {
     decision.readings.iter().any(|reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged))
 }
 
-/// What a request was held back for; one that was refused after all went at once.
+/// How long a request was held back; zero for one that was refused.
 fn delay_nanos(decision: &Decision) -> u64 {
     if decision.verdict == Verdict::Admitted { decision.delay_nanos } else { 0 }
 }
@@ -239,7 +239,7 @@ fn network_at(shared: &Shared, context: &RequestContext, decision: &Decision, re
     shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &shared.pseudonyms)
 }
 
-/// Says in the process's log where refusals of `fair_share` come from, now and then.
+/// Logs now and then where refusals of `fair_share` come from.
 fn warn_of_flood(shared: &Shared, context: &RequestContext, decision: &Decision) {
     for reading in decision.violated() {
         let Some((flood, node)) = context.installed.flood(reading.rule).zip(reading.node) else { continue };
