@@ -1,4 +1,4 @@
-//! The way of a connection from the accepting socket to HTTP, and which HTTP it is.
+//! Brings an accepted connection to HTTP: its PROXY header, its TLS handshake, and which HTTP it speaks.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -50,7 +50,7 @@ pub async fn serve<A>(
     }
 }
 
-/// The connection with its client as a PROXY header names it, where one is read. `None`: it is to be closed, and was counted.
+/// Reads the PROXY header, where there may be one. `None`: the connection is counted, and is to be closed.
 async fn named(
     stream: &impl Peekable,
     info: ConnectionInfo,
@@ -63,7 +63,7 @@ async fn named(
     if header == Header::Unread {
         return Some(info);
     }
-    // in a box, so that connections without a header do not carry the room for one about
+    // in a box, so that connections without a header have no room for one
     let taken = Box::pin(async {
         let mut shutdown = shutdown.clone();
         let stopping = async {
@@ -90,7 +90,7 @@ async fn named(
     None
 }
 
-/// The stage of TLS; `None` when the connection came to nothing, which has been counted.
+/// Does the TLS handshake, if the listener has TLS. `None`: it failed, and is counted.
 async fn secured(transport: Transport, peer: Peer, edge: &Edge) -> Option<(Transport, Option<Secure>)> {
     let Some(acceptor) = &edge.tls else { return Some((transport, None)) };
     match handshake(acceptor, transport, edge.limits.handshake_deadline).await {

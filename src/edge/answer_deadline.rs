@@ -1,4 +1,4 @@
-//! By when the answer to a request must have begun.
+//! The time until the answer to a request begins.
 //!
 //! Pingora bounds each read from an origin but not the whole head of its answer, so an origin that drips it byte by byte would
 //! hold a request, and its place, for ever. While an answer is awaited Pingora polls the client's connection for news; when
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::system::timer::Alarm;
 
-/// The deadline of one connection's present request.
+/// The deadline for the answer to one connection's present request.
 #[derive(Debug)]
 pub struct AnswerDeadline {
     epoch: Instant,
@@ -31,13 +31,13 @@ impl Default for AnswerDeadline {
 }
 
 impl AnswerDeadline {
-    /// The answer must have begun this long from now.
+    /// Sets the deadline, from now.
     pub fn set(&self, after: Duration) {
         let nanos = self.epoch.elapsed().saturating_add(after).as_nanos();
         self.nanos.store(u64::try_from(nanos).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
     }
 
-    /// There is no deadline any more.
+    /// Removes the deadline.
     pub fn clear(&self) {
         self.nanos.store(0, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ impl AnswerDeadline {
         (nanos > 0).then(|| self.epoch + Duration::from_nanos(nanos).min(YEAR))
     }
 
-    /// `Ready` when the time is over; wakes the task then. `Pending` for ever without a deadline.
+    /// Becomes ready at the deadline, and wakes the task then. Pending for ever without one.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.at() else { return Poll::Pending };
         self.alarm.poll(deadline, cx)
@@ -58,13 +58,13 @@ impl AnswerDeadline {
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// The time for an answer was over before it had begun.
+/// The error of an answer that did not begin in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no answer in time")]
 pub struct LateAnswer;
 
 impl LateAnswer {
-    /// Whether this is what ended the proxying.
+    /// Returns whether this error ended the proxying.
     pub fn caused(error: &pingora::Error) -> bool {
         let cause = error.root_cause().downcast_ref::<io::Error>();
         cause.and_then(io::Error::get_ref).is_some_and(|inner| inner.is::<LateAnswer>())

@@ -24,9 +24,9 @@ use tidegate_http::proxy_protocol::Source;
 pub struct Edge {
     /// Position in the settings of the listener that took them.
     pub listener: usize,
-    /// What they do TLS with; `None`: they speak without.
+    /// Certificates for TLS; `None`: they speak without.
     pub tls: Option<Arc<Acceptor>>,
-    /// For each connection.
+    /// Bounds of each connection.
     pub limits: ConnectionLimits,
     /// Decides which connections are let in; `None`: all of them.
     pub filter: Option<Arc<dyn AdmissionFilter>>,
@@ -35,7 +35,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// What the next head is held to: what the listener leaves to the policy follows the one in force.
+    /// The limits of the next head. What the listener leaves to the policy follows the policy in force.
     pub fn head_limits(&self) -> HeadLimits {
         let head = self.limits.head;
         let walks_round = head.escaped_slash == EscapedSlash::Auto && self.events.refuses_escaped_slashes();
@@ -43,20 +43,20 @@ impl Edge {
     }
 }
 
-/// What happens at the edge before and beside requests, for whoever counts and answers it. Called on the request path:
-/// must not block.
+/// Hears what happens at the edge before and beside requests, counts it and answers it. Called on the request path: must not
+/// block.
 pub trait EdgeEvents: Send + Sync + 'static {
     /// A connection was accepted.
     fn connection_opened(&self) {}
-    /// It is gone.
+    /// A connection is closed.
     fn connection_closed(&self) {}
     /// A connection could not be accepted; accepting pauses for a moment.
     fn accept_failed(&self, _error: &std::io::Error) {}
     /// A connection waits for a file descriptor that clients may have, and so do all after it.
     fn accept_paused(&self) {}
-    /// A connection became a secure one.
+    /// A TLS handshake succeeded.
     fn handshake(&self, _secure: &Secure) {}
-    /// It did not, and is closed. `said_nothing`: not a byte came from the client.
+    /// A TLS handshake failed, and its connection is closed. `said_nothing`: the client sent no byte.
     fn handshake_failed(&self, _fault: HandshakeFault, _peer: Peer, _said_nothing: bool) {}
     /// A head was refused, of which these bytes came. Returns the whole answer: status line, fields with `Content-Length` and
     /// `Connection: close`, and body.
@@ -65,14 +65,14 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn refused_request(&self, fault: HeadFault, _head: &Parts) -> Answer {
         Answer { status: Fault::from(fault).meaning().status, headers: Vec::new(), body: Bytes::new() }
     }
-    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body, or reset its stream.
+    /// A head was refused by the library for HTTP/2, which answered it with the fault's status and no body, or reset its stream.
     fn refused_elsewhere(&self, _fault: HeadFault) {}
     /// A connection that speaks HTTP/2 was ended for what its client did.
     fn abused(&self, _abuse: Abuse, _peer: Peer) {}
-    /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
-    /// may serve another request after it.
-    fn early(&self, _head: &Head, _bytes: &[u8], _link: &ConnectionInfo, _stay: bool) -> Early {
-        Early::Pass(None)
+    /// Judges a request without a body before the proxy sees it. `bytes` begin with its head. `stay`: the connection may
+    /// serve another request after it.
+    fn judge(&self, _head: &Head, _bytes: &[u8], _info: &ConnectionInfo, _stay: bool) -> HeadVerdict {
+        HeadVerdict::Forward(None)
     }
     /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
     fn body_refused(&self, _fault: BodyFault) {}
@@ -111,11 +111,11 @@ pub enum Header {
     Required,
 }
 
-/// What is to be done with a request that was looked at early.
-pub enum Early {
-    /// The proxy serves it. It finds what is already known in its session's user context.
-    Pass(Option<Box<dyn Any + Send + Sync>>),
-    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It never
-    /// stays where it may not.
+/// What to do with a request that was judged at the edge.
+pub enum HeadVerdict {
+    /// The proxy serves it, and finds its decision, if there is one, in the session's user context.
+    Forward(Option<Box<dyn Any + Send + Sync>>),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It stays only
+    /// where it may.
     Answer { bytes: Bytes, stay: bool },
 }

@@ -1,4 +1,4 @@
-//! The life of one client connection: a complete and unambiguous head within its time, then one request through Pingora,
+//! Serves one client connection in HTTP/1: a complete and unambiguous head within its time, then one request through Pingora,
 //! then the next.
 //!
 //! It stands in the place of Pingora's own loop (the blanket `ServerApp` of every `HttpServerApp`), which has no deadline
@@ -21,7 +21,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::common::{Early, Edge};
+use super::common::{Edge, HeadVerdict};
 use super::connection_info::ConnectionInfo;
 use super::limits::ConnectionLimits;
 use super::stream::{EdgeStream, Wire};
@@ -46,11 +46,12 @@ pub async fn serve<A, S>(
     let mut stream = Box::new(stream);
     let mut patience = Patience::new(begun + limits.head_deadline, shutdown);
     let mut settings = None;
-    let mut answered_early = 0;
+    let mut answered_here = 0;
     let ends = limits.lifetime.map(|lifetime| Instant::now() + lifetime);
     let is_old = || ends.is_some_and(|ends| Instant::now() >= ends);
-    // a flood comes on fresh connections or goes on after a refusal; for all others looking twice at fields would be dear
-    let mut look_early = true;
+    // A flood comes on fresh connections, or goes on after a refusal. All others are judged in their session: reading the fields
+    // here, too, would be dear for a request that is forwarded.
+    let mut judge_here = true;
     loop {
         let Some(wire) = stream.wire() else { return };
         let head = match patience.next_head(wire, edge).await {
@@ -63,14 +64,14 @@ pub async fn serve<A, S>(
             }
             Next::Nothing => return,
         };
-        let mut known = None;
+        let mut judged = None;
         let goes_on = head.keep_alive && !is_old();
-        // a flood of refusals is answered here, for less than half of what a session of Pingora's costs
-        if look_early && head.body == Body::None && !head.upgrade {
-            let stay = goes_on && answered_early + 1 < limits.requests && !*shutdown.borrow();
-            match edge.events.early(&head, wire.inbox(), &info, stay) {
-                Early::Pass(found) => known = found,
-                Early::Answer { bytes, stay: wanted } => {
+        // a refusal here costs less than half of one in a session of Pingora's
+        if judge_here && head.body == Body::None && !head.upgrade {
+            let stay = goes_on && answered_here + 1 < limits.requests && !*shutdown.borrow();
+            match edge.events.judge(&head, wire.inbox(), &info, stay) {
+                HeadVerdict::Forward(decision) => judged = decision,
+                HeadVerdict::Answer { bytes, stay: wanted } => {
                     wire.begin(&head);
                     wire.put(&bytes);
                     if !(stay && wanted) {
@@ -79,7 +80,7 @@ pub async fn serve<A, S>(
                     if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
                         return;
                     }
-                    answered_early += 1;
+                    answered_here += 1;
                     continue;
                 }
             }
@@ -95,7 +96,7 @@ pub async fn serve<A, S>(
             session.set_keepalive_reuses_remaining(Some(0));
         }
         session.set_pipelined_prefix(prefix);
-        session.set_connection_user_context(known);
+        session.set_connection_user_context(judged);
         match app.process_new_http(session, shutdown).await {
             Some(reused) => {
                 let (returned, kept) = reused.consume();
@@ -103,7 +104,7 @@ pub async fn serve<A, S>(
                 stream = returned;
                 settings = kept;
                 match stream.wire() {
-                    Some(wire) if wire.is_between_requests() => look_early = wire.was_refused(),
+                    Some(wire) if wire.is_between_requests() => judge_here = wire.was_refused(),
                     // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
                     Some(wire) => return linger(wire, limits).await,
                     None => return,
@@ -125,22 +126,22 @@ pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Ar
     linger(&mut wire, &edge.limits).await;
 }
 
-/// What came of waiting for a request.
+/// The outcome of waiting for a request.
 enum Next {
     Request(Head),
     Refused(HeadFault),
-    /// The client has gone, or has nothing to say: close without a word.
+    /// The client has gone, or sends nothing: close without an answer.
     Nothing,
 }
 
-/// What waiting for bytes came to.
+/// The outcome of waiting for bytes.
 enum Arrival {
     Bytes,
     End,
     Late,
 }
 
-/// How long a connection is waited for, and the news that the process is stopping.
+/// Waits for a connection's bytes, until a deadline or the end of the process.
 struct Patience {
     timer: Pin<Box<Sleep>>,
     /// Gone once it has come.

@@ -1,4 +1,4 @@
-//! One client connection, as far as it is known before its first request.
+//! What is known of a client connection before its first request.
 
 use std::net::SocketAddr;
 
@@ -10,28 +10,28 @@ use crate::request::Peer;
 use crate::units::prefix::fold;
 use tidegate_http::proxy_protocol::Source;
 
-/// What all requests of a connection have in common.
+/// A client connection: what all its requests have in common.
 #[derive(Debug)]
 pub struct ConnectionInfo {
     /// Position in the settings of the listener that took it.
     pub listener: usize,
-    /// Its other end, or whom a proxy below HTTP passes on.
+    /// Its other end, or the client that a PROXY header named.
     pub peer: Peer,
-    /// Whether `peer` is what a PROXY header said.
+    /// Whether a PROXY header named `peer`.
     pub conveyed: bool,
-    /// What its handshake said; `None` without TLS.
+    /// What its TLS handshake said; `None` without TLS.
     pub secure: Option<Secure>,
     left: Notify,
 }
 
 impl ConnectionInfo {
-    /// A connection that `listener` took from this address, or from a socket that has none.
+    /// Returns a connection that `listener` took from this address; `None` for a socket that has none.
     pub fn new(listener: usize, peer: Option<SocketAddr>) -> ConnectionInfo {
         let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
         ConnectionInfo { listener, peer, conveyed: false, secure: None, left: Notify::new() }
     }
 
-    /// The same connection for whom a PROXY header names.
+    /// Returns the connection of the client that a PROXY header named.
     pub fn conveying(self, source: Source) -> ConnectionInfo {
         let peer = match source {
             Source::Peer => return self,
@@ -41,17 +41,17 @@ impl ConnectionInfo {
         ConnectionInfo { peer, conveyed: true, ..self }
     }
 
-    /// The same, by TLS if there was a handshake.
+    /// Returns the connection after its handshake, if it had one.
     pub fn with_secure(self, secure: Option<Secure>) -> ConnectionInfo {
         ConnectionInfo { secure, ..self }
     }
 
-    /// The connection is closed, although a request of it goes on.
+    /// Notes that the connection is closed, although a request of it goes on.
     pub fn leave(&self) {
         self.left.notify_one();
     }
 
-    /// Ends when [`ConnectionInfo::leave`] was called. For one caller.
+    /// Waits until [`ConnectionInfo::leave`] was called. For one caller.
     pub async fn has_left(&self) {
         self.left.notified().await;
     }
@@ -61,12 +61,12 @@ impl ConnectionInfo {
         self.secure.as_ref()?.sni.as_deref()
     }
 
-    /// Which certificate the client showed in its handshake.
+    /// The certificate that the client showed in its handshake.
     pub fn identity(&self) -> Option<&ClientIdentity> {
         self.secure.as_ref().map(|secure| &secure.client)
     }
 
-    /// How the client reaches us.
+    /// The protocol by which the client reaches the gate.
     pub fn proto(&self) -> Proto {
         if self.secure.is_some() { Proto::Https } else { Proto::Http }
     }

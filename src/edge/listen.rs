@@ -1,4 +1,4 @@
-//! The loop that accepts connections from a bound socket, and the count of those that are open.
+//! Accepts connections from a bound socket, and counts those that are open.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,12 +30,12 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Those of no listener yet.
+    /// Returns an empty count.
     pub fn new() -> Arc<Connections> {
         Arc::default()
     }
 
-    /// How many there are.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         // a figure for display and for `drained`, which looks again after every notice
         self.open.load(Ordering::Acquire)
@@ -94,7 +94,7 @@ where
 {
     let listener = Acceptor::new(bound.socket)?;
     let watch = shutdown.clone();
-    // whoever is not let in is closed, as the stream is dropped
+    // a connection that is not let in closes, as its stream is dropped
     let entry = |peer: Option<SocketAddr>| match &edge.filter {
         Some(filter) => filter.admit(ConnectionInfo::new(edge.listener, peer).peer),
         None => Some(Entry::default()),

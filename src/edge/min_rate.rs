@@ -1,4 +1,4 @@
-//! How long a peer may keep us waiting for the bytes of a body.
+//! The least speed of a body.
 //!
 //! A credit of time: waiting spends it, every byte moved earns some of it back at the least rate, and it never exceeds
 //! the grace. So a peer that stalls is given up after the grace, one that creeps below the rate a little later, and one
@@ -36,19 +36,19 @@ pub struct TransferCredit {
 }
 
 impl TransferCredit {
-    /// With full credit; `whole` is how long the whole transfer may take, however fast it goes.
+    /// Returns a full credit. `whole`: how long the whole transfer may take, however fast it goes.
     pub fn new(rate: MinRate, whole: Option<Duration>) -> TransferCredit {
         TransferCredit { rate, credit: rate.grace, waiting_since: None, whole, ends: None, alarm: Alarm::default() }
     }
 
-    /// Another transfer begins: full credit again.
+    /// Restores the full credit for another transfer.
     pub fn restart(&mut self) {
         self.credit = self.rate.grace;
         self.waiting_since = None;
         self.ends = None;
     }
 
-    /// Whether the time for the whole transfer is over. It begins with the first call of this or of
+    /// Returns whether the time for the whole transfer is over. It begins with the first call of this or of
     /// [`TransferCredit::poll_wait`]; without such a time the clock is not read.
     pub fn is_over(&mut self) -> bool {
         self.whole.is_some_and(|whole| {
@@ -57,7 +57,7 @@ impl TransferCredit {
         })
     }
 
-    /// Bytes moved.
+    /// Earns credit for bytes that moved.
     pub fn progressed(&mut self, bytes: usize) {
         if let Some(since) = self.waiting_since.take() {
             self.credit = self.credit.saturating_sub(since.elapsed());
@@ -68,7 +68,7 @@ impl TransferCredit {
         self.credit = self.credit.saturating_add(Duration::from_nanos(earned_nanos)).min(self.rate.grace);
     }
 
-    /// No bytes moved and the task will sleep until some do. `Ready` means that the credit is used up, or that the transfer
+    /// Spends credit while no bytes move. Ready means that the credit is used up, or that the transfer
     /// [is over](TransferCredit::is_over).
     pub fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);

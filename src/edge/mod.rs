@@ -9,7 +9,8 @@
 //! * [`h2`] serves HTTP/2.
 //! * [`limits`] bounds time and space of a connection: [`min_rate`] is the least speed of bodies, [`answer_deadline`] the time until
 //!   the answer begins.
-//! * [`absence`] covers clients that leave while the origin works for them.
+//! * [`client_side`] is what a request's connection and the gate tell each other. [`absence`] covers clients that leave while the origin
+//!   works for them.
 //!
 //! [`tidegate_http`] reads the bytes and refuses every head that has two readings.
 
@@ -17,6 +18,7 @@ pub mod absence;
 pub mod accept;
 pub mod answer_deadline;
 pub mod bind;
+pub mod client_side;
 pub mod common;
 pub mod connection;
 pub mod connection_info;

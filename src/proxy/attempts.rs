@@ -17,14 +17,14 @@ use crate::system::cause::cause_of;
 use crate::system::clock::Clock;
 use crate::system::descriptors::NoDescriptor;
 use crate::units::Timestamp;
-use tidegate_http::fault::BodyFault;
+use tidegate_http::fault::{AnswerFault, BodyFault};
 
-/// What an answer with this status says of the address that gave it: these three mean that it does not serve.
+/// Returns whether an answer with this status means that its address does not serve.
 pub fn is_failure(status: u16) -> bool {
     matches!(status, 502..=504)
 }
 
-/// No connection came to stand; says whether another attempt is made. Nothing was sent, so it is safe for every request.
+/// No connection was made; returns whether another attempt is made. Nothing was sent, so it is safe for every request.
 pub fn not_connected(context: &mut RequestContext, session: &Session, error: &Error, clock: &Clock) -> bool {
     observe::origin_failed(context, error);
     if NoDescriptor::caused(error) {
@@ -41,15 +41,11 @@ pub fn not_connected(context: &mut RequestContext, session: &Session, error: &Er
     wanted && is_granted(context, now)
 }
 
-/// An attempt broke off after a connection stood; says whether another one is made. `stale`: the error is one of connections
-/// that the origin may have closed while nobody used them.
-pub fn broke_off(
-    context: &mut RequestContext,
-    session: &mut Session,
-    error: &Error,
-    stale: bool,
-    clock: &Clock,
-) -> bool {
+/// An attempt broke off after a connection stood; returns whether another one is made.
+pub fn broke_off(context: &mut RequestContext, session: &mut Session, error: &Error, clock: &Clock) -> bool {
+    // The origin may have closed the connection while nobody used it. One that was spoilt before anything was sent on it is as good
+    // as closed.
+    let stale = error.retry() || cause_of::<AnswerFault>(error) == Some(AnswerFault::Unasked);
     let late = LateAnswer::caused(error);
     if *error.esource() != ErrorSource::Upstream && !late {
         return false;
@@ -129,7 +125,7 @@ enum Reason {
     Reset,
 }
 
-/// Why it broke off, in the words of `retries.on`; `None` for answers that came and could not be used.
+/// The reason in the words of `retries.on`; `None` for answers that came and could not be used.
 fn reason_of(error: &Error) -> Option<Reason> {
     use ErrorType::{ConnectionClosed, ReadError, ReadTimedout, WriteError, WriteTimedout};
     if LateAnswer::caused(error) {

@@ -1,4 +1,4 @@
-//! Whose fault it is that a request has no answer of its origin.
+//! Finds the fault when a request has no answer of its origin.
 
 use pingora::{Error, ErrorSource, ErrorType};
 
@@ -8,7 +8,7 @@ use crate::system::cause::cause_of;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::BodyFault;
 
-/// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
+/// Returns what went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
 pub fn fault_of(e: &Error) -> Fault {
     use ErrorType as Is;
     if let Some(fault) = cause_of::<BodyFault>(e) {
@@ -42,7 +42,7 @@ pub fn fault_of(e: &Error) -> Fault {
     }
 }
 
-/// Whether attempts that wait for an answer are charged although none came. They are when the client kept the request from
+/// Returns whether attempts that wait for an answer are charged although none came. They are when the client kept the request from
 /// one, or else leaving early would be the way not to be counted; and when the origin had the request and said nothing that
 /// could be used, as nobody knows what it made of it. They are not when it never reached the origin.
 pub fn counts_as_an_attempt(fault: Fault) -> bool {

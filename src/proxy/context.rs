@@ -1,4 +1,4 @@
-//! One request's life inside the gate, from its head to its log line: Pingora's `CTX`.
+//! What is remembered of a request from its head to its log line: Pingora's `CTX`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use http::{HeaderMap, StatusCode};
 
-use crate::answer::Fault;
-use crate::engine::{Holds, Judged, Outcome, Verdict};
+use crate::answer::{self, Fault, Form};
+use crate::engine::{Holds, Judged, Outcome, Refusal, Verdict};
 use crate::origins::origin::{Attempt, OriginPlace, OriginState};
-use crate::policy::{Action, Route};
+use crate::policy::{Action, FieldStyle, Route};
 use crate::running::generation::Installed;
 use crate::sketch::KeyHash;
-use crate::system::clock::Clock;
+use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
 
 /// The longest that a piece of a body is held back at a time, whatever the limits say: meanwhile nobody sees whether the
@@ -24,8 +24,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The most attempts that a policy can ask for: one, and five more.
 const MOST_ATTEMPTS: usize = 6;
 
-/// Everything that must be remembered between Pingora's phases. Whatever it holds is given back when it is dropped, so
-/// that neither an abort nor a panic nor a forced stop leaks a place.
+/// What a request's phases have in common. Dropping it gives back all places, so that neither an abort nor a panic nor a forced
+/// stop leaks one.
 pub struct RequestContext {
     /// The policy that serves this request from start to end, whatever is installed meanwhile.
     pub installed: Arc<Installed>,
@@ -74,7 +74,7 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// A request whose head has just arrived.
+    /// Returns the context of a request whose head has just arrived.
     pub fn new(installed: Arc<Installed>, started: Timestamp) -> RequestContext {
         RequestContext {
             installed,
@@ -121,42 +121,64 @@ impl RequestContext {
         self.installed.origin(self.origin_index()?)
     }
 
-    /// How much of the request's time is left for its answer to begin; all of it where nobody looks at the time.
+    /// The time that is left for the answer to begin; all of it where the time is not measured.
     pub fn left(&self, now: Timestamp) -> Duration {
         let time = self.route().map_or(Duration::ZERO, |route| route.timeouts.request);
         time.saturating_sub(self.forwarded.map_or(Duration::ZERO, |from| now.since(from)))
     }
 
-    /// Whether another attempt could still be answered in time.
+    /// Returns whether another attempt could still be answered in time.
     pub fn time_left(&self, now: Timestamp) -> bool {
         !self.left(now).is_zero()
     }
 
-    /// Whether its refusal is to close the connection.
+    /// Why it is refused; `None` if it is admitted, or not judged.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.judged.as_ref()?.decision.verdict {
+            Verdict::Refused(refusal) => Some(refusal),
+            Verdict::Admitted => None,
+        }
+    }
+
+    /// What an answer of the gate to it is made from.
+    pub fn words(&self, form: Form) -> answer::Context<'_> {
+        let policy = self.installed.snapshot().policy();
+        let decision = self.judged.as_ref().map(|judged| &judged.decision);
+        let fields = decision.and_then(|decision| self.installed.fields(decision.route?));
+        answer::Context { policy, decision, fields, form, wall_unix_nanos: self.wall_nanos() }
+    }
+
+    /// The wall clock for fields that name points in time, which only the legacy spelling does; zero otherwise.
+    pub fn wall_nanos(&self) -> u64 {
+        let legacy = self.installed.snapshot().policy().responses.fields == FieldStyle::Legacy;
+        if legacy { wall_nanos() } else { 0 }
+    }
+
+    /// Returns whether its refusal closes the connection.
     pub fn closes(&self) -> bool {
         self.judged.as_ref().is_some_and(|judged| self.installed.snapshot().closes(&judged.decision))
     }
 
-    /// Counts its refusal for those who ask whom the limits refuse most.
+    /// Counts its refusal for the list of clients that are refused most.
     pub fn note_refusal(&self) {
         if let Some(judged) = &self.judged {
             self.installed.refused().note(self.installed.snapshot(), judged);
         }
     }
 
-    /// The request is being handed to the origin, which may act on it from now on.
+    /// Notes that the request goes to the origin, which may act on it from now on.
     pub fn sent(&mut self) {
         self.at_work = true;
         self.installed.snapshot().sent(&mut self.holds);
     }
 
-    /// The origin gave no answer, and that is not the client's doing.
+    /// Notes that the origin gave no answer, which is not the client's doing.
     pub fn origin_failed(&mut self) {
         self.installed.snapshot().failed(&mut self.holds);
     }
 
-    /// The head of the answer is known, the origin's or the route's own, as it was before our edits. Charges what waited for
-    /// it; to be called before the client can read it, who may come again at once.
+    /// Charges what waited for the head of the answer, the origin's or the route's own, as it was before edits. Call it before the
+    /// client can read the answer, who may come again at once.
     pub fn settle(&mut self, status: StatusCode, headers: &HeaderMap, clock: &Clock) {
         if let Some(judged) = &self.judged
             && !self.holds.is_empty()
@@ -165,14 +187,14 @@ impl RequestContext {
         }
     }
 
-    /// The request's body has come so far in this attempt. How long it should pause.
+    /// Charges the body of the request as far as it came in this attempt. Returns how long it should pause.
     pub fn uploaded(&mut self, clock: &Clock) -> Option<Duration> {
         let fresh = self.body_bytes.saturating_sub(self.charged_bytes);
         self.charged_bytes += fresh;
         self.carried(fresh, clock)
     }
 
-    /// So many bytes of a body, or of a protocol that was switched to, pass. How long they should pause.
+    /// Charges bytes of a body, or of a protocol that was switched to. Returns how long they should pause.
     pub fn carried(&mut self, bytes: u64, clock: &Clock) -> Option<Duration> {
         if !self.counts_bytes || bytes == 0 {
             return None;
@@ -181,8 +203,8 @@ impl RequestContext {
         (pause > 0).then(|| Duration::from_nanos(pause).min(LONGEST_PAUSE))
     }
 
-    /// The origin switches to another protocol: the places that the request holds become places of such connections. Says
-    /// whether there was room for it; if not, the verdict is a refusal now.
+    /// Makes the places that the request holds places of switched connections. Returns whether there was room; if not, the verdict
+    /// is a refusal now.
     pub fn switch(&mut self) -> bool {
         let snapshot = self.installed.snapshot();
         let Some(judged) = &mut self.judged else { return true };

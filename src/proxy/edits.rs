@@ -9,10 +9,9 @@ use pingora::{Error, ErrorType};
 use super::context::RequestContext;
 use crate::client::{Field, Proto, onward};
 use crate::edge::connection_info::ConnectionInfo;
+use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
-use crate::policy::{FieldStyle, HeaderEdits};
 use crate::request::Peer;
-use crate::system::clock::wall_nanos;
 use tidegate_http::hearsay;
 
 /// Takes out the fields of which this is true.
@@ -116,9 +115,7 @@ fn rate_limit_fields(head: &mut ResponseHeader, context: &RequestContext) -> pin
     }
     let Some(fields) = decision.route.and_then(|route| context.installed.fields(route)) else { return Ok(()) };
     let policy = context.installed.snapshot().policy();
-    // only the legacy spelling tells points in time
-    let wall = if policy.responses.fields == FieldStyle::Legacy { wall_nanos() } else { 0 };
-    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, wall) {
+    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, context.wall_nanos()) {
         // as static text where it is ours: a `HeaderName` would be turned back into text, twice, on every answer
         match name.as_str() {
             "ratelimit" => head.append_header("RateLimit", value)?,

@@ -1,4 +1,4 @@
-//! What became of a request, told to metrics and log. Both read the one decision record.
+//! Reports each request to metrics and log, which read one decision record.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,15 +8,16 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
 use super::context::RequestContext;
-use super::downstream::{absence, answer_head, connection_info};
-use super::request_view::RequestView;
+use super::downstream::{absence, answer_head};
+use super::request_view::{RequestHead, RequestView};
 use crate::answer::Fault;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
 use crate::edge::absence::Absence;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
-use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
+use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::observe::decisions::Decisions;
 use crate::observe::flood::{Shown, shown_client, shown_network};
@@ -24,15 +25,14 @@ use crate::observe::metrics::OriginError;
 use crate::observe::noise::{self, About};
 use crate::observe::notices::sample::Sample;
 use crate::policy::Route;
-use crate::request::{Peer, Request};
-use crate::running::generation::Installed;
+use crate::request::Peer;
 use crate::running::process::Shared;
 use crate::system::cause::cause_of;
 use crate::system::clock::{roll, wall_nanos};
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::HeadFault;
 
-/// A connection to the origin stands, fresh or from the pool.
+/// Counts a connection to the origin, fresh or from the pool.
 pub fn connected(context: &RequestContext, reused: bool) {
     if let Some(origin) = context.origin_index() {
         context.installed.metrics().origin_connection(origin, reused);
@@ -42,14 +42,14 @@ pub fn connected(context: &RequestContext, reused: bool) {
     }
 }
 
-/// An attempt failed on the origin's side.
+/// Counts an attempt that failed on the origin's side.
 pub fn origin_failed(context: &RequestContext, error: &Error) {
     if let Some(origin) = context.origin_index() {
         context.installed.metrics().origin_error(origin, origin_error(error));
     }
 }
 
-/// How a request ended, as far as its context does not know.
+/// The end of a request, as far as its context does not know it.
 #[derive(Debug)]
 pub struct Ended<'a> {
     /// What the client spoke: `h1` or `h2`.
@@ -81,49 +81,41 @@ impl<'a> Ended<'a> {
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
-            status: written.filter(|_| !unanswered).map_or(ABORTED, |head| head.status.as_u16()),
+            status: written.filter(|_| !unanswered).map_or_else(aborted, |head| head.status.as_u16()),
             bytes_out: (session.body_bytes_sent() as u64).saturating_sub(discarded),
             head_fault: None,
         }
     }
 }
 
-/// The verdict is known: it is remembered for those who ask why, before the client can read it and ask. `silence` is what the
-/// store of a shared limit met it with.
+/// Remembers a decision for `explain` and for the sample of requests, before the client can read the answer. `silence`: why the
+/// store of a shared limit did not answer.
 pub fn decided(
     shared: &Shared,
-    installed: &Installed,
-    judged: &Judged,
-    request: &Request<'_>,
+    context: &RequestContext,
+    info: Option<&ConnectionInfo>,
+    head: &impl RequestHead,
     silence: Option<Silence>,
 ) {
+    let Some(judged) = &context.judged else { return };
+    let sampled = Sample::takes(judged);
+    if !sampled && !Decisions::wants(judged) {
+        return;
+    }
+    let (installed, view) = (&context.installed, RequestView::of(info, head));
     let how = (installed.book(), silence);
-    shared.decisions.note(installed.snapshot(), judged, request, how, &shared.pseudonyms);
-    if Sample::takes(judged) {
-        installed.sample().note(installed.snapshot(), judged, request);
+    shared.decisions.note(installed.snapshot(), judged, &view.request(), how, &shared.pseudonyms);
+    if sampled {
+        installed.sample().note(installed.snapshot(), judged, &view.request());
     }
 }
 
-/// The same for a request that is Pingora's.
-pub fn decided_about(
-    shared: &Shared,
-    installed: &Installed,
-    judged: &Judged,
-    session: &Session,
-    silence: Option<Silence>,
-) {
-    if Decisions::wants(judged) || Sample::takes(judged) {
-        let facts = RequestView::read(connection_info(session), session.req_header());
-        decided(shared, installed, judged, &facts.request(), silence);
-    }
-}
-
-/// The request has ended, one way or another.
+/// Reports a request that has ended.
 pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
     if let Some(judged) = &context.judged {
         warn_of_flood(shared, context, &judged.decision);
     }
-    if end.status == ABORTED {
+    if end.status == aborted() {
         let client = context.judged.as_ref().and_then(|judged| judged.decision.client);
         let peer = client.map_or(Peer::Unix, |client| match client.address {
             ClientAddress::Ip(address) => Peer::Ip(address),
@@ -211,10 +203,12 @@ pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
     log.line(|line| entry.write(line));
 }
 
-/// What nginx calls it when the client left before the answer.
-const ABORTED: u16 = 499;
+/// The status of a request whose client left before the answer.
+fn aborted() -> u16 {
+    Fault::ClientGone.meaning().status.as_u16()
+}
 
-/// Whose word the client's address is.
+/// Where the client's address comes from.
 fn source_of(client: &Client, context: &RequestContext) -> &'static str {
     match client.source {
         Source::Peer if context.conveyed => "proxy_protocol",
@@ -222,12 +216,12 @@ fn source_of(client: &Client, context: &RequestContext) -> &'static str {
     }
 }
 
-/// Whether the request did not fit a limit, obeyed or not.
+/// Returns whether the request was over a limit, enforced or not.
 fn is_limited(decision: &Decision) -> bool {
     decision.readings.iter().any(|reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged))
 }
 
-/// What a request was held back for; one that was refused after all went at once.
+/// How long a request was held back; zero for one that was refused.
 fn delay_nanos(decision: &Decision) -> u64 {
     if decision.verdict == Verdict::Admitted { decision.delay_nanos } else { 0 }
 }
@@ -245,7 +239,7 @@ fn network_at(shared: &Shared, context: &RequestContext, decision: &Decision, re
     shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &shared.pseudonyms)
 }
 
-/// Says in the process's log where refusals of `fair_share` come from, now and then.
+/// Logs now and then where refusals of `fair_share` come from.
 fn warn_of_flood(shared: &Shared, context: &RequestContext, decision: &Decision) {
     for reading in decision.violated() {
         let Some((flood, node)) = context.installed.flood(reading.rule).zip(reading.node) else { continue };

@@ -1,4 +1,4 @@
-//! Answers that the gate gives itself, on Pingora's session.
+//! Sends the gate's own answers in Pingora's session.
 
 use std::sync::Arc;
 
@@ -8,10 +8,13 @@ use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
 use super::context::RequestContext;
-use crate::answer::{self, Answer, Context, Fault, Form};
-use crate::engine::Verdict;
+use super::downstream::{edge_stream, leave};
+use super::judge;
+use super::request_view::RequestHead as _;
+use crate::answer::{self, Answer, Fault};
+use crate::engine::Refusal;
 use crate::policy::Action;
-use crate::system::clock::{Clock, wall_nanos};
+use crate::system::clock::Clock;
 
 /// An unread body up to this size is read and thrown away, so that the client keeps its connection; behind a larger one
 /// the connection closes.
@@ -21,11 +24,14 @@ const WORTH_DRAINING: u64 = 64 * 1024;
 ///
 /// # Errors
 /// The client is gone.
-pub async fn refusal(session: &mut Session, context: &mut RequestContext) -> pingora::Result<()> {
-    let Some(Verdict::Refused(refusal)) = context.judged.as_ref().map(|judged| judged.decision.verdict) else {
-        return Ok(());
-    };
-    let answer = answer::refuse(refusal, &words(session, context));
+pub async fn refusal(session: &mut Session, context: &RequestContext, refusal: Refusal) -> pingora::Result<()> {
+    if context.closes() {
+        leave(session);
+    }
+    if let Some(stream) = edge_stream(session) {
+        stream.note_refusal();
+    }
+    let answer = judge::refuse(context, refusal, session.req_header().form());
     send(session, answer).await
 }
 
@@ -34,7 +40,7 @@ pub async fn refusal(session: &mut Session, context: &mut RequestContext) -> pin
 /// # Errors
 /// The client is gone.
 pub async fn fault(session: &mut Session, context: &RequestContext, fault: Fault) -> pingora::Result<()> {
-    let answer = answer::fault(fault, &words(session, context));
+    let answer = answer::fault(fault, &context.words(session.req_header().form()));
     send(session, answer).await
 }
 
@@ -63,18 +69,6 @@ pub async fn fixed(session: &mut Session, context: &mut RequestContext, clock: &
         tokio::time::sleep(pause).await;
     }
     write(session, head, body).await
-}
-
-fn words<'a>(session: &Session, context: &'a RequestContext) -> Context<'a> {
-    let head = session.req_header();
-    let decision = context.judged.as_ref().map(|judged| &judged.decision);
-    Context {
-        policy: context.installed.snapshot().policy(),
-        decision,
-        fields: decision.and_then(|decision| context.installed.fields(decision.route?)),
-        form: Form::of(&head.method, &head.headers),
-        wall_unix_nanos: wall_nanos(),
-    }
 }
 
 /// Sends an answer of ours.

@@ -1,4 +1,4 @@
-//! Whether the process has room for the bodies of a request and its answer, by [`Buffers`](crate::system::buffers::Buffers).
+//! Finds room for the bodies of a request and its answer, in [`Buffers`](crate::system::buffers::Buffers).
 
 use http::{HeaderMap, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
@@ -17,7 +17,7 @@ pub async fn for_request(session: &Session) -> bool {
     BUFFERS.room(length(&session.req_header().headers)).await.is_ok()
 }
 
-/// Does the same for the body of the answer with this head.
+/// Waits until there is room for the body of the answer with this head; `false` if there is none.
 pub async fn for_response(session: &Session, head: &ResponseHeader) -> bool {
     let none = session.req_header().method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
     none || BUFFERS.room(length(&head.headers)).await.is_ok()
@@ -40,7 +40,7 @@ pub fn for_answer(session: &Session, context: &mut RequestContext, bytes: u64) -
     told(share(session).map_or(Ok(()), |share| share.carries_down(pieces, bytes)), context)
 }
 
-/// What ends a request for which there is no room.
+/// Returns the error that ends a request for which there is no room.
 pub fn full(context: &mut RequestContext) -> Box<Error> {
     context.fault = Some(Fault::BuffersFull);
     Error::explain(ErrorType::HTTPStatus(503), "no room for the body").into_down()

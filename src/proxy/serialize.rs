@@ -1,4 +1,4 @@
-//! An answer of ours in bytes, for requests that Pingora has not seen.
+//! Writes an answer of the gate as bytes, for requests that Pingora has not seen.
 
 use bytes::Bytes;
 use http::header;
@@ -6,7 +6,7 @@ use pingora::protocols::http::date::get_cached_date;
 
 use crate::answer::Answer;
 
-/// The whole answer. `stay`: the connection serves another request after it.
+/// Returns the whole answer. `stay`: the connection serves another request after it.
 pub fn bytes(answer: &Answer, stay: bool) -> Bytes {
     let mut bytes = Vec::with_capacity(768 + answer.body.len());
     bytes.extend_from_slice(b"HTTP/1.1 ");

@@ -1,11 +1,11 @@
-//! How long the origin takes, for whoever wants to know.
+//! Measures how long the origin takes.
 
 use super::context::RequestContext;
 use crate::answer::Fault;
 use crate::running::process::Shared;
 use crate::units::Timestamp;
 
-/// The time, if anybody wants to know how long the origin takes.
+/// Reads the clock, if metrics, log or a limit need to know how long the origin takes.
 pub fn stamp(shared: &Shared, context: &RequestContext) -> Option<Timestamp> {
     let needed = || context.installed.times_origins().then(|| shared.clock.now());
     shared.now_if_watched().or_else(needed)

@@ -129,7 +129,7 @@ impl Session {
 
     /// `Ready` when the answer should have begun by now and has not.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.stream.deadline().at() {
+        match self.stream.client().deadline.at() {
             Some(deadline) if self.written.is_none() => self.deadline.poll(deadline, cx),
             _ => Poll::Pending,
         }
@@ -315,7 +315,7 @@ impl Session {
                 Poll::Pending => break,
             }
         }
-        if self.stall.poll_cut(self.stream.share(), cx).is_ready() {
+        if self.stall.poll_cut(&self.stream.client().share, cx).is_ready() {
             return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
         }
         ready!(self.download.poll_wait(cx));
@@ -383,7 +383,7 @@ impl Session {
         if done {
             self.put_end()?;
         }
-        self.stream.share().taken(self.sent.min(SEND_BUFFER));
+        self.stream.client().share.taken(self.sent.min(SEND_BUFFER));
         Ok(done)
     }
 
@@ -442,7 +442,7 @@ impl Session {
 
     fn refuse_body(&self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
         self.edge.events.body_refused(fault);
-        self.edge.events.noticed(fault.reason(), self.stream.info().peer);
+        self.edge.events.noticed(fault.reason(), self.stream.client().info.peer);
         Error::because(kind, "the body of the request", io::Error::from(fault)).into_down()
     }
 }

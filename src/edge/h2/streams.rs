@@ -1,19 +1,16 @@
-//! What the streams of one connection have in common, and what one of them tells the gate about itself.
+//! The streams of one connection: what they have in common, and what one of them shows the gate.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use http::Extensions;
 use tokio::sync::Notify;
 
-use crate::edge::absence::Absence;
-use crate::edge::answer_deadline::AnswerDeadline;
+use crate::edge::client_side::ClientSide;
 use crate::edge::connection_info::ConnectionInfo;
-use crate::system::buffers::Share;
 
-/// One connection, as its streams see it.
+/// What the streams of a connection have in common.
 #[derive(Debug, Default)]
 pub struct Streams {
     leaving: AtomicBool,
@@ -110,26 +107,17 @@ impl Drop for Present {
     }
 }
 
-/// One stream, for the gate: it travels in the extensions of the request's head, as the framework's session shows nothing
-/// of what lies below it.
+/// One stream, for the gate. Travels in the extensions of the request's head, as Pingora's session shows nothing of what lies below
+/// it.
 pub struct Stream {
-    info: Arc<ConnectionInfo>,
     streams: Arc<Streams>,
-    deadline: AnswerDeadline,
-    absence: Absence,
-    share: Share,
+    client: ClientSide,
 }
 
 impl Stream {
-    /// A stream of this connection.
+    /// Returns a stream of this connection.
     pub fn new(info: Arc<ConnectionInfo>, streams: Arc<Streams>) -> Arc<Stream> {
-        Arc::new(Stream {
-            info,
-            streams,
-            deadline: AnswerDeadline::default(),
-            absence: Absence::default(),
-            share: Share::default(),
-        })
+        Arc::new(Stream { streams, client: ClientSide::new(info) })
     }
 
     /// The stream that a request came on, if it came by HTTP/2.
@@ -137,37 +125,17 @@ impl Stream {
         extensions.get::<Arc<Stream>>().map(AsRef::as_ref)
     }
 
-    /// What is known of its connection.
-    pub fn info(&self) -> &ConnectionInfo {
-        &self.info
+    /// The client's side of its request.
+    pub fn client(&self) -> &ClientSide {
+        &self.client
     }
 
-    /// By when the answer must have begun, from now.
-    pub fn answer_due_in(&self, time: Duration) {
-        self.deadline.set(time);
-    }
-
-    /// The deadline that was set.
-    pub fn deadline(&self) -> &AnswerDeadline {
-        &self.deadline
-    }
-
-    /// What is said of a client that leaves.
-    pub fn absence(&self) -> &Absence {
-        &self.absence
-    }
-
-    /// What its request and the answer hold.
-    pub fn share(&self) -> &Share {
-        &self.share
-    }
-
-    /// What it has in common with the other streams.
+    /// All streams of its connection.
     pub fn streams(&self) -> &Streams {
         &self.streams
     }
 
-    /// The connection takes no new requests after this one; in HTTP/1 that is `Connection: close`.
+    /// Takes no new requests on the connection after this one; in HTTP/1 that is `Connection: close`.
     pub fn leave(&self) {
         self.streams.leave();
     }
@@ -175,6 +143,6 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Stream").field("info", &self.client.info).finish_non_exhaustive()
     }
 }

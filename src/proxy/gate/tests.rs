@@ -24,8 +24,8 @@ use crate::engine::Base;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::origins::origin::Located;
 use crate::policy::{
-    FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses, Retries,
-    RouteTable, Rule, Timeouts,
+    Action, FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses,
+    Retries, Route, RouteTable, Rule, Timeouts,
 };
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
