@@ -32,10 +32,10 @@ use crate::edge::common::Edge;
 use crate::edge::door::Door;
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
-use crate::edge::tls::watch::{POLL, State, Watch};
+use crate::edge::tls::watch::{POLL, Watch};
 use crate::engine::Snapshot;
 use crate::observe::access_log::AccessLogWriter;
-use crate::observe::metrics::{CertificateState, Metrics};
+use crate::observe::metrics::Metrics;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::observe::refused::MostRefused;
 use crate::observe::standard_error::say;
@@ -47,6 +47,7 @@ use crate::proxy::framework::proxy;
 use crate::running::generation::{Installed, Version};
 use crate::running::in_force::InForce;
 use crate::running::process::Shared;
+use crate::running::state;
 use crate::running::waits::{MOST_WAITING, Waits};
 use crate::sketch::Seed;
 use crate::small_server::{self, Hosts};
@@ -134,7 +135,8 @@ fn start_and_serve(
         shared.watch();
     }
     shared.set_in_force(InForce { file, shown: shown.clone(), waiting: Vec::new() });
-    register_certificates(&shared, &watch);
+    // there is no other call that could have set it
+    let _ = shared.certificates.set(Arc::clone(&watch));
     let threads = threads(&shared.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -146,15 +148,15 @@ fn start_and_serve(
     let doors = doors(&shared)?;
     let kept_doors = doors.clone();
     // what comes before the first round is its own
-    kept.note_history();
+    state::note_history(&kept);
     let teller = Mutex::new(Teller::default());
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
-        kept.note_history();
-        kept.look_for_notices();
+        state::note_history(&kept);
+        state::look_for_notices(&kept);
         teller.lock().look(now);
     };
     let housekeeping = Housekeeping::start(round)
@@ -197,20 +199,6 @@ fn wall_seconds() -> i64 {
     i64::try_from(clock::wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX)
 }
 
-fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
-    if watch.is_empty() {
-        return;
-    }
-    let watch = Arc::clone(watch);
-    let state = |state: &Arc<State>| CertificateState {
-        listener: state.listener.clone(),
-        certificate: state.certificate.clone(),
-        expires: state.expires(),
-        current: state.is_current(),
-    };
-    shared.installed().metrics().register_certificates(Arc::new(move || watch.states().iter().map(state).collect()));
-}
-
 /// Everything that requests share, and the owner of the access log's thread.
 fn build(
     policy: Policy,
@@ -230,9 +218,6 @@ fn build(
     };
     let metrics = Metrics::new(&policy, &settings);
     let access_log = writer.as_ref().zip(settings.access_log.as_ref()).map(|(writer, log)| (writer.log(), log.client));
-    if let Some((log, _)) = &access_log {
-        metrics.register_access_log(log);
-    }
     let started = Clock::start();
     let snapshot = Snapshot::new(policy, &seed, started.unix_nanos_at_zero())
         .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
@@ -390,5 +375,5 @@ async fn first_answers(shared: &Arc<Shared>) {
 
 fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
     let shared = Arc::clone(shared);
-    Arc::new(move || shared.installed().metrics().render())
+    Arc::new(move || shared.installed().metrics().render(&state::state(&shared)))
 }

@@ -7,17 +7,15 @@ use http::HeaderName;
 
 use crate::answer::RouteFields;
 use crate::config::places::Trusted;
-use crate::engine::{Cluster, Snapshot};
-use crate::limiter::Limiter;
-use crate::limiter::cluster::Sharing;
+use crate::engine::Snapshot;
 use crate::observe::flood::Flood;
-use crate::observe::metrics::{EndpointLoad, LimitState, Metrics, OriginError, OriginLoad, Reader};
+use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::refused::MostRefused;
 use crate::origins::origin::OriginState;
 use crate::origins::resolve::carry_over;
 use crate::origins::tls::TlsFault;
-use crate::policy::{Capacity, Kind, OnClientAbort, OnLimit, Origin, OriginAddress, Policy, Route, Rule};
+use crate::policy::{Capacity, Kind, OnClientAbort, OnLimit, Origin, Policy, Route, Rule};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::Clock;
@@ -65,9 +63,7 @@ impl Prepared {
 }
 
 impl Installed {
-    /// A snapshot with the metrics that were resolved for its policy, which learn here what to read from it, and with what
-    /// counts its refusals.
-    /// `clock` is the one that requests are judged by.
+    /// A snapshot with the metrics that were resolved for its policy, and with what counts its refusals. `clock` is the one that requests are judged by.
     ///
     /// # Errors
     /// Files that an origin's TLS rests on cannot be used; names the origin.
@@ -148,11 +144,6 @@ impl Installed {
             if let Some(counter) = metrics.origin_error_counter(index, OriginError::Surplus) {
                 origin.way().count_surplus(counter);
             }
-            metrics.register_origin(&origin.spec().name, reader_of_origin(Arc::clone(origin), clock));
-        }
-        for (index, (rule, limiter)) in policy.rules.iter().zip(snapshot.limiters()).enumerate() {
-            let cluster = snapshot.cluster(index).cloned();
-            metrics.register_limit(&rule.name, reader_of_limit(Arc::clone(limiter), cluster, clock));
         }
         let tag_fields = tag_fields(policy);
         let follows_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
@@ -209,8 +200,6 @@ impl Installed {
 
     /// The same with the stores of its policy, in their order.
     pub fn with_stores(self, stores: Vec<Arc<StoreInUse>>) -> Installed {
-        let read = stores.clone();
-        self.metrics.register_stores(Arc::new(move || read.iter().map(|store| store.state()).collect()));
         Installed { stores, ..self }
     }
 
@@ -333,41 +322,4 @@ fn learns_by_time(origin: &Origin) -> bool {
     let retries = &origin.retries;
     let learns = origin.health.is_some() || origin.ejection.is_some() || origin.adaptive.is_some();
     learns || retries.on_reset_before_answer || retries.on_timeout
-}
-
-fn reader_of_origin(origin: Arc<OriginState>, clock: Clock) -> Reader<OriginLoad> {
-    Arc::new(move || OriginLoad {
-        inflight: u64::from(origin.inflight()),
-        limit: origin.limit().map(u64::from),
-        queued: u64::from(origin.waiting()),
-        abandoned: u64::from(origin.abandoned().count()),
-        despite: origin.watches().then(|| origin.despite()),
-        endpoints: endpoints(&origin, clock.now()),
-    })
-}
-
-/// What the policy calls each of an origin's addresses, and how it is. A name has as many addresses as its name server says.
-fn endpoints(origin: &OriginState, now: Timestamp) -> Vec<EndpointLoad> {
-    let ring = origin.ring();
-    let of_entry = |(entry, address): (usize, &OriginAddress)| {
-        let mine = || ring.endpoints.iter().filter(move |endpoint| endpoint.entry == entry);
-        let (all, usable) = (mine().count(), mine().filter(|endpoint| endpoint.is_usable(now)).count());
-        EndpointLoad {
-            endpoint: address.authority(),
-            healthy: if all == 0 { 0.0 } else { usable as f64 / all as f64 },
-            ejections: mine().map(|endpoint| endpoint.record.ejections()).sum(),
-        }
-    };
-    origin.spec().addresses.iter().enumerate().map(of_entry).collect()
-}
-
-fn reader_of_limit(limiter: Arc<Limiter>, cluster: Option<Arc<Cluster>>, clock: Clock) -> Reader<LimitState> {
-    Arc::new(move || {
-        let gauges = limiter.gauges();
-        // a limit without keys has a few counters and no table worth telling of
-        let memory_bytes = limiter.is_keyed().then_some(gauges.memory);
-        let leases = cluster.as_ref().filter(|cluster| cluster.shared().sharing == Sharing::Lease);
-        let leased = leases.map(|cluster| cluster.leases().outstanding(clock.now()));
-        LimitState { gauges, memory_bytes, crowding: limiter.crowding(clock.now()), leased }
-    })
 }
