@@ -5,8 +5,8 @@
 //! moment: a request adds to counters that it finds by position, without locks, look-ups by name or allocation.
 //!
 //! * [`catalogue`]: the list of all metrics.
-//! * `families`: the registry behind it; `live`: numbers read when the page is made; `process`: what the kernel knows.
-//! * `labels`: fixed label values; `shape`: a policy's label values; `cells`: the counters resolved from them; `totals`: what those stand at.
+//! * `families`: the registry behind it; `live`: numbers of the [`State`] that the page shows beside them; `process`: what the kernel knows.
+//! * `labels`: fixed label values; `shape`: a policy's label values; `cells`: the counters resolved from them; `state`: reads them back.
 //!
 //! Source: Prometheus' "Metric and label naming" and "Instrumentation", text format 0.0.4.
 
@@ -15,22 +15,21 @@ mod cells;
 mod families;
 mod labels;
 mod live;
-mod numbers;
 #[cfg(test)]
 mod page;
 mod process;
 mod shape;
+mod state;
 #[cfg(test)]
 mod tests;
-mod totals;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
-use super::access_log::AccessLog;
-use super::{log, notices};
+use super::notices::Kind as NoticeKind;
+use super::state::State;
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
@@ -45,8 +44,6 @@ use tidegate_http::h2::frames::Abuse;
 
 use catalogue as all;
 pub use labels::{CONNECTION_REASONS, OriginError, SHED_REASONS};
-pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader, StoreState};
-pub use numbers::Numbers;
 
 /// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
 pub struct Metrics {
@@ -66,7 +63,7 @@ pub struct Metrics {
     reload_successful: IntGauge,
     reload_time: IntGauge,
     reloads: Each<bool>,
-    notices: Vec<(notices::Kind, IntGauge)>,
+    notices: Vec<(NoticeKind, IntGauge)>,
     top_client_share: Gauge,
 }
 
@@ -78,8 +75,6 @@ impl Metrics {
 
     fn with_shape(shape: Shape) -> Metrics {
         let families = Arc::new(Families::new());
-        families.live.log("process", Arc::new(log::state));
-        families.live.panics(Arc::new(log::panics));
         let metrics = Metrics::resolve(families, shape);
         metrics.installed(1);
         metrics
@@ -87,8 +82,6 @@ impl Metrics {
 
     /// The metrics of the policy that follows. To be taken into use together with it, because positions are those of the
     /// policy. Series of names that are gone end; requests that still run under the old policy count into nothing there.
-    ///
-    /// Origins and limits whose names stay keep their readers until new ones are registered.
     pub fn next(&self, policy: &Policy) -> Metrics {
         self.next_shape(self.shape.with_policy(policy))
     }
@@ -96,7 +89,6 @@ impl Metrics {
     fn next_shape(&self, shape: Shape) -> Metrics {
         let next = Metrics::resolve(self.families.clone(), shape);
         self.families.retire(&self.series, &next.series);
-        self.families.live.retain(&next.shape.origins, &next.shape.limit_names());
         next
     }
 
@@ -115,10 +107,7 @@ impl Metrics {
             reload_successful: resolver.gauge(&all::RELOAD_SUCCESSFUL, &[]),
             reload_time: resolver.gauge(&all::RELOAD_TIME, &[]),
             reloads: resolver.each(&all::RELOADS, &[], [(true, "success"), (false, "failure")]),
-            notices: notices::Kind::ALL
-                .iter()
-                .map(|kind| (*kind, resolver.gauge(&all::NOTICE, &[kind.word()])))
-                .collect(),
+            notices: NoticeKind::ALL.iter().map(|kind| (*kind, resolver.gauge(&all::NOTICE, &[kind.word()]))).collect(),
             top_client_share: resolver.ratio(&all::TOP_CLIENT_SHARE, &[]),
             series: resolver.series,
             families,
@@ -126,14 +115,10 @@ impl Metrics {
         }
     }
 
-    /// The page in the text format 0.0.4. Takes time for every series: milliseconds for thousands of them.
-    pub fn render(&self) -> String {
-        self.families.render()
-    }
-
-    /// The numbers of this moment. Takes as long as the page.
-    pub fn numbers(&self) -> Numbers {
-        Numbers(self.families.gather())
+    /// Returns the page in the text format 0.0.4: what is counted here, and what `state` has beside it. Takes milliseconds for thousands of
+    /// series.
+    pub fn render(&self, state: &State) -> String {
+        self.families.render(live::families(state))
     }
 
     /// Counts what was decided. Once per request, when the verdict is final. `contended` is the place, in the route's
@@ -295,37 +280,11 @@ impl Metrics {
     }
 
     /// Tells which notices hold, and the share of the client that asks most, as far as it is known.
-    pub fn notices(&self, holds: impl Fn(notices::Kind) -> bool, top_client_share: Option<f64>) {
+    pub fn notices(&self, holds: impl Fn(NoticeKind) -> bool, top_client_share: Option<f64>) {
         for (kind, gauge) in &self.notices {
             gauge.set(i64::from(holds(*kind)));
         }
         self.top_client_share.set(top_client_share.unwrap_or(0.0));
-    }
-
-    /// Says how to read what an origin carries; replaces an earlier reader of that name.
-    pub fn register_origin(&self, name: &str, reader: Reader<OriginLoad>) {
-        self.families.live.origin(name, reader);
-    }
-
-    /// Says how to read a limit's own state; replaces an earlier reader of that name.
-    pub fn register_limit(&self, name: &str, reader: Reader<LimitState>) {
-        self.families.live.limit(name, reader);
-    }
-
-    /// Says how to read what is known of certificates; replaces an earlier reader.
-    pub fn register_certificates(&self, reader: Reader<Vec<CertificateState>>) {
-        self.families.live.certificates(reader);
-    }
-
-    /// Says how to read how the policy's stores stand; replaces an earlier reader.
-    pub fn register_stores(&self, reader: Reader<Vec<StoreState>>) {
-        self.families.live.stores(reader);
-    }
-
-    /// Says whose lost lines are counted as `access`.
-    pub fn register_access_log(&self, access_log: &AccessLog) {
-        let access_log = access_log.clone();
-        self.families.live.log("access", Arc::new(move || access_log.state()));
     }
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per

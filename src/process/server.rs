@@ -29,10 +29,9 @@ use crate::config::{self, Config};
 use crate::edge::common::{AdmissionFilter, Edge};
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
-use crate::edge::tls::watch::{POLL, State, Watch};
+use crate::edge::tls::watch::{POLL, Watch};
 use crate::engine::Base;
 use crate::observe::access_log::AccessLogWriter;
-use crate::observe::metrics::CertificateState;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::observe::standard_error::say;
 use crate::observe::{log, scrape};
@@ -42,6 +41,7 @@ use crate::proxy::framework::proxy;
 use crate::running::backends::Backends;
 use crate::running::generation::{Installed, workers};
 use crate::running::process::Shared;
+use crate::running::state;
 use crate::running::waits::{MOST_WAITING, Waits};
 use crate::sketch::Seed;
 use crate::small_server::{self, Hosts};
@@ -124,7 +124,8 @@ fn start_and_serve(
     if admin.is_some() {
         shared.watch();
     }
-    register_certificates(&shared, &watch);
+    // there is no other call that could have set it
+    let _ = shared.certificates.set(Arc::clone(&watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers(&shared.settings))
         .thread_name("gate")
@@ -135,15 +136,15 @@ fn start_and_serve(
     let doors = doors(&shared)?;
     let kept_doors = doors.clone();
     // what comes before the first round is its own
-    kept.note_history();
+    state::note_history(&kept);
     let teller = Mutex::new(Teller::default());
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
-        kept.note_history();
-        kept.look_for_notices();
+        state::note_history(&kept);
+        state::look_for_notices(&kept);
         teller.lock().look(now);
     };
     let housekeeping = Housekeeping::start(round)
@@ -181,20 +182,6 @@ fn wall_seconds() -> i64 {
     i64::try_from(clock::wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX)
 }
 
-fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
-    if watch.is_empty() {
-        return;
-    }
-    let watch = Arc::clone(watch);
-    let state = |state: &Arc<State>| CertificateState {
-        listener: state.listener.clone(),
-        certificate: state.certificate.clone(),
-        expires: state.expires(),
-        current: state.is_current(),
-    };
-    shared.installed().metrics().register_certificates(Arc::new(move || watch.states().iter().map(state).collect()));
-}
-
 /// Makes the process with its first generation. Returns with it the owner of the access log's thread.
 fn build(
     config: Config,
@@ -218,9 +205,6 @@ fn build(
     let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
     let first = Installed::next(config, backends, base)?;
     let shared = Shared::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
-    if let Some((log, _)) = &shared.access_log {
-        shared.installed().metrics().register_access_log(log);
-    }
     Ok((Arc::new(shared), writer))
 }
 
@@ -341,5 +325,5 @@ fn warn_of_silent(answers: &[(Arc<StoreInUse>, bool)]) {
 
 fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
     let shared = Arc::clone(shared);
-    Arc::new(move || shared.installed().metrics().render())
+    Arc::new(move || shared.installed().metrics().render(&state::state(&shared)))
 }

@@ -10,7 +10,6 @@ use http::HeaderName;
 
 use super::backends::Backends;
 use super::fault::Fault;
-use super::gauges;
 use crate::answer::RouteFields;
 use crate::config::settings::Settings;
 use crate::config::{self, Config, Places, Tree};
@@ -18,7 +17,7 @@ use crate::engine::{Base, Snapshot, Succession};
 use crate::explain::Book;
 use crate::observe::decisions::Decisions;
 use crate::observe::flood::Flood;
-use crate::observe::metrics::Metrics;
+use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::refused::MostRefused;
 use crate::origins::origin::OriginState;
@@ -196,7 +195,11 @@ impl Next {
             Some(before) => before.metrics.next(policy),
             None => Metrics::new(policy, &source.settings),
         };
-        gauges::register(&metrics, &snapshot, &backends, clock);
+        for (index, origin) in backends.origins().iter().enumerate() {
+            if let Some(counter) = metrics.origin_error_counter(index, OriginError::Surplus) {
+                origin.way().count_surplus(counter);
+            }
+        }
         backends.tell(&snapshot);
         let refused = match before {
             // it knows limits by their positions

@@ -1,12 +1,12 @@
 //! What requests share: the [`process`], and in it the [`generation`] of the policy that is in force.
 //!
-//! A generation holds its [`backends`], and says by its [`gauges`] what metrics read; a [`fault`] is why there is none. [`waits`] are
+//! A generation holds its [`backends`]; a [`fault`] is why there is none. [`state`] gathers what of both is shown. [`waits`] are
 //! the requests that limits delay; [`wakers`] wake requests that wait for another request's question to a store.
 
 pub mod backends;
 pub mod fault;
-mod gauges;
 pub mod generation;
 pub mod process;
+pub mod state;
 pub mod waits;
 pub mod wakers;

@@ -1,20 +1,20 @@
 //! What all connections share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
 use super::generation::{Installed, Next};
 use crate::config::settings::{ClientInLog, Settings};
+use crate::edge::tls::watch::Watch;
 use crate::observe::access_log::AccessLog;
 use crate::observe::decisions::Decisions;
 use crate::observe::history::History;
 use crate::observe::log;
 use crate::observe::noise::{Noise, Saying};
 use crate::observe::notices::Notices;
-use crate::observe::notices::seen::Look;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::running::waits::Waits;
 use crate::running::wakers::Bells;
@@ -43,6 +43,8 @@ pub struct Shared {
     pub decisions: Decisions,
     /// What the gate notices of its own misuse.
     pub notices: Notices,
+    /// The listeners' certificates; set once, at start.
+    pub certificates: OnceLock<Arc<Watch>>,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
@@ -80,6 +82,7 @@ impl Shared {
             history: History::new(),
             decisions,
             notices: Notices::default(),
+            certificates: OnceLock::new(),
             installed: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
         }
@@ -146,25 +149,6 @@ impl Shared {
         for (noise, listener) in self.noise.iter().zip(&self.settings.listeners) {
             noise.tell(&listener.name, self.clock.now(), &saying);
         }
-    }
-
-    /// Notes what the counters stand at. For the housekeeping, once a second.
-    pub fn note_history(&self) {
-        self.history.note(self.clock.now(), &self.installed().metrics().totals());
-    }
-
-    /// Looks for notices. For the housekeeping, once a second.
-    pub fn look_for_notices(&self) {
-        let installed = self.installed();
-        let look = Look {
-            settings: &self.settings,
-            clients_in_log: self.clients_in_log(),
-            snapshot: installed.snapshot(),
-            origins: installed.origins(),
-            sample: installed.sample(),
-            metrics: installed.metrics(),
-        };
-        self.notices.look(&look, self.clock.now());
     }
 
     /// The policy in force. Taken once per request and kept to its end.

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use super::bounds::MOST_ANSWER;
 use super::client::StoreClient;
 use super::script::Heard as Letters;
+use super::state::ExchangeState;
 use crate::engine::Told;
 use crate::engine::estimate::LONGEST_PERIOD;
 use crate::limiter::cluster::deltas::Deltas;
@@ -65,27 +66,6 @@ impl Dropped {
     pub const fn word(self) -> &'static str {
         self.into_str()
     }
-}
-
-/// What was told and heard since the start.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ExchangeState {
-    /// How old the oldest knowledge of another gate is, in seconds.
-    pub staleness_seconds: f64,
-    /// Messages that the store has.
-    pub messages_sent: u64,
-    /// Messages of others that were read, dropped ones among them.
-    pub messages_received: u64,
-    /// Messages of others that were never seen, by their numbers.
-    pub messages_missed: u64,
-    /// Messages, or what they say of one limit, that were not charged, by reason.
-    pub messages_dropped: Vec<(&'static str, u64)>,
-    /// Keys in the messages that the store has.
-    pub deltas_sent: u64,
-    /// Keys of others that were charged.
-    pub deltas_received: u64,
-    /// Units that were admitted and not told, because there was no place for their key.
-    pub units_unreported: u64,
 }
 
 /// What gates tell each other through one store; see the module.

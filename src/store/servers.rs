@@ -7,11 +7,11 @@ use redis::RedisResult;
 
 use super::breaker::BreakerState;
 use super::common::Common;
-use super::counters::{ServerStanding, ServerStatus};
 use super::dialer::Access;
 use super::script;
 use super::shard::Shard;
 use super::slots::{Slots, slot};
+use super::state::{ServerStanding, ServerState};
 use super::wire::Address;
 use crate::limiter::cluster::Silence;
 use crate::policy::{Store, StoreMode};
@@ -116,11 +116,11 @@ impl Servers {
     }
 
     /// How each server of a cluster stands; none otherwise.
-    pub fn statuses(&self) -> Vec<ServerStatus> {
+    pub fn statuses(&self) -> Vec<ServerState> {
         let server = |shard: &Arc<Shard>| {
             let (host, port) = shard.address()?;
             let (connected, breaker) = (shard.is_up(), shard.breaker(&self.common));
-            Some(ServerStatus { address: format!("{host}:{port}"), connected, breaker })
+            Some(ServerState { address: format!("{host}:{port}"), connected, breaker })
         };
         self.shards.load().list.iter().filter_map(server).collect()
     }

@@ -104,9 +104,11 @@ impl RouteCells {
         self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
     }
 
-    /// What each of its limits said, with the limit's position in the policy.
-    pub fn limits(&self) -> impl Iterator<Item = (usize, [u64; 5])> {
-        self.limits.iter().map(|limit| (limit.rule, limit.counts()))
+    /// Returns the decisions of each of its limits, with the limit's position in the policy.
+    pub fn limits(&self) -> impl Iterator<Item = (usize, [(Outcome, u64); 5])> {
+        self.limits
+            .iter()
+            .map(|limit| (limit.rule, Outcome::ALL.map(|outcome| (outcome, limit.verdict(outcome).get()))))
     }
 
     /// Requests that waited.
@@ -139,11 +141,6 @@ impl LimitCells {
         if let Some(counter) = self.nodes.get(usize::from(node)) {
             counter.inc();
         }
-    }
-
-    /// Allowed, delayed, tagged, limited, exempt.
-    pub fn counts(&self) -> [u64; 5] {
-        [&self.allowed, &self.delayed, &self.tagged, &self.limited, &self.exempt].map(IntCounter::get)
     }
 
     pub fn verdict(&self, outcome: Outcome) -> &IntCounter {

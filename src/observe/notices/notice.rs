@@ -1,9 +1,10 @@
 //! A notice: its kind, its subject, its words.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Kinds of notices. The words are those of `tidegate_notice{notice="…"}` and of JSON, and stay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The policy file was refused at the last reload.
     ReloadRefused,
@@ -21,10 +22,14 @@ pub enum Kind {
     TrustUnseen,
     /// The policy makes very many metric series.
     ManySeries,
+    /// A kind of a later version, in a list that was read.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }
 
 impl Kind {
-    /// All of them, the most urgent first.
+    /// All kinds that the gate detects, the most urgent first.
     pub const ALL: [Kind; 8] = [
         Kind::ReloadRefused,
         Kind::OriginDown,
@@ -47,6 +52,7 @@ impl Kind {
             Kind::ShadowOld => "shadow_old",
             Kind::TrustUnseen => "trust_unseen",
             Kind::ManySeries => "many_series",
+            Kind::Unknown => "unknown",
         }
     }
 
@@ -56,14 +62,9 @@ impl Kind {
     }
 }
 
-impl Serialize for Kind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.word())
-    }
-}
-
 /// Something that the operator should know, in words that are the same wherever it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Notice {
     /// The kind, a word that stays.
     pub kind: Kind,

@@ -26,7 +26,7 @@ pub fn model() -> Model {
               "endpoints": [{ "address": "10.0.0.3:80" }] },
         ],
         "waiting_for_upgrade": ["listeners.main.address changed"],
-        "notices": [{ "kind": "collapsed_clients",
+        "notices": [{ "kind": "clients_collapsed",
             "text": "93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?" }],
     });
     let mut refused = vec![0.0; SECONDS];
@@ -100,5 +100,5 @@ fn as_json_it_has_a_schema_and_what_the_process_told() {
 
 #[test]
 fn an_answer_of_another_kind_is_not_understood() {
-    assert!(serde_json::from_value::<Status>(json!({ "schema": "tidegate.status/2" })).is_err());
+    assert!(serde_json::from_value::<State>(json!({ "schema": "tidegate.status/2" })).is_err());
 }
