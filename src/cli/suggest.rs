@@ -227,14 +227,14 @@ impl Task<'_> {
         let mut titles: Vec<&str> = sources.formats().map(|(_, format)| format.title()).collect();
         titles.dedup();
         let (format, resolution) = (titles.join(" and "), sources.resolution());
-        let replayed = simulate(sources, self.question, policy, None, |logged, judged| {
+        let replayed = simulate(sources, self.question, policy, None, |record, judged| {
             let decision = &judged.decision;
             let key = if self.per_route {
                 decision.client.as_ref().map(|client| network_key(&client.network.to_string()))
             } else {
                 judged.key(0)
             };
-            visit(decision.route, key, Timestamp::from_nanos(logged.start()));
+            visit(decision.route, key, Timestamp::from_nanos(record.start));
         });
         let outcome = replayed.map_err(stop)?.outcome;
         let lacks = outcome.limits.iter().find_map(|limit| limit.missing.as_ref());

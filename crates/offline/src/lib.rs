@@ -19,6 +19,7 @@
 use tidegate_limits::{limiter, sketch, units};
 use tidegate_policy::{answer, client, config, engine, explain, policy, request};
 
+pub mod gate;
 pub mod picture;
 
 pub mod replay;

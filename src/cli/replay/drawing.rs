@@ -11,7 +11,7 @@ use crate::engine::Judged;
 use crate::policy::Policy;
 use crate::replay::drawn::{self, About, Ledger};
 use crate::replay::report::Head;
-use crate::replay::{Logged, Outcome, Record};
+use crate::replay::{Outcome, Record};
 
 /// Where pictures go.
 #[derive(Debug, Args)]
@@ -41,14 +41,13 @@ impl<'a> Drawing<'a> {
     }
 
     /// Counts a decision.
-    pub fn note(&mut self, logged: &Logged<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
+    pub fn note(&mut self, record: &Record<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
         let Some(ledger) = &mut self.ledger else { return };
         if self.route.is_some_and(|route| judged.decision.route != route) {
             return;
         }
         let Some(client) = judged.decision.client else { return };
-        let record = logged.record();
-        ledger.note(&record, judged, &|| name(&record, &client));
+        ledger.note(record, judged, &|| name(record, &client));
     }
 
     /// Draws what was asked for. `logs`, `policy`: where each stands.

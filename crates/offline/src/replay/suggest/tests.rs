@@ -36,7 +36,7 @@ fn policy(text: &str) -> Policy {
 fn each(log: &str, policy: Policy, mut visit: impl FnMut(Timestamp, &crate::engine::Judged)) {
     let sources = Sources::open(&[Place::File(data(log))], None).unwrap();
     let question = all_of_it(Wanted::default());
-    simulate(sources, &question, policy, None, |logged, judged| visit(Timestamp::from_nanos(logged.start()), judged))
+    simulate(sources, &question, policy, None, |record, judged| visit(Timestamp::from_nanos(record.start), judged))
         .unwrap();
 }
 
