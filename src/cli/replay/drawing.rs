@@ -9,8 +9,8 @@ use super::stop::{Stop, system};
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
-use crate::replay::drawn::{self, About, Ledger};
 use crate::replay::report::Head;
+use crate::replay::report_html::{self, About, Ledger};
 use crate::replay::{Outcome, Record};
 
 /// Where pictures go.
@@ -81,11 +81,11 @@ impl<'a> Drawing<'a> {
             notes,
         };
         if let Some(file) = &self.asked.html {
-            fs::write(file, drawn::html(&ledger, &about)).map_err(system(file))?;
+            fs::write(file, report_html::html(&ledger, &about)).map_err(system(file))?;
         }
         if let Some(directory) = &self.asked.svg {
             fs::create_dir_all(directory).map_err(system(directory))?;
-            for picture in drawn::pictures(&ledger, &about) {
+            for picture in report_html::pictures(&ledger, &about) {
                 let file = Path::new(directory).join(&picture.file);
                 fs::write(&file, picture.svg).map_err(system(&file))?;
             }

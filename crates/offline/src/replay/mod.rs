@@ -5,13 +5,12 @@
 //! * [`simulate()`] runs policies over them: [`plan`] finds what of a policy the logs can judge, `prepare` makes a line a request,
 //!   `processes` has a gate for each process that wrote the log, [`ledger`] counts into an [`outcome`], [`diff`] compares two
 //!   policies, [`condition`] makes an outcome fail.
-//! * [`suggest`] proposes limits; [`report`] writes an outcome, [`drawn`] draws it.
+//! * [`suggest`] proposes limits; [`report`] writes an outcome, [`report_html`] draws it.
 
 mod channel;
 mod clients;
 pub mod condition;
 pub mod diff;
-pub mod drawn;
 mod exact;
 mod fault;
 pub mod formats;
@@ -27,6 +26,7 @@ mod processes;
 mod read;
 pub mod record;
 pub mod report;
+pub mod report_html;
 pub mod simulate;
 mod source;
 pub mod stamp;
