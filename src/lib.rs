@@ -23,10 +23,11 @@
 //! | 6 | [`config`] | text to policy, or every fault in it |
 //! | 6 | [`engine`] | decides |
 //! | 7 | [`answer`] | a decision put into words |
+//! | 7 | [`tidegate_offline::gate`] | the gate without sockets: the engine under a clock of its own |
 //! | 7 | [`picture`] | what happened over time, drawn |
 //! | 7 | [`explain`] | why a decision came out as it did |
-//! | 8 | [`replay`] | the offline face: past requests, in their own time, through the same engine |
-//! | 8 | [`scenario`] | what a policy claims of itself, tried under a clock of its own |
+//! | 8 | [`replay`] | past requests, in their own time, through the offline gate |
+//! | 8 | [`scenario`] | the tests of a policy, through the offline gate |
 //! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs, reload, the admin socket and its page |
 //! | 9 | [`cli`] | one file per verb |
 //!
@@ -52,9 +53,9 @@
 //!     [`explain`] puts it into words whenever somebody asks on [`admin`], by its id or by the client, and
 //!     [`admin::page`] shows what many of them come to.
 //!
-//! The same judgement without sockets: [`scenario`] plays the tests of a policy (`tidegate test`), [`replay`] the requests of past
-//! logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from them), and `tidegate explain --request` one
-//! request that nobody sent. `status`, `pardon`, `reload`, `upgrade` and `show --running` ask and tell the running process.
+//! Without sockets, [`tidegate_offline::gate`] takes requests along the same path: for [`scenario`] the tests of a policy
+//! (`tidegate test`), for [`replay`] the requests of past logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from
+//! them), and for `tidegate explain --request` one request that no client sent. `status`, `pardon`, `reload`, `upgrade` and `show --running` ask and tell the running process.
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(

@@ -1,8 +1,7 @@
-//! The policy that a case is played under: the one that is tested, with smaller sketches.
+//! The policy of a case: the tested one with smaller sketches.
 //!
-//! A sketch is made for a million keys, and clearing it takes longer than most cases. How large it is shows nowhere but in how
-//! often an innocent key is refused early: with some hundred bytes per key of the case that is never, as in production with its
-//! few keys in much memory.
+//! A sketch is made for a million keys, and clearing it takes longer than most cases. Its size only shows in how often an innocent key
+//! is refused early: with some hundred bytes per key of the case, never.
 
 use std::sync::Arc;
 
@@ -14,19 +13,19 @@ use crate::units::Bytes;
 /// The smallest sketch that a policy may ask for.
 const LEAST: u64 = 64 << 10;
 
-/// So much per key of the case: with a thousand keys at their limit, one in 10⁸ others shares all its cells with them.
+/// Bytes per key of the case: with a thousand keys at their limit, one in 10⁸ others shares all its cells with them.
 const PER_KEY: u64 = 1 << 10;
 
-/// The policy with sketches that fit the case; never larger than they are written.
-pub fn policy(policy: &Policy, case: &Case) -> Policy {
+/// Returns the policy with sketches that fit the case, never larger than written.
+pub fn smaller(policy: &Policy, case: &Case) -> Policy {
     let most = Bytes(keys(case).saturating_mul(PER_KEY).clamp(LEAST, 1 << 40).next_power_of_two());
-    let mut fitted = policy.clone();
-    for rule in &mut fitted.rules {
+    let mut smaller = policy.clone();
+    for rule in &mut smaller.rules {
         let own: &mut Rule = Arc::make_mut(rule);
         fit(&mut own.kind, most);
         own.tiers.iter_mut().filter_map(|tier| tier.kind.as_mut()).for_each(|kind| fit(kind, most));
     }
-    fitted
+    smaller
 }
 
 fn fit(kind: &mut Kind, most: Bytes) {
@@ -42,7 +41,7 @@ fn fit(kind: &mut Kind, most: Bytes) {
     }
 }
 
-/// How many keys the requests of a case have at most: one per sender, or per request where their texts differ.
+/// The most keys that the requests of a case can have: one per sender, or per request where their texts differ.
 fn keys(case: &Case) -> u64 {
     let of_step = |step: &crate::config::case::Step| {
         let texts = step.headers.iter().map(|(_, value)| value).chain([&step.url.target]);

@@ -8,7 +8,7 @@ use super::findings::{Findings, Found, share};
 use super::plan;
 use super::proposal::Row;
 use crate::replay::Outcome;
-use crate::replay::drawn::{grouped, percent, span};
+use crate::replay::report_html::{grouped, percent, span};
 
 /// What the log itself is, for the first line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

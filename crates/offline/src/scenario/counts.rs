@@ -1,6 +1,6 @@
-//! Expected against found: counts what comes of requests, and remembers the first that differs.
+//! Counts what becomes of requests against what is expected, and remembers the first that differs.
 
-use super::account;
+use super::failures;
 use super::outcome::Difference;
 use super::seen::Seen;
 use crate::config::case::{By, Expected, Range};
@@ -40,9 +40,9 @@ impl Counted {
     }
 }
 
-/// What has come of the requests so far, of those that one `expect` speaks of.
+/// The counts so far, of the requests that one `expect` is about.
 #[derive(Debug)]
-pub struct Tally<'a> {
+pub struct Counts<'a> {
     expected: &'a Expected,
     counts: Vec<Count>,
     /// Requests that are not as each has to be, by word.
@@ -79,13 +79,13 @@ struct Noted {
 
 impl Noted {
     fn of(seen: &Seen<'_>) -> Noted {
-        Noted { order: seen.order, account: account::of(seen) }
+        Noted { order: seen.order, account: failures::of(seen) }
     }
 }
 
-impl<'a> Tally<'a> {
+impl<'a> Counts<'a> {
     /// Nothing yet.
-    pub fn new(expected: &'a Expected) -> Tally<'a> {
+    pub fn new(expected: &'a Expected) -> Counts<'a> {
         let ranges = [
             (Counted::Allowed, expected.allowed),
             (Counted::Limited, expected.limited),
@@ -96,7 +96,7 @@ impl<'a> Tally<'a> {
         let count = |(what, range): (Counted, Option<Range<u64>>)| {
             Some(Count { what, range: range?, found: 0, over: None, other: None })
         };
-        Tally { expected, counts: ranges.into_iter().filter_map(count).collect(), misses: Vec::new(), last: None }
+        Counts { expected, counts: ranges.into_iter().filter_map(count).collect(), misses: Vec::new(), last: None }
     }
 
     /// Counts a request. `last_step`: it may be the last that is spoken of.
@@ -139,14 +139,14 @@ impl<'a> Tally<'a> {
         if let (Some(range), Some(delay)) = (expected.delay, seen.delay())
             && !range.holds(delay)
         {
-            self.miss(seen, "delay", account::spans(range), account::span(delay));
+            self.miss(seen, "delay", failures::spans(range), failures::span(delay));
         }
         if let Some(range) = expected.retry_after
             && (seen.is_limited() || seen.fault.is_some())
             && !seen.retry_after.is_some_and(|wait| range.holds(wait))
         {
-            let found = seen.retry_after.map_or_else(|| "none".to_owned(), account::span);
-            self.miss(seen, "retry_after", account::spans(range), found);
+            let found = seen.retry_after.map_or_else(|| "none".to_owned(), failures::span);
+            self.miss(seen, "retry_after", failures::spans(range), found);
         }
         if let Some(name) = &expected.route {
             let route = seen.decision().and_then(|decision| seen.policy().routes.route(decision.route?));
@@ -204,7 +204,7 @@ impl<'a> Tally<'a> {
         let counts = self.counts.iter().filter(|count| !count.range.holds(count.found)).map(|count| Difference {
             step,
             word: count.what.word().to_owned(),
-            expected: account::numbers(count.range),
+            expected: failures::numbers(count.range),
             found: count.found.to_string(),
             requests: None,
         });

@@ -1,7 +1,8 @@
-//! The report of a replay: what would have been limited, when, whose, and what other numbers would have done; as one
-//! self-contained page, or as pictures.
+//! The report of a replay as one self-contained page, or as pictures: the flow of requests, the clients that limits touch, and the
+//! trade-off between a limit's numbers and its clients.
 //!
-//! * [`ledger`]: gathers it, request by request, in memory that does not grow with time. `bins`, `heavy`: its parts.
+//! * [`ledger`]: gathers it, request by request, in memory that does not grow with time. `bins`: counts over time. `heavy`: the
+//!   heaviest client.
 //! * `draw`: numbers to pictures and tables.
 //!
 //! What a log says of paths and clients goes into the page as text and cannot leave it (`picture::page`). Clients are shown
@@ -48,7 +49,7 @@ impl About {
 /// One picture, with the name of a file for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// Such as `login-flow.svg`: letters, digits, `_`, `-` and `.` only.
+    /// Such as `login-trade-off.svg`: letters, digits, `_`, `-` and `.` only.
     pub file: String,
     /// An SVG document.
     pub svg: String,
@@ -57,10 +58,10 @@ pub struct Picture {
 /// The alert that a page must show when one client makes most of the log: its limits then judge a proxy. `None`: none does.
 pub fn alarm(ledger: &Ledger) -> Option<String> {
     const FEWEST: u64 = 20;
-    let most = *ledger.heavy.most(1).first()?;
-    (ledger.requests >= FEWEST && most.requests * 5 > ledger.requests * 4).then(|| {
-        let share = percent(most.requests, ledger.requests);
-        format!("One client, {}, makes {share} of the requests: is a proxy missing from trusted_proxies?", most.name)
+    let (name, requests) = ledger.heavy.most()?;
+    (ledger.requests >= FEWEST && requests * 5 > ledger.requests * 4).then(|| {
+        let share = percent(requests, ledger.requests);
+        format!("One client, {name}, makes {share} of the requests: is a proxy missing from trusted_proxies?")
     })
 }
 
@@ -73,14 +74,13 @@ pub fn html(ledger: &Ledger, about: &About) -> String {
     page.blocks.push(draw::overview(ledger, about));
     page.blocks.push(Block::Figure(draw::flow(ledger).inline()));
     for limit in about.shown(ledger) {
-        page.blocks.push(Block::Heading(draw::heading(limit)));
-        page.blocks.push(Block::Figure(draw::limit_flow(ledger, limit).inline()));
-        page.blocks.extend(draw::trade_off(limit).map(|chart| Block::Figure(chart.inline())));
-        page.blocks.extend(draw::peaks(limit).map(|chart| Block::Figure(chart.inline())));
-        page.blocks.extend(draw::touched(limit));
+        let chart = draw::trade_off(limit).map(|chart| Block::Figure(chart.inline()));
+        let blocks: Vec<Block> = chart.into_iter().chain(draw::touched(limit)).collect();
+        if !blocks.is_empty() {
+            page.blocks.push(Block::Heading(draw::heading(limit)));
+            page.blocks.extend(blocks);
+        }
     }
-    page.blocks.push(Block::Heading("The clients that send most".into()));
-    page.blocks.push(Block::Figure(draw::heat(ledger).inline()));
     page.blocks.push(Block::Heading("What to know before you trust it".into()));
     page.blocks.push(Block::Notes(notes(ledger, about)));
     page.html()
@@ -92,11 +92,8 @@ pub fn pictures(ledger: &Ledger, about: &About) -> Vec<Picture> {
     let mut pictures = vec![picture("flow.svg".into(), draw::flow(ledger).svg())];
     for limit in about.shown(ledger) {
         let name = file_name(&limit.name);
-        pictures.push(picture(format!("{name}-flow.svg"), draw::limit_flow(ledger, limit).svg()));
         pictures.extend(draw::trade_off(limit).map(|chart| picture(format!("{name}-trade-off.svg"), chart.svg())));
-        pictures.extend(draw::peaks(limit).map(|chart| picture(format!("{name}-peaks.svg"), chart.svg())));
     }
-    pictures.push(picture("clients.svg".into(), draw::heat(ledger).svg()));
     pictures
 }
 
@@ -115,16 +112,10 @@ fn notes(ledger: &Ledger, about: &About) -> Vec<String> {
     );
     if ledger.limits.iter().any(|limit| limit.frontier.is_some()) {
         notes.push(
-            "Trade-offs and peaks are exact, and look at each limit alone: what another limit refuses first is not \
+            "Trade-offs are exact, and look at each limit alone: what another limit refuses first is not \
              charged to it, and can only make it touch fewer."
                 .into(),
         );
-    }
-    if ledger.heavy.lost() > 0 {
-        let lost = ledger.heavy.lost();
-        notes.push(format!(
-            "In the map of clients, a row may lack up to {lost} requests from before its client was heavy."
-        ));
     }
     for limit in ledger.limits.iter().filter(|limit| limit.untold > 0) {
         notes.push(format!("`{}` touched more clients than are told apart here.", limit.name));

@@ -68,7 +68,6 @@ pub(super) struct Limit {
     pub cost: CostRule,
     pub judged: u64,
     pub limited: u64,
-    pub flow: Series,
     /// Those that it limited.
     pub touched: HashMap<KeyHash, Touched>,
     /// Touched ones beyond those that are kept.
@@ -147,8 +146,6 @@ impl Ledger {
         let (bin, widening) = self.calendar.bin(asked.at.nanos());
         if let Some(widening) = widening {
             self.flow.widen(widening);
-            self.heavy.widen(widening);
-            self.limits.iter_mut().for_each(|limit| limit.flow.widen(widening));
         }
         if self.requests == 0 {
             self.first = asked.at;
@@ -158,10 +155,10 @@ impl Ledger {
         let limited = asked.heard.iter().any(|heard| heard.limited);
         self.limited += u64::from(limited);
         self.flow.count(bin, limited);
-        self.heavy.count(asked.client, bin, limited, asked.name);
+        self.heavy.count(asked.client, asked.name);
         for heard in asked.heard {
             if let Some(limit) = self.limits.get_mut(heard.rule) {
-                limit.count(asked, heard, bin);
+                limit.count(asked, heard);
             }
         }
     }
@@ -198,7 +195,6 @@ impl Limit {
             cost: rule.cost.clone(),
             judged: 0,
             limited: 0,
-            flow: Series::default(),
             touched: HashMap::new(),
             untold: 0,
             worst: Worst::default(),
@@ -206,9 +202,8 @@ impl Limit {
         }
     }
 
-    fn count(&mut self, asked: &Asked<'_>, heard: &Heard, bin: u32) {
+    fn count(&mut self, asked: &Asked<'_>, heard: &Heard) {
         self.judged += 1;
-        self.flow.count(bin, heard.limited);
         if let (Some((_, _, frontier)), Some(key), true) = (&mut self.frontier, heard.key, heard.own_numbers) {
             frontier.observe(key, asked.at, heard.cost);
         }

@@ -1,17 +1,12 @@
 //! Numbers to pictures and tables.
 
 use super::About;
-use super::bins::Series as Counts;
 use super::ledger::{Ledger, Limit};
-use crate::picture::{
-    Bar, Bars, Block, Curve, Curves, Heat, HeatRow, Panel, Point, Role, Series, Shape, Table, TimeAxis, Timeline,
-};
+use crate::picture::{Block, Curve, Curves, Panel, Point, Role, Series, Shape, Table, TimeAxis, Timeline};
 use crate::policy::Mode;
 use crate::replay::report::instant;
-use crate::units::Rate;
 
-/// So many clients have a row in the heat map, and so many in a table.
-const ROWS: usize = 40;
+/// Clients in a table.
 const TABLE_ROWS: usize = 25;
 
 /// The key figures.
@@ -78,19 +73,8 @@ pub(super) fn heading(limit: &Limit) -> String {
 
 /// All requests over time.
 pub(super) fn flow(ledger: &Ledger) -> Timeline {
-    let title = "All requests: passed and limited".to_owned();
-    timeline(ledger, title, &ledger.flow, "requests")
-}
-
-/// Those of one limit.
-pub(super) fn limit_flow(ledger: &Ledger, limit: &Limit) -> Timeline {
-    let title = format!("{}: allowed and limited over time", limit.name);
-    timeline(ledger, title, &limit.flow, "requests judged")
-}
-
-fn timeline(ledger: &Ledger, title: String, counts: &Counts, what: &str) -> Timeline {
     let axis = Axis::new(ledger);
-    let cells = counts.dense(axis.bins);
+    let cells = ledger.flow.dense(axis.bins);
     let points = |of: &dyn Fn(&(u64, u64)) -> u64| {
         let point = |(bin, cell): (usize, &(u64, u64))| (axis.place(bin), of(cell) as f64);
         cells.iter().enumerate().map(point).collect::<Vec<_>>()
@@ -99,10 +83,10 @@ fn timeline(ledger: &Ledger, title: String, counts: &Counts, what: &str) -> Time
     let (all, limited) = cells.iter().fold((0, 0), |(all, limited), cell| (all + cell.0, limited + cell.1));
     Timeline {
         description: format!("{} of {} requests limited.", grouped(limited), grouped(all)),
-        title,
+        title: "All requests: passed and limited".to_owned(),
         time: axis.time(),
         panels: vec![Panel {
-            heading: format!("{what} per {}", ledger.calendar.told()),
+            heading: format!("requests per {}", ledger.calendar.told()),
             top: None,
             series: vec![
                 area("allowed", Role::Admitted, points(&|(all, limited)| all - limited)),
@@ -148,57 +132,6 @@ pub(super) fn trade_off(limit: &Limit) -> Option<Curves> {
         lines,
         points: vec![point],
     })
-}
-
-/// How fast each client is at its peak: the slowest rate that, with this burst, would never have limited it.
-pub(super) fn peaks(limit: &Limit) -> Option<Bars> {
-    let (rate, burst, frontier) = limit.frontier.as_ref()?;
-    let columns: Vec<(Rate, usize)> = (0..frontier.rates().len())
-        .filter_map(|place| frontier.column(place))
-        .map(|column| (column.rate, column.touched(*burst)))
-        .collect();
-    let mut before = frontier.clients();
-    let mut bars = Vec::new();
-    let mut line = 0;
-    for (index, (of, touched)) in columns.iter().enumerate() {
-        let passes = of.interval_nanos() >= rate.interval_nanos();
-        if passes {
-            line = index + 1;
-        }
-        let role = if passes { Role::Admitted } else { Role::Refused };
-        bars.push(Bar { label: of.to_string(), count: before.saturating_sub(*touched) as f64, role });
-        before = *touched;
-    }
-    let fastest = columns.last().map_or_else(String::new, |(rate, _)| format!(">{rate}"));
-    bars.push(Bar { label: fastest, count: before as f64, role: Role::Refused });
-    Some(Bars {
-        title: format!("{}: the peak rate of each client", limit.name),
-        description: format!("Clients by the slowest rate that, with a burst of {burst}, would never limit them."),
-        heading: "clients (logarithmic)".into(),
-        label: format!("the slowest rate that would never have limited the client, with a burst of {burst}"),
-        bars,
-        line: Some((line, format!("the limit, {rate}"))),
-    })
-}
-
-/// The heaviest clients.
-pub(super) fn heat(ledger: &Ledger) -> Heat {
-    let axis = Axis::new(ledger);
-    let row = |client: &&super::heavy::Client| HeatRow {
-        label: shortened(&client.name, 18),
-        total: grouped(client.requests),
-        story: format!("{}: {} requests, {} limited", client.name, grouped(client.requests), grouped(client.limited)),
-        cells: client.series.dense(axis.bins),
-    };
-    let most = ledger.heavy.most(ROWS);
-    Heat {
-        title: format!("The {} clients with most requests, over time", most.len()),
-        description: "A row per client; darker cells hold more requests, underlined ones some that were limited."
-            .into(),
-        heading: format!("requests per {}", ledger.calendar.told()),
-        time: axis.time(),
-        rows: most.iter().map(row).collect(),
-    }
 }
 
 /// Whom a limit touches, those that lose most first.

@@ -1,11 +1,11 @@
-//! How one decision came about: the line that places a request in its case, and the page that `explain` prints of it.
+//! The account of a request that differs: its place in the case, and the explanation of its decision.
 
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
 use super::seen::Seen;
-use super::told;
+use super::text;
 use crate::answer::Told;
 use crate::config::case::Range;
 use crate::engine::{Judged, Verdict};
@@ -38,7 +38,7 @@ fn explained(seen: &Seen<'_>, judged: &Judged) -> Option<Explanation> {
     let route = decision.route.and_then(|route| policy.routes.route(route));
     let now = seen.answered.nanos();
     let beside = route.filter(|_| passed).map_or_else(HeaderMap::new, |route| {
-        told::fields(seen.messages.reply(), status, (decision, route), None, policy, now)
+        text::fields(seen.messages.reply(), status, (decision, route), None, policy, now)
     });
     let Told { retry_after, lines } = Told::of(decision, policy, (status, &beside), now);
     let answered =
