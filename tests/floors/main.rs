@@ -2,6 +2,7 @@
 //! faces see time, dice, sockets and the framework.
 
 mod circles;
+mod picture;
 
 use std::fs;
 use std::path::{Path, PathBuf};
