@@ -182,11 +182,6 @@ impl Installed {
 }
 
 impl Next {
-    /// Its origins and stores.
-    pub fn backends(&self) -> &Backends {
-        &self.backends
-    }
-
     /// Makes the generation itself, in place of `before`: its metrics, on which series of names that are gone end, and what is
     /// measured of its clients.
     pub(super) fn in_place_of(self, before: Option<&Installed>, decisions: &Decisions, clock: Clock) -> Installed {
