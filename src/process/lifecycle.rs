@@ -1,13 +1,13 @@
-//! From the first socket to the end of the process.
+//! The life of a process, from its first socket to its end.
 //!
-//! * Start: [`given`] sockets are taken, the rest is bound ([`sockets`]); systemd is told by [`notify`] once all listen, and
-//!   then hears of our health by the [`watchdog`].
-//! * End: on SIGTERM or SIGINT readiness is refused while requests are still taken (so that balancers look elsewhere), then
-//!   the listeners close, then requests under way get their time; it ends as soon as none is left. A second signal ends the
-//!   process at once.
-//! * On SIGHUP, and by the [`control`] channel, the policy is [reloaded](crate::process::reload).
-//! * Succession: by the [`control`] channel a new process is ordered, which [`upgrade`] starts and which takes the sockets by
-//!   [`handover`]; this one ends as above, without the wait for balancers, as nobody needs to look elsewhere.
+//! * Start: [given](super::given) sockets are taken, the rest is bound ([`super::sockets`]). [`super::notify`] tells systemd once
+//!   all listen; then the [`super::watchdog`] proves that the process is well.
+//! * Reload: on SIGHUP, or by an order of [`super::control`], the policy is [reloaded](super::reload).
+//! * End: on SIGTERM or SIGINT readiness is refused while requests are still taken, so that balancers look elsewhere. Then the
+//!   listeners close, and requests under way get their time. The process ends as soon as none is left. A second signal ends it at
+//!   once.
+//! * Upgrade: by an order of [`super::control`] a new process is started ([`super::upgrade`]), which takes the sockets by
+//!   [`super::handover`]. This one ends as above, but does not wait for balancers, as none needs to look elsewhere.
 
 use std::io;
 use std::process;

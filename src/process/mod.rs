@@ -1,15 +1,14 @@
-//! The live face: the only part of the gate that knows sockets, Pingora, the clock and the dice.
+//! The process from its start to its end.
 //!
-//! * [`server`] builds everything and starts it, or says why not ([`start_error`]); [`lifecycle`] is signals and the way to a clean end.
-//! * [`edge`]: connections, below HTTP.
-//! * [`proxy`]: a request, from the facts to its answer.
-//! * [`origins`]: what is protected, and how it is reached.
-//! * [`store`]: where limits are asked about that several gates share.
-//! * [`telling`]: what others see of it: metrics, logs, pages. [`admin`]: what operators ask it and tell it, and the [`page`] that
-//!   they look at; both on the [`small_server`].
-//! * [`socket`] is a connection as the system gives it, to clients and origins alike.
-//! * What requests share: [`shared`], and in it the [`installed`] policy, and its text that is [`in_force`]; [`clock`] is the time, [`descriptors`] shares out what may be open, and [`housekeeping`] what is done every second.
+//! * [`server`] builds everything and starts it, or says why not ([`start_error`]); [`lifecycle`] is signals and the way to a
+//!   clean end.
+//! * [`reload`] puts another policy in force; [`certificates`] are renewed beside it.
+//! * [`sockets`] holds every listening socket: bound, [`given`] by systemd, or taken from the process before by [`handover`].
+//!   [`upgrade`] is the old process's part of that.
+//! * [`control`] brings the operator's orders. [`notify`] and [`watchdog`] speak to systemd.
+//! * [`housekeeping`] is done about once a second.
 
+pub mod certificates;
 pub mod control;
 pub mod given;
 pub mod handover;

@@ -7,12 +7,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::certificates;
 use super::given::{Given, Tag};
 use super::handover::Predecessor;
 use super::housekeeping::Housekeeping;
@@ -29,7 +30,7 @@ use crate::config::{self, Config};
 use crate::edge::common::{AdmissionFilter, Edge};
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
-use crate::edge::tls::watch::{POLL, Watch};
+use crate::edge::tls::watch::Watch;
 use crate::engine::Base;
 use crate::observe::access_log::AccessLogWriter;
 use crate::observe::pseudonym::Pseudonyms;
@@ -120,11 +121,11 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(config, file, stopping.clone())?;
+    let (shared, writer) = build(config, file, stopping)?;
     if admin.is_some() {
         shared.watch();
     }
-    // there is no other call that could have set it
+    // nothing else sets it
     let _ = shared.certificates.set(Arc::clone(&watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers(&shared.settings))
@@ -132,29 +133,14 @@ fn start_and_serve(
         .enable_all()
         .build()
         .map_err(|error| StartError::System("no runtime", error.to_string()))?;
-    let kept = Arc::clone(&shared);
     let doors = doors(&shared)?;
-    let kept_doors = doors.clone();
-    // what comes before the first round is its own
-    state::note_history(&kept);
-    let teller = Mutex::new(Teller::default());
-    let round = move || {
-        let now = kept.clock.now();
-        kept.installed().snapshot().maintain(now);
-        kept_doors.iter().for_each(|door| door.maintain(now));
-        kept.tell_noise();
-        state::note_history(&kept);
-        state::look_for_notices(&kept);
-        teller.lock().look(now);
-    };
-    let housekeeping = Housekeeping::start(round)
+    let housekeeping = Housekeeping::start(round(&shared, &doors))
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
-    let renewals = watch_certificates(&watch)
+    let renewals = certificates::keep_renewing(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let reloader = Reloader::new(Arc::clone(&shared), load, Arc::clone(&watch), doors.clone(), stopping);
+    let reloader = Arc::new(Reloader::new(Arc::clone(&shared), load, watch, doors));
     descriptors::share_out(limit, connections);
-    let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
-    let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
+    let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, reloader, stop);
     let served = runtime.block_on(serving);
     drop((housekeeping, renewals));
     // what is still running had its time
@@ -165,21 +151,6 @@ fn start_and_serve(
         say("warning: the last lines of the access log could not be written in time\n");
     }
     served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
-}
-
-/// Looks for renewed certificates from now on, on a thread of its own: reading files may take its time.
-fn watch_certificates(watch: &Arc<Watch>) -> io::Result<Option<Housekeeping>> {
-    if watch.is_empty() {
-        return Ok(None);
-    }
-    let watch = Arc::clone(watch);
-    // once at the start, for those that end soon
-    watch.poll(Instant::now(), wall_seconds());
-    Housekeeping::every(POLL, move || watch.poll(Instant::now(), wall_seconds())).map(Some)
-}
-
-fn wall_seconds() -> i64 {
-    i64::try_from(clock::wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX)
 }
 
 /// Makes the process with its first generation. Returns with it the owner of the access log's thread.
@@ -208,6 +179,22 @@ fn build(
     Ok((Arc::new(shared), writer))
 }
 
+/// What is done about once a second.
+fn round(shared: &Arc<Shared>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + Send + 'static {
+    let (shared, doors, teller) = (Arc::clone(shared), doors.to_vec(), Mutex::new(Teller::default()));
+    // the first second of the history begins here
+    state::note_history(&shared);
+    move || {
+        let now = shared.clock.now();
+        shared.installed().snapshot().maintain(now);
+        doors.iter().for_each(|door| door.maintain(now));
+        shared.tell_noise();
+        state::note_history(&shared);
+        state::look_for_notices(&shared);
+        teller.lock().look(now);
+    }
+}
+
 /// One for each listener, in the order of the settings, each with a seed of its own.
 fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
     let door = |listener| {
@@ -219,20 +206,13 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
     (0..shared.settings.listeners.len()).map(door).collect()
 }
 
-/// What connections meet first, by the position of their listener.
-struct Reception {
-    doors: Vec<Arc<ListenerFilter>>,
-    certificates: Arc<Watch>,
-    reloader: Arc<Reloader>,
-}
-
 async fn serve(
     shared: &Arc<Shared>,
     opened: Opened,
     notifier: Arc<Notifier>,
     program: Program,
     predecessor: &mut Option<Predecessor>,
-    reception: &Reception,
+    reloader: Arc<Reloader>,
     stop: watch::Sender<bool>,
 ) -> io::Result<()> {
     let mut signals = Signals::catch()?;
@@ -272,9 +252,9 @@ async fn serve(
     let count = listeners.len();
     for (listener, bound) in listeners.into_iter().enumerate() {
         let events = Events::new(Arc::clone(shared), listener);
-        let filter = reception.doors.get(listener).map(|filter| Arc::clone(filter) as Arc<dyn AdmissionFilter>);
+        let filter = reloader.doors.get(listener).map(|filter| Arc::clone(filter) as Arc<dyn AdmissionFilter>);
         let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
-        let tls = reception.certificates.acceptor(listener);
+        let tls = reloader.certificates.acceptor(listener);
         let edge = Arc::new(Edge { listener, tls, limits, filter, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
@@ -293,8 +273,7 @@ async fn serve(
     if let Some(bound) = socket {
         tokio::spawn(small_server::serve(bound.socket, Admin::socket(Arc::clone(&context)), stopping.clone()));
     }
-    tokio::spawn(keep_watching(Arc::clone(&reception.reloader)));
-    let reloader = Arc::clone(&reception.reloader);
+    tokio::spawn(keep_watching(Arc::clone(&reloader)));
     let life = Life {
         signals,
         orders,

@@ -60,7 +60,7 @@ pub struct Source {
     pub loaded: u64,
 }
 
-/// The generation to come. Nothing that is in force has been touched.
+/// A generation that is not in force yet. Everything that can fail is done, and nothing in force has been touched.
 pub struct Next {
     /// The configuration.
     pub source: Source,
@@ -74,7 +74,7 @@ pub struct Next {
 }
 
 impl Installed {
-    /// Makes what is to follow the generation whose snapshot is the base, or the first one. Numbers of limits change at the base's
+    /// Makes the generation that follows the one of the base's snapshot, or the first one. Numbers of limits change at the base's
     /// time, so [activate](super::process::Shared::activate) it at once.
     ///
     /// # Errors
@@ -88,106 +88,100 @@ impl Installed {
         Ok(Next { source, succession, waiting: Vec::new(), snapshot, backends, places })
     }
 
-    /// Whether paths with escaped slashes are refused on listeners that leave it to the policy.
+    /// Returns whether listeners that leave it to the policy refuse paths with escaped slashes.
     pub fn refuses_escaped_slashes(&self) -> bool {
         self.refuses_escaped_slashes
     }
 
-    /// Its origins and stores.
+    /// Returns its origins and stores.
     pub fn backends(&self) -> &Backends {
         &self.backends
     }
 
-    /// The stores that limits are shared through, in the policy's order.
+    /// Returns the stores that limits are shared through, in the policy's order.
     pub fn stores(&self) -> &[Arc<StoreInUse>] {
         self.backends.stores()
     }
 
-    /// The configuration that it was made from.
+    /// Returns the configuration that it was made from.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }
 
-    /// Paths of settings that its file says and the process does not follow before an upgrade.
+    /// Returns the paths of settings that the process does not follow before an upgrade.
     pub fn waiting(&self) -> &[String] {
         &self.waiting
     }
 
-    /// One request in sixteen, looked at more closely.
+    /// Returns the sample: one request in sixteen, examined more closely.
     pub fn sample(&self) -> &Arc<Sample> {
         &self.sample
     }
 
-    /// The number that its decisions are remembered under.
+    /// Returns the number that its decisions are remembered under.
     pub fn book(&self) -> u16 {
         self.book
     }
 
-    /// The policy and the state of its limits.
+    /// Returns the policy with the state of its limits.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// All origins, in the policy's order.
+    /// Returns all origins, in the policy's order.
     pub fn origins(&self) -> &[Arc<OriginState>] {
         self.backends.origins()
     }
 
-    /// The origin at this position in the policy.
+    /// Returns the origin at this position in the policy.
     pub fn origin(&self, index: usize) -> Option<&Arc<OriginState>> {
         self.origins().get(index)
     }
 
-    /// The prepared rate-limit fields of the route at this position in the policy.
+    /// Returns the prepared rate-limit fields of the route at this position in the policy.
     pub fn fields(&self, route: usize) -> Option<&RouteFields> {
         self.fields.get(route)
     }
 
-    /// The names of all fields that limits with `action: tag` may send to an origin; without doubles. Clients have no say in
-    /// them.
+    /// Returns the names of all fields that limits with `action: tag` may send to an origin, each once. They are taken out of what
+    /// clients send.
     pub fn tag_fields(&self) -> &[HeaderName] {
         &self.tag_fields
     }
 
-    /// Whether anybody wants to know how long origins take to answer: a limit, or what is learnt of origins.
+    /// Returns whether the time that origins take to answer is measured: for a limit, or for what is learnt of origins.
     pub fn times_origins(&self) -> bool {
         self.times_origins
     }
 
-    /// Whether a limit shares out what an origin can take.
+    /// Returns whether a limit shares out what an origin can take.
     pub fn follows_origins(&self) -> bool {
         self.follows_origins
     }
 
-    /// How long requests of the route at this position usually take until their answer begins, in units of [`USUAL_UNIT`].
+    /// Returns the usual time until an answer begins on the route at this position, in units of [`USUAL_UNIT`].
     pub fn usual(&self, route: usize) -> Option<&UpperQuantile> {
         self.usual.get(route).map(Arc::as_ref)
     }
 
-    /// What is known of the refusals of the limit at this position in the policy, if it is a `fair_share`.
+    /// Returns what is known of the refusals of the limit at this position in the policy, if it is a `fair_share`.
     pub fn flood(&self, rule: usize) -> Option<&Flood> {
         self.floods.get(rule)?.as_ref()
     }
 
-    /// Whom its limits refuse most.
+    /// Returns the clients that its limits refuse most.
     pub fn refused(&self) -> &MostRefused {
         &self.refused
     }
 
-    /// The counters of this policy.
+    /// Returns the metrics of this policy.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 }
 
 impl Next {
-    /// Its origins and stores.
-    pub fn backends(&self) -> &Backends {
-        &self.backends
-    }
-
-    /// Makes the generation itself, in place of `before`: its metrics, on which series of names that are gone end, and what is
-    /// measured of its clients.
+    /// Makes the generation that takes the place of `before`. Series of names that are gone end, and stores are told of its limits.
     pub(super) fn in_place_of(self, before: Option<&Installed>, decisions: &Decisions, clock: Clock) -> Installed {
         let Next { source, waiting, snapshot, backends, places, .. } = self;
         let policy = snapshot.policy();
@@ -248,7 +242,7 @@ impl Next {
     }
 }
 
-/// How many threads serve requests.
+/// Returns the number of threads that serve requests.
 pub fn workers(settings: &Settings) -> usize {
     settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
@@ -257,12 +251,12 @@ fn names(policy: &Policy) -> impl Iterator<Item = &str> {
     policy.rules.iter().map(|rule| rule.name.as_str())
 }
 
-/// What [`Installed::usual`] counts in.
+/// The unit of [`Installed::usual`].
 pub const USUAL_UNIT: Duration = Duration::from_micros(100);
-/// How long a duration counts at least; at most twice as long.
+/// The least time that a duration counts; it counts at most twice as long.
 const USUAL_PERIOD: Duration = Duration::from_secs(300);
 
-/// One request in a hundred may take longer than is usual.
+/// No measurement yet. One request in a hundred may take longer than is usual.
 fn unmeasured() -> Arc<UpperQuantile> {
     Arc::new(UpperQuantile::new(990, USUAL_PERIOD))
 }
@@ -279,14 +273,14 @@ fn tag_fields(policy: &Policy) -> Vec<HeaderName> {
     names
 }
 
-/// Whether the limit shares out what an origin can take, which shows in how long that one takes.
+/// Returns whether the limit shares out what an origin can take, which shows in the time of its answers.
 fn follows_an_origin(rule: &Rule) -> bool {
     let tiers = rule.tiers.iter().filter_map(|tier| tier.kind.as_ref());
     let mut kinds = std::iter::once(&rule.kind).chain(tiers);
     kinds.any(|kind| matches!(kind, Kind::FairShare { capacity: Capacity::Origin(_), .. }))
 }
 
-/// Whether what is known of the origin depends on the time.
+/// Returns whether what is learnt of the origin depends on the time of its answers.
 fn learns_by_time(origin: &Origin) -> bool {
     let retries = &origin.retries;
     let learns = origin.health.is_some() || origin.ejection.is_some() || origin.adaptive.is_some();

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state of the process, which all connections share, and how a generation comes into force.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,33 +21,33 @@ use crate::running::wakers::Bells;
 use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
 
-/// The process's state, made once at start.
+/// The state of the process, made once at start.
 pub struct Shared {
-    /// Time.
+    /// The clock that requests are judged by.
     pub clock: Clock,
     /// The access log and how clients appear in it; `None`: not written.
     pub access_log: Option<(AccessLog, ClientInLog)>,
-    /// How clients are named outside the process.
+    /// The names of clients outside the process.
     pub pseudonyms: Pseudonyms,
-    /// What the process was started with.
+    /// The settings that the process was started with.
     pub settings: Settings,
     /// The file or directory of the configuration; `None`: it came from the command line.
     pub file: Option<PathBuf>,
     /// The requests that limits delay.
     pub waits: Waits,
-    /// Requests that wait for what another one asks a store.
+    /// Wakes requests that wait for another request's question to a store.
     pub bells: Arc<Bells>,
-    /// The last ten minutes, by name; so it goes on when the policy changes.
+    /// The last ten minutes, by name, so that it outlives a change of the policy.
     pub history: History,
-    /// What was decided lately, and why.
+    /// The latest decisions, and why they came out so.
     pub decisions: Decisions,
-    /// What the gate notices of its own misuse.
+    /// Misuse of the gate by its operator that it noticed.
     pub notices: Notices,
     /// The listeners' certificates; set once, at start.
     pub certificates: OnceLock<Arc<Watch>>,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
-    /// For listeners that are none of the settings', of which there are none.
+    /// Stands in for a listener that the settings do not have, which no caller asks for.
     no_noise: Noise,
     watched: AtomicBool,
     installed: ArcSwap<Installed>,
@@ -55,7 +55,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A process that is about to serve by its first generation; [`Shared::begin`] when it does.
+    /// Makes the state of a process whose first generation is in force. Call [`Shared::begin`] before it serves.
     pub fn new(
         clock: Clock,
         access_log: Option<(AccessLog, ClientInLog)>,
@@ -88,13 +88,13 @@ impl Shared {
         }
     }
 
-    /// Begins to serve by the first generation. Needs a runtime.
+    /// Begins to tend the origins of the first generation. Needs a runtime.
     pub fn begin(&self) {
         let first = self.installed();
         self.follow(&first, &first);
     }
 
-    /// Puts the next generation in force; cannot fail. Needs a runtime.
+    /// Puts the next generation in force. Cannot fail. Needs a runtime.
     pub fn activate(&self, next: Next) {
         let before = self.installed();
         let next = Arc::new(next.in_place_of(Some(&before), &self.decisions, self.clock));
@@ -103,7 +103,7 @@ impl Shared {
         next.metrics().reload_succeeded(next.snapshot().generation());
     }
 
-    /// Has all that lives longer than a generation go by `next` from now on.
+    /// Applies `next` to everything that outlives a generation.
     fn follow(&self, before: &Installed, next: &Installed) {
         let settings = &next.source().settings;
         next.snapshot().take_over();
@@ -117,28 +117,27 @@ impl Shared {
         }
     }
 
-    /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970, as far as the wall clock is right now.
+    /// Returns the wall clock's time at the origin of all stamps, in nanoseconds since 1970; right if the wall clock is right now.
     pub fn unix_nanos_at_origin(&self) -> u64 {
         wall_nanos().saturating_sub(self.clock.now().nanos())
     }
 
-    /// There is somebody who may ask for what happened: from now on it is counted.
+    /// Has everything counted from now on, because an operator may ask for it.
     pub fn watch(&self) {
         self.watched.store(true, Ordering::Relaxed);
     }
 
-    /// The time, if anybody will ever see what it is used for: without a metrics page, admin endpoints and an access log it is not
-    /// read.
+    /// Returns the time if anything counts it. Without a metrics page, admin endpoints and an access log the clock is not read.
     pub fn now_if_watched(&self) -> Option<Timestamp> {
         self.watched.load(Ordering::Relaxed).then(|| self.clock.now())
     }
 
-    /// What strangers do wrong at the listener at this position in the settings.
+    /// Returns what strangers do wrong at the listener at this position in the settings.
     pub fn noise(&self, listener: usize) -> &Noise {
         self.noise.get(listener).unwrap_or(&self.no_noise)
     }
 
-    /// Writes what happened lately into the process's log. For the housekeeping, about once a second.
+    /// Writes what strangers did wrong lately into the process's log. Call it about once a second.
     pub fn tell_noise(&self) {
         let installed = self.installed();
         let saying = Saying {
@@ -156,17 +155,17 @@ impl Shared {
         self.installed.load_full()
     }
 
-    /// How clients appear in log and lists.
+    /// Returns the form of clients in the log and in lists.
     pub fn clients_in_log(&self) -> ClientInLog {
         self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients)
     }
 
-    /// From now on every answer closes its connection, so that clients go elsewhere.
+    /// Has every answer close its connection from now on, so that clients go elsewhere.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process is about to stop.
+    /// Returns whether the process is about to stop.
     pub fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

@@ -50,7 +50,7 @@ impl Waits {
             .map(|_| Waiting(self))
     }
 
-    /// Becomes true when the process stops.
+    /// Returns the channel that becomes true when the process stops.
     pub fn stopping(&self) -> &watch::Receiver<bool> {
         &self.stopping
     }

@@ -1,17 +1,17 @@
-//! Who waits for another request's errand to a store, and how it is woken.
+//! Wakes requests that wait for another request's question to a store.
 
 use tokio::sync::Notify;
 
 use crate::sketch::KeyHash;
 
-/// Wakes requests that wait for another one's errand. Keys share a bell with others, so a request that is woken looks again.
+/// One waker for many keys. A request that is woken looks again, as keys share wakers.
 #[derive(Debug)]
 pub struct Bells([Notify; Bells::COUNT]);
 
 impl Bells {
     const COUNT: usize = 256;
 
-    /// The bell of a key.
+    /// Returns the waker of a key.
     pub fn of(&self, key: KeyHash) -> Option<&Notify> {
         self.0.get(key.halves()[1] as usize % Self::COUNT)
     }

@@ -13,9 +13,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use proptest::prelude::*;
 use tidegate::client::Client;
-use tidegate::engine::{
-    Arrival, Base, By, DecisionId, Errand, Judged, Outcome, Refusal, Secrets, Snapshot, Step, Verdict,
-};
+use tidegate::engine::{Arrival, Base, By, DecisionId, Errand, Judged, Outcome, Refusal, Snapshot, Step, Verdict};
 use tidegate::limiter::cluster::promise::{self, State};
 use tidegate::limiter::cluster::{Answer, OnStoreError, Promise, Question, Sharing, Silence, StoreKey};
 use tidegate::policy::{Mode, Rule, Shared};
@@ -29,7 +27,8 @@ const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// The store's clock has nothing to do with those of gates.
 const STORE_AT_ZERO: u64 = 1_790_000_000_000_000;
-/// What all gates name keys by, and nothing before it.
+/// What gates name keys by: the secret, and the one before it while it is changed.
+pub type Secrets<'a> = (&'a [u8], Option<&'a [u8]>);
 pub const SECRETS: Secrets<'static> = (b"one secret for all gates", None);
 
 /// A store that answers as the scripts do.

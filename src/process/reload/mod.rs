@@ -17,11 +17,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::{Mutex, watch as channel};
+use tokio::sync::Mutex;
 
-use self::difference::{followed, waiting};
-pub use self::report::{JSON_SCHEMA, Report, shown};
-use self::report::{Renewed, StoreAnswer, Tls, milliseconds};
+pub use self::report::{JSON_SCHEMA, Renewed, Report, Tls, shown};
+use self::report::{StoreAnswer, milliseconds};
+use super::certificates;
 use crate::config::render::{Format, render};
 use crate::config::settings::{Listener, Settings};
 use crate::config::{self, Config, Loaded};
@@ -33,7 +33,6 @@ use crate::running::fault::Fault;
 use crate::running::generation::{Installed, Next, Source};
 use crate::running::process::Shared;
 use crate::store::StoreInUse;
-use crate::system::clock::wall_nanos;
 pub use watch::keep_watching;
 
 /// Loads the configuration as the start did.
@@ -52,10 +51,10 @@ pub struct Outcome {
 pub struct Reloader {
     shared: Arc<Shared>,
     load: Option<Loader>,
-    certificates: Arc<Watch>,
-    /// By listener, as the process was started.
-    doors: Vec<Arc<ListenerFilter>>,
-    stopping: channel::Receiver<bool>,
+    /// The certificates of all listeners.
+    pub certificates: Arc<Watch>,
+    /// By the listener's position in the settings that the process was started with.
+    pub doors: Vec<Arc<ListenerFilter>>,
     /// What the process was built from.
     started: Arc<Source>,
     /// The digest of the files that were read last, good or bad. Locked for as long as a reload takes.
@@ -70,10 +69,9 @@ impl Reloader {
         load: Option<Loader>,
         certificates: Arc<Watch>,
         doors: Vec<Arc<ListenerFilter>>,
-        stopping: channel::Receiver<bool>,
     ) -> Reloader {
         let started = Arc::clone(shared.installed().source());
-        Reloader { shared, load, certificates, doors, stopping, started, last_read: Mutex::new(None) }
+        Reloader { shared, load, certificates, doors, started, last_read: Mutex::new(None) }
     }
 
     /// Reads the files and puts what they say in force; a dry run only says what would come of it. May take seconds, if the names of
@@ -129,26 +127,18 @@ impl Reloader {
             Ok(next) => next,
             Err(fault) => return self.refuse(format!("error: {fault}\n"), dry_run),
         };
-        let before = Arc::clone(installed.source());
-        let mut report = Report {
-            dry_run,
-            changed: followed(&before, &next.source),
-            waiting: waiting(&self.started, &next.source),
-            stores,
-            warnings,
-            ..Report::of(&before, &mut next)
-        };
+        let changes = Report::of(&self.started, installed.source(), &mut next);
+        let mut report = Report { dry_run, stores, warnings, ..changes };
         report.conceal(&concealed);
         if dry_run {
-            report.tls.certificates =
-                self.certificates.states().iter().filter(|state| state.expires().is_some()).count();
+            report.tls = certificates::usable(&self.certificates);
             return Outcome { text: report.text(), report: Some(report) };
         }
         next.waiting.clone_from(&report.waiting);
-        self.change_doors(&before.settings, &next.source.settings);
+        self.change_doors(&installed.source().settings, &next.source.settings);
         self.shared.activate(next);
         report.milliseconds = milliseconds(began.elapsed());
-        report.tls = renew(Arc::clone(&self.certificates)).await;
+        report.tls = certificates::renew(Arc::clone(&self.certificates)).await;
         lines.lines().for_each(|line| tracing::warn!("the policy file: {line}"));
         self.tell(&report);
         Outcome { text: report.text(), report: Some(report) }
@@ -229,27 +219,4 @@ fn store_answer((store, answered): (Arc<StoreInUse>, bool)) -> StoreAnswer {
 async fn read(load: Loader) -> Option<Loaded> {
     let read = move || catch_unwind(AssertUnwindSafe(|| load())).ok();
     tokio::task::spawn_blocking(read).await.ok().flatten()
-}
-
-/// Takes renewed certificates into use, off the workers.
-async fn renew(certificates: Arc<Watch>) -> Tls {
-    let renew = move || {
-        let expiry = || certificates.states().iter().map(|state| state.expires()).collect::<Vec<_>>();
-        let before = expiry();
-        let wall = i64::try_from(wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX);
-        if !certificates.is_empty() {
-            certificates.reload(Instant::now(), wall);
-        }
-        let states = || certificates.states().iter();
-        let renewed = states().zip(before).filter_map(|(state, before)| {
-            let expires = state.expires().filter(|expires| Some(*expires) != before)?;
-            Some(Renewed { certificate: state.certificate.clone(), expires })
-        });
-        Tls {
-            certificates: states().filter(|state| state.expires().is_some()).count(),
-            renewed: renewed.collect(),
-            unusable: states().filter(|state| !state.is_current()).map(|state| state.certificate.clone()).collect(),
-        }
-    };
-    tokio::task::spawn_blocking(renew).await.unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::difference::Changes;
+use super::difference::{Changes, followed, waiting};
 use crate::config::Tree;
 use crate::config::concealed::Concealed;
 use crate::config::day::Day;
@@ -199,8 +199,8 @@ fn hidden(names: Vec<String>, concealed: &Concealed) -> Vec<String> {
 }
 
 impl Report {
-    /// What another generation in place of the one `before` means for routes, origins and limits.
-    pub fn of(before: &Source, next: &mut Next) -> Report {
+    /// What the next generation changes in place of the one `before`, in a process that was `started` by yet another.
+    pub fn of(started: &Source, before: &Source, next: &mut Next) -> Report {
         let succession = std::mem::take(&mut next.succession);
         let after = &next.source;
         Report {
@@ -212,10 +212,10 @@ impl Report {
             routes: Changes::of(&before.effective, &after.effective, "routes"),
             origins: Changes::of(&before.effective, &after.effective, "origins"),
             limits: Limits::of(succession, &before.shown, &after.shown),
-            changed: Vec::new(),
+            changed: followed(before, after),
             stores: Vec::new(),
             tls: Tls::default(),
-            waiting: Vec::new(),
+            waiting: waiting(started, after),
             warnings: 0,
         }
     }

@@ -14,7 +14,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Looks at the files for as long as the process takes requests.
 pub async fn keep_watching(reloader: Arc<Reloader>) {
-    let mut stopping = reloader.stopping.clone();
+    let mut stopping = reloader.shared.waits.stopping().clone();
     loop {
         let every = reloader.shared.installed().source().settings.watch;
         tokio::select! {

@@ -40,4 +40,4 @@ pub use foresight::{Foreseen, Foresight};
 pub use judged::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;
-pub use succession::{Base, Carried, Fate, Reset, Secrets, Succession};
+pub use succession::{Base, Carried, Fate, Reset, Succession};

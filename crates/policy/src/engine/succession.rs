@@ -119,52 +119,32 @@ pub enum Base<'a> {
     },
 }
 
-/// The secret that names the keys of shared limits, and the one before it while gates are given a new one: what a store is
-/// asked about is charged under both then, so that all gates together keep their promise. Gates with different secrets hear
-/// nothing of each other's estimates.
-pub type Secrets<'a> = (&'a [u8], Option<&'a [u8]>);
-
 /// Not secret: the same keys are picked in every process, and a client that finds out which gains nothing.
 const ROLLOUT: Seed = Seed::from_bytes(*b"tidegate rollout");
 
 impl Snapshot {
     /// Makes the snapshot of a policy, and says what it carries over from the one before. That one stays in force until the
-    /// face swaps them and calls [`Snapshot::take_over`] on the new one. Without `secrets` this gate alone is all gates: so it is
-    /// for faces that have no stores.
+    /// face swaps them and calls [`Snapshot::take_over`] on the new one.
+    ///
+    /// A face with stores has a secret that names the keys of shared limits, and beside it the secret before while gates are given
+    /// a new one: what a store is asked about is charged under both then, so that all gates together keep their promise. Gates with
+    /// different secrets hear nothing of each other's estimates. Without a secret this gate alone is all gates.
     ///
     /// # Errors
     /// A limit whose numbers its limiter refuses, or that cannot be shared, by name. `config` checks both first, so a loaded
     /// policy has none.
     pub fn next(
         policy: Policy,
-        secrets: Option<Secrets<'_>>,
+        secrets: Option<(&[u8], Option<&[u8]>)>,
         base: Base<'_>,
     ) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
-        let (before, root, unix_nanos_at_origin, now) = match base {
-            Base::Nothing { seed, unix_nanos_at_origin } => (None, seed, unix_nanos_at_origin, Timestamp::ZERO),
-            Base::Before { snapshot, now } => (Some(snapshot), &snapshot.seed, snapshot.unix_nanos_at_origin, now),
-        };
-        let generation = before.map_or(1, |before| before.generation + 1);
-        let seed = match before {
-            None => root.clone(),
-            // a table that replaces one is drawn anew; no limit has a name with spaces
-            Some(_) => root.derive(&format!("generation {generation}")),
+        let (before, seed, unix_nanos_at_origin) = match base {
+            Base::Nothing { seed, unix_nanos_at_origin } => (None, seed, unix_nanos_at_origin),
+            Base::Before { snapshot, now } => (Some((snapshot, now)), &snapshot.seed, snapshot.unix_nanos_at_origin),
         };
         let numbers = Numbers::of(&policy, unix_nanos_at_origin);
-        let mut old = before.map(|before| Old::new(before, &policy, now));
-        let (mut limiters, mut limits) = (Vec::new(), Vec::new());
-        for rule in &policy.rules {
-            let (limiter, fate) = match old.as_mut().and_then(|old| old.carry(rule, (&policy, &numbers))) {
-                Some(carried) => carried.map_err(|fault| (rule.name.clone(), fault))?,
-                None => (None, Fate::New),
-            };
-            limiters.push(match limiter {
-                Some(limiter) => limiter,
-                None => Arc::new(numbers.empty(rule, &seed)?),
-            });
-            limits.push(Carried { name: rule.name.clone(), fate });
-        }
-        let succession = Succession { limits, removed: old.map_or_else(Vec::new, Old::left) };
+        let (limiters, succession) = limiters((&policy, &numbers), seed, before)?;
+        let before = before.map(|(before, _)| before);
         let learned = Learned::of(&policy, |index, route| {
             let old = before?.policy();
             let rule = predecessor(old, policy.rules.get(index)?)?;
@@ -173,25 +153,23 @@ impl Snapshot {
         });
         let (clusters, told) = match secrets {
             Some(secrets) => {
-                (clusters(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, root), before)?)
+                (clusters(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, seed), before)?)
             }
             None => (Vec::new(), Vec::new()),
         };
-        let keys = SharedKeys::new(&policy, root);
-        let shared =
-            |index: usize| matches!(clusters.get(index), Some(Some(_))) || matches!(told.get(index), Some(Some(_)));
-        let rules = policy.rules.iter().zip(&limiters).enumerate();
-        let briefs = rules.map(|(index, (rule, limiter))| {
-            let alone = Brief::new(rule, limiter, keys.number(index));
-            if shared(index) { alone.shared() } else { alone }
-        });
-        let briefs = briefs.collect();
+        let keys = SharedKeys::new(&policy, seed);
+        let brief = |(index, (rule, limiter)): (usize, (&Arc<Rule>, &Arc<Limiter>))| {
+            let brief = Brief::new(rule, limiter, keys.number(index));
+            let shared =
+                clusters.get(index).is_some_and(Option::is_some) || told.get(index).is_some_and(Option::is_some);
+            if shared { brief.shared() } else { brief }
+        };
+        let briefs = policy.rules.iter().zip(&limiters).enumerate().map(brief).collect();
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
-        let (fields, seed) = (FieldsRead::of(&policy), root.clone());
         let next = Snapshot {
+            fields: FieldsRead::of(&policy),
             policy,
-            fields,
             limiters,
             rollouts,
             keys,
@@ -199,9 +177,9 @@ impl Snapshot {
             clusters,
             told,
             learned,
-            seed,
+            seed: seed.clone(),
             unix_nanos_at_origin,
-            generation,
+            generation: before.map_or(1, |before| before.generation + 1),
         };
         Ok((next, succession))
     }
@@ -228,64 +206,55 @@ impl Snapshot {
     }
 }
 
-/// The snapshot before, and what of it the new policy has gone on from.
-struct Old<'a> {
-    snapshot: &'a Snapshot,
-    numbers: Numbers<'a>,
-    /// For each route and origin of the new policy, which of the old one it was.
-    routes: Vec<Option<usize>>,
-    origins: Vec<Option<usize>>,
-    taken: Vec<bool>,
-    now: Timestamp,
-}
+type Limiters = (Vec<Arc<Limiter>>, Succession);
 
-/// A limiter, or none if it has to begin empty; and what became of the state.
-type Heir = (Option<Arc<Limiter>>, Fate);
-
-impl<'a> Old<'a> {
-    fn new(snapshot: &'a Snapshot, new: &Policy, now: Timestamp) -> Old<'a> {
-        let old = snapshot.policy();
-        let route = |name: &str| old.routes.iter().position(|route| route.name == name);
-        let origin = |name: &str| old.origins.iter().position(|origin| origin.name == name);
-        Old {
-            snapshot,
-            numbers: Numbers::of(old, snapshot.unix_nanos_at_origin),
-            routes: new.routes.iter().map(|new| route(&new.name)).collect(),
-            origins: new.origins.iter().map(|new| origin(&new.name)).collect(),
-            taken: vec![false; old.rules.len()],
-            now,
-        }
-    }
-
-    /// Takes the predecessor of a rule; `None` if there is none, or another rule took it.
-    fn carry(&mut self, rule: &Rule, (new, numbers): (&Policy, &Numbers<'_>)) -> Option<Result<Heir, OutOfRange>> {
-        let old = self.snapshot.policy();
-        let at = predecessor(old, rule)?;
-        let (was, limiter) = (old.rules.get(at)?, self.snapshot.limiters.get(at)?);
-        let taken = self.taken.get_mut(at).filter(|taken| !**taken)?;
-        *taken = true;
-        if let Some(reset) = changed((was, old), (rule, new)) {
-            return Some(Ok((None, Fate::Reset(reset))));
-        }
-        let from = (was.name != rule.name).then(|| was.name.clone());
-        if self.numbers.same(was, numbers, rule) {
-            return Some(Ok((Some(Arc::clone(limiter)), Fate::Kept { from })));
-        }
-        let tiers = tiers_before(was, rule);
-        let moved = Moved { routes: &self.routes, origins: &self.origins, tiers: &tiers, now: self.now };
-        let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
-        let fate = match was.kind == rule.kind {
-            true => Fate::Kept { from },
-            false => Fate::Rerated { from, before: was.kind.clone() },
+/// Makes the limiters of a policy on the state of the snapshot before, and says what became of that.
+fn limiters(
+    (policy, numbers): (&Policy, &Numbers<'_>),
+    seed: &Seed,
+    before: Option<(&Snapshot, Timestamp)>,
+) -> Result<Limiters, (String, OutOfRange)> {
+    // a table that replaces one is drawn anew; no limit has a name with spaces
+    let again = before.map(|(before, _)| seed.derive(&format!("generation {}", before.generation + 1)));
+    let empty = |rule| numbers.empty(rule, again.as_ref().unwrap_or(seed)).map(Arc::new);
+    let old = before.map(|(before, now)| {
+        let (policy_before, zero) = (&before.policy, before.unix_nanos_at_origin);
+        (before, Numbers::of(policy_before, zero), moves(policy_before, policy), now)
+    });
+    let mut taken = vec![false; before.map_or(0, |(before, _)| before.limiters.len())];
+    let (mut limiters, mut limits) = (Vec::new(), Vec::new());
+    for rule in &policy.rules {
+        let predecessor = old.as_ref().and_then(|old| {
+            let at = predecessor(&old.0.policy, rule).filter(|at| taken.get(*at) == Some(&false))?;
+            taken.iter_mut().skip(at).take(1).for_each(|taken| *taken = true);
+            Some((old, old.0.rule(at)?.0, old.0.limiters.get(at)?))
+        });
+        let (limiter, fate) = match predecessor {
+            None => (empty(rule)?, Fate::New),
+            Some(((before, numbers_before, moved, now), was, limiter)) => {
+                let from = (was.name != rule.name).then(|| was.name.clone());
+                match changed((was, &before.policy), (rule, policy)) {
+                    Some(reset) => (empty(rule)?, Fate::Reset(reset)),
+                    None if numbers_before.same(was, numbers, rule) => (Arc::clone(limiter), Fate::Kept { from }),
+                    None => {
+                        let tiers = tiers_before(was, rule);
+                        let moved = Moved { routes: &moved.0, origins: &moved.1, tiers: &tiers, now: *now };
+                        let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
+                        let fate = match was.kind == rule.kind {
+                            true => Fate::Kept { from },
+                            false => Fate::Rerated { from, before: was.kind.clone() },
+                        };
+                        (Arc::new(after.map_err(|fault| (rule.name.clone(), fault))?), fate)
+                    }
+                }
+            }
         };
-        Some(after.map(|after| (Some(Arc::new(after)), fate)))
+        limiters.push(limiter);
+        limits.push(Carried { name: rule.name.clone(), fate });
     }
-
-    /// The names of rules that nothing went on from.
-    fn left(self) -> Vec<String> {
-        let rules = self.snapshot.policy().rules.iter().zip(self.taken);
-        rules.filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone()).collect()
-    }
+    let rules = old.iter().flat_map(|(before, ..)| &before.policy.rules).zip(taken);
+    let left = rules.filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone());
+    Ok((limiters, Succession { limits, removed: left.collect() }))
 }
 
 /// For the limit's own numbers and each of its tiers, which tier of the old rule it was: the one with the same condition.
@@ -300,6 +269,14 @@ fn predecessor(old: &Policy, rule: &Rule) -> Option<usize> {
     let named = |name: &str| old.rules.iter().position(|rule| rule.name == name);
     // a file that has been loaded before still says what it was renamed from
     named(&rule.name).or_else(|| named(rule.renamed_from.as_deref()?))
+}
+
+/// For each route and origin of the new policy, which of the old one it was.
+fn moves(old: &Policy, new: &Policy) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+    let route = |name: &str| old.routes.iter().position(|route| route.name == name);
+    let origin = |name: &str| old.origins.iter().position(|origin| origin.name == name);
+    let routes = new.routes.iter().map(|new| route(&new.name)).collect();
+    (routes, new.origins.iter().map(|new| origin(&new.name)).collect())
 }
 
 /// What of the identity is another; `None` if it is the same.
