@@ -53,7 +53,8 @@ pub fn at_edge(shared: &Shared, info: &ConnectionInfo, head: &Head, bytes: &[u8]
     HeadVerdict::Answer { bytes: serialize::bytes(&answer, stay), stay }
 }
 
-/// Judges the request of a session, unless the edge has; its head is [settled](settled::settle) then. Returns the answer where the listener redirects.
+/// Judges the request of a session, unless the edge has; its head is only [settled](settled::settle) then. Returns the answer where
+/// the listener redirects.
 ///
 /// # Errors
 /// As [`settled::settle`].
