@@ -60,8 +60,8 @@ pub struct Terms {
     pub abandoned: Arc<Abandoned>,
 }
 
-/// What the gate and the client's side tell each other about one request. Atomic for the reason that [`AnswerDeadline`](super::answer_deadline::AnswerDeadline)
-/// gives.
+/// What the gate and the client's side tell each other about one request. Atomic for the reason that
+/// [`AnswerDeadline`](super::answer_deadline::AnswerDeadline) gives.
 #[derive(Debug, Default)]
 pub struct Absence {
     terms: OnceLock<Terms>,

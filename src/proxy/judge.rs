@@ -1,6 +1,6 @@
 //! Judges requests: the one place where a head meets the policy.
 //!
-//! Every head comes to [`judge`] once. One in HTTP/1 without a body comes [from the edge](at_edge), before Pingora sees it, at the start
+//! Every head is judged once. One in HTTP/1 without a body comes [from the edge](at_edge), before Pingora sees it, at the start
 //! of a connection and after a refusal: a refusal then costs a read, a decision and a write, and refusals are what a flood
 //! consists of. All others come [in Pingora's session](in_session). An admitted request takes its decision along.
 
@@ -53,7 +53,8 @@ pub fn at_edge(shared: &Shared, info: &ConnectionInfo, head: &Head, bytes: &[u8]
     HeadVerdict::Answer { bytes: serialize::bytes(&answer, stay), stay }
 }
 
-/// Judges the request of a session, unless the edge has; its head is [settled](settled::settle) then. Returns as [`judge`].
+/// Judges the request of a session, unless the edge has; its head is only [settled](settled::settle) then. Returns the answer where
+/// the listener redirects.
 ///
 /// # Errors
 /// As [`settled::settle`].
