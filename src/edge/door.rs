@@ -12,7 +12,7 @@ use http::HeaderMap;
 use crate::client::{ClientNetwork, ProxySet, resolve};
 use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
 use crate::limiter::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
-use crate::observe::noise::About;
+use crate::observe::client_errors::About;
 use crate::request::Peer;
 use crate::running::process::Shared;
 use crate::sketch::Seed;

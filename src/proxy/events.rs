@@ -14,7 +14,7 @@ use crate::edge::door::Door;
 use crate::edge::link::Link;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
-use crate::observe::noise::About;
+use crate::observe::client_errors::About;
 use crate::proxy::exchange::Exchange;
 use crate::proxy::observe::{self, Ended};
 use crate::request::Peer;

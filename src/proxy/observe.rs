@@ -18,10 +18,10 @@ use crate::edge::absence::Absence;
 use crate::edge::h2::talk::Stream;
 use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
+use crate::observe::client_errors::{self, About};
 use crate::observe::decisions::Decisions;
-use crate::observe::flood::{Shown, shown_client, shown_network};
+use crate::observe::fair_share_log::{Shown, shown_client, shown_network};
 use crate::observe::metrics::OriginError;
-use crate::observe::noise::{self, About};
 use crate::observe::notices::sample::Sample;
 use crate::policy::Route;
 use crate::request::{Peer, Request};
@@ -129,7 +129,7 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
             ClientAddress::Ip(address) => Peer::Ip(address),
             ClientAddress::Unix => Peer::Unix,
         });
-        shared.noise(exchange.listener).note(About::Request, noise::ABORTED, peer);
+        shared.noise(exchange.listener).note(About::Request, client_errors::ABORTED, peer);
     }
     let Some(ended) = shared.now_if_watched() else { return };
     let metrics = exchange.installed.metrics();

@@ -21,8 +21,8 @@ use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::engine::Snapshot;
 use crate::observe::metrics::Metrics;
+use crate::observe::offenders::MostRefused;
 use crate::observe::pseudonym::Pseudonyms;
-use crate::observe::refused::MostRefused;
 use crate::origins::origin::Located;
 use crate::policy::{
     FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses, Retries,
