@@ -1,22 +1,25 @@
 //! What others see of the gate.
 //!
-//! [`metrics`] and [`scrape`], the page they are read from; [`access_log`], one line per request, with clients as [`pseudonym`]s;
-//! [`log`], the process's own lines on [`standard_error`], both written by a thread behind [`lines`], where [`flood`] tells of the heaviest and [`noise`] of who misbehaves; [`refused`], the clients refused most;
-//! [`notices`], what the gate notices of its own misuse; [`history`], the last ten minutes; [`decisions`], what was decided lately, and why.
+//! * [`state`]: the state of the process, the one model that every view shows. [`metrics`] counts and renders the metrics page, which
+//!   [`scrape`] serves; [`history`] keeps the last ten minutes; [`notices`] lists signs of misuse.
+//! * [`access_log`] writes one line per request, with clients as [`pseudonym`]s. [`log`] writes the process's own lines to
+//!   [`standard_error`]: among them refusals of fair shares ([`fair_share_log`]) and faults of clients ([`client_errors`]). A thread
+//!   behind [`lines`] writes both.
+//! * [`offenders`] counts the clients refused most. [`decisions`] keeps the latest decisions and explains them.
 
 pub mod access_log;
 #[cfg(test)]
 mod captured;
+pub mod client_errors;
 pub mod decisions;
-pub mod flood;
+pub mod fair_share_log;
 pub mod history;
 pub mod lines;
 pub mod log;
 pub mod metrics;
-pub mod noise;
 pub mod notices;
+pub mod offenders;
 pub mod pseudonym;
-pub mod refused;
 pub mod scrape;
 pub mod standard_error;
 pub mod state;

@@ -13,7 +13,7 @@ use crate::client::{ClientNetwork, ProxySet, resolve};
 use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
 use crate::edge::common::{AdmissionFilter, Entry, Header};
 use crate::limiter::{CapReached, CapsSpec, ConnectionCaps};
-use crate::observe::noise::About;
+use crate::observe::client_errors::About;
 use crate::request::Peer;
 use crate::running::process::Shared;
 use crate::sketch::Seed;

@@ -13,7 +13,7 @@ use crate::edge::common::{EdgeEvents, HeadVerdict};
 use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
-use crate::observe::noise::About;
+use crate::observe::client_errors::About;
 use crate::proxy::context::RequestContext;
 use crate::proxy::observe::{self, Ended};
 use crate::request::Peer;

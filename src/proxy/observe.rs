@@ -19,10 +19,10 @@ use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
+use crate::observe::client_errors::{self, About};
 use crate::observe::decisions::Decisions;
-use crate::observe::flood::{Shown, shown_client, shown_network};
+use crate::observe::fair_share_log::{Shown, shown_client, shown_network};
 use crate::observe::metrics::OriginError;
-use crate::observe::noise::{self, About};
 use crate::observe::notices::sample::Sample;
 use crate::policy::Route;
 use crate::request::Peer;
@@ -121,7 +121,7 @@ pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
             ClientAddress::Ip(address) => Peer::Ip(address),
             ClientAddress::Unix => Peer::Unix,
         });
-        shared.noise(context.listener).note(About::Request, noise::ABORTED, peer);
+        shared.noise(context.listener).note(About::Request, client_errors::ABORTED, peer);
     }
     let Some(ended) = shared.now_if_watched() else { return };
     let metrics = context.installed.metrics();

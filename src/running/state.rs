@@ -13,7 +13,7 @@ use crate::limiter::Limiter;
 use crate::limiter::cluster::Sharing;
 use crate::observe::log;
 use crate::observe::notices::seen::Look;
-use crate::observe::refused;
+use crate::observe::offenders;
 use crate::observe::state::{Address, Certificate, Config, Endpoint, Limit, Network, Offender, Offenders, State};
 use crate::origins::origin::OriginState;
 use crate::policy::OriginAddress;
@@ -173,7 +173,7 @@ pub fn offenders(shared: &Shared, most: usize, name: impl Fn(&Client) -> String)
         share: share(entry.count),
         last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
     };
-    let network = |network: &refused::Network| Network {
+    let network = |network: &offenders::Network| Network {
         network: match shared.clients_in_log() {
             ClientInLog::Pseudonym => shared.pseudonyms.of_network(network.prefix).to_string(),
             ClientInLog::Address => network.prefix.to_string(),

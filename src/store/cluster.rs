@@ -13,11 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use super::dialer::slots_of;
 use super::fault::meaning;
-use super::lines::Met;
-use super::members::PATIENCE;
+use super::gate_count::PATIENCE;
 use super::servers::{Servers, Shards};
 use super::shard::Shard;
 use super::slots::{Slots, most_said};
+use super::store_log::Met;
 use super::wire::Address;
 use crate::system::clock;
 

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use super::counters::Counters;
 use super::dialer::{Access, Dialer};
 use super::fault::said;
-use super::lines::{Kind, Lines, Met};
-use super::members::{self, Company};
+use super::gate_count::{self, Company};
+use super::store_log::{Kind, Lines, Met};
 use super::wire::Address;
 use crate::policy::Store;
 use crate::units::time::saturating_nanos;
@@ -46,7 +46,7 @@ impl Common {
     pub fn new(store: &Store, access: &Access) -> RedisResult<Common> {
         Ok(Common {
             dialer: Dialer::new(store, access)?,
-            name: members::name(),
+            name: gate_count::name(),
             counters: Counters::default(),
             look: Notify::new(),
             company: Mutex::new(Company::new()),

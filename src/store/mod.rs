@@ -6,13 +6,13 @@
 //! * `shard` is one server: its connection, its breaker, and the task that keeps both; `servers` are all of a store, `common` is what
 //!   they have in common. `cluster` finds the servers of a cluster and keeps a shard for each, `slots` says which has a key.
 //! * `dialer` finds servers, also by sentinels, connects and logs in. `wire` is a connection by the `redis` crate, with `bounds`
-//!   between it and the server: what answers may take in memory. `link` runs a script over it; `reach` is the connection in use, or why
+//!   between it and the server: what answers may take in memory. `link` runs a script over it; `link_state` is the connection in use, or why
 //!   there is none: a store that refuses us is no outage.
 //! * `fault` puts the crate's errors into ours, and a store's texts into one short line.
 //! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
-//! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `members` counts gates. What
+//! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts gates. What
 //!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
-//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `state` how a store stands at one moment, `lines` what is written
+//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `state` how a store stands at one moment, `store_log` what is written
 //!   into the log.
 //!
 //! **What a store's user must be allowed** (ACL): `EVALSHA`, `EVAL`, `TIME`, `GET`, `SET`, `ZADD`, `ZREMRANGEBYSCORE`, `ZCARD`,
@@ -45,16 +45,16 @@ pub mod counters;
 mod dialer;
 pub mod exchange;
 mod fault;
+mod gate_count;
 pub mod in_use;
-mod lines;
 mod link;
-mod members;
-mod reach;
+mod link_state;
 mod script;
 mod servers;
 mod shard;
 mod slots;
 mod state;
+mod store_log;
 mod wire;
 
 pub use bounds::MOST_ANSWER;

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use super::breaker::{Breaker, BreakerState, Pass};
 use super::common::Common;
-use super::lines::{Kind, Met};
-use super::reach::{Line, Live};
+use super::link_state::{Line, Live};
+use super::store_log::{Kind, Met};
 use super::wire::Address;
 use crate::limiter::cluster::Silence;
 use crate::policy;

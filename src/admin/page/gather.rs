@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::view::{DecisionView, MOST_ROWS, View};
 use crate::explain::Explanation;
 use crate::observe::decisions::Surroundings;
-use crate::observe::flood::shown_client;
+use crate::observe::fair_share_log::shown_client;
 use crate::observe::history::Named;
 use crate::observe::state::{Limit, Route};
 use crate::running::generation::Installed;

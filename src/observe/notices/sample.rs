@@ -19,7 +19,7 @@ use crate::client::trust::ProxySet;
 use crate::client::{Client, ClientAddress};
 use crate::config::places::Trusted;
 use crate::engine::{Judged, Snapshot};
-use crate::observe::refused::hash_of;
+use crate::observe::offenders::hash_of;
 use crate::policy::{Policy, Rule};
 use crate::request::{Peer, Request};
 use crate::sketch::{Heaviest, Seed, heaviest};

@@ -42,7 +42,7 @@ pub struct Look<'a> {
     pub metrics: &'a Metrics,
 }
 
-/// Everything that [`super::judge`] needs.
+/// Everything that `judge` needs.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     /// Whether nothing was measured before this look, because the policy is another.
@@ -128,7 +128,7 @@ pub struct Memory {
     presets: Vec<(&'static str, Vec<Prefix>)>,
 }
 
-/// A counter's growth, forgotten by [`HALF_LIFE`].
+/// A counter's growth, forgotten by `HALF_LIFE`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recent {
     last: Option<u64>,

@@ -11,11 +11,11 @@ use super::Shard;
 use crate::limiter::cluster::Silence;
 use crate::store::breaker::BreakerState;
 use crate::store::fault::{Meaning, meaning};
-use crate::store::lines::{Kind, Met};
-use crate::store::reach::{Line, Live};
+use crate::store::link_state::{Line, Live};
 use crate::store::servers::Servers;
+use crate::store::store_log::{Kind, Met};
 use crate::store::wire::Wire;
-use crate::store::{members, script};
+use crate::store::{gate_count, script};
 use crate::system::clock;
 
 /// How soon a connection that could not be made is tried again at first; doubles up to [`LONGEST_PAUSE`], a fifth less or more.
@@ -85,7 +85,7 @@ impl Shard {
         while unheard < MOST_UNHEARD_STAMPS && (!offered || self.is_live(number)) {
             let sent = Instant::now();
             let beaten = match offered {
-                true => timeout(members::PATIENCE, self.beat(servers, &mut wire)).await,
+                true => timeout(gate_count::PATIENCE, self.beat(servers, &mut wire)).await,
                 false => timeout(FIRST_ANSWER, self.first_beat(servers, &mut wire)).await,
             };
             let heard = matches!(beaten, Ok(Ok(_)));
@@ -138,7 +138,7 @@ impl Shard {
             }
             tokio::select! {
                 () = self.given_up.notified() => {}
-                () = sleep(members::next()) => {}
+                () = sleep(gate_count::next()) => {}
             }
         }
         self.give_up(number, Silence::Unreachable);
@@ -148,7 +148,7 @@ impl Shard {
     /// A sign of life: this gate's stamp, where the key of the stamps is this server's.
     async fn beat(&self, servers: &Servers, wire: &mut Wire) -> RedisResult<Option<u32>> {
         match servers.is_home(self) {
-            true => members::stamp(wire, &servers.common.store.prefix, &servers.common.name).await,
+            true => gate_count::stamp(wire, &servers.common.store.prefix, &servers.common.name).await,
             false => wire.ask(&cmd("PING")).await.map(|_| None),
         }
     }

@@ -1,4 +1,4 @@
-//! How a server of a store is reached just now: by which connection, or why by none.
+//! State of the connection to a server of a store: the connection, or the reason why there is none.
 
 use super::wire::Wire;
 use crate::limiter::cluster::Silence;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::flood::shown_client;
+use super::fair_share_log::shown_client;
 use super::metrics::{CONNECTION_REASONS, malformed_reasons};
 use super::pseudonym::Pseudonyms;
 use crate::client::{ClientRules, resolve};
