@@ -1,6 +1,5 @@
 //! Numbers to pictures and tables.
 
-use super::About;
 use super::ledger::{Ledger, Limit};
 use crate::picture::{Block, Curve, Curves, Panel, Point, Role, Series, Shape, Table, TimeAxis, Timeline};
 use crate::policy::Mode;
@@ -8,6 +7,32 @@ use crate::replay::report::instant;
 
 /// Clients in a table.
 const TABLE_ROWS: usize = 25;
+
+/// What a report says beside what the requests show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// What was replayed, such as the names of the logs.
+    pub source: String,
+    /// Which policy judged, such as the name of its file.
+    pub policy: String,
+    /// Something that must not be overlooked, such as that one client makes most of the log.
+    pub alerts: Vec<String>,
+    /// Only this limit, by name.
+    pub only: Option<String>,
+    /// Limits that could not be replayed, by name: nothing is drawn of them.
+    pub left_out: Vec<String>,
+    /// What could not be replayed, how exact the stamps are, and so on.
+    pub notes: Vec<String>,
+}
+
+impl About {
+    /// The limits that are drawn.
+    pub(super) fn shown<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = &'a Limit> {
+        let asked = |limit: &&Limit| self.only.as_ref().is_none_or(|only| *only == limit.name);
+        let known = |limit: &&Limit| limit.judged > 0 && !self.left_out.contains(&limit.name);
+        ledger.limits.iter().filter(asked).filter(known)
+    }
+}
 
 /// The key figures.
 pub(super) fn facts(ledger: &Ledger) -> Block {

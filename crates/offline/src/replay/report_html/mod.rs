@@ -15,36 +15,11 @@ pub mod ledger;
 #[cfg(test)]
 mod tests;
 
+pub use draw::About;
 pub(crate) use draw::{grouped, percent, span};
 pub use ledger::{Asked, Heard, Ledger};
 
 use crate::picture::{Block, Page, Picture as _};
-
-/// What the report says that the replay itself knows not from the requests.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct About {
-    /// What was replayed, such as the names of the logs.
-    pub source: String,
-    /// Which policy judged, such as the name of its file.
-    pub policy: String,
-    /// Something that must not be overlooked, such as that one client makes most of the log.
-    pub alerts: Vec<String>,
-    /// Only this limit, by name.
-    pub only: Option<String>,
-    /// Limits that could not be replayed, by name: nothing is drawn of them.
-    pub left_out: Vec<String>,
-    /// What could not be replayed, how exact the stamps are, and so on.
-    pub notes: Vec<String>,
-}
-
-impl About {
-    /// The limits that are drawn.
-    fn shown<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = &'a ledger::Limit> {
-        let asked = |limit: &&ledger::Limit| self.only.as_ref().is_none_or(|only| *only == limit.name);
-        let known = |limit: &&ledger::Limit| limit.judged > 0 && !self.left_out.contains(&limit.name);
-        ledger.limits.iter().filter(asked).filter(known)
-    }
-}
 
 /// One picture, with the name of a file for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
