@@ -6,10 +6,14 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Place, Scope};
-use crate::sketch::NextUnit;
+use super::kind::MIXED;
+use super::needs::Owed;
+use super::probe::{Probe, Seen};
+use super::state::State;
+use super::taken::Taken;
+use super::{Gauges, Judgement, Kind, Lost, Moved, Place, Refuses, Scope, Spec};
 use crate::sync::{AtomicU32, Ordering};
-use crate::units::Bytes;
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// Places that requests hold while they are under way.
 #[derive(Debug)]
@@ -117,56 +121,20 @@ pub struct Inflight {
 
 impl Inflight {
     /// `max` places, and `upgraded` for switched connections, for everything that the scope tells apart.
-    pub fn new(max: u32, upgraded: u32, scope: Scope, routes: usize, origins: usize) -> Inflight {
+    ///
+    /// # Errors
+    /// No kind, or another one.
+    pub fn new(spec: &Spec<'_>) -> Result<Inflight, OutOfRange> {
+        let (max, upgraded, scope) = numbers(spec)?;
         let count = match scope {
             Scope::Global => 1,
-            Scope::Route => routes,
+            Scope::Route => spec.routes,
             // the last one stands for routes without an origin
-            Scope::Origin => origins + 1,
+            Scope::Origin => spec.origin_caps.len() + 1,
             // counted by a sketch elsewhere; one place for all is the strict reading of a mistake
             Scope::Key { .. } => 1,
         };
-        Inflight { scope, slots: (0..count).map(|_| Slots::with_upgraded(max, upgraded)).collect() }
-    }
-
-    /// The same places under other numbers. `routes` and `origins` say for each of the new policy which of the old one it was.
-    pub fn followed_by(
-        &self,
-        max: u32,
-        upgraded: u32,
-        routes: &[Option<usize>],
-        origins: &[Option<usize>],
-    ) -> Inflight {
-        let under = |place: usize| self.slots.get(place).map(|slots| slots.under(max, upgraded));
-        let kept =
-            |before: &Option<usize>| before.and_then(under).unwrap_or_else(|| Slots::with_upgraded(max, upgraded));
-        let slots = match self.scope {
-            Scope::Global | Scope::Key { .. } => vec![kept(&Some(0))],
-            Scope::Route => routes.iter().map(kept).collect(),
-            Scope::Origin => origins.iter().map(kept).chain([kept(&self.slots.len().checked_sub(1))]).collect(),
-        };
-        Inflight { scope: self.scope, slots }
-    }
-
-    /// Whether a place is free now.
-    pub fn probe(&self, place: Place) -> Judgement {
-        match self.slots_of(place) {
-            Some(slots) => judgement(slots, slots.held(), slots.held() < slots.max()),
-            None => UNKNOWN_PLACE,
-        }
-    }
-
-    /// Takes a place.
-    ///
-    /// # Errors
-    /// None is free any more.
-    pub fn admit(&self, place: Place) -> Result<(Judgement, Permit), Lost> {
-        let lost = |judgement| Lost { judgement, contended: false };
-        let slots = self.slots_of(place).ok_or_else(|| lost(UNKNOWN_PLACE))?;
-        match slots.take() {
-            Some(permit) => Ok((judgement(slots, slots.held().saturating_sub(1), true), permit)),
-            None => Err(lost(judgement(slots, slots.held(), false))),
-        }
+        Ok(Inflight { scope, slots: (0..count).map(|_| Slots::with_upgraded(max, upgraded)).collect() })
     }
 
     /// How many places are taken, of everything together.
@@ -179,12 +147,7 @@ impl Inflight {
         self.slots.iter().map(|slots| u64::from(slots.upgraded())).sum()
     }
 
-    /// What the counters take.
-    pub fn memory(&self) -> Bytes {
-        Bytes((2 * self.slots.len() * size_of::<Slots>()) as u64)
-    }
-
-    fn slots_of(&self, place: Place) -> Option<&Arc<Slots>> {
+    fn slots_of(&self, place: &Place<'_>) -> Option<&Arc<Slots>> {
         match self.scope {
             Scope::Global | Scope::Key { .. } => self.slots.first(),
             Scope::Route => self.slots.get(place.route),
@@ -193,26 +156,84 @@ impl Inflight {
     }
 }
 
-/// A route or origin that the policy does not have: cannot happen, and refuses if it does.
-const UNKNOWN_PLACE: Judgement = Judgement {
-    admitted: false,
-    remaining: 0,
-    quota: 0,
-    retry_nanos: None,
-    next_unit: NextUnit::Known(None),
-    standing: 0,
-};
+impl State for Inflight {
+    /// A route or origin that the policy does not have is refused.
+    fn probe(&self, at: &Place<'_>, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
+        let judgement = match self.slots_of(at) {
+            Some(slots) => judgement(slots, slots.held(), slots.held() < slots.max()),
+            None => Judgement::REFUSED,
+        };
+        Probe::new(at, cost, judgement, Seen::Nothing)
+    }
+
+    fn commit(&self, probe: &Probe, _now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
+        let slots = self.slots_of(&probe.place).ok_or(Lost::refused(Judgement::REFUSED))?;
+        match slots.take() {
+            Some(permit) => Ok((judgement(slots, slots.held().saturating_sub(1), true), Some(Taken::Exact(permit)))),
+            None => Err(Lost::refused(judgement(slots, slots.held(), false))),
+        }
+    }
+
+    /// The same places under other numbers.
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
+        let (max, upgraded, _) = numbers(spec)?;
+        let under = |place: usize| self.slots.get(place).map(|slots| slots.under(max, upgraded));
+        let kept =
+            |before: &Option<usize>| before.and_then(under).unwrap_or_else(|| Slots::with_upgraded(max, upgraded));
+        let slots = match self.scope {
+            Scope::Global | Scope::Key { .. } => vec![kept(&Some(0))],
+            Scope::Route => moved.routes.iter().map(kept).collect(),
+            Scope::Origin => moved.origins.iter().map(kept).chain([kept(&self.slots.len().checked_sub(1))]).collect(),
+        };
+        Ok(Box::new(Inflight { scope: self.scope, slots }))
+    }
+
+    fn owed(&self, _: &Kind, _: u8, standing: u64, _: Cost) -> Owed {
+        Owed::units(standing.saturating_add(1), 0)
+    }
+
+    fn refuses(&self) -> Refuses {
+        Refuses::Room
+    }
+
+    fn gives_back(&self) -> bool {
+        true
+    }
+
+    fn is_keyed(&self) -> bool {
+        false
+    }
+
+    fn is_exact(&self, _: &Place<'_>) -> bool {
+        true
+    }
+
+    fn gauge(&self, gauges: &mut Gauges) {
+        gauges.inflight = Some(self.held());
+        gauges.upgraded = Some(self.upgraded());
+    }
+
+    /// What the counters take.
+    fn memory(&self) -> Bytes {
+        Bytes((2 * self.slots.len() * size_of::<Slots>()) as u64)
+    }
+}
+
+fn numbers(spec: &Spec<'_>) -> Result<(u32, u32, Scope), OutOfRange> {
+    match spec.kinds.first() {
+        Some(Kind::Inflight { max, upgraded, scope }) => Ok((*max, *upgraded, *scope)),
+        _ => Err(MIXED),
+    }
+}
 
 /// `others`: places held without counting this request.
 fn judgement(slots: &Slots, others: u32, admitted: bool) -> Judgement {
-    Judgement {
-        admitted,
-        remaining: slots.max().saturating_sub(others).saturating_sub(u32::from(admitted)),
-        quota: slots.max(),
-        // a place comes back when another request ends, which nobody can promise
-        retry_nanos: admitted.then_some(0),
-        next_unit: NextUnit::Known(None),
-        standing: if admitted { 0 } else { u64::from(others) },
+    let quota = slots.max();
+    let free = quota.saturating_sub(others);
+    // a place comes back when another request ends, which nobody can promise
+    match admitted {
+        true => Judgement::admitted(free.saturating_sub(1), quota),
+        false => Judgement { remaining: free, quota, standing: u64::from(others), ..Judgement::REFUSED },
     }
 }
 
@@ -223,46 +244,62 @@ mod tests {
     use super::*;
     use crate::sketch::{KeyHasher, Seed};
 
-    fn place(route: usize, origin: Option<usize>) -> Place {
+    fn place(route: usize, origin: Option<usize>) -> Place<'static> {
         Place { key: KeyHasher::new(&Seed::from_bytes([0; 16])).finish(), route, origin, ..Place::default() }
+    }
+
+    fn limit(max: u32, scope: Scope, routes: usize, origins: usize) -> Inflight {
+        let kind = Kind::Inflight { max, upgraded: 1, scope };
+        let caps = vec![None; origins];
+        let spec = Spec { routes, origin_caps: &caps, ..Spec::new("tested", std::slice::from_ref(&kind)) };
+        Inflight::new(&spec).unwrap()
+    }
+
+    fn fits(limit: &Inflight, place: Place<'_>) -> bool {
+        limit.probe(&place, Timestamp::ZERO, Cost::ONE, 0).judgement.admitted
+    }
+
+    fn take(limit: &Inflight, place: Place<'_>) -> Option<(Judgement, Taken)> {
+        let (judgement, taken) = limit.commit(&Probe::unasked(&place, Cost::ONE), Timestamp::ZERO).ok()?;
+        Some((judgement, taken?))
     }
 
     #[test]
     fn the_cap_holds_and_a_dropped_permit_is_a_free_place() {
-        let limit = Inflight::new(2, 1, Scope::Global, 1, 1);
-        let (first, a) = limit.admit(place(0, None)).unwrap();
-        let (second, b) = limit.admit(place(0, None)).unwrap();
+        let limit = limit(2, Scope::Global, 1, 1);
+        let (first, a) = take(&limit, place(0, None)).unwrap();
+        let (second, b) = take(&limit, place(0, None)).unwrap();
         assert_eq!((first.remaining, second.remaining), (1, 0));
-        assert!(!limit.probe(place(0, None)).admitted);
-        assert!(limit.admit(place(0, None)).is_err());
+        assert!(!fits(&limit, place(0, None)));
+        assert!(take(&limit, place(0, None)).is_none());
         drop(a);
-        assert!(limit.admit(place(0, None)).is_ok());
+        assert!(take(&limit, place(0, None)).is_some());
         drop(b);
         assert_eq!(limit.held(), 0);
     }
 
     #[test]
     fn scopes_keep_routes_and_origins_apart() {
-        let by_route = Inflight::new(1, 1, Scope::Route, 2, 0);
-        let _held = by_route.admit(place(0, None)).unwrap();
-        assert!(!by_route.probe(place(0, None)).admitted);
-        assert!(by_route.probe(place(1, None)).admitted);
-        let by_origin = Inflight::new(1, 1, Scope::Origin, 1, 2);
-        let _held = by_origin.admit(place(0, Some(1))).unwrap();
-        assert!(!by_origin.probe(place(0, Some(1))).admitted);
-        assert!(by_origin.probe(place(0, Some(0))).admitted);
-        assert!(by_origin.probe(place(0, None)).admitted);
-        assert!(!by_origin.probe(place(0, Some(7))).admitted, "an origin that does not exist has no places");
+        let by_route = limit(1, Scope::Route, 2, 0);
+        let _held = take(&by_route, place(0, None)).unwrap();
+        assert!(!fits(&by_route, place(0, None)));
+        assert!(fits(&by_route, place(1, None)));
+        let by_origin = limit(1, Scope::Origin, 1, 2);
+        let _held = take(&by_origin, place(0, Some(1))).unwrap();
+        assert!(!fits(&by_origin, place(0, Some(1))));
+        assert!(fits(&by_origin, place(0, Some(0))));
+        assert!(fits(&by_origin, place(0, None)));
+        assert!(!fits(&by_origin, place(0, Some(7))), "an origin that does not exist has no places");
     }
 
     #[test]
     fn a_switched_connection_leaves_its_place_to_others() {
-        let limit = Inflight::new(1, 1, Scope::Global, 1, 1);
-        let (_, mut stream) = limit.admit(place(0, None)).unwrap();
-        assert!(limit.admit(place(0, None)).is_err());
+        let limit = limit(1, Scope::Global, 1, 1);
+        let (_, mut stream) = take(&limit, place(0, None)).unwrap();
+        assert!(take(&limit, place(0, None)).is_none());
         assert!(stream.upgrade());
         assert_eq!((limit.held(), limit.upgraded()), (0, 1));
-        let (_, mut second) = limit.admit(place(0, None)).unwrap();
+        let (_, mut second) = take(&limit, place(0, None)).unwrap();
         assert!(!second.upgrade(), "the class has its own bound");
         assert_eq!((limit.held(), limit.upgraded()), (1, 1));
         drop((stream, second));

@@ -22,9 +22,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Said};
-use crate::sketch::{KeyHash, NextUnit, Seed, SummingTable};
-use crate::units::{Bytes, Cost, OutOfRange};
+use super::kind::{MIXED, most, most_upgraded};
+use super::needs::Owed;
+use super::probe::{Probe, Seen};
+use super::state::State;
+use super::taken::Taken;
+use super::{Gauges, Judgement, Kind, Lost, Moved, Place, Refuses, Scope, Spec};
+use crate::sketch::{KeyHash, Seed, SummingTable};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one `inflight` limit by key.
 #[derive(Debug)]
@@ -54,7 +59,6 @@ impl InflightByKey {
     }
 
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
-    #[inline]
     pub fn probe(&self, key: KeyHash, cost: Cost, max: u32) -> Judgement {
         self.probe_at(self.table.spot(key), cost, max)
     }
@@ -65,24 +69,15 @@ impl InflightByKey {
         judgement(others, cost, max, others.checked_add(cost.get()).is_some_and(|sum| sum <= max))
     }
 
-    /// The same of the key whose spot it is, in a word.
-    #[inline(never)]
-    pub fn said(&self, spot: [u32; 8], cost: Cost, max: u32) -> Said {
-        match self.probe_at(spot, cost, max) {
-            Judgement { admitted: true, remaining, .. } => Said::Fits(remaining.into()),
-            _ => Said::Nothing,
-        }
-    }
-
     /// Takes `cost` places of `max`.
     ///
     /// # Errors
     /// They are not free any more; nothing was taken.
-    #[inline]
     pub fn admit(self: &Arc<Self>, key: KeyHash, cost: Cost, max: u32) -> Result<(Judgement, KeyPermit), Lost> {
         self.admit_at(key, self.table.spot(key), cost, max)
     }
 
+    #[inline]
     fn admit_at(
         self: &Arc<Self>,
         key: KeyHash,
@@ -95,34 +90,8 @@ impl InflightByKey {
                 let permit = KeyPermit { limiter: Arc::clone(self), key, spot, cost };
                 Ok((judgement(others, cost, max, true), permit))
             }
-            Err(others) => Err(Lost { judgement: judgement(others, cost, max, false), contended: false }),
+            Err(others) => Err(Lost::refused(judgement(others, cost, max, false))),
         }
-    }
-
-    /// [`InflightByKey::admit`] for the key whose spot it is, in a word: how many more would fit, and the places.
-    #[inline]
-    pub fn take(self: &Arc<Self>, key: KeyHash, spot: [u32; 8], cost: Cost, max: u32) -> Option<(u32, KeyPermit)> {
-        let others = self.table.reserve_at(spot, cost.get(), max).ok()?;
-        let permit = KeyPermit { limiter: Arc::clone(self), key, spot, cost };
-        Some((judgement(others, cost, max, true).remaining, permit))
-    }
-
-    /// Has all that the key would be judged by brought near.
-    #[inline]
-    pub fn prefetch(&self, key: KeyHash) {
-        self.table.prefetch(key);
-    }
-
-    /// Where the key's places are counted, for a request that comes back to them.
-    #[inline]
-    pub fn spot(&self, key: KeyHash) -> [u32; 8] {
-        self.table.spot(key)
-    }
-
-    /// [`InflightByKey::prefetch`] for the key whose spot it is.
-    #[inline]
-    pub fn prefetch_at(&self, spot: [u32; 8]) {
-        self.table.prefetch_at(spot);
     }
 
     /// How many places each key has, unless its tier says otherwise.
@@ -199,18 +168,99 @@ impl fmt::Debug for KeyPermit {
 /// `others`: places held without counting this request.
 #[inline]
 fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
-    let own = if admitted { cost.get() } else { 0 };
     // most cost one, and a division takes as long as all else here
     let requests = |units: u32| if cost == Cost::ONE { units } else { units / cost.get() };
-    Judgement {
-        admitted,
-        remaining: requests(max.saturating_sub(others).saturating_sub(own)),
-        quota: requests(max),
-        // a place comes back when another request ends, which nobody can promise
-        retry_nanos: admitted.then_some(0),
-        next_unit: NextUnit::Known(None),
-        standing: if admitted { 0 } else { u64::from(others) },
+    let (free, quota) = (max.saturating_sub(others), requests(max));
+    // a place comes back when another request ends, which nobody can promise
+    match admitted {
+        true => Judgement::admitted(requests(free.saturating_sub(cost.get())), quota),
+        false => Judgement { remaining: requests(free), quota, standing: u64::from(others), ..Judgement::REFUSED },
     }
+}
+
+/// The places of a limit and its tiers, and the numbers of each.
+#[derive(Debug)]
+pub(super) struct KeyedPlaces {
+    places: Arc<InflightByKey>,
+    upgraded: Arc<InflightByKey>,
+    max: Box<[u32]>,
+    most_upgraded: Box<[u32]>,
+}
+
+impl KeyedPlaces {
+    /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
+    ///
+    /// # Errors
+    /// No kind, another one, or what [`InflightByKey::new`] refuses.
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<KeyedPlaces, OutOfRange> {
+        let Some(Kind::Inflight { scope: Scope::Key { memory }, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
+        let places = InflightByKey::new(u32::MAX, *memory, seed.clone())?.with_upgraded(Arc::clone(&upgraded));
+        KeyedPlaces::of(Arc::new(places), upgraded, spec)
+    }
+
+    fn of(
+        places: Arc<InflightByKey>,
+        upgraded: Arc<InflightByKey>,
+        spec: &Spec<'_>,
+    ) -> Result<KeyedPlaces, OutOfRange> {
+        Ok(KeyedPlaces {
+            places,
+            upgraded,
+            max: spec.kinds.iter().map(most).collect::<Result<_, _>>()?,
+            most_upgraded: spec.kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl State for KeyedPlaces {
+    fn prefetch(&self, at: &Place<'_>) {
+        self.places.table.prefetch(at.key);
+    }
+
+    fn probe(&self, at: &Place<'_>, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
+        let spot = self.places.table.spot(at.key);
+        let judgement = self.places.probe_at(spot, cost, of_tier(&self.max, at.tier));
+        Probe::new(at, cost, judgement, Seen::Places(spot))
+    }
+
+    fn commit(&self, probe: &Probe, _now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
+        let Place { key, tier, .. } = probe.place;
+        let spot = if let Seen::Places(spot) = probe.seen { spot } else { self.places.table.spot(key) };
+        let (judgement, permit) = self.places.admit_at(key, spot, probe.cost, of_tier(&self.max, tier))?;
+        Ok((judgement, Some(Taken::Keyed { permit, most_upgraded: of_tier(&self.most_upgraded, tier) })))
+    }
+
+    /// The same places under other numbers.
+    fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
+        let Some(Kind::Inflight { scope: Scope::Key { .. }, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        Ok(Box::new(KeyedPlaces::of(Arc::clone(&self.places), Arc::clone(&self.upgraded), spec)?))
+    }
+
+    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
+    }
+
+    fn refuses(&self) -> Refuses {
+        Refuses::Concurrency
+    }
+
+    fn gives_back(&self) -> bool {
+        true
+    }
+
+    fn gauge(&self, gauges: &mut Gauges) {
+        gauges.inflight = Some(self.places.held_total());
+        gauges.upgraded = Some(self.upgraded.held_total());
+    }
+
+    fn memory(&self) -> Bytes {
+        Bytes(self.places.memory().0 + self.upgraded.memory().0)
+    }
+}
+
+fn of_tier(numbers: &[u32], tier: u8) -> u32 {
+    numbers.get(usize::from(tier)).or(numbers.first()).copied().unwrap_or(0)
 }
 
 #[cfg(test)]

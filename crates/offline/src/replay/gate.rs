@@ -91,11 +91,6 @@ impl Gate {
         &self.snapshot
     }
 
-    /// Brings near what the next requests will be judged by.
-    pub fn approach(&self, ready: &Ready) {
-        self.snapshot.approach(&ready.foreseen);
-    }
-
     /// Judges a request and charges it, and shows the record of it to `then` before it goes on. `ready`: what was made of
     /// the request ahead, for this policy.
     ///
@@ -137,7 +132,8 @@ impl Gate {
             at: Timestamp::from_nanos(at),
             dice: mixed(self.sequence),
         };
-        snapshot.judge_foreseen(&ready.foreseen, &request, ready.client, arrival, judged);
+        *judged = Judged::new(arrival);
+        snapshot.judge_into(&request, Some(ready.client), judged);
         if judged.decision.verdict == Verdict::Admitted
             && told.is_some_and(|told| told.reason == Refusal::OriginFull.word().as_bytes())
         {

@@ -77,11 +77,6 @@ impl Processes {
         Ok(Process { zero, gate, exact })
     }
 
-    /// The limits of the one that wrote last.
-    pub fn last(&self) -> Option<&Gate> {
-        self.kept.last().map(|process| &process.gate)
-    }
-
     /// How many there were.
     pub fn begun(&self) -> u64 {
         self.begun

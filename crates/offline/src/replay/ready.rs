@@ -18,7 +18,7 @@ use super::line::FieldName;
 use super::record::{LoggedClient, Record};
 use crate::client::key::KeyPart;
 use crate::client::{self, Client, Mark};
-use crate::engine::{Foreseen, Foresight, Refusal};
+use crate::engine::Refusal;
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
 use crate::sketch::{KeyHasher, Seed, bring_near};
@@ -41,8 +41,6 @@ pub struct Ready {
     start: u64,
     /// Who asked.
     pub client: Client,
-    /// What the engine found ahead.
-    pub foreseen: Foreseen,
     /// What the log says of its end.
     pub after: After,
     /// Its number, once [`Readying::number`] has given it one: if the request is counted and its client told apart.
@@ -98,7 +96,7 @@ static METHODS: [Method; 9] = [
 /// Makes requests ready for one policy.
 #[derive(Debug)]
 pub struct Readying {
-    foresight: Foresight,
+    policy: Policy,
     escaped_slash: EscapedSlash,
     /// The host of requests whose log has none, in canonical form.
     host: Option<Arc<str>>,
@@ -163,7 +161,7 @@ impl Readying {
         let route = route.map(|name| policy.routes.iter().position(|route| route.name == *name).unwrap_or(usize::MAX));
         Readying {
             fields: Fields::of(&policy),
-            foresight: Foresight::new(policy, &SEED),
+            policy,
             escaped_slash,
             host: host.map(|host| canonical_host(host).into()),
             route,
@@ -193,11 +191,12 @@ impl Readying {
         let known = rare_method.as_ref().or_else(|| METHODS.get(usize::from(method))).unwrap_or(&Method::GET);
         let request = Request { peer, method: known, host: &host, path: &path, query, headers, tls_sni: None };
         // trust is off, so it is the peer and never refused
-        let client = client::resolve(&self.foresight.policy().clients, peer, headers);
+        let client = client::resolve(&self.policy.clients, peer, headers);
         let mut client = client.map_err(|_| Unjudged::Unresolved)?;
         client.mark = record.told.map_or(Mark::Verified, |told| mark(told.mark));
-        let foreseen = self.foresight.foresee(&request, &client);
-        let counted = self.route.is_none() || foreseen.route() == self.route;
+        let counted = self.route.is_none_or(|route| {
+            self.policy.routes.find(&request).is_ok_and(|found| found.is_some_and(|(index, _)| index == route))
+        });
         let path_length = length_in(record.path, &path);
         // nobody asks for the host but keys
         let host_length = match record.host {
@@ -215,7 +214,6 @@ impl Readying {
         Ok(Ready {
             start: record.start,
             client,
-            foreseen,
             after: After { duration: record.duration.unwrap_or(0), status: record.status, bytes: record.bytes },
             number: None,
             path_hash: hash_of(path.as_bytes()),
@@ -267,15 +265,18 @@ pub struct Fields {
 impl Fields {
     /// Of a policy.
     pub fn of(policy: &Policy) -> Fields {
-        let (mut names, mut texts, mut query) = (Vec::new(), false, false);
+        // routes are found by host and path
+        let (mut names, texts, mut query) = (Vec::new(), true, false);
         let keys = policy.rules.iter().flat_map(|rule| std::iter::once(&rule.key).chain(&rule.of).chain(&rule.nodes));
         for part in keys.flat_map(|key| key.parts()) {
             match part {
                 KeyPart::Header(name) => names.push(name.clone()),
                 KeyPart::Cookie(_) => names.push(COOKIE),
-                KeyPart::Host | KeyPart::Path | KeyPart::PathSegments(_) => texts = true,
                 KeyPart::Query(_) => query = true,
-                KeyPart::ClientIp { .. }
+                KeyPart::Host
+                | KeyPart::Path
+                | KeyPart::PathSegments(_)
+                | KeyPart::ClientIp { .. }
                 | KeyPart::Method
                 | KeyPart::MethodClass
                 | KeyPart::Route

@@ -183,9 +183,8 @@ impl<D: FnMut(&Logged<'_>, &Judged)> Visit<Made> for Judging<'_, D> {
 
     #[inline]
     fn approach(&mut self, coming: &Made) {
-        if let (Some(gate), Some(Pair { ready: Ok(ready), .. })) = (self.side.processes.last(), coming) {
+        if let Some(Pair { ready: Ok(ready), .. }) = coming {
             ready.approach();
-            gate.approach(ready);
             self.side.ledger.approach(ready);
         }
     }

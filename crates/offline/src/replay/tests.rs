@@ -210,7 +210,8 @@ fn one_by_one(log: &Path, policy: Policy) -> Vec<String> {
         let request = Request { peer, method: &method, host: "", path: &path, query, headers: &headers, tls_sni: None };
         let client = crate::client::resolve(&policy.clients, peer, &HeaderMap::new()).unwrap();
         let arrival = Arrival { id: DecisionId(0), at, dice: mixed(told.len() as u64 + 1) };
-        let mut judged = snapshot.judge_for(&request, Some(client), arrival);
+        let mut judged = Judged::new(arrival);
+        snapshot.judge_into(&request, Some(client), &mut judged);
         snapshot.reserve_all(&mut judged);
         snapshot.admit(&mut judged, at);
         told.push(said(&judged));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 
 use super::Snapshot;
-use super::offered::is_share;
+use super::share::is_share;
 use crate::client::{Client, ClientNetwork, KeyPart};
 use crate::limiter::Full;
 use crate::policy::Rule;

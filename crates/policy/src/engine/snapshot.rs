@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::brief::Brief;
 use super::cluster::Cluster;
 use super::estimate::Told;
 use super::keys::SharedKeys;
@@ -22,8 +21,6 @@ pub struct Snapshot {
     /// Of limits that are enforced for a part of their keys only: what picks them.
     rollouts: Vec<Option<Seed>>,
     keys: SharedKeys,
-    /// What there is to know of each rule.
-    briefs: Vec<Brief>,
     /// Of limits that a store is asked about, in a face that has stores; empty in any other.
     clusters: Vec<Option<Arc<Cluster>>>,
     /// The same of those that gates tell each other of.
@@ -64,8 +61,6 @@ impl Snapshot {
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
         let (keys, fields) = (SharedKeys::new(&policy, seed), FieldsRead::of(&policy));
-        let rules = policy.rules.iter().zip(&limiters).enumerate();
-        let briefs = rules.map(|(index, (rule, limiter))| Brief::new(rule, limiter, keys.number(index))).collect();
         let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
         let learned = Learned::of(&policy, |_, _| None);
         Snapshot {
@@ -74,7 +69,6 @@ impl Snapshot {
             limiters,
             rollouts,
             keys,
-            briefs,
             clusters,
             told,
             learned,
@@ -86,13 +80,7 @@ impl Snapshot {
 
     /// The same with these limits shared through stores, in the policy's order.
     pub(super) fn with_shared(self, clusters: Vec<Option<Arc<Cluster>>>, told: Vec<Option<Arc<Told>>>) -> Snapshot {
-        let mut briefs = self.briefs;
-        for (brief, (cluster, told)) in briefs.iter_mut().zip(clusters.iter().zip(&told)) {
-            if cluster.is_some() || told.is_some() {
-                *brief = brief.shared();
-            }
-        }
-        Snapshot { briefs, clusters, told, ..self }
+        Snapshot { clusters, told, ..self }
     }
 
     /// The limits that a store is asked about among all, in the policy's order; empty in a face without stores.
@@ -149,18 +137,6 @@ impl Snapshot {
     /// A rule and its state.
     pub(super) fn rule(&self, index: usize) -> Option<(&Rule, &Limiter)> {
         Some((self.policy.rules.get(index)?, self.limiter(index)?))
-    }
-
-    /// What there is to know of a rule before there is a request.
-    #[inline]
-    pub(super) fn brief(&self, index: usize) -> Option<&Brief> {
-        self.briefs.get(index)
-    }
-
-    /// Whether a rule's limiter alone says what is read of it.
-    #[inline]
-    pub(super) fn is_alone(&self, index: usize) -> bool {
-        self.brief(index).is_some_and(|brief| brief.alone)
     }
 
     /// What answers told that requests cost.
