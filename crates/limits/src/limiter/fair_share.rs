@@ -34,6 +34,7 @@
 mod capacity;
 pub mod caps;
 pub mod controller;
+mod offer;
 pub mod root;
 pub mod spec;
 pub mod word;
@@ -42,7 +43,8 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-pub(super) use capacity::{Offer, SharedCapacity};
+pub(super) use capacity::SharedCapacity;
+pub(super) use offer::Offer;
 pub use spec::{Capacity, DEFAULT_HALF_LIFE, DEFAULT_MEMORY, FairShareSpec, MAX_NODES, NodeSpec, Parents};
 
 use self::caps::Caps;

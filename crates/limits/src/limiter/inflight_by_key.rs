@@ -1,8 +1,8 @@
-//! `type: inflight` with a `key`: at most N requests of a client, tenant or whatever the key says at once.
+//! The places of `type: inflight` with a `key`: at most N requests of a client, tenant or whatever the key says at once.
 //!
 //! `held and not given back ≤ max`, for every key at every instant. The keys are as many as clients please, so they are
 //! counted in a summing sketch of fixed size; a number that the policy file fixes is counted exactly, in
-//! [`inflight`](super::inflight). A place is lent as a [`KeyPermit`] and comes back when that is dropped: at the answer's end, on
+//! [`slots`](super::slots). A place is lent as a [`KeyPermit`] and comes back when that is dropped: at the answer's end, on
 //! error, on a client's abort, on panic and on shutdown alike. A refused request reads eight cells and writes nothing.
 //!
 //! Streams that live long (upgrades, server-sent events) take a permit of another limit and then give this one back, or
@@ -22,14 +22,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::kind::{MIXED, most, most_upgraded};
-use super::needs::Owed;
-use super::probe::{Probe, Seen};
-use super::state::State;
-use super::taken::Taken;
-use super::{Gauges, Judgement, Kind, Lost, Moved, Place, Refuses, Scope, Spec};
+use super::{Judgement, Lost};
 use crate::sketch::{KeyHash, Seed, SummingTable};
-use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use crate::units::{Bytes, Cost, OutOfRange};
 
 /// The state of one `inflight` limit by key.
 #[derive(Debug)]
@@ -53,9 +48,19 @@ impl InflightByKey {
         Ok(InflightByKey { table: SummingTable::with_memory(memory, &seed)?, max, seed, upgraded: None })
     }
 
-    /// The same with a class that places move to when their connection is switched to another protocol.
+    /// Adds a class that places move to when their connection is switched to another protocol.
     pub fn with_upgraded(self, upgraded: Arc<InflightByKey>) -> InflightByKey {
         InflightByKey { upgraded: Some(upgraded), ..self }
+    }
+
+    /// Loads what a probe of the key will read into the cache.
+    pub fn prefetch(&self, key: KeyHash) {
+        self.table.prefetch(key);
+    }
+
+    /// Where the key's places are counted, for a request that comes back to them.
+    pub fn spot(&self, key: KeyHash) -> [u32; 8] {
+        self.table.spot(key)
     }
 
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
@@ -63,8 +68,9 @@ impl InflightByKey {
         self.probe_at(self.table.spot(key), cost, max)
     }
 
+    /// [`InflightByKey::probe`] of the key whose spot it is.
     #[inline]
-    fn probe_at(&self, spot: [u32; 8], cost: Cost, max: u32) -> Judgement {
+    pub fn probe_at(&self, spot: [u32; 8], cost: Cost, max: u32) -> Judgement {
         let others = self.table.estimate_at(spot);
         judgement(others, cost, max, others.checked_add(cost.get()).is_some_and(|sum| sum <= max))
     }
@@ -77,8 +83,12 @@ impl InflightByKey {
         self.admit_at(key, self.table.spot(key), cost, max)
     }
 
+    /// [`InflightByKey::admit`] of the key whose spot it is.
+    ///
+    /// # Errors
+    /// They are not free any more; nothing was taken.
     #[inline]
-    fn admit_at(
+    pub fn admit_at(
         self: &Arc<Self>,
         key: KeyHash,
         spot: [u32; 8],
@@ -176,91 +186,6 @@ fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
         true => Judgement::admitted(requests(free.saturating_sub(cost.get())), quota),
         false => Judgement { remaining: requests(free), quota, standing: u64::from(others), ..Judgement::REFUSED },
     }
-}
-
-/// The places of a limit and its tiers, and the numbers of each.
-#[derive(Debug)]
-pub(super) struct KeyedPlaces {
-    places: Arc<InflightByKey>,
-    upgraded: Arc<InflightByKey>,
-    max: Box<[u32]>,
-    most_upgraded: Box<[u32]>,
-}
-
-impl KeyedPlaces {
-    /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
-    ///
-    /// # Errors
-    /// No kind, another one, or what [`InflightByKey::new`] refuses.
-    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<KeyedPlaces, OutOfRange> {
-        let Some(Kind::Inflight { scope: Scope::Key { memory }, .. }) = spec.kinds.first() else { return Err(MIXED) };
-        let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
-        let places = InflightByKey::new(u32::MAX, *memory, seed.clone())?.with_upgraded(Arc::clone(&upgraded));
-        KeyedPlaces::of(Arc::new(places), upgraded, spec)
-    }
-
-    fn of(
-        places: Arc<InflightByKey>,
-        upgraded: Arc<InflightByKey>,
-        spec: &Spec<'_>,
-    ) -> Result<KeyedPlaces, OutOfRange> {
-        Ok(KeyedPlaces {
-            places,
-            upgraded,
-            max: spec.kinds.iter().map(most).collect::<Result<_, _>>()?,
-            most_upgraded: spec.kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl State for KeyedPlaces {
-    fn prefetch(&self, at: &Place<'_>) {
-        self.places.table.prefetch(at.key);
-    }
-
-    fn probe(&self, at: &Place<'_>, _now: Timestamp, cost: Cost, _held: u32) -> Probe {
-        let spot = self.places.table.spot(at.key);
-        let judgement = self.places.probe_at(spot, cost, of_tier(&self.max, at.tier));
-        Probe::new(at, cost, judgement, Seen::Places(spot))
-    }
-
-    fn commit(&self, probe: &Probe, _now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
-        let Place { key, tier, .. } = probe.place;
-        let spot = if let Seen::Places(spot) = probe.seen { spot } else { self.places.table.spot(key) };
-        let (judgement, permit) = self.places.admit_at(key, spot, probe.cost, of_tier(&self.max, tier))?;
-        Ok((judgement, Some(Taken::Keyed { permit, most_upgraded: of_tier(&self.most_upgraded, tier) })))
-    }
-
-    /// The same places under other numbers.
-    fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
-        let Some(Kind::Inflight { scope: Scope::Key { .. }, .. }) = spec.kinds.first() else { return Err(MIXED) };
-        Ok(Box::new(KeyedPlaces::of(Arc::clone(&self.places), Arc::clone(&self.upgraded), spec)?))
-    }
-
-    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
-        Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
-    }
-
-    fn refuses(&self) -> Refuses {
-        Refuses::Concurrency
-    }
-
-    fn gives_back(&self) -> bool {
-        true
-    }
-
-    fn gauge(&self, gauges: &mut Gauges) {
-        gauges.inflight = Some(self.places.held_total());
-        gauges.upgraded = Some(self.upgraded.held_total());
-    }
-
-    fn memory(&self) -> Bytes {
-        Bytes(self.places.memory().0 + self.upgraded.memory().0)
-    }
-}
-
-fn of_tier(numbers: &[u32], tier: u8) -> u32 {
-    numbers.get(usize::from(tier)).or(numbers.first()).copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::distinct::Distinct;
 use super::fair_share::SharedCapacity;
-use super::inflight::Inflight;
-use super::inflight_by_key::KeyedPlaces;
+use super::inflight::{Inflight, KeyedPlaces};
 use super::kind::{Kind, MIXED, Scope};
 use super::needs::Owed;
 use super::pardoned::Pardons;

@@ -1,8 +1,9 @@
-//! A fair share as one limit of a policy: whose capacity it is, and what a commit needs of what was offered.
+//! A fair share as one limit of a policy, with the capacity that it shares out.
 
 use std::time::Duration;
 
-use super::{FairShare, FairShareSpec, MAX_NODES, NodeSpec, Offered, Parents, spec};
+use super::offer::Offer;
+use super::{FairShare, FairShareSpec, NodeSpec, Parents, spec};
 use crate::limiter::follows::Follows;
 use crate::limiter::kind::{Capacity, Kind, MIXED, fixed};
 use crate::limiter::needs::Owed;
@@ -10,7 +11,7 @@ use crate::limiter::probe::{Probe, Seen};
 use crate::limiter::state::State;
 use crate::limiter::taken::Taken;
 use crate::limiter::{Gauges, Judgement, Lost, Moved, Place, Refuses, Spec};
-use crate::sketch::{KeyHash, Seed};
+use crate::sketch::Seed;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one `fair_share` limit.
@@ -20,16 +21,6 @@ pub(in crate::limiter) struct SharedCapacity {
     follows: Option<Follows>,
     /// What the policy says is shared out, per second; `None` where an origin says it.
     capacity: Option<f64>,
-}
-
-/// What was offered, and the keys whose caps it uses up if admitted.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::limiter) struct Offer {
-    offered: Offered,
-    /// By node; of others than the limited it does not matter.
-    keys: [KeyHash; MAX_NODES],
-    /// Which nodes have a key, a bit each.
-    known: u16,
 }
 
 impl SharedCapacity {
@@ -43,25 +34,6 @@ impl SharedCapacity {
             share: FairShare::new(&numbers, seed)?,
             follows: Follows::new(capacity, spec.origin_caps),
             capacity: fixed(capacity),
-        })
-    }
-}
-
-impl Offer {
-    fn new(offered: Offered, nodes: &[Option<KeyHash>]) -> Offer {
-        let mut offer = Offer { offered, keys: [KeyHash::default(); MAX_NODES], known: 0 };
-        for (number, (known, key)) in nodes.iter().zip(&mut offer.keys).enumerate() {
-            *key = known.unwrap_or_default();
-            offer.known |= u16::from(known.is_some()) << number;
-        }
-        offer
-    }
-
-    fn nodes(&self) -> [Option<KeyHash>; MAX_NODES] {
-        let mut number = 0;
-        self.keys.map(|key| {
-            number += 1;
-            (self.known >> (number - 1) & 1 == 1).then_some(key)
         })
     }
 }
