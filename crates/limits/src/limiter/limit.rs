@@ -158,6 +158,12 @@ impl Limiter {
         self.state.is_keyed()
     }
 
+    /// Whether it counts a request under several nodes, each with a key of its own, and every request that it is asked about: then it
+    /// is asked last, with [`Place::nodes`].
+    pub fn is_by_nodes(&self) -> bool {
+        self.state.is_by_nodes()
+    }
+
     /// The memory it holds, the same from its first request to its last.
     pub fn memory(&self) -> Bytes {
         Bytes(self.state.memory().0 + self.pending.as_ref().map_or(0, |pending| pending.memory().0))

@@ -86,6 +86,11 @@ pub trait State: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether it counts a request under several nodes, each with a key of its own, and every request that it is asked about.
+    fn is_by_nodes(&self) -> bool {
+        false
+    }
+
     /// Whether it counts by windows: a charge ahead of now then takes a part of a later window.
     fn has_windows(&self) -> bool {
         false

@@ -15,7 +15,7 @@
 //! and those of all limits that do not delay, hold by the moments at which requests go on.
 
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judged::{Held, Holds, Judged};
+use super::judged::{Held, Holds, Judged, More};
 use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::limiter::{Judgement, Limiter, Lost, Place, Probe};
@@ -113,10 +113,10 @@ impl Snapshot {
             let (at, mut more) = (judged.decision.goes_on(), 0);
             for (slot, open) in open.iter().enumerate() {
                 let Some((limiter, most)) = *open else { continue };
-                let first = judged.probes.get(slot).and_then(Option::as_ref);
-                let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| &more.probe);
-                for Probe { place, cost, .. } in first.into_iter().chain(further) {
-                    let said = limiter.probe(place, at, *cost).judgement;
+                let first = judged.probes.get(slot).and_then(Option::as_ref).map(|probe| (&probe.place, probe.cost));
+                let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| (&more.place, more.cost));
+                for (place, cost) in first.into_iter().chain(further) {
+                    let said = limiter.probe(place, at, cost).judgement;
                     match said.retry_nanos {
                         _ if said.admitted => {}
                         Some(wait) if judged.decision.delay_nanos.saturating_add(wait) <= most => more = more.max(wait),
@@ -138,10 +138,10 @@ impl Snapshot {
         judged.charged |= 1 << slot;
         let Some(reading) = judged.decision.readings.get(slot).copied() else { return Ok(()) };
         let Some(first) = judged.probes.get(slot).copied().flatten() else { return Ok(()) };
-        let noted = |probe: Probe| Probe::unasked(&Place { noted: Some(now), ..probe.place }, probe.cost);
-        let mut charged = self.reserve_one(judged, &reading, &noted(first), most);
-        for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
-            charged = charged.and_then(|_| self.reserve_one(judged, &reading, &noted(more.probe), most));
+        let noted = |place: Place<'_>, cost| Probe::unasked(&Place { noted: Some(now), ..place }, cost);
+        let mut charged = self.reserve_one(judged, &reading, &noted(first.place, first.cost), most);
+        for More { place, cost, .. } in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
+            charged = charged.and_then(|_| self.reserve_one(judged, &reading, &noted(place, cost), most));
         }
         match charged {
             Ok(judgement) => {

@@ -5,7 +5,6 @@ use super::judged::Judged;
 use super::keys::{Hashed, Unkeyed};
 use super::read::Read;
 use super::reading::blank;
-use super::share::is_share;
 use super::snapshot::Snapshot;
 use crate::client::key::Missing;
 use crate::limiter::cluster::StoreKey;
@@ -29,7 +28,7 @@ impl Snapshot {
         // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
         decision.readings.try_push(blank(rule_index, rule.mode)).ok()?;
         probes.try_push(None).ok()?;
-        if is_share(rule) {
+        if limiter.is_by_nodes() {
             // its turn comes when all others have spoken
             return None;
         }

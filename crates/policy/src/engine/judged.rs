@@ -4,10 +4,10 @@ use arrayvec::ArrayVec;
 
 use super::cluster::Settled;
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
-use crate::limiter::{Hold, Probe};
+use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
 use crate::sketch::KeyHash;
-use crate::units::Timestamp;
+use crate::units::{Cost, Timestamp};
 
 /// What the face adds to a request: when it came, and one roll of the dice.
 #[derive(Debug, Clone, Copy)]
@@ -20,13 +20,15 @@ pub struct Arrival {
     pub dice: u64,
 }
 
-/// The probe of one more key of a request under the limit of one reading.
+/// One more key of a request under the limit of one reading. It is read again to be charged, which keeps the record small.
 #[derive(Debug, Clone, Copy)]
 pub struct More {
     /// Position of the reading.
     pub slot: usize,
-    /// What was found, or is to be.
-    pub probe: Probe,
+    /// Where the request counts.
+    pub place: Place<'static>,
+    /// What it costs.
+    pub cost: Cost,
 }
 
 impl More {
@@ -92,7 +94,7 @@ impl Judged {
 
     /// The hashes of the further keys that the same limit was asked by.
     pub fn more_keys(&self, slot: usize) -> impl Iterator<Item = KeyHash> {
-        self.more.iter().filter(move |more| more.slot == slot).map(|more| more.probe.place.key)
+        self.more.iter().filter(move |more| more.slot == slot).map(|more| more.place.key)
     }
 }
 

@@ -68,7 +68,7 @@ impl Snapshot {
         judged.carried = before.saturating_add(bytes);
         let mut pause = 0;
         let asked = judged.probes.iter().enumerate().filter_map(|(slot, probe)| Some((slot, &probe.as_ref()?.place)));
-        for (slot, place) in asked.chain(judged.more.iter().map(|more| (more.slot, &more.probe.place))) {
+        for (slot, place) in asked.chain(judged.more.iter().map(|more| (more.slot, &more.place))) {
             let Some(reading) = judged.decision.readings.get(slot) else { continue };
             let Some((rule, limiter)) = self.rule(reading.rule) else { continue };
             let CostRule::Bytes { unit } = rule.cost else { continue };

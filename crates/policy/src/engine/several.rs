@@ -46,12 +46,12 @@ impl Snapshot {
             return (reading.mode == Mode::Enforce).then_some(Refusal::AmbiguousValue);
         };
         for (number, (key, value)) in keys.into_iter().enumerate() {
-            let probe = Probe::unasked(&Place { key, value, ..place }, cost);
+            let place = Place { key, value, ..place.without_nodes() };
             if number > 0 {
                 // there is room for all
-                let _ = judged.more.try_push(More { slot, probe });
+                let _ = judged.more.try_push(More { slot, place, cost });
             } else if let Some(asked) = judged.probes.last_mut() {
-                *asked = Some(probe);
+                *asked = Some(Probe::unasked(&place, cost));
             }
         }
         None
@@ -88,8 +88,8 @@ impl Snapshot {
         while let Some(more) = judged.more.get(at).copied() {
             let (kept, refusal) = self.ask_one_more(more, about, judged);
             match (kept, judged.more.get_mut(at)) {
-                (Some(probe), Some(more)) => {
-                    more.probe = probe;
+                (Some(place), Some(more)) => {
+                    more.place = place;
                     at += 1;
                 }
                 _ => _ = judged.more.swap_pop(at),
@@ -99,9 +99,14 @@ impl Snapshot {
         worst
     }
 
-    /// Asks by one key. Gives the probe that is still to be charged beside the one of the reading; `None` if there is none.
-    fn ask_one_more(&self, more: More, about: &Read<'_>, judged: &mut Judged) -> (Option<Probe>, Option<Refusal>) {
-        let More { slot, probe: Probe { place, cost, .. } } = more;
+    /// Asks by one key. Gives the place that is still to be charged beside that of the reading; `None` if there is none.
+    fn ask_one_more(
+        &self,
+        more: More,
+        about: &Read<'_>,
+        judged: &mut Judged,
+    ) -> (Option<Place<'static>>, Option<Refusal>) {
+        let More { slot, place, cost } = more;
         let Judged { decision, probes, .. } = judged;
         let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), probes.get_mut(slot)) else {
             return (None, None);
@@ -129,9 +134,9 @@ impl Snapshot {
             && objection(&before) >= objection(reading)
         {
             (*reading, *asked) = (before, Some(own));
-            return (Some(probe), refusal);
+            return (Some(place), refusal);
         }
-        (Some(own), refusal)
+        (Some(own.place), refusal)
     }
 
     /// Charges the limit of one reading under the further keys of the request.
@@ -149,8 +154,8 @@ impl Snapshot {
     ) -> Result<(), Lost> {
         let Judged { decision, more, .. } = judged;
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
-        for More { probe, .. } in more.iter().filter(|more| more.slot == slot) {
-            let judgement = self.commit((slot, reading.rule), probe, now, holds)?;
+        for More { place, cost, .. } in more.iter().filter(|more| more.slot == slot) {
+            let judgement = self.commit((slot, reading.rule), &Probe::unasked(place, *cost), now, holds)?;
             if judgement.remaining < reading.remaining {
                 fill(reading, &judgement);
             }

@@ -10,8 +10,8 @@ use super::read::Read;
 use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::limiter::fair_share::MAX_NODES;
-use crate::limiter::{Kind, Place};
-use crate::policy::{Mode, OnLimit, Rule};
+use crate::limiter::{Limiter, Place};
+use crate::policy::{Mode, OnLimit};
 use crate::sketch::KeyHash;
 use crate::units::Cost;
 
@@ -19,7 +19,7 @@ impl Snapshot {
     /// Asks the route's `fair_share`, if it has one; says why it forbids the request if it does.
     pub(super) fn ask_share(&self, judged: &mut Judged, about: &Read<'_>, hashed: &mut Hashed) -> Option<Refusal> {
         let is_open = |reading: &Reading| {
-            reading.outcome == Outcome::Exempt && self.rule(reading.rule).is_some_and(|(rule, _)| is_share(rule))
+            reading.outcome == Outcome::Exempt && self.limiter(reading.rule).is_some_and(Limiter::is_by_nodes)
         };
         let slot = judged.decision.readings.iter().position(is_open)?;
         let reading = judged.decision.readings.get_mut(slot)?;
@@ -56,9 +56,4 @@ impl Snapshot {
             (Mode::Enforce, _) => Some(Refusal::FairShare),
         }
     }
-}
-
-/// Whether the rule is a `fair_share`.
-pub(super) fn is_share(rule: &Rule) -> bool {
-    matches!(rule.kind, Kind::FairShare { .. })
 }

@@ -93,6 +93,10 @@ impl State for SharedCapacity {
         Refuses::Share
     }
 
+    fn is_by_nodes(&self) -> bool {
+        true
+    }
+
     fn gauge(&self, gauges: &mut Gauges) {
         gauges.share = Some(self.share.alpha());
         gauges.capacity = self.share.capacity();
