@@ -23,10 +23,11 @@
 //! | 6 | [`config`] | text to policy, or every fault in it |
 //! | 6 | [`engine`] | decides |
 //! | 7 | [`answer`] | a decision put into words |
+//! | 7 | [`tidegate_offline::gate`] | the gate without sockets: the engine under a clock of its own |
 //! | 7 | [`picture`] | what happened over time, drawn |
 //! | 7 | [`explain`] | why a decision came out as it did |
-//! | 8 | [`replay`] | the offline face: past requests, in their own time, through the same engine |
-//! | 8 | [`scenario`] | what a policy claims of itself, tried under a clock of its own |
+//! | 8 | [`replay`] | past requests, in their own time, through the offline gate |
+//! | 8 | [`scenario`] | the tests of a policy, through the offline gate |
 //! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs, reload, the admin socket and its page |
 //! | 9 | [`cli`] | one file per verb |
 //!
@@ -35,10 +36,10 @@
 //! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
 //! 2. [`engine::Snapshot`] adds one limiter per rule. [`running::generation`] makes it ready to serve;
 //!    [`process::reload`] puts the next one in its place, on the same state.
-//! 3. [`edge::connection`] reads the request's head under its own deadline and size, and [`tidegate_http::head`] refuses every
-//!    head that has two readings. Only then does Pingora see it.
-//! 4. [`proxy::gate`] is Pingora's phases. Its first step, [`serve::proxy::facts`], makes the head a [`request::Request`]; the time
-//!    and the dice are read here, once.
+//! 3. [`edge::accept`] lets a connection in, [`edge::connection`] reads the request's head under its own deadline and size, and
+//!    [`tidegate_http::head`] refuses every head that has two readings. Only then does Pingora see it.
+//! 4. [`proxy::judge`] takes every head, once: it makes a [`request::Request`] of it, and reads the time and the dice. [`proxy::gate`] is
+//!    Pingora's phases, which tell the rest of the story.
 //! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
 //!    each rule of that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of
 //!    all comes `fair_share`, which counts what is offered.
@@ -52,9 +53,9 @@
 //!     [`explain`] puts it into words whenever somebody asks on [`admin`], by its id or by the client, and
 //!     [`admin::page`] shows what many of them come to.
 //!
-//! The same judgement without sockets: [`scenario`] plays the tests of a policy (`tidegate test`), [`replay`] the requests of past
-//! logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from them), and `tidegate explain --request` one
-//! request that nobody sent. `status`, `pardon`, `reload`, `upgrade` and `show --running` ask and tell the running process.
+//! Without sockets, [`tidegate_offline::gate`] takes requests along the same path: for [`scenario`] the tests of a policy
+//! (`tidegate test`), for [`replay`] the requests of past logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from
+//! them), and for `tidegate explain --request` one request that no client sent. `status`, `pardon`, `reload`, `upgrade` and `show --running` ask and tell the running process.
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(

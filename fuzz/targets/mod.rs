@@ -22,6 +22,7 @@ mod lenient;
 pub mod limits;
 pub mod origin_answer;
 pub mod path;
+mod path_readers;
 pub mod policy;
 pub mod proxy_protocol;
 pub mod spelling;

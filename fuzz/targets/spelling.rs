@@ -17,7 +17,7 @@ use tidegate_http::fault::HeadFault;
 use tidegate_http::path::EscapedSlash;
 use tidegate_http::path::path_of;
 
-use super::path::{READERS, canonical};
+use super::path_readers::{READERS, canonical};
 
 /// Holds a canonical path to the promises above. `other` is a second one, which it is compared with.
 pub fn spelling(path: &str, other: &str) {

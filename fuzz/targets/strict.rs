@@ -6,7 +6,7 @@ use std::ops::Range;
 use tidegate_http::head::{Body, Head, HeadLimits, Version};
 use tidegate_http::hearsay;
 
-use super::path::canonical;
+use super::path_readers::canonical;
 
 /// What must not be stripped by `Connection`, nor imitated with underscores, beside what names the client.
 const TRUSTED: [&str; 9] = [

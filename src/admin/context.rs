@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::mpsc;
 
 use super::events::Streams;
+use super::order::Order;
 use super::pardoned::Pardons;
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
-use crate::process::control::Order;
 use crate::running::process::Shared;
 
 /// What endpoints see of the process.
@@ -22,7 +22,7 @@ pub struct Context {
     pub listeners: Vec<(String, String)>,
     /// Who is pardoned.
     pub(super) pardons: Pardons,
-    /// To the process's [life](crate::process::lifecycle), which carries them out.
+    /// Orders go to the process's life, which carries them out.
     pub(super) orders: mpsc::Sender<Order>,
     /// Places for streams of events.
     pub streams: Streams,

@@ -15,6 +15,7 @@ mod context;
 mod decisions;
 mod endpoint;
 pub mod events;
+pub mod order;
 mod orders;
 pub mod page;
 mod pardoned;

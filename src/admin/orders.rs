@@ -1,5 +1,4 @@
-//! Verbs that the process's [life](crate::process::lifecycle) carries out: `POST /api/v1/VERB`, with what the verb needs as
-//! the body.
+//! `POST /api/v1/VERB`: passes an [order](super::order) on to the process's life. The body has what the verb needs.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use serde_json::{Map, Value};
 use super::asked::Asked;
 use super::context::Context;
 use super::endpoint::Later;
-use crate::process::control::{Order, Verb};
+use super::order::{Order, Verb};
 use crate::small_server::Answer;
 
 /// Gives the order that the path's last segment names, and answers when it was carried out: 200, or 409 where it could not be.

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
 
 use super::asked::Asked;
 use super::context::Context;
@@ -17,6 +16,7 @@ use super::pardoned::{Given, named};
 use crate::client::trust::parse_cidr;
 use crate::client::{self, Client, ClientNetwork, Mark};
 use crate::engine::NotPardoned;
+use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
 use crate::request::Peer;
 use crate::small_server::Answer;
 use crate::units::{Prefix, Timestamp};
@@ -38,14 +38,6 @@ struct Wanted {
     /// For how long limits leave the client alone.
     #[serde(default)]
     exempt_seconds: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct InLimit {
-    limit: String,
-    pardoned: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
 }
 
 /// `POST /api/v1/pardon`.
@@ -82,12 +74,12 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
         }
     }
     let name_of = |rule: &usize| rules.get(*rule).map(|rule| rule.name.clone()).unwrap_or_default();
-    let told: Vec<InLimit> = outcomes
+    let told: Vec<PardonedLimit> = outcomes
         .iter()
-        .map(|(rule, outcome)| InLimit {
+        .map(|(rule, outcome)| PardonedLimit {
             limit: name_of(rule),
             pardoned: outcome.is_ok(),
-            reason: outcome.err().map(NotPardoned::text),
+            reason: outcome.err().map(|reason| reason.text().into()),
         })
         .collect();
     let limits: Vec<String> =
@@ -109,9 +101,12 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
     }
     let given = Given { clients: found.clients, limits, at: now, exempt_until: now.after(exempt), ends };
     pardons.insert(found.name.clone(), given);
-    let told = json!({
-        "schema": "tidegate.pardon/1", "client": found.name, "exempt_seconds": exempt.as_secs(), "limits": told,
-    });
+    let told = Pardoned {
+        client: found.name,
+        exempt_seconds: exempt.as_secs(),
+        limits: told,
+        schema: "tidegate.pardon/1".into(),
+    };
     Answer::json(StatusCode::OK, &told)
 }
 
@@ -137,29 +132,22 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
         installed.snapshot().revoke_pardon(client, now);
     }
     tracing::info!(client = name, "pardon revoked");
-    let told = json!({ "schema": "tidegate.pardon/1", "client": name, "revoked": true });
-    Answer::json(StatusCode::OK, &told)
+    Answer::json(StatusCode::OK, &Revoked { client: name, revoked: true, schema: "tidegate.pardon/1".into() })
 }
 
 /// `GET /api/v1/pardons`.
 pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
     let now = context.shared.clock.now();
     let seconds = |later: Timestamp, earlier: Timestamp| later.since(earlier).as_secs();
-    let pardons: Vec<_> = context
-        .pardons
-        .kept(now)
-        .iter()
-        .map(|(name, given)| {
-            json!({
-                // as it is called now
-                "client": given.clients.first().map_or_else(|| name.clone(), |client| context.name_of(client)),
-                "limits": given.limits,
-                "given_seconds_ago": seconds(now, given.at),
-                "exempt_for_seconds": seconds(given.exempt_until, now),
-            })
-        })
-        .collect();
-    Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.pardons/1", "pardons": pardons }))
+    let pardon = |(name, given): (&String, &Given)| Pardon {
+        // its name at present
+        client: given.clients.first().map_or_else(|| name.clone(), |client| context.name_of(client)),
+        exempt_for_seconds: seconds(given.exempt_until, now),
+        given_seconds_ago: seconds(now, given.at),
+        limits: given.limits.clone(),
+    };
+    let pardons = context.pardons.kept(now).iter().map(pardon).collect();
+    Answer::json(StatusCode::OK, &Pardons { pardons, schema: "tidegate.pardons/1".into() })
 }
 
 /// Whom an operator means.

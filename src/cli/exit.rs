@@ -9,7 +9,7 @@ pub const USAGE: u8 = 2;
 /// No server answers (`EX_UNAVAILABLE` of sysexits.h).
 pub const UNAVAILABLE: u8 = 69;
 
-/// The system refused: bind, file limit, permission.
+/// The system refused: bind, file limit, permission, a full disk under standard output.
 pub const SYSTEM: u8 = 71;
 
 /// The configuration is invalid (`EX_CONFIG` of sysexits.h).

@@ -79,7 +79,7 @@ const EXIT_CODES: [(&str, &str); 6] = [
     ),
     ("2", "Wrong usage."),
     ("69", "No server answers on the admin socket."),
-    ("71", "The system refused: an address, a file, a permission."),
+    ("71", "The system refused: an address, a file, a permission, a full disk under standard output."),
     ("78", "The policy file is invalid."),
 ];
 

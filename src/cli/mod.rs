@@ -24,6 +24,7 @@ mod test;
 mod top;
 mod upgrade;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -61,26 +62,42 @@ enum Verb {
     Man(man::Arguments),
 }
 
-/// Runs the verb that the arguments name.
+/// Runs the verb that the arguments name. Output that could not be written makes every verb fail.
 pub fn main() -> ExitCode {
-    let Arguments { global, verb } = Arguments::parse();
-    match &verb {
-        Verb::Run(arguments) => run::run(arguments, &global),
-        Verb::Demo(arguments) => demo::demo(arguments, &global),
-        Verb::Check(arguments) => check::run(arguments, &global),
-        Verb::Test(arguments) => test::run(arguments, &global),
-        Verb::Show(arguments) => show::run(arguments, &global),
-        Verb::Suggest(arguments) => suggest::run(arguments, &global),
-        Verb::Explain(arguments) => explain::run(arguments, &global),
-        Verb::Schema(arguments) => schema::run(arguments),
-        Verb::Status(arguments) => status::run(arguments, &global),
-        Verb::Top(arguments) => top::run(arguments, &global),
-        Verb::Pardon(arguments) => pardon::run(arguments, &global),
-        Verb::Reload(arguments) => reload::run(arguments, &global),
-        Verb::Replay(arguments) => replay::run(arguments, &global),
-        Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
-        Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
-        Verb::Man(arguments) => man::run(arguments, Arguments::command()),
+    let code = match Arguments::try_parse() {
+        Ok(arguments) => arguments.run(),
+        // help and version too
+        Err(told) => {
+            output::keep_failure(told.print().and_then(|()| io::stdout().flush()));
+            ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(exit::USAGE))
+        }
+    };
+    let Some(failure) = output::failure() else { return code };
+    output::say(&format!("error: standard output: {failure}\n"));
+    ExitCode::from(exit::SYSTEM)
+}
+
+impl Arguments {
+    fn run(self) -> ExitCode {
+        let Arguments { global, verb } = self;
+        match &verb {
+            Verb::Run(arguments) => run::run(arguments, &global),
+            Verb::Demo(arguments) => demo::demo(arguments, &global),
+            Verb::Check(arguments) => check::run(arguments, &global),
+            Verb::Test(arguments) => test::run(arguments, &global),
+            Verb::Show(arguments) => show::run(arguments, &global),
+            Verb::Suggest(arguments) => suggest::run(arguments, &global),
+            Verb::Explain(arguments) => explain::run(arguments, &global),
+            Verb::Schema(arguments) => schema::run(arguments),
+            Verb::Status(arguments) => status::run(arguments, &global),
+            Verb::Top(arguments) => top::run(arguments, &global),
+            Verb::Pardon(arguments) => pardon::run(arguments, &global),
+            Verb::Reload(arguments) => reload::run(arguments, &global),
+            Verb::Replay(arguments) => replay::run(arguments, &global),
+            Verb::Upgrade(arguments) => upgrade::run(arguments, &global),
+            Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
+            Verb::Man(arguments) => man::run(arguments, Arguments::command()),
+        }
     }
 }
 

@@ -1,17 +1,21 @@
 //! `tidegate pardon`: forgives one client, in the running process.
 
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use super::global::Global;
 use super::output::print;
 use super::running;
 use super::status::Format;
-use crate::admin::client;
+use crate::admin::client::{self, Reply};
 use crate::config::parse_duration;
+use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
 
 /// Forget a client's debt now, in every limit that counts it by its address or network
 #[derive(Debug, Args)]
@@ -40,29 +44,41 @@ pub struct Arguments {
     format: Format,
 }
 
-/// Asks for it, and prints what came of it.
+/// Asks for it, and prints the outcome.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let Arguments { client, limit, exempt, revoke, .. } = arguments;
-    let told = running::told(global, |socket| match (client, revoke) {
+    let Arguments { client, limit, exempt, revoke, format, list, .. } = arguments;
+    let outcome = match (client, revoke) {
         (Some(client), _) => {
             let wanted = json!({ "client": client, "limit": limit, "exempt_seconds": exempt.map_or(0, seconds) });
-            client::post(socket, "/api/v1/pardon", &wanted)
+            ask(global, |socket| client::post(socket, "/api/v1/pardon", &wanted), text)
         }
-        (None, Some(client)) => client::post(socket, "/api/v1/pardon/revoke", &json!({ "client": client })),
-        (None, None) => client::get(socket, "/api/v1/pardons"),
-    });
-    let (body, told) = match told {
-        Ok(told) => told,
-        Err(code) => return code,
+        (None, Some(client)) => {
+            let wanted = json!({ "client": client });
+            ask(
+                global,
+                |socket| client::post(socket, "/api/v1/pardon/revoke", &wanted),
+                |Revoked { client, .. }| format!("the pardon of {client} is revoked\n"),
+            )
+        }
+        (None, None) => ask(global, |socket| client::get(socket, "/api/v1/pardons"), lines),
     };
-    if arguments.format == Format::Json {
-        print(&format!("{}\n", body.trim_end()));
-    } else if arguments.list {
-        print(&list(&told));
-    } else if !global.quiet {
-        print(&text(&told));
+    match outcome {
+        Ok((body, _)) if *format == Format::Json => print(&format!("{}\n", body.trim_end())),
+        Ok((_, text)) if *list || !global.quiet => print(&text),
+        Ok(_) => {}
+        Err(code) => return code,
     }
     ExitCode::SUCCESS
+}
+
+/// Asks the process; returns its answer as JSON and in words.
+fn ask<T: DeserializeOwned>(
+    global: &Global,
+    question: impl Fn(&Path) -> io::Result<Reply>,
+    words: impl FnOnce(&T) -> String,
+) -> Result<(String, String), ExitCode> {
+    let (body, told) = running::told(global, question)?;
+    Ok((body, words(&told)))
 }
 
 /// In whole seconds: less than one is one.
@@ -70,47 +86,28 @@ fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
 
-/// What came of a pardon, or of its end, in words.
-pub fn text(told: &Value) -> String {
-    let client = word(told, "client");
-    if told.get("revoked").is_some() {
-        return format!("the pardon of {client} is revoked\n");
-    }
-    let is_pardoned = |limit: &&Value| limit.get("pardoned") == Some(&Value::Bool(true));
-    let (pardoned, others): (Vec<&Value>, Vec<&Value>) = items(told, "limits").iter().partition(is_pardoned);
-    let names: Vec<&str> = pardoned.into_iter().map(|limit| word(limit, "limit")).collect();
-    let exempt = match number(told, "exempt_seconds") {
+/// Says the outcome of a pardon in words.
+pub fn text(Pardoned { client, exempt_seconds, limits, .. }: &Pardoned) -> String {
+    let (pardoned, others): (Vec<&PardonedLimit>, Vec<_>) = limits.iter().partition(|limit| limit.pardoned);
+    let names: Vec<&str> = pardoned.into_iter().map(|limit| limit.limit.as_str()).collect();
+    let exempt = match exempt_seconds {
         0 => String::new(),
         seconds => format!(", and exempt for {seconds} s"),
     };
     let mut text = format!("{client} is pardoned in {}{exempt}\n", names.join(", "));
-    for limit in others {
-        text.push_str(&format!("  not in {}: it {}\n", word(limit, "limit"), word(limit, "reason")));
+    for PardonedLimit { limit, reason, .. } in others {
+        text.push_str(&format!("  not in {limit}: it {}\n", reason.as_deref().unwrap_or_default()));
     }
     text
 }
 
-fn list(told: &Value) -> String {
-    let line = |pardon: &Value| {
-        let limits: Vec<&str> = items(pardon, "limits").iter().filter_map(Value::as_str).collect();
-        let exempt = match number(pardon, "exempt_for_seconds") {
+fn lines(Pardons { pardons, .. }: &Pardons) -> String {
+    let line = |Pardon { client, exempt_for_seconds, given_seconds_ago, limits }: &Pardon| {
+        let exempt = match exempt_for_seconds {
             0 => String::new(),
             seconds => format!(", exempt for {seconds} s more"),
         };
-        let ago = number(pardon, "given_seconds_ago");
-        format!("{}   {ago} s ago in {}{exempt}\n", word(pardon, "client"), limits.join(", "))
+        format!("{client}   {given_seconds_ago} s ago in {}{exempt}\n", limits.join(", "))
     };
-    items(told, "pardons").iter().map(line).collect()
-}
-
-fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-}
-
-fn word<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn number(value: &Value, name: &str) -> u64 {
-    value.get(name).and_then(Value::as_u64).unwrap_or(0)
+    pardons.iter().map(line).collect()
 }

@@ -9,8 +9,9 @@ use serde_json::json;
 use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
+use crate::admin::order::{Answer, Verb};
 use crate::config;
-use crate::process::control::{self, Answer, Verb};
+use crate::process::control;
 
 /// Put the policy file in force as it is now; limits keep their counts
 #[derive(Debug, Args)]

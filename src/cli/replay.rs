@@ -192,12 +192,12 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
     let mut drawing = Drawing::new(&arguments.pictures, &config.policy, arguments.route.as_deref());
     let mut written = Ok(());
     let speaker = progress::speak(&counted, global.quiet);
-    let replayed = simulate(sources, &question, config.policy, against, |logged, judged| {
-        drawing.note(logged, judged, &name);
+    let replayed = simulate(sources, &question, config.policy, against, |record, judged| {
+        drawing.note(record, judged, &name);
         if let Some(out) = &mut decisions
             && written.is_ok()
         {
-            written = decision(out, logged.start(), judged, &rules);
+            written = decision(out, record.start, judged, &rules);
         }
     });
     drop(speaker);

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use super::exit;
 use super::global::Global;
@@ -44,19 +44,34 @@ pub fn reach<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> R
     Err(talk)
 }
 
-/// Asks for JSON; gives it as it came and as it reads.
+/// Asks for JSON; returns it as it came and as it reads.
 ///
 /// # Errors
-/// Nobody answers, or the answer is no, which has been said; the exit code to end with.
-pub fn told(global: &Global, question: impl Fn(&Path) -> io::Result<Reply>) -> Result<(String, Value), ExitCode> {
+/// No process answers, or its answer is no, which has been printed; the exit code to end with.
+pub fn told<T: DeserializeOwned>(
+    global: &Global,
+    question: impl Fn(&Path) -> io::Result<Reply>,
+) -> Result<(String, T), ExitCode> {
     let reply = ask(global, question)?;
-    match reply.json() {
-        Ok(told) if reply.is_good() => Ok((reply.body, told)),
-        _ => {
-            say(&format!("tidegate: {}\n", reply.error()));
+    match read(&reply) {
+        Ok(told) => Ok((reply.body, told)),
+        Err(why) => {
+            say(&format!("tidegate: {why}\n"));
             Err(ExitCode::from(exit::NO))
         }
     }
+}
+
+/// Reads an answer.
+///
+/// # Errors
+/// The process says no, in its own words, or speaks another version.
+pub fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, String> {
+    if !reply.is_good() {
+        return Err(reply.error());
+    }
+    serde_json::from_str(&reply.body)
+        .map_err(|error| format!("the running process speaks another version of this: {error}"))
 }
 
 fn cause(error: &io::Error) -> String {

@@ -63,7 +63,7 @@ fn of_file(path: &str, global: &Global) -> Result<Part, ExitCode> {
 
 fn of_running(path: &str, global: &Global) -> Result<Part, ExitCode> {
     let target = client::target("/api/v1/config", &[("path", path)]);
-    let (_, mut told) = running::told(global, |socket| client::get(socket, &target))?;
+    let (_, mut told): (_, Value) = running::told(global, |socket| client::get(socket, &target))?;
     let yaml = told.get("yaml").and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok((yaml, told.get_mut("config").map(Value::take).unwrap_or_default()))
 }

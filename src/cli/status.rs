@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
 
 use super::global::Global;
 use super::output::print;
 use super::{exit, running};
 use crate::admin::client;
+use crate::observe::notices::Notice;
+use crate::observe::state::{Listener, Origin, State};
+use crate::store::{BreakerState, StoreState};
 
 /// Show the running process on one screen: configuration, listeners, origins, limits, what waits
 #[derive(Debug, Args)]
@@ -33,75 +35,64 @@ pub enum Format {
 
 /// Asks, and prints the answer.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let (body, status) = match running::told(global, |socket| client::get(socket, "/api/v1/status")) {
+    let (body, state): (_, State) = match running::told(global, |socket| client::get(socket, "/api/v1/status")) {
         Ok(told) => told,
         Err(code) => return code,
     };
     if !global.quiet {
         print(&match arguments.format {
-            Format::Text => text(&status),
+            Format::Text => text(&state),
             Format::Json => format!("{}\n", body.trim_end()),
         });
     }
-    if status.get("state").is_some_and(|state| state == "ready") { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+    if state.state == "ready" { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
 }
 
-fn text(status: &Value) -> String {
-    let at = |path: &str| status.pointer(path).unwrap_or(&Value::Null);
-    let seconds = |path: &str| at(path).as_u64().unwrap_or(0);
+fn text(state: &State) -> String {
+    let State { version, instance, process, config, requests, .. } = state;
+    let file = config.file.as_ref().map_or("from the command line".into(), |file| file.to_string_lossy());
     let mut screen = format!(
-        "tidegate {} {}   process {}   {}   up {}\nconfig   {} ({}), {}\nrequests {} ended, {} refused, {} malformed\n",
-        word(at("/version")),
-        word(at("/instance")),
-        word(at("/process")),
-        word(at("/state")),
-        span(seconds("/uptime_seconds")),
-        word(at("/config/hash")),
-        span(seconds("/config/age_seconds")),
-        at("/config/file").as_str().unwrap_or("from the command line"),
-        word(at("/requests/ended")),
-        word(at("/requests/refused")),
-        word(at("/requests/malformed")),
+        "tidegate {version} {instance}   process {process}   {}   up {}\nconfig   {} ({}), {file}\nrequests {} ended, {} refused, {} malformed\n",
+        state.state,
+        span(state.uptime_seconds),
+        config.hash,
+        span(config.age_seconds),
+        requests.ended,
+        requests.refused,
+        requests.malformed,
     );
-    let rows = |path: &str| at(path).as_array().map(Vec::as_slice).unwrap_or_default();
-    table(&mut screen, ["LISTENER", "address", "connections", "accepted", "refused"], rows("/listeners"), |row| {
-        ["/name", "/address", "/connections", "/accepted", "/refused"].map(row)
+    let head = ["LISTENER", "address", "connections", "accepted", "refused"];
+    table(&mut screen, head, &state.listeners, |Listener { name, address, connections, accepted, refused }| {
+        [name.clone(), address.clone(), connections.to_string(), accepted.to_string(), refused.to_string()]
     });
-    table(&mut screen, ["ORIGIN", "in flight", "queue", "healthy", "errors"], rows("/origins"), |row| {
-        let inflight = match row("/limit").as_str() {
-            NOTHING => row("/inflight"),
-            limit => format!("{}/{limit}", row("/inflight")),
-        };
-        [row("/name"), inflight, row("/queued"), row("/healthy"), row("/errors")]
+    table(&mut screen, ["ORIGIN", "in flight", "queue", "healthy", "errors"], &state.origins, |origin| {
+        let Origin { name, inflight, queued, healthy, errors, .. } = origin;
+        let inflight = origin.limit.map_or(inflight.to_string(), |limit| format!("{inflight}/{limit}"));
+        [name.clone(), inflight, queued.to_string(), healthy.to_string(), errors.to_string()]
     });
-    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited"], rows("/limits"), |row| {
-        let shadow = if row("/mode") == "shadow" { " (shadow)" } else { "" };
-        let fill = row("/fill").parse().map_or(NOTHING.to_owned(), |fill: f64| format!("{:.0}%", fill * 100.0));
-        [row("/name") + shadow, row("/keys"), fill, row("/decisions/allowed"), row("/decisions/limited")]
+    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited"], &state.limits, |limit| {
+        let shadow = if limit.is_shadow() { " (shadow)" } else { "" };
+        let fill = limit.fill.map(|fill| format!("{:.0}%", fill * 100.0));
+        let count = |verdict: &str| or_nothing(limit.decisions.get(verdict));
+        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), count("allowed"), count("limited")]
     });
-    table(
-        &mut screen,
-        ["STORE", "state", "breaker", "gates", "questions", "without it", "knows others"],
-        rows("/stores"),
-        |row| {
-            let known = row("/staleness_seconds").parse();
-            let known = known.map_or(NOTHING.to_owned(), |seconds: f64| format!("as of {seconds:.1}s ago"));
-            let (state, breaker) = (StoreWord::of(row).text().to_owned(), row("/breaker"));
-            [row("/name"), state, breaker, row("/nodes"), row("/questions"), row("/fallbacks"), known]
-        },
-    );
-    for store in rows("/stores") {
-        screen.extend(store_line(store));
+    let head = ["STORE", "state", "breaker", "gates", "questions", "without it", "knows others"];
+    table(&mut screen, head, &state.stores, |store| {
+        let known = store.staleness_seconds.map(|seconds| format!("as of {seconds:.1}s ago"));
+        let (word, breaker) = (StoreWord::of(store).text().to_owned(), store.breaker.word().to_owned());
+        let [nodes, questions, fallbacks] =
+            [store.nodes.into(), store.questions, store.fallbacks].map(|n: u64| n.to_string());
+        [store.name.clone(), word, breaker, nodes, questions, fallbacks, or_nothing(known)]
+    });
+    screen.extend(state.stores.iter().filter_map(store_line));
+    if state.pardons > 0 {
+        let _ = writeln!(screen, "\n{} pardoned: see `tidegate pardon --list`", state.pardons);
     }
-    if let Some(pardons) = at("/pardons").as_u64().filter(|pardons| *pardons > 0) {
-        let _ = writeln!(screen, "\n{pardons} pardoned: see `tidegate pardon --list`");
+    for waiting in &state.waiting_for_upgrade {
+        let _ = writeln!(screen, "! waits for `tidegate upgrade`: {waiting}");
     }
-    for waiting in rows("/waiting_for_upgrade") {
-        let _ = writeln!(screen, "! waits for `tidegate upgrade`: {}", word(waiting));
-    }
-    for notice in rows("/notices") {
-        let told = |field: &str| word(notice.get(field).unwrap_or(&Value::Null));
-        let _ = writeln!(screen, "! {}\n    {}", told("text"), told("hint"));
+    for Notice { text, hint, .. } in &state.notices {
+        let _ = writeln!(screen, "! {text}\n    {hint}");
     }
     screen
 }
@@ -111,13 +102,13 @@ fn text(status: &Value) -> String {
 enum StoreWord {
     /// It answers, as far as is known.
     Answers,
-    /// There is a connection, and what came over it a moment ago was a fault.
+    /// It is connected, and failed a moment ago.
     Fails,
-    /// It has failed so often that nobody asks it for a while.
+    /// It has failed so often that it is not asked for a while.
     LeftAlone,
-    /// Of a cluster some servers are asked, and others are not.
+    /// Some servers of a cluster are asked, and others are not.
     Partly,
-    /// There is no connection.
+    /// It is not connected.
     Gone,
 }
 
@@ -125,15 +116,14 @@ impl StoreWord {
     /// A fault that is younger than this, in seconds, may go on: a store that is left alone is tried again every ten seconds at least.
     const LATELY: u64 = 15;
 
-    fn of(row: &dyn Fn(&str) -> String) -> StoreWord {
-        let (away, servers) = not_asked(row);
-        if (1..servers).contains(&away.len()) {
+    fn of(store: &StoreState) -> StoreWord {
+        if (1..store.servers.len()).contains(&store.not_asked().len()) {
             return StoreWord::Partly;
         }
-        match (row("/connected").as_str(), row("/breaker").as_str(), row("/last_fault_seconds_ago").parse::<u64>()) {
-            ("true", "closed", Ok(ago)) if ago < StoreWord::LATELY => StoreWord::Fails,
-            ("true", "closed", _) => StoreWord::Answers,
-            ("true", _, _) => StoreWord::LeftAlone,
+        match (store.connected, store.breaker, store.last_fault_seconds_ago) {
+            (true, BreakerState::Closed, Some(ago)) if ago < StoreWord::LATELY => StoreWord::Fails,
+            (true, BreakerState::Closed, _) => StoreWord::Answers,
+            (true, _, _) => StoreWord::LeftAlone,
             _ => StoreWord::Gone,
         }
     }
@@ -149,63 +139,42 @@ impl StoreWord {
     }
 }
 
-/// So many servers that are not asked are named.
+/// Servers named at most of those that are not asked.
 const NAMED: usize = 3;
 
-/// The servers of a cluster that are not asked just now, and how many it has.
-fn not_asked(row: &dyn Fn(&str) -> String) -> (Vec<String>, usize) {
-    let server = |place: usize| {
-        let field = |field: &str| row(&format!("/servers/{place}/{field}"));
-        let address = field("address");
-        let asked = field("connected") == "true" && field("breaker") == "closed";
-        (address != NOTHING).then_some((address, asked))
-    };
-    let servers: Vec<_> = (0..).map_while(server).collect();
-    let away = servers.iter().filter(|(_, asked)| !asked).map(|(address, _)| address.clone());
-    (away.collect(), servers.len())
-}
-
-/// What went wrong with a store last, and what becomes of requests while it does; nothing of one that never had a fault.
-fn store_line(store: &Value) -> Option<String> {
-    let row = |path: &str| store.pointer(path).map_or(NOTHING.to_owned(), word);
-    let fault = store.get("last_fault").and_then(Value::as_str);
-    let ago = store.get("last_fault_seconds_ago").and_then(Value::as_u64).map(span);
-    let told = fault.map(|fault| format!("last fault {} ago: {fault}", ago.as_deref().unwrap_or(NOTHING)));
-    let name = row("/name");
-    let state = match StoreWord::of(&row) {
+/// Says the last fault of a store, and what becomes of requests while it lasts; nothing of a store that never had a fault.
+fn store_line(store: &StoreState) -> Option<String> {
+    let StoreState { name, fallbacks, .. } = store;
+    let ago = or_nothing(store.last_fault_seconds_ago.map(span));
+    let told = store.last_fault.as_ref().map(|fault| format!("last fault {ago} ago: {fault}"));
+    let below = told.as_ref().map(|told| format!("\n    {told}")).unwrap_or_default();
+    let state = match StoreWord::of(store) {
         StoreWord::Answers => return told.map(|told| format!("  {name}: {told}\n")),
         StoreWord::Fails => "fails",
         StoreWord::LeftAlone => "is left alone after failures",
         StoreWord::Gone => "is not connected",
         StoreWord::Partly => {
-            let (away, servers) = not_asked(&row);
-            let (named, count) =
-                (away.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", "), away.len());
-            let told = told.map(|told| format!("\n    {told}")).unwrap_or_default();
-            let without = row("/fallbacks");
+            let away = store.not_asked();
+            let named = away.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
             return Some(format!(
-                "! store {name}: {count} of {servers} servers not asked ({named}): limits go by their on_store_error for the keys \
-                 of these alone, {without} decisions so far{told}\n"
+                "! store {name}: {} of {} servers not asked ({named}): limits go by their on_store_error for the keys \
+                 of these alone, {fallbacks} decisions so far{below}\n",
+                away.len(),
+                store.servers.len()
             ));
         }
     };
-    let told = told.map(|told| format!("\n    {told}")).unwrap_or_default();
-    let without = row("/fallbacks");
-    Some(format!("! store {name} {state}: its limits go by their on_store_error, {without} decisions so far{told}\n"))
+    Some(format!(
+        "! store {name} {state}: its limits go by their on_store_error, {fallbacks} decisions so far{below}\n"
+    ))
 }
 
-/// Columns as wide as they need to be: names to the left, all else to the right. `cells` is given what finds a part of its row.
-fn table<const N: usize>(
-    screen: &mut String,
-    head: [&str; N],
-    rows: &[Value],
-    cells: impl Fn(&dyn Fn(&str) -> String) -> [String; N],
-) {
+/// Writes columns as wide as they need to be: names to the left, all else to the right. Without rows nothing.
+fn table<const N: usize, T>(screen: &mut String, head: [&str; N], rows: &[T], cells: impl Fn(&T) -> [String; N]) {
     if rows.is_empty() {
         return;
     }
-    let row = |row: &Value| cells(&|path| row.pointer(path).map_or(NOTHING.to_owned(), word));
-    let lines: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows.iter().map(row)).collect();
+    let lines: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows.iter().map(cells)).collect();
     let mut widths = [0; N];
     for line in &lines {
         for (width, cell) in widths.iter_mut().zip(line) {
@@ -226,15 +195,11 @@ fn table<const N: usize>(
     }
 }
 
-/// In the place of what there is not.
+/// Shown in the place of a missing value.
 const NOTHING: &str = "–";
 
-fn word(value: &Value) -> String {
-    match value {
-        Value::Null => NOTHING.to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
+fn or_nothing(value: Option<impl ToString>) -> String {
+    value.map_or(NOTHING.to_owned(), |value| value.to_string())
 }
 
 /// `3d 4h`, `5m 7s`: the two greatest units.
@@ -250,9 +215,8 @@ pub fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::store::ServerState;
 
     #[test]
     fn spans_have_their_two_greatest_units() {
@@ -261,45 +225,53 @@ mod tests {
 
     #[test]
     fn a_store_that_is_silent_does_not_look_well() {
-        let store = |more: Value| {
-            let mut store = json!({
-                "name": "s", "connected": true, "breaker": "closed", "nodes": 3, "questions": 12, "fallbacks": 60
-            });
-            store.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            text(&json!({ "stores": [store] }))
+        let well = StoreState {
+            name: "s".to_owned(),
+            connected: true,
+            nodes: 3,
+            questions: 12,
+            fallbacks: 60,
+            ..StoreState::default()
         };
-        let fault = |ago: u64| json!({ "last_fault": "cannot connect: refused", "last_fault_seconds_ago": ago });
-        let well = store(json!({}));
-        assert!(well.contains("\ns       answers    closed       3"), "{well}");
-        assert!(!well.contains("fault") && !well.contains('!'), "{well}");
+        let store = |store: StoreState| text(&State { stores: vec![store], ..State::default() });
+        let fault = |ago: u64| StoreState {
+            last_fault: Some("cannot connect: refused".to_owned()),
+            last_fault_seconds_ago: Some(ago),
+            ..well.clone()
+        };
         let mended = store(fault(67));
         assert!(mended.contains("  s: last fault 1m 7s ago: cannot connect: refused\n"), "{mended}");
         assert!(mended.contains("answers") && !mended.contains('!'), "{mended}");
         let failing = store(fault(2));
         assert!(failing.contains("FAILS") && failing.contains("! store s fails: "), "{failing}");
-        let left = store(json!({ "breaker": "open" }));
+        let left = store(StoreState { breaker: BreakerState::Open, ..well.clone() });
         assert!(left.contains("LEFT ALONE") && left.contains("on_store_error, 60 decisions so far\n"), "{left}");
-        let server = |port: u16, connected: bool| json!({ "address": format!("10.0.0.1:{port}"), "connected": connected, "breaker": "closed" });
-        let partly = store(json!({ "breaker": "open", "servers": [server(1, true), server(2, false)] }));
+        let server = |port: u16, connected| ServerState {
+            address: format!("10.0.0.1:{port}"),
+            connected,
+            breaker: BreakerState::Closed,
+        };
+        let servers = vec![server(1, true), server(2, false)];
+        let partly = store(StoreState { breaker: BreakerState::Open, servers, ..well.clone() });
         assert!(
             partly.contains("PARTLY") && partly.contains("! store s: 1 of 2 servers not asked (10.0.0.1:2): "),
             "{partly}"
         );
-        let gone = store(json!({
-            "connected": false, "last_fault": "cannot connect: refused", "last_fault_seconds_ago": 1
-        }));
+        let gone = store(StoreState { connected: false, ..fault(1) });
         assert!(gone.contains("NOT CONNECTED"), "{gone}");
         let line = "! store s is not connected: its limits go by their on_store_error, 60 decisions so far\n    last \
                     fault 1s ago: cannot connect: refused\n";
         assert!(gone.contains(line), "{gone}");
+        let well = store(well);
+        assert!(well.contains("\ns       answers    closed       3"), "{well}");
+        assert!(!well.contains("fault") && !well.contains('!'), "{well}");
     }
 
     #[test]
     fn numbers_stand_below_each_other() {
         let mut screen = String::new();
-        let rows = [json!({"n": "a"}), json!({"n": "longer"})];
-        table(&mut screen, ["NAME", "x", "y", "z", "u"], &rows, |row| {
-            [row("/n"), "1".into(), "22".into(), row("/none"), String::new()]
+        table(&mut screen, ["NAME", "x", "y", "z", "u"], &["a", "longer"], |name| {
+            [(*name).to_owned(), "1".into(), "22".into(), or_nothing(None::<u64>), String::new()]
         });
         assert_eq!(screen, "\nNAME     x    y   z   u\na        1   22   –\nlonger   1   22   –\n");
     }

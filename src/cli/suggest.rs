@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::replay::formats::Custom;
 use crate::replay::ledger::Wanted;
 use crate::replay::simulate::end_of;
-use crate::replay::suggest::{Findings, Frontier, Level, Scope, Study, study, told};
+use crate::replay::suggest::{Findings, Frontier, Level, Scope, Study, study, text};
 use crate::replay::{Format as LogFormat, Options, Place, Question, Sources, simulate};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::system::clock;
@@ -161,9 +161,9 @@ pub fn suggest(
     let task = Task { places, log_format, question, per_route: asked.per_route, scope };
     let (findings, log) = task.findings(Level::all(&asked.touch), global)?;
     print(&match format {
-        Format::Text => told::text(&findings, &log),
-        Format::Yaml => told::yaml(&findings, &log),
-        Format::Json => format!("{:#}\n", told::json(&findings, &log)),
+        Format::Text => text::text(&findings, &log),
+        Format::Yaml => text::yaml(&findings, &log),
+        Format::Json => format!("{:#}\n", text::json(&findings, &log)),
     });
     if format != Format::Text
         && let Some(alarm) = findings.alarm()
@@ -183,7 +183,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    fn findings(&self, levels: Vec<Level>, global: &Global) -> Result<(Findings, told::Log), Stop> {
+    fn findings(&self, levels: Vec<Level>, global: &Global) -> Result<(Findings, text::Log), Stop> {
         let policy = self.policy(global)?;
         let study = if self.per_route {
             Study::by_route(&policy, Frontier::MOST_CLIENTS)
@@ -222,28 +222,28 @@ impl Task<'_> {
         &self,
         policy: Policy,
         visit: &mut dyn FnMut(Option<usize>, Option<KeyHash>, Timestamp),
-    ) -> Result<told::Log, Stop> {
+    ) -> Result<text::Log, Stop> {
         let sources = open(self.places, self.log_format)?;
         let mut titles: Vec<&str> = sources.formats().map(|(_, format)| format.title()).collect();
         titles.dedup();
         let (format, resolution) = (titles.join(" and "), sources.resolution());
-        let replayed = simulate(sources, self.question, policy, None, |logged, judged| {
+        let replayed = simulate(sources, self.question, policy, None, |record, judged| {
             let decision = &judged.decision;
             let key = if self.per_route {
                 decision.client.as_ref().map(|client| network_key(&client.network.to_string()))
             } else {
                 judged.key(0)
             };
-            visit(decision.route, key, Timestamp::from_nanos(logged.start()));
+            visit(decision.route, key, Timestamp::from_nanos(record.start));
         });
         let outcome = replayed.map_err(stop)?.outcome;
         let lacks = outcome.limits.iter().find_map(|limit| limit.missing.as_ref());
         if let (false, Some(why)) = (self.per_route, lacks) {
             return Err(Stop(USAGE, format!("--key {}: {why}", self.scope.key)));
         }
-        let mut notes = told::reading(&outcome, resolution);
+        let mut notes = text::reading(&outcome, resolution);
         notes.extend(outcome.notes);
-        Ok(told::Log { format, resolution: told::step(resolution), notes })
+        Ok(text::Log { format, resolution: text::step(resolution), notes })
     }
 }
 

@@ -7,7 +7,8 @@ use clap::Args;
 use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
-use crate::process::control::{self, Answer, Verb};
+use crate::admin::order::{Answer, Verb};
+use crate::process::control;
 
 /// Replace the running process (new binary, new listeners, new policy file) without refusing a connection
 #[derive(Debug, Args)]

@@ -60,7 +60,7 @@ pub struct Terms {
     pub abandoned: Arc<Abandoned>,
 }
 
-/// What the gate and the client's side tell each other about one request. Atomic for the reason that [`Due`](super::due::Due)
+/// What the gate and the client's side tell each other about one request. Atomic for the reason that [`AnswerDeadline`](super::answer_deadline::AnswerDeadline)
 /// gives.
 #[derive(Debug, Default)]
 pub struct Absence {

@@ -1,39 +1,41 @@
-//! What all connections of a listener have in common: their limits, and who hears of what happens to them.
+//! What all connections of a listener share: limits, and the traits by which the edge asks and reports.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::request::Parts;
 
-use super::door::Door;
+use super::connection_info::ConnectionInfo;
 use super::limits::ConnectionLimits;
-use super::link::Link;
 use super::tls::acceptor::Acceptor;
 use super::tls::handshake::HandshakeFault;
 use super::tls::secure::Secure;
-use crate::answer::Answer;
+use crate::answer::{Answer, Fault};
+use crate::limiter::ConnectionPlace;
 use crate::request::Peer;
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::h2::frames::Abuse;
 use tidegate_http::head::{Head, HeadLimits};
 use tidegate_http::path::EscapedSlash;
+use tidegate_http::proxy_protocol::Source;
 
 /// What all connections of a listener share.
 pub struct Edge {
     /// Position in the settings of the listener that took them.
     pub listener: usize,
-    /// What they do TLS with; `None`: they speak without.
+    /// Certificates for TLS; `None`: they speak without.
     pub tls: Option<Arc<Acceptor>>,
-    /// For each connection.
+    /// Bounds of each connection.
     pub limits: ConnectionLimits,
-    /// For all.
+    /// Decides which connections are let in; `None`: all of them.
+    pub filter: Option<Arc<dyn AdmissionFilter>>,
+    /// Counts and answers what happens to them.
     pub events: Box<dyn EdgeEvents>,
 }
 
 impl Edge {
-    /// What the next head is held to: what the listener leaves to the policy follows the one in force.
+    /// The limits of the next head. What the listener leaves to the policy follows the policy in force.
     pub fn head_limits(&self) -> HeadLimits {
         let head = self.limits.head;
         let walks_round = head.escaped_slash == EscapedSlash::Auto && self.events.refuses_escaped_slashes();
@@ -41,37 +43,36 @@ impl Edge {
     }
 }
 
-/// What happens at the edge before and beside requests, for whoever counts and answers it. Called on the request path:
-/// must not block.
+/// Hears what happens at the edge before and beside requests, counts it and answers it. Called on the request path: must not
+/// block.
 pub trait EdgeEvents: Send + Sync + 'static {
     /// A connection was accepted.
     fn connection_opened(&self) {}
-    /// It is gone.
+    /// A connection is closed.
     fn connection_closed(&self) {}
     /// A connection could not be accepted; accepting pauses for a moment.
     fn accept_failed(&self, _error: &std::io::Error) {}
     /// A connection waits for a file descriptor that clients may have, and so do all after it.
     fn accept_paused(&self) {}
-    /// A connection became a secure one.
+    /// A TLS handshake succeeded.
     fn handshake(&self, _secure: &Secure) {}
-    /// It did not, and is closed. `said_nothing`: not a byte came from the client.
+    /// A TLS handshake failed, and its connection is closed. `said_nothing`: the client sent no byte.
     fn handshake_failed(&self, _fault: HandshakeFault, _peer: Peer, _said_nothing: bool) {}
     /// A head was refused, of which these bytes came. Returns the whole answer: status line, fields with `Content-Length` and
     /// `Connection: close`, and body.
     fn refused(&self, fault: HeadFault, bytes: &[u8]) -> Bytes;
     /// A head that came by HTTP/2 was refused. Returns the answer.
     fn refused_request(&self, fault: HeadFault, _head: &Parts) -> Answer {
-        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        Answer { status, headers: Vec::new(), body: Bytes::new() }
+        Answer { status: Fault::from(fault).meaning().status, headers: Vec::new(), body: Bytes::new() }
     }
-    /// A head was refused, and whoever read it before us has answered it with the fault's status and no body, or reset its stream.
+    /// A head was refused by the library for HTTP/2, which answered it with the fault's status and no body, or reset its stream.
     fn refused_elsewhere(&self, _fault: HeadFault) {}
     /// A connection that speaks HTTP/2 was ended for what its client did.
     fn abused(&self, _abuse: Abuse, _peer: Peer) {}
-    /// A request without a body, before the proxy sees it: `bytes` begin with its head. `stay` says whether the connection
-    /// may serve another request after it.
-    fn early(&self, _head: &Head, _bytes: &[u8], _link: &Link, _stay: bool) -> Early {
-        Early::Pass(None)
+    /// Judges a request without a body before the proxy sees it. `bytes` begin with its head. `stay`: the connection may
+    /// serve another request after it.
+    fn judge(&self, _head: &Head, _bytes: &[u8], _info: &ConnectionInfo, _stay: bool) -> HeadVerdict {
+        HeadVerdict::Forward(None)
     }
     /// The transfer of a body was cut short. If an answer is still possible, it is the proxy's to give.
     fn body_refused(&self, _fault: BodyFault) {}
@@ -81,17 +82,40 @@ pub trait EdgeEvents: Send + Sync + 'static {
     fn refuses_escaped_slashes(&self) -> bool {
         false
     }
-    /// Who decides which connections are let in; `None`: all are.
-    fn door(&self) -> Option<&Door> {
-        None
-    }
 }
 
-/// What is to be done with a request that was looked at early.
-pub enum Early {
-    /// The proxy serves it. It finds what is already known in its session's user context.
-    Pass(Option<Box<dyn Any + Send + Sync>>),
-    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It never
-    /// stays where it may not.
+/// Decides which connections are let in. Called at accept: must not block.
+pub trait AdmissionFilter: Send + Sync + 'static {
+    /// Lets a connection from `peer`, folded, in. `None`: it is counted as refused, and the caller closes it.
+    fn admit(&self, peer: Peer) -> Option<Entry>;
+    /// Returns whether a connection from `peer` begins with a PROXY header.
+    fn header(&self, peer: Peer) -> Header;
+    /// Decides again, for the client that a PROXY header named. `false`: as for [`AdmissionFilter::admit`].
+    fn admit_named(&self, entry: &mut Entry, source: Source) -> bool;
+    /// Counts a connection from `peer` that the caller closes. `reason` is the word in metrics and log.
+    fn refused(&self, reason: &'static str, peer: Peer);
+}
+
+/// A connection that was let in. Its places come back when this is dropped.
+#[derive(Debug, Default)]
+pub struct Entry(pub Option<ConnectionPlace>);
+
+/// Whether a connection begins with a PROXY header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// Never: its first bytes belong to HTTP or TLS.
+    Unread,
+    /// Perhaps.
+    Optional,
+    /// Always.
+    Required,
+}
+
+/// What to do with a request that was judged at the edge.
+pub enum HeadVerdict {
+    /// The proxy serves it, and finds its decision, if there is one, in the session's user context.
+    Forward(Option<Box<dyn Any + Send + Sync>>),
+    /// It is answered with these bytes: a whole answer, with `Connection: close` unless the connection is to stay. It stays only
+    /// where it may.
     Answer { bytes: Bytes, stay: bool },
 }

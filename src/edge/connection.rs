@@ -1,4 +1,4 @@
-//! The life of one client connection: a complete and unambiguous head within its time, then one request through Pingora,
+//! Serves one client connection in HTTP/1: a complete and unambiguous head within its time, then one request through Pingora,
 //! then the next.
 //!
 //! It stands in the place of Pingora's own loop (the blanket `ServerApp` of every `HttpServerApp`), which has no deadline
@@ -21,9 +21,9 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::common::{Early, Edge};
+use super::common::{Edge, HeadVerdict};
+use super::connection_info::ConnectionInfo;
 use super::limits::ConnectionLimits;
-use super::link::Link;
 use super::stream::{EdgeStream, Wire};
 use tidegate_http::fault::HeadFault;
 use tidegate_http::head::{self, Body, EndScan, Head};
@@ -34,7 +34,7 @@ pub async fn serve<A, S>(
     transport: S,
     first: BytesMut,
     begun: Instant,
-    link: Arc<Link>,
+    info: Arc<ConnectionInfo>,
     edge: &Arc<Edge>,
     shutdown: &ShutdownWatch,
 ) where
@@ -42,15 +42,16 @@ pub async fn serve<A, S>(
     S: IO + 'static,
 {
     let limits = &edge.limits;
-    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(&link), edge.clone()));
+    let (stream, mut home) = EdgeStream::new(Wire::new(transport, first, Arc::clone(&info), edge.clone()));
     let mut stream = Box::new(stream);
     let mut patience = Patience::new(begun + limits.head_deadline, shutdown);
     let mut settings = None;
-    let mut answered_early = 0;
+    let mut answered_here = 0;
     let ends = limits.lifetime.map(|lifetime| Instant::now() + lifetime);
     let is_old = || ends.is_some_and(|ends| Instant::now() >= ends);
-    // a flood comes on fresh connections or goes on after a refusal; for all others looking twice at fields would be dear
-    let mut look_early = true;
+    // A flood comes on fresh connections, or goes on after a refusal. All others are judged in their session: reading the fields
+    // here, too, would be dear for a request that is forwarded.
+    let mut judge_here = true;
     loop {
         let Some(wire) = stream.wire() else { return };
         let head = match patience.next_head(wire, edge).await {
@@ -58,19 +59,19 @@ pub async fn serve<A, S>(
             Next::Refused(fault) => {
                 let answer = edge.events.refused(fault, wire.inbox());
                 wire.put(&answer);
-                edge.events.noticed(fault.reason(), link.peer);
+                edge.events.noticed(fault.reason(), info.peer);
                 return linger(wire, limits).await;
             }
             Next::Nothing => return,
         };
-        let mut known = None;
+        let mut judged = None;
         let goes_on = head.keep_alive && !is_old();
-        // a flood of refusals is answered here, for less than half of what a session of Pingora's costs
-        if look_early && head.body == Body::None && !head.upgrade {
-            let stay = goes_on && answered_early + 1 < limits.requests && !*shutdown.borrow();
-            match edge.events.early(&head, wire.inbox(), &link, stay) {
-                Early::Pass(found) => known = found,
-                Early::Answer { bytes, stay: wanted } => {
+        // a refusal here costs less than half of one in a session of Pingora's
+        if judge_here && head.body == Body::None && !head.upgrade {
+            let stay = goes_on && answered_here + 1 < limits.requests && !*shutdown.borrow();
+            match edge.events.judge(&head, wire.inbox(), &info, stay) {
+                HeadVerdict::Forward(decision) => judged = decision,
+                HeadVerdict::Answer { bytes, stay: wanted } => {
                     wire.begin(&head);
                     wire.put(&bytes);
                     if !(stay && wanted) {
@@ -79,7 +80,7 @@ pub async fn serve<A, S>(
                     if poll_fn(|cx| wire.poll_flush(cx)).await.is_err() {
                         return;
                     }
-                    answered_early += 1;
+                    answered_here += 1;
                     continue;
                 }
             }
@@ -95,7 +96,7 @@ pub async fn serve<A, S>(
             session.set_keepalive_reuses_remaining(Some(0));
         }
         session.set_pipelined_prefix(prefix);
-        session.set_connection_user_context(known);
+        session.set_connection_user_context(judged);
         match app.process_new_http(session, shutdown).await {
             Some(reused) => {
                 let (returned, kept) = reused.consume();
@@ -103,7 +104,7 @@ pub async fn serve<A, S>(
                 stream = returned;
                 settings = kept;
                 match stream.wire() {
-                    Some(wire) if wire.is_between_requests() => look_early = wire.was_refused(),
+                    Some(wire) if wire.is_between_requests() => judge_here = wire.was_refused(),
                     // Pingora and we disagree about where the request ends: nothing on this connection can be trusted
                     Some(wire) => return linger(wire, limits).await,
                     None => return,
@@ -118,29 +119,29 @@ pub async fn serve<A, S>(
 }
 
 /// Answers a connection that is not served, and closes it.
-pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, link: Arc<Link>, edge: &Arc<Edge>) {
-    let mut wire = Wire::new(transport, BytesMut::new(), link, edge.clone());
+pub async fn turn_away<S: IO + 'static>(transport: S, fault: HeadFault, info: Arc<ConnectionInfo>, edge: &Arc<Edge>) {
+    let mut wire = Wire::new(transport, BytesMut::new(), info, edge.clone());
     let answer = edge.events.refused(fault, &[]);
     wire.put(&answer);
     linger(&mut wire, &edge.limits).await;
 }
 
-/// What came of waiting for a request.
+/// The outcome of waiting for a request.
 enum Next {
     Request(Head),
     Refused(HeadFault),
-    /// The client has gone, or has nothing to say: close without a word.
+    /// The client has gone, or sends nothing: close without an answer.
     Nothing,
 }
 
-/// What waiting for bytes came to.
+/// The outcome of waiting for bytes.
 enum Arrival {
     Bytes,
     End,
     Late,
 }
 
-/// How long a connection is waited for, and the news that the process is stopping.
+/// Waits for a connection's bytes, until a deadline or the end of the process.
 struct Patience {
     timer: Pin<Box<Sleep>>,
     /// Gone once it has come.

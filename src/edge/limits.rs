@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::h2;
-use super::pace::LeastRate;
+use super::min_rate::MinRate;
 use crate::config::settings::{Connections, Listener, Pace, Protocols};
 use crate::units;
 use tidegate_http::head::HeadLimits;
@@ -26,11 +26,11 @@ pub struct ConnectionLimits {
     /// After this long the next answer is the last, and HTTP/2 takes no new requests; `None`: never.
     pub lifetime: Option<Duration>,
     /// The least speed of request bodies.
-    pub least_rate: LeastRate,
+    pub least_rate: MinRate,
     /// How long a whole one may take; `None`: any time.
     pub body_time: Option<Duration>,
     /// The least speed at which answers are taken.
-    pub least_answer_rate: LeastRate,
+    pub least_answer_rate: MinRate,
     /// How long a whole one may take; `None`: any time.
     pub answer_time: Option<Duration>,
     /// After the last answer: how long the client may go on sending before it is cut off.
@@ -55,7 +55,7 @@ impl ConnectionLimits {
 
     fn of_words(words: &Connections) -> ConnectionLimits {
         let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
-        let rate = |pace: &Pace| LeastRate { grace: pace.grace, bytes_per_second: pace.least_rate };
+        let rate = |pace: &Pace| MinRate { grace: pace.grace, bytes_per_second: pace.least_rate };
         ConnectionLimits {
             handshake_deadline: words.handshake_deadline,
             head: HeadLimits {

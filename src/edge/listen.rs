@@ -1,4 +1,4 @@
-//! The loop that accepts connections from a bound socket, and the count of those that are open.
+//! Accepts connections from a bound socket, and counts those that are open.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +11,10 @@ use pingora::server::ShutdownWatch;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::arrive::arrive;
+use super::accept;
 pub use super::bind::{BACKLOG, BindError, Bound, bind};
-use super::common::Edge;
-use super::door::Entry;
-use super::link::Link;
+use super::common::{Edge, Entry};
+use super::connection_info::ConnectionInfo;
 use super::listening::Acceptor;
 use crate::system::descriptors::{self, Marks};
 use crate::system::socket::Socket;
@@ -31,12 +30,12 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Those of no listener yet.
+    /// Returns an empty count.
     pub fn new() -> Arc<Connections> {
         Arc::default()
     }
 
-    /// How many there are.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         // a figure for display and for `drained`, which looks again after every notice
         self.open.load(Ordering::Acquire)
@@ -95,9 +94,9 @@ where
 {
     let listener = Acceptor::new(bound.socket)?;
     let watch = shutdown.clone();
-    // whoever is not let in is closed, as the stream is dropped
-    let entry = |peer: Option<SocketAddr>| match edge.events.door() {
-        Some(door) => door.admit(Link::new(edge.listener, peer).peer),
+    // a connection that is not let in closes, as its stream is dropped
+    let entry = |peer: Option<SocketAddr>| match &edge.filter {
+        Some(filter) => filter.admit(ConnectionInfo::new(edge.listener, peer).peer),
         None => Some(Entry::default()),
     };
     let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {
@@ -105,7 +104,7 @@ where
         let guard = connections.enter(&edge);
         tokio::spawn(async move {
             let _guard = guard;
-            arrive(&app, stream, peer, entry, &edge, &watch).await;
+            accept::serve(&app, stream, peer, entry, &edge, &watch).await;
         });
     };
     let stopping = async {

@@ -1,29 +1,32 @@
-//! The edge: client connections, below HTTP's meaning.
+//! The edge: client connections, from the listening socket to a complete head. Knows no policy: asks and reports through the traits in
+//! [`common`].
 //!
-//! * [`bind`] makes a socket that is [`listening`] (with its [`socket_file`] if it is a UNIX one), [`listen`] accepts from it, [`arrive`] brings what was accepted as far as its first byte of HTTP, and [`link`] is what is known of it then.
-//! * [`door`] decides who is let in, and [`proxy_protocol`] takes the header off that names a client behind a proxy.
-//! * [`tls`] makes a connection a secure one first, where its listener says so.
-//! * [`connection`] is one client's connection, [`stream`] its bytes on their [`transport`].
-//! * [`common`] is what all connections of a listener share, [`limits`] how much each may take.
-//! * [`h2`] is the same for clients that speak HTTP/2.
-//! * What the bytes mean is told by [`tidegate_http`], which refuses every head with two readings.
-//! * Time: [`pace`] is the least speed of bodies, [`due`] the time until the answer.
-//! * [`absence`]: a client that leaves while the origin works for it.
-//! * [`common`] has the trait by which all of it reports what happened.
+//! In the order of a connection:
+//! * [`bind`] makes the socket that is [`listening`] (with its [`socket_file`] if it is a UNIX socket); [`listen`] accepts from it.
+//! * [`accept`] brings a connection to HTTP: [`proxy_protocol`] takes off the header that names a client behind a proxy, [`tls`] does
+//!   the handshake. [`connection_info`] is what is known of the connection then.
+//! * [`connection`] serves HTTP/1, request by request; [`stream`] is its bytes on their [`transport`], [`repack`] joins small chunks.
+//! * [`h2`] serves HTTP/2.
+//! * [`limits`] bounds time and space of a connection: [`min_rate`] is the least speed of bodies, [`answer_deadline`] the time until
+//!   the answer begins.
+//! * [`client_side`] is what a request's connection and the gate tell each other. [`absence`] covers clients that leave while the origin
+//!   works for them.
+//!
+//! [`tidegate_http`] reads the bytes and refuses every head that has two readings.
 
 pub mod absence;
-pub mod arrive;
+pub mod accept;
+pub mod answer_deadline;
 pub mod bind;
+pub mod client_side;
 pub mod common;
 pub mod connection;
-pub mod door;
-pub mod due;
+pub mod connection_info;
 pub mod h2;
 pub mod limits;
-pub mod link;
 pub mod listen;
 pub mod listening;
-pub mod pace;
+pub mod min_rate;
 pub mod proxy_protocol;
 pub mod repack;
 pub mod socket_file;

@@ -4,7 +4,7 @@
 //! larger ones: what follows stays in the [inbox](Wire::inbox) for the next round, so that a pipelined request neither disturbs the one before it nor gets
 //! lost, and what is left of a body can never be taken for a request. While the answer is awaited Pingora polls the
 //! connection to see whether the client has gone: it is told the truth about a close, and nothing about further requests. Where the
-//! answer of a client that has gone is awaited ([`Absence`]), the connection is closed and Pingora is told nothing.
+//! answer of a client that has gone is awaited ([`absence`](super::absence)), the connection is closed and Pingora is told nothing.
 //!
 //! Small writes are gathered as Pingora's own stream would do (its buffer can only be sized from inside Pingora); a large
 //! one takes what was gathered along in the same system call.
@@ -19,20 +19,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use pingora::protocols::IO;
 use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 
-use super::absence::{Absence, Departure};
+use super::absence::Departure;
+use super::answer_deadline::LateAnswer;
+use super::client_side::ClientSide;
 use super::common::Edge;
-use super::due::{Due, LateAnswer};
-use super::link::Link;
-use super::pace::Pace;
+use super::connection_info::ConnectionInfo;
+use super::min_rate::TransferCredit;
 use super::transport::Transport;
-use crate::system::buffers::{SWITCHED_READ, Share, Stall, poll_piece};
+use crate::system::buffers::{SWITCHED_READ, Stall, poll_piece};
 use tidegate_http::chunk::ChunkScanner;
 use tidegate_http::fault::BodyFault;
 use tidegate_http::head::{self, Body, Head};
@@ -78,32 +78,29 @@ pub struct Wire<S> {
     holds_back: bool,
     /// The client has closed its side, or the connection is broken.
     ended: bool,
-    upload: Pace,
-    download: Pace,
-    share: Share,
+    upload: TransferCredit,
+    download: TransferCredit,
     stall: Stall,
     /// A part of the answer's body was written since the client was last found to have taken all.
     owes: bool,
     /// Of the transport's bytes: how many had left when this was last looked at.
     sent: u64,
-    due: Due,
     hop_by_hop: bool,
-    /// The present request was refused. Atomic for the reason that [`Due`] gives.
+    /// The present request was refused. Atomic for the reason that [`ClientSide`] gives.
     refused: AtomicBool,
-    absence: Absence,
     departure: Departure,
     /// How large the body may be, until the chunks have been told; `u64::MAX`: any size. Atomic for the same reason.
     body_limit: AtomicU64,
-    link: Arc<Link>,
+    client: ClientSide,
     edge: Arc<Edge>,
 }
 
 impl<S: IO> Wire<S> {
     /// A new connection, of which these bytes have been read already.
-    pub fn new(transport: S, first: BytesMut, link: Arc<Link>, edge: Arc<Edge>) -> Wire<S> {
+    pub fn new(transport: S, first: BytesMut, info: Arc<ConnectionInfo>, edge: Arc<Edge>) -> Wire<S> {
         let limits = &edge.limits;
-        let upload = Pace::new(limits.least_rate, limits.body_time);
-        let download = Pace::new(limits.least_answer_rate, limits.answer_time);
+        let upload = TransferCredit::new(limits.least_rate, limits.body_time);
+        let download = TransferCredit::new(limits.least_answer_rate, limits.answer_time);
         Wire {
             transport: Some(transport),
             inbox: first,
@@ -115,17 +112,14 @@ impl<S: IO> Wire<S> {
             ended: false,
             upload,
             download,
-            share: Share::default(),
             stall: Stall::default(),
             owes: false,
             sent: 0,
-            due: Due::default(),
             hop_by_hop: true,
             refused: AtomicBool::new(false),
-            absence: Absence::default(),
             departure: Departure::default(),
             body_limit: AtomicU64::new(u64::MAX),
-            link,
+            client: ClientSide::new(info),
             edge,
         }
     }
@@ -151,10 +145,9 @@ impl<S: IO> Wire<S> {
             Body::Chunked => Reading::Chunked(ChunkScanner::new()),
         };
         self.answer = Answer::Awaited;
-        self.due.clear();
+        self.client.restart();
         self.hop_by_hop = head.hop_by_hop;
         *self.refused.get_mut() = false;
-        self.absence = Absence::default();
         *self.body_limit.get_mut() = u64::MAX;
         self.may_switch = head.upgrade;
         self.holds_back = head.expect_continue;
@@ -162,14 +155,13 @@ impl<S: IO> Wire<S> {
         self.download.restart();
         self.stall.over();
         self.owes = false;
-        self.share.clear();
         // taken whole where possible: splitting would turn the buffer into a shared one
         let taken =
             if head.end >= self.inbox.len() { mem::take(&mut self.inbox) } else { self.inbox.split_to(head.end) };
         head.written(taken)
     }
 
-    /// Whether the request was refused, so that the next one deserves an early look.
+    /// Whether the request was refused, so that the next one is judged at the edge.
     pub fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
@@ -230,7 +222,7 @@ impl<S: IO> Wire<S> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        if self.answer == Answer::Awaited && self.due.poll(cx).is_ready() {
+        if self.answer == Answer::Awaited && self.client.deadline.poll(cx).is_ready() {
             return Poll::Ready(Err(LateAnswer.into()));
         }
         if self.reading == Reading::Complete {
@@ -260,7 +252,7 @@ impl<S: IO> Wire<S> {
 
     /// Nothing more may be read: only the end of the stream is of interest. Bytes of later requests are kept.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.absence.is_gone() && self.inbox.len() < PIPELINED_BYTES {
+        while !self.client.absence.is_gone() && self.inbox.len() < PIPELINED_BYTES {
             let filled = ready!(self.poll_fill(cx));
             if !matches!(filled, Ok(1..)) && !self.leave() {
                 return Poll::Ready(filled.map(|_| ()));
@@ -275,7 +267,7 @@ impl<S: IO> Wire<S> {
             return Poll::Ready(Ok(0));
         }
         self.holds_back = false;
-        if self.absence.is_gone() {
+        if self.client.absence.is_gone() {
             return Poll::Ready(self.discard(parts));
         }
         if self.answer == Answer::Awaited {
@@ -318,7 +310,7 @@ impl<S: IO> Wire<S> {
         let flushed = ready!(self.poll_records(cx));
         // the head alone can be flushed while the body's first pieces are counted already
         if mem::take(&mut self.owes) {
-            self.share.taken(0);
+            self.client.share.taken(0);
         }
         Poll::Ready(if flushed.is_err() && self.leave() { Ok(()) } else { flushed })
     }
@@ -379,7 +371,7 @@ impl<S: IO> Wire<S> {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
-                if self.stall.poll_cut(&self.share, cx).is_ready() {
+                if self.stall.poll_cut(&self.client.share, cx).is_ready() {
                     self.ended = true;
                     return Poll::Ready(Err(self.fault(BodyFault::BuffersFull)));
                 }
@@ -411,7 +403,7 @@ impl<S: IO> Wire<S> {
 
     fn fault(&self, fault: BodyFault) -> io::Error {
         self.edge.events.body_refused(fault);
-        self.edge.events.noticed(fault.reason(), self.link.peer);
+        self.edge.events.noticed(fault.reason(), self.client.info.peer);
         fault.into()
     }
 }
@@ -430,9 +422,9 @@ impl<S: IO> EdgeStream<S> {
         (EdgeStream { wire: Some(wire), home: Some(home) }, arrivals)
     }
 
-    /// What is known of its connection.
-    pub fn link(&self) -> Option<&Arc<Link>> {
-        self.wire.as_ref().map(|wire| &wire.link)
+    /// The client's side of the present request.
+    pub fn client(&self) -> Option<&ClientSide> {
+        self.wire.as_ref().map(|wire| &wire.client)
     }
 
     /// Notes that the present request was refused.
@@ -445,23 +437,6 @@ impl<S: IO> EdgeStream<S> {
     /// Whether the present request's head has a field that concerns the client's connection only.
     pub fn has_hop_by_hop(&self) -> bool {
         self.wire.as_ref().is_none_or(|wire| wire.hop_by_hop)
-    }
-
-    /// What is said of a client that leaves the present request.
-    pub fn absence(&self) -> Option<&Absence> {
-        self.wire.as_ref().map(|wire| &wire.absence)
-    }
-
-    /// By when the answer to the present request must have begun, from now.
-    pub fn answer_due_in(&self, time: Duration) {
-        if let Some(wire) = &self.wire {
-            wire.due.set(time);
-        }
-    }
-
-    /// What the present request and its answer hold.
-    pub fn share(&self) -> Option<&Share> {
-        self.wire.as_ref().map(|wire| &wire.share)
     }
 
     /// How large the body of the present request may be.

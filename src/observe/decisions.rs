@@ -76,23 +76,20 @@ pub struct Surroundings<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whom(Vec<[u8; 16]>);
 
-impl Decisions {
-    /// Nothing yet, under this policy.
-    pub fn new(book: Book) -> Decisions {
+impl Default for Decisions {
+    /// No decision and no policy yet.
+    fn default() -> Decisions {
         Decisions {
             kept: Ring::new(KEPT),
             passing: Ring::new(PASSING),
             budget: Budget::new(KEPT),
-            books: ArcSwap::from_pointee(Books { first: 0, books: vec![Arc::new(book)] }),
+            books: ArcSwap::default(),
         }
     }
+}
 
-    /// The first policy, in place of what was known of it.
-    pub fn begin(&self, book: Book) {
-        self.books.store(Arc::new(Books { first: 0, books: vec![Arc::new(book)] }));
-    }
-
-    /// Another policy is about to decide. Gives the number that its decisions are remembered under.
+impl Decisions {
+    /// Takes note of a policy that is about to decide. Returns the number that its decisions are remembered under.
     pub fn open(&self, book: Book) -> u16 {
         let book = Arc::new(book);
         let old = self.books.load();

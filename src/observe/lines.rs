@@ -18,7 +18,7 @@ mod tests;
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::config::settings::LogTarget;
-use target::{PAUSE, Target};
+use target::{Counts, PAUSE, Target};
 
 /// How lines are gathered.
 #[derive(Debug, Clone, Copy)]
@@ -223,17 +223,6 @@ struct Shared {
     asleep: AtomicBool,
     stop: AtomicBool,
     counts: Counts,
-}
-
-/// Counts only; nothing is published by them.
-#[derive(Debug, Default)]
-struct Counts {
-    /// Lines that were not written.
-    dropped: AtomicU64,
-    /// Attempts to open or write that failed.
-    errors: AtomicU64,
-    /// Those that wrote something.
-    writes: AtomicU64,
 }
 
 #[derive(Debug, Default)]

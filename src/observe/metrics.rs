@@ -5,46 +5,45 @@
 //! moment: a request adds to counters that it finds by position, without locks, look-ups by name or allocation.
 //!
 //! * [`catalogue`]: the list of all metrics.
-//! * `families`: the registry behind it; `live`: numbers read when the page is made; `process`: what the kernel knows.
-//! * `shape`: a policy's label values; `cells`: the counters resolved from them; `totals`: what those stand at.
+//! * `families`: the registry behind it; `live`: numbers of the [`State`] that the page shows beside them; `process`: what the kernel knows.
+//! * `labels`: fixed label values; `shape`: a policy's label values; `cells`: the counters resolved from them; `state`: reads them back.
 //!
 //! Source: Prometheus' "Metric and label naming" and "Instrumentation", text format 0.0.4.
 
 pub mod catalogue;
 mod cells;
 mod families;
+mod labels;
 mod live;
-mod numbers;
 #[cfg(test)]
 mod page;
 mod process;
 mod shape;
+mod state;
 #[cfg(test)]
 mod tests;
-mod totals;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
-use super::access_log::AccessLog;
-use super::{log, notices};
-use crate::client::{Client, Mark, Source};
+use super::notices::Kind as NoticeKind;
+use super::state::State;
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;
-use crate::edge::tls::secure::{Secure, TlsVersion};
+use crate::edge::tls::secure::Secure;
 use crate::engine::{Decision, Outcome, Refusal, Verdict};
 use crate::policy::Policy;
 use cells::{Each, ListenerCells, OriginCells, Resolver, RouteCells};
 use families::{Families, Series};
+pub(super) use labels::malformed_reasons;
+use labels::{CLIENTS, Found, UNMATCHED};
 use shape::Shape;
-use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::h2::frames::Abuse;
 
 use catalogue as all;
-pub use live::{CertificateState, EndpointLoad, LimitState, OriginLoad, Reader, StoreState};
-pub use numbers::Numbers;
+pub use labels::{CONNECTION_REASONS, OriginError, SHED_REASONS};
 
 /// The metrics of one policy. Counters of names that the next policy keeps go on from where they are.
 pub struct Metrics {
@@ -64,7 +63,7 @@ pub struct Metrics {
     reload_successful: IntGauge,
     reload_time: IntGauge,
     reloads: Each<bool>,
-    notices: Vec<(notices::Kind, IntGauge)>,
+    notices: Vec<(NoticeKind, IntGauge)>,
     top_client_share: Gauge,
 }
 
@@ -76,8 +75,6 @@ impl Metrics {
 
     fn with_shape(shape: Shape) -> Metrics {
         let families = Arc::new(Families::new());
-        families.live.log("process", Arc::new(log::state));
-        families.live.panics(Arc::new(log::panics));
         let metrics = Metrics::resolve(families, shape);
         metrics.installed(1);
         metrics
@@ -85,8 +82,6 @@ impl Metrics {
 
     /// The metrics of the policy that follows. To be taken into use together with it, because positions are those of the
     /// policy. Series of names that are gone end; requests that still run under the old policy count into nothing there.
-    ///
-    /// Origins and limits whose names stay keep their readers until new ones are registered.
     pub fn next(&self, policy: &Policy) -> Metrics {
         self.next_shape(self.shape.with_policy(policy))
     }
@@ -94,7 +89,6 @@ impl Metrics {
     fn next_shape(&self, shape: Shape) -> Metrics {
         let next = Metrics::resolve(self.families.clone(), shape);
         self.families.retire(&self.series, &next.series);
-        self.families.live.retain(&next.shape.origins, &next.shape.limit_names());
         next
     }
 
@@ -113,10 +107,7 @@ impl Metrics {
             reload_successful: resolver.gauge(&all::RELOAD_SUCCESSFUL, &[]),
             reload_time: resolver.gauge(&all::RELOAD_TIME, &[]),
             reloads: resolver.each(&all::RELOADS, &[], [(true, "success"), (false, "failure")]),
-            notices: notices::Kind::ALL
-                .iter()
-                .map(|kind| (*kind, resolver.gauge(&all::NOTICE, &[kind.word()])))
-                .collect(),
+            notices: NoticeKind::ALL.iter().map(|kind| (*kind, resolver.gauge(&all::NOTICE, &[kind.word()]))).collect(),
             top_client_share: resolver.ratio(&all::TOP_CLIENT_SHARE, &[]),
             series: resolver.series,
             families,
@@ -124,14 +115,10 @@ impl Metrics {
         }
     }
 
-    /// The page in the text format 0.0.4. Takes time for every series: milliseconds for thousands of them.
-    pub fn render(&self) -> String {
-        self.families.render()
-    }
-
-    /// The numbers of this moment. Takes as long as the page.
-    pub fn numbers(&self) -> Numbers {
-        Numbers(self.families.gather())
+    /// Returns the page in the text format 0.0.4: what is counted here, and what `state` has beside it. Takes milliseconds for thousands of
+    /// series.
+    pub fn render(&self, state: &State) -> String {
+        self.families.render(live::families(state))
     }
 
     /// Counts what was decided. Once per request, when the verdict is final. `contended` is the place, in the route's
@@ -176,7 +163,7 @@ impl Metrics {
     }
 
     /// Counts a request that was answered with an error for its form. `reason` is the word of a
-    /// [`HeadFault`] or [`BodyFault`]; any other counts as `other`.
+    /// [`HeadFault`](tidegate_http::fault::HeadFault) or [`BodyFault`](tidegate_http::fault::BodyFault); any other counts as `other`.
     pub fn malformed(&self, reason: &'static str) {
         self.malformed.add(reason);
     }
@@ -293,37 +280,11 @@ impl Metrics {
     }
 
     /// Tells which notices hold, and the share of the client that asks most, as far as it is known.
-    pub fn notices(&self, holds: impl Fn(notices::Kind) -> bool, top_client_share: Option<f64>) {
+    pub fn notices(&self, holds: impl Fn(NoticeKind) -> bool, top_client_share: Option<f64>) {
         for (kind, gauge) in &self.notices {
             gauge.set(i64::from(holds(*kind)));
         }
         self.top_client_share.set(top_client_share.unwrap_or(0.0));
-    }
-
-    /// Says how to read what an origin carries; replaces an earlier reader of that name.
-    pub fn register_origin(&self, name: &str, reader: Reader<OriginLoad>) {
-        self.families.live.origin(name, reader);
-    }
-
-    /// Says how to read a limit's own state; replaces an earlier reader of that name.
-    pub fn register_limit(&self, name: &str, reader: Reader<LimitState>) {
-        self.families.live.limit(name, reader);
-    }
-
-    /// Says how to read what is known of certificates; replaces an earlier reader.
-    pub fn register_certificates(&self, reader: Reader<Vec<CertificateState>>) {
-        self.families.live.certificates(reader);
-    }
-
-    /// Says how to read how the policy's stores stand; replaces an earlier reader.
-    pub fn register_stores(&self, reader: Reader<Vec<StoreState>>) {
-        self.families.live.stores(reader);
-    }
-
-    /// Says whose lost lines are counted as `access`.
-    pub fn register_access_log(&self, access_log: &AccessLog) {
-        let access_log = access_log.clone();
-        self.families.live.log("access", Arc::new(move || access_log.state()));
     }
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
@@ -333,146 +294,5 @@ impl Metrics {
     /// histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
-    }
-}
-
-/// How an attempt at an origin failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OriginError {
-    /// No address is known for the name.
-    Resolve,
-    /// No connection: refused, unreachable, or not in time.
-    Connect,
-    /// Connected, then silent for too long.
-    Timeout,
-    /// Closed or reset before the answer was complete.
-    Reset,
-    /// No trust, or no agreement on the protocol.
-    Tls,
-    /// A line of the answer's head is malformed.
-    AnswerHead,
-    /// The answer's lengths and codings contradict each other or what its status allows.
-    AnswerFraming,
-    /// A chunk or trailer is malformed.
-    AnswerChunks,
-    /// The answer's head is too large.
-    AnswerSize,
-    /// Too many interim answers.
-    AnswerInterim,
-    /// A switch of protocols that nobody asked for.
-    AnswerSwitch,
-    /// Bytes came before the request was sent.
-    Unasked,
-    /// Bytes came behind an answer that was passed on; counted once per connection given up for them.
-    Surplus,
-    /// The answer was no HTTP in another way.
-    Invalid,
-    /// Anything else.
-    Other,
-}
-
-/// What was wrong with a request, in the words of the connection layer.
-pub(super) fn malformed_reasons() -> impl Iterator<Item = &'static str> {
-    HeadFault::ALL
-        .iter()
-        .map(|fault| fault.reason())
-        .chain(BodyFault::ALL.iter().map(|fault| fault.reason()))
-        .chain(["other"])
-}
-
-/// Why there was no request on a connection.
-pub const CONNECTION_REASONS: &[&str] = &[
-    "accept_failed",
-    "full",
-    "per_client",
-    "handshakes",
-    "listed",
-    "penalty",
-    "proxy_untrusted",
-    "proxy_missing",
-    "proxy_invalid",
-    "proxy_late",
-    "other",
-];
-
-/// Why an origin had no place: its cap reached and no queue, the queue full too, or waited in vain.
-pub const SHED_REASONS: &[&str] = &["full", "queue_full", "queue_timeout"];
-
-/// Handshakes by version and by whether a ticket was resumed, most frequent first.
-const TLS_KINDS: [(TlsVersion, bool); 4] =
-    [(TlsVersion::Tls13, false), (TlsVersion::Tls13, true), (TlsVersion::Tls12, false), (TlsVersion::Tls12, true)];
-
-/// Words with themselves as their label.
-fn known(words: &'static [&'static str]) -> impl Iterator<Item = (&'static str, &'static str)> {
-    words.iter().map(|word| (*word, *word))
-}
-
-/// The route label of requests that no route took.
-const UNMATCHED: &str = "_none";
-const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
-    (OriginError::Resolve, "resolve"),
-    (OriginError::Connect, "connect"),
-    (OriginError::Timeout, "timeout"),
-    (OriginError::Reset, "reset"),
-    (OriginError::Tls, "tls"),
-    (OriginError::AnswerHead, "answer_head"),
-    (OriginError::AnswerFraming, "answer_framing"),
-    (OriginError::AnswerChunks, "answer_chunks"),
-    (OriginError::AnswerSize, "answer_size"),
-    (OriginError::AnswerInterim, "answer_interim"),
-    (OriginError::AnswerSwitch, "answer_switch"),
-    (OriginError::Unasked, "unasked"),
-    (OriginError::Surplus, "surplus"),
-    (OriginError::Invalid, "invalid"),
-    (OriginError::Other, "other"),
-];
-/// Most frequent first: a flood of refusals is found at once.
-const REFUSALS: [Refusal; 14] = [
-    Refusal::Limit,
-    Refusal::FairShare,
-    Refusal::Penalty,
-    Refusal::OriginFull,
-    Refusal::StoreSilent,
-    Refusal::Concurrency,
-    Refusal::Inflight,
-    Refusal::NoRoute,
-    Refusal::KeyMissing,
-    Refusal::AmbiguousValue,
-    Refusal::RepeatedField,
-    Refusal::NominatedField,
-    Refusal::ClientUnresolved,
-    Refusal::ValueTooLong,
-];
-/// How a client's address was found, most frequent first, with `source` and `result`.
-const CLIENTS: [(Found, &str, &str); 9] = [
-    (Found::Peer(Mark::Verified), "peer", "verified"),
-    (Found::Forwarded(Mark::Verified), "forwarded", "verified"),
-    (Found::Conveyed, "proxy_protocol", "verified"),
-    (Found::HeaderIgnored, "peer", "ignored_header"),
-    (Found::Peer(Mark::Short), "peer", "short"),
-    (Found::Peer(Mark::Degraded), "peer", "degraded"),
-    (Found::Forwarded(Mark::Degraded), "forwarded", "degraded"),
-    (Found::Forwarded(Mark::AllTrusted), "forwarded", "all_trusted"),
-    (Found::Rejected, "forwarded", "rejected"),
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Peer(Mark),
-    Conveyed,
-    HeaderIgnored,
-    Forwarded(Mark),
-    Rejected,
-}
-
-impl Found {
-    fn of(client: Option<&Client>, conveyed: bool) -> Found {
-        let Some(client) = client else { return Found::Rejected };
-        match client.source {
-            Source::Peer if client.ignored_header => Found::HeaderIgnored,
-            Source::Peer if conveyed && client.mark == Mark::Verified => Found::Conveyed,
-            Source::Peer => Found::Peer(client.mark),
-            Source::Forwarded => Found::Forwarded(client.mark),
-        }
     }
 }

@@ -19,3 +19,4 @@ pub mod pseudonym;
 pub mod refused;
 pub mod scrape;
 pub mod standard_error;
+pub mod state;

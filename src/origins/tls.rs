@@ -29,7 +29,8 @@ use tidegate_http::fault::AnswerFault;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What cannot be used, and why. For the operator, so it names files.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct TlsFault(String);
 
 impl TlsFault {
@@ -37,14 +38,6 @@ impl TlsFault {
         TlsFault(format!("{}: {cause}", path.display()))
     }
 }
-
-impl fmt::Display for TlsFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsFault {}
 
 /// The TLS of one origin.
 pub struct Tls {

@@ -177,13 +177,6 @@ fn unix_place(address: SocketAddr) -> Option<usize> {
 const GENERATION_BITS: u32 = 16;
 
 /// The handshake failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("no TLS: {0}")]
 pub struct NoTls(io::Error);
-
-impl std::fmt::Display for NoTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "no TLS: {}", self.0)
-    }
-}
-
-impl std::error::Error for NoTls {}

@@ -20,12 +20,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::control::{Answer, Order, Verb};
 use super::notify::Notifier;
 use super::reload::{Outcome, Reloader};
 use super::sockets::Sockets;
 use super::upgrade::{self, Program};
 use super::watchdog::Watchdog;
+use crate::admin::order::{Answer, Order, Verb};
 use crate::config::settings::Drain;
 use crate::edge::listen::Connections;
 use crate::observe::standard_error;

@@ -12,41 +12,36 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::given::{Given, Tag};
 use super::handover::Predecessor;
 use super::housekeeping::Housekeeping;
 use super::lifecycle::{self, Life, Signals};
 use super::notify::Notifier;
-use super::reload::{Loader, Reloader, keep_fresh, keep_watching};
+use super::reload::{Loader, Reloader, keep_watching};
 use super::sockets::{self, Opened};
 use super::start_error::StartError;
 use super::upgrade::Program;
 use super::watchdog::{self, Watchdog};
 use crate::admin::web::Web;
 use crate::admin::{self, Admin};
-use crate::config::settings::Settings;
-use crate::config::{self, Config, Places};
-use crate::edge::common::Edge;
-use crate::edge::door::Door;
+use crate::config::{self, Config};
+use crate::edge::common::{AdmissionFilter, Edge};
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
-use crate::edge::tls::watch::{POLL, State, Watch};
-use crate::engine::Snapshot;
+use crate::edge::tls::watch::{POLL, Watch};
+use crate::engine::Base;
 use crate::observe::access_log::AccessLogWriter;
-use crate::observe::metrics::{CertificateState, Metrics};
 use crate::observe::pseudonym::Pseudonyms;
-use crate::observe::refused::MostRefused;
 use crate::observe::standard_error::say;
 use crate::observe::{log, scrape};
-use crate::origins::resolve;
-use crate::policy::Policy;
+use crate::proxy::accept::ListenerFilter;
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
-use crate::running::generation::{Installed, Version};
-use crate::running::in_force::InForce;
+use crate::running::backends::Backends;
+use crate::running::generation::{Installed, workers};
 use crate::running::process::Shared;
+use crate::running::state;
 use crate::running::waits::{MOST_WAITING, Waits};
 use crate::sketch::Seed;
 use crate::small_server::{self, Hosts};
@@ -54,9 +49,6 @@ use crate::store::StoreInUse;
 use crate::system::buffers::BUFFERS;
 use crate::system::clock::{self, Clock};
 use crate::system::descriptors::{self, Teller};
-
-/// How long the first look-up of origins' names may hold up the start.
-const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 
 /// How long the last lines of the access log may take, if its target goes on taking them.
 const LAST_LINES: Duration = Duration::from_secs(5);
@@ -110,15 +102,14 @@ fn start_and_serve(
     predecessor: &mut Option<Predecessor>,
 ) -> Result<(), StartError> {
     let Start { program, file, load, admin, given, .. } = start;
-    let Config { policy, settings, effective, shown, places, .. } = config;
-    let version = Version { hash: config::hash(&effective), loaded: clock::wall_nanos() };
+    let settings = &config.settings;
     // no other log can have been set up before in this process, and without one it serves all the same
     let _ = log::init(&settings.log);
     log::hook_panics();
     let notifier = Arc::new(Notifier::from_environment());
     let connections = settings.listeners.iter().map(|listener| u64::from(listener.connections.max)).sum();
     let limit = descriptors::raise(connections);
-    let opened = sockets::open(&settings, admin.as_deref(), given, offered, Arc::clone(&notifier))?;
+    let opened = sockets::open(settings, admin.as_deref(), given, offered, Arc::clone(&notifier))?;
     if let (Some(page), Some(bound)) = (&settings.metrics, &opened.metrics) {
         say(&format!("metrics on http://{}{}\n", bound.address, page.path));
     }
@@ -129,15 +120,14 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(policy, settings, (version, places), stopping.clone())?;
+    let (shared, writer) = build(config, file, stopping.clone())?;
     if admin.is_some() {
         shared.watch();
     }
-    shared.set_in_force(InForce { file, shown: shown.clone(), waiting: Vec::new() });
-    register_certificates(&shared, &watch);
-    let threads = threads(&shared.settings);
+    // there is no other call that could have set it
+    let _ = shared.certificates.set(Arc::clone(&watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(workers(&shared.settings))
         .thread_name("gate")
         .enable_all()
         .build()
@@ -146,23 +136,22 @@ fn start_and_serve(
     let doors = doors(&shared)?;
     let kept_doors = doors.clone();
     // what comes before the first round is its own
-    kept.note_history();
+    state::note_history(&kept);
     let teller = Mutex::new(Teller::default());
     let round = move || {
         let now = kept.clock.now();
         kept.installed().snapshot().maintain(now);
         kept_doors.iter().for_each(|door| door.maintain(now));
         kept.tell_noise();
-        kept.note_history();
-        kept.notices.look(&kept);
+        state::note_history(&kept);
+        state::look_for_notices(&kept);
         teller.lock().look(now);
     };
     let housekeeping = Housekeeping::start(round)
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = watch_certificates(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let reloader =
-        Reloader::new(Arc::clone(&shared), (effective, shown), load, Arc::clone(&watch), doors.clone(), stopping);
+    let reloader = Reloader::new(Arc::clone(&shared), load, Arc::clone(&watch), doors.clone(), stopping);
     descriptors::share_out(limit, connections);
     let reception = Reception { doors, certificates: watch, reloader: Arc::new(reloader) };
     let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, &reception, stop);
@@ -176,10 +165,6 @@ fn start_and_serve(
         say("warning: the last lines of the access log could not be written in time\n");
     }
     served.map_err(|error| StartError::System("the runtime cannot watch a socket or signal", error.to_string()))
-}
-
-fn threads(settings: &Settings) -> usize {
-    settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Looks for renewed certificates from now on, on a thread of its own: reading files may take its time.
@@ -197,30 +182,16 @@ fn wall_seconds() -> i64 {
     i64::try_from(clock::wall_nanos() / 1_000_000_000).unwrap_or(i64::MAX)
 }
 
-fn register_certificates(shared: &Arc<Shared>, watch: &Arc<Watch>) {
-    if watch.is_empty() {
-        return;
-    }
-    let watch = Arc::clone(watch);
-    let state = |state: &Arc<State>| CertificateState {
-        listener: state.listener.clone(),
-        certificate: state.certificate.clone(),
-        expires: state.expires(),
-        current: state.is_current(),
-    };
-    shared.installed().metrics().register_certificates(Arc::new(move || watch.states().iter().map(state).collect()));
-}
-
-/// Everything that requests share, and the owner of the access log's thread.
+/// Makes the process with its first generation. Returns with it the owner of the access log's thread.
 fn build(
-    policy: Policy,
-    settings: Settings,
-    (version, places): (Version, Places),
+    config: Config,
+    file: Option<PathBuf>,
     stopping: watch::Receiver<bool>,
 ) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
     let seed = Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?);
     let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
+    let settings = &config.settings;
     let pseudonyms = Pseudonyms::new(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()), fallback);
     let writer = match &settings.access_log {
         Some(log) => {
@@ -228,38 +199,21 @@ fn build(
         }
         None => None,
     };
-    let metrics = Metrics::new(&policy, &settings);
     let access_log = writer.as_ref().zip(settings.access_log.as_ref()).map(|(writer, log)| (writer.log(), log.client));
-    if let Some((log, _)) = &access_log {
-        metrics.register_access_log(log);
-    }
-    let started = Clock::start();
-    let snapshot = Snapshot::new(policy, &seed, started.unix_nanos_at_zero())
-        .map_err(|(limit, fault)| StartError::System("a limit cannot be built", format!("{limit}: {fault}")))?;
-    let snapshot = match settings.naming() {
-        Some((secret, previous)) => snapshot.sharing_while_changed(secret, previous, None),
-        None => Ok(snapshot),
-    };
-    let snapshot = snapshot
-        .map_err(|(limit, fault)| StartError::System("a limit cannot be shared", format!("{limit}: {fault}")))?;
-    let stores = StoreInUse::all(&snapshot.policy().stores, &settings.store_passwords, &[], started)
-        .map_err(|(store, fault)| StartError::System("a store cannot be reached so", format!("{store}: {fault}")))?;
-    let refused = MostRefused::new(threads(&settings), seed.derive("most refused"));
-    let installed = Installed::new(snapshot, metrics, refused, started)
-        .map_err(|(origin, fault)| StartError::System("an origin's TLS", format!("{origin}: {fault}")))?;
-    let installed = installed.with_stores(stores).with_version(version).watching(&places.trusted, None, started.now());
-    let installed = Arc::new(installed);
-    let waits = Waits::new(MOST_WAITING, stopping);
-    let shared = Shared::new(started, access_log, pseudonyms, settings, waits, installed).with_places(places);
+    let clock = Clock::start();
+    let backends = Backends::open(&config, None, clock)?;
+    let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
+    let first = Installed::next(config, backends, base)?;
+    let shared = Shared::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
     Ok((Arc::new(shared), writer))
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.
-fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
+fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
     let door = |listener| {
         let seed = clock::secret().map(Seed::from_bytes);
         let seed = seed.map_err(|error| StartError::System("no randomness for connections", error.to_string()))?;
-        let door = Door::new(Arc::clone(shared), listener, &seed);
+        let door = ListenerFilter::new(Arc::clone(shared), listener, &seed);
         door.map(Arc::new).map_err(|fault| StartError::System("connections cannot be counted", fault.to_string()))
     };
     (0..shared.settings.listeners.len()).map(door).collect()
@@ -267,7 +221,7 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<Door>>, StartError> {
 
 /// What connections meet first, by the position of their listener.
 struct Reception {
-    doors: Vec<Arc<Door>>,
+    doors: Vec<Arc<ListenerFilter>>,
     certificates: Arc<Watch>,
     reloader: Arc<Reloader>,
 }
@@ -302,29 +256,26 @@ async fn serve(
         let way = Admin::web(Arc::clone(&context), Web::new(settings));
         tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
-    shared.installed().tell();
-    shared.installed().stores().iter().for_each(|store| store.tend());
-    let known = async { tokio::join!(first_lookups(shared, &stopping), first_answers(shared)) };
+    let first = shared.installed();
     tokio::select! {
-        _ = known => {}
+        answers = first.backends().first_contact() => warn_of_silent(&answers),
         // nothing is under way yet
         () = signals.stop() => {
             let _ = stop.send(true);
             return Ok(());
         }
     }
+    shared.begin();
     BUFFERS.limit(usize::try_from(shared.settings.max_buffered.0).unwrap_or(usize::MAX));
-    let proxy = Arc::new(proxy(shared, threads(&shared.settings)));
+    let proxy = Arc::new(proxy(shared, workers(&shared.settings)));
     let mut accepting = JoinSet::new();
     let count = listeners.len();
     for (listener, bound) in listeners.into_iter().enumerate() {
-        let mut events = Events::new(Arc::clone(shared), listener);
-        if let Some(door) = reception.doors.get(listener) {
-            events = events.with_door(Arc::clone(door));
-        }
+        let events = Events::new(Arc::clone(shared), listener);
+        let filter = reception.doors.get(listener).map(|filter| Arc::clone(filter) as Arc<dyn AdmissionFilter>);
         let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
         let tls = reception.certificates.acceptor(listener);
-        let edge = Arc::new(Edge { listener, tls, limits, events: Box::new(events) });
+        let edge = Arc::new(Edge { listener, tls, limits, filter, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
     }
     ready.store(true, Ordering::Relaxed);
@@ -361,26 +312,10 @@ async fn serve(
     Ok(())
 }
 
-/// Looks origins' names up, and keeps them, their files and what is known of their health fresh.
-async fn first_lookups(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
-    let installed = shared.installed();
-    let lookup = async {
-        for origin in installed.origins() {
-            resolve::resolve_once(origin).await;
-        }
-    };
-    // names that take longer arrive by the background task; until then their origin answers 503
-    let _ = timeout(FIRST_LOOKUP, lookup).await;
-    for origin in installed.origins() {
-        keep_fresh(origin, shared, stopping);
-    }
-}
-
-/// Waits for the stores, so that the first requests are not decided without them; each no longer than the policy says.
-async fn first_answers(shared: &Arc<Shared>) {
-    let installed = shared.installed();
-    for (store, answered) in StoreInUse::first_answers(installed.stores()).await {
-        // who waits for nothing misses nothing
+/// Warns of stores that did not answer in time: the first requests are decided without them.
+fn warn_of_silent(answers: &[(Arc<StoreInUse>, bool)]) {
+    for (store, answered) in answers {
+        // a store that is not waited for cannot be late
         if !answered && !store.spec().ready_within.is_zero() {
             let within = config::duration_text(store.spec().ready_within);
             tracing::warn!(store = store.spec().name, "the store has not answered within {within}: ready without it");
@@ -390,5 +325,5 @@ async fn first_answers(shared: &Arc<Shared>) {
 
 fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
     let shared = Arc::clone(shared);
-    Arc::new(move || shared.installed().metrics().render())
+    Arc::new(move || shared.installed().metrics().render(&state::state(&shared)))
 }

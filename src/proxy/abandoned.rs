@@ -11,10 +11,10 @@ use std::time::Duration;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource};
 
+use super::context::RequestContext;
 use super::downstream::absence;
-use super::exchange::Exchange;
 use crate::edge::absence::Terms;
-use crate::edge::due::LateAnswer;
+use crate::edge::answer_deadline::LateAnswer;
 use crate::engine::{Held, Holds};
 use crate::policy::OnClientAbort;
 use crate::running::generation::USUAL_UNIT;
@@ -32,10 +32,10 @@ const LEAST: Duration = Duration::from_secs(2);
 
 /// The request is about to be sent: says what is to be done should its client leave. Where it holds no place it ends with
 /// its client, as nothing would be kept true by going on.
-pub fn expect(session: &Session, exchange: &Exchange) {
-    let Some(origin) = exchange.origin() else { return };
+pub fn expect(session: &Session, context: &RequestContext) {
+    let Some(origin) = context.origin() else { return };
     if origin.spec().on_client_abort == OnClientAbort::Await
-        && holds_places(exchange)
+        && holds_places(context)
         && let Some(absence) = absence(session)
     {
         absence.await_answer(Terms { bytes: MOST_BYTES, time: REST, abandoned: origin.abandoned().clone() });
@@ -45,22 +45,22 @@ pub fn expect(session: &Session, exchange: &Exchange) {
 /// The request failed with this error. If its client is the reason and the origin may be at work on it, its places stay
 /// taken for as long as the origin usually needs, and two seconds at least; before anything was measured, for as long as it may
 /// take to answer.
-pub fn keep_places(session: &Session, exchange: &mut Exchange, error: &Error, clock: &Clock) {
+pub fn keep_places(session: &Session, context: &mut RequestContext, error: &Error, clock: &Clock) {
     let by_client = *error.esource() == ErrorSource::Downstream && !LateAnswer::caused(error);
-    let Some(origin) = exchange.origin().cloned() else { return };
+    let Some(origin) = context.origin().cloned() else { return };
     if !by_client
-        || !exchange.at_work
+        || !context.at_work
         || session.was_upgraded()
         || origin.spec().on_client_abort == OnClientAbort::Release
-        || !holds_places(exchange)
+        || !holds_places(context)
     {
         return;
     }
-    let bound = exchange.route().map_or(Duration::ZERO, |route| route.timeouts.read.min(route.timeouts.request));
-    let route = exchange.judged.as_ref().and_then(|judged| judged.decision.route);
-    let usual = route.and_then(|route| exchange.installed.usual(route)?.get(clock.now()));
+    let bound = context.route().map_or(Duration::ZERO, |route| route.timeouts.read.min(route.timeouts.request));
+    let route = context.judged.as_ref().and_then(|judged| judged.decision.route);
+    let usual = route.and_then(|route| context.installed.usual(route)?.get(clock.now()));
     let time = usual.map_or(bound, |usual| (USUAL_UNIT * usual).max(LEAST).min(bound));
-    let places = (exchange.place.take(), exchange.attempt.take(), places_of(&mut exchange.holds));
+    let places = (context.place.take(), context.attempt.take(), places_of(&mut context.holds));
     let counted = origin.abandoned().join();
     tokio::spawn(async move {
         tokio::time::sleep(time).await;
@@ -69,16 +69,16 @@ pub fn keep_places(session: &Session, exchange: &mut Exchange, error: &Error, cl
 }
 
 /// An answer of the origin has begun.
-pub fn note_duration(exchange: &Exchange, began: Timestamp, answered: Timestamp) {
-    let Some(route) = exchange.judged.as_ref().and_then(|judged| judged.decision.route) else { return };
-    let Some(usual) = exchange.installed.usual(route) else { return };
+pub fn note_duration(context: &RequestContext, began: Timestamp, answered: Timestamp) {
+    let Some(route) = context.judged.as_ref().and_then(|judged| judged.decision.route) else { return };
+    let Some(usual) = context.installed.usual(route) else { return };
     let units = answered.since(began).as_nanos().div_ceil(USUAL_UNIT.as_nanos());
     usual.see(u32::try_from(units).unwrap_or(u32::MAX), answered);
 }
 
-fn holds_places(exchange: &Exchange) -> bool {
-    let capped = exchange.origin().is_some_and(|origin| origin.limit().is_some());
-    capped || exchange.holds.iter().any(Held::is_place)
+fn holds_places(context: &RequestContext) -> bool {
+    let capped = context.origin().is_some_and(|origin| origin.limit().is_some());
+    capped || context.holds.iter().any(Held::is_place)
 }
 
 /// Takes the places out. What remains are charges that wait for the answer.

@@ -1,4 +1,4 @@
-//! From a verdict to a request that may go on: its wait, if a limit delays it, its place at the origin, and the charge.
+//! Admits a judged request: its wait, if a limit delays it, its place at the origin, and the charge.
 //!
 //! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that delay are
 //! charged before it, one after the other, each as of the end of its wait, as it is that charge which keeps its moment free. Whoever
@@ -16,38 +16,80 @@ use std::time::Duration;
 use pingora::Error;
 use pingora::proxy::Session;
 
-use super::exchange::Exchange;
-use super::shared_limits;
+use super::context::RequestContext;
+use super::downstream::{connection_info, over_limit};
+use super::{judge, room, shared_limits};
+use crate::answer::{Answer, Fault};
 use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::origins::origin::OriginPlace;
-use crate::policy::{Action, Mode};
+use crate::policy::{Action, Mode, Route};
 use crate::running::generation::Installed;
 use crate::running::process::Shared;
 use crate::running::waits::Waited;
 use crate::units::Timestamp;
 
-/// What came of it, besides the verdict in the decision record.
-#[derive(Debug, Default)]
-pub struct Admission {
-    /// The place, in the route's order, of a limit that refused only because a race could not be settled.
-    pub contended: Option<usize>,
-    /// What the store of a limit met it with, in the place of an answer.
-    pub silence: Option<Silence>,
-    /// The client has gone while it waited.
-    pub gone: Option<Box<Error>>,
+/// What to do with a request whose verdict is final.
+pub enum Next {
+    /// Forward it to its origin.
+    Forward,
+    /// Answer with what the route's `respond:` says.
+    Respond,
+    /// Answer with this refusal.
+    Refuse(Refusal),
+    /// Answer with this fault.
+    Fault(Fault),
+    /// Answer with this redirect: its listener serves nothing itself.
+    Redirect(Answer),
 }
 
-/// Takes what an admitted request needs, or turns its verdict into a refusal. What it then holds is in the exchange, which has
-/// been judged; nothing is done for one that has not.
-pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchange) -> Admission {
-    let mut admission = Admission::default();
-    let installed = Arc::clone(&exchange.installed);
+/// Takes what a judged request needs, waiting for it where limits and origin say so, and charges its limits. What it then holds is in
+/// the context.
+///
+/// # Errors
+/// The client has gone while it waited.
+pub async fn admit(shared: &Shared, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
+    let Taken { contended, silence, gone } = take(shared, session, context).await;
+    let info = connection_info(session).map(AsRef::as_ref);
+    judge::conclude(shared, context, info, session.req_header(), (contended, silence));
+    if let Some(judged) = &context.judged {
+        context.counts_bytes = context.installed.snapshot().counts_bytes(judged);
+    }
+    if let Some(gone) = gone {
+        return Err(gone);
+    }
+    if let Some(refusal) = context.refusal() {
+        return Ok(Next::Refuse(refusal));
+    }
+    Ok(match context.route() {
+        Some(route) if over_limit(session.req_header(), route) => Next::Fault(Fault::BodyTooLarge),
+        Some(Route { action: Action::Respond(_), .. }) => Next::Respond,
+        Some(Route { action: Action::Forward(_), .. }) if room::for_request(session).await => Next::Forward,
+        Some(_) => Next::Fault(Fault::BuffersFull),
+        // a request without a route is refused
+        None => Next::Fault(Fault::Internal),
+    })
+}
+
+/// What came of taking it, besides the verdict in the decision record.
+#[derive(Debug, Default)]
+struct Taken {
+    /// The place, in the route's order, of a limit that refused only because a race could not be settled.
+    contended: Option<usize>,
+    /// Why the store of a limit did not answer.
+    silence: Option<Silence>,
+    /// The client has gone while it waited.
+    gone: Option<Box<Error>>,
+}
+
+/// Takes what an admitted request needs, or turns its verdict into a refusal.
+async fn take(shared: &Shared, session: &mut Session, context: &mut RequestContext) -> Taken {
+    let mut taken = Taken::default();
+    let installed = Arc::clone(&context.installed);
     // the record stays where it is, as it is some kilobytes
-    let Exchange { judged: Some(judged), holds, place, started, .. } = exchange else { return admission };
+    let RequestContext { judged: Some(judged), holds, place, started, .. } = context else { return taken };
     if judged.decision.verdict != Verdict::Admitted {
-        shared_limits::refill(shared, session, &installed, judged);
-        return admission;
+        return taken;
     }
     let snapshot = installed.snapshot();
     let mut waiting = None;
@@ -55,14 +97,14 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
         waiting = shared.waits.join();
         if waiting.is_none() {
             refuse_wait(snapshot, &mut judged.decision, *started);
-            return admission;
+            return taken;
         }
     }
     let mut now = judged.decision.at;
     loop {
-        admission.contended = snapshot.reserve(judged, now);
+        taken.contended = snapshot.reserve(judged, now);
         if judged.decision.verdict != Verdict::Admitted {
-            return admission;
+            return taken;
         }
         if judged.decision.goes_on() <= now {
             break;
@@ -77,46 +119,46 @@ pub async fn admit(shared: &Shared, session: &mut Session, exchange: &mut Exchan
             Waited::Over => now = shared.clock.now().max(judged.decision.goes_on()),
             Waited::Stopping => {
                 refuse_wait(snapshot, &mut judged.decision, shared.clock.now());
-                return admission;
+                return taken;
             }
             Waited::Gone(error) => {
-                admission.gone = Some(error);
-                return admission;
+                taken.gone = Some(error);
+                return taken;
             }
         }
     }
     let queued = match take_place(session, &installed, place, &mut judged.decision).await {
         Placed::Yes { queued } => queued,
-        Placed::No => return admission,
+        Placed::No => return taken,
         Placed::Gone(error) => {
-            admission.gone = Some(error);
-            return admission;
+            taken.gone = Some(error);
+            return taken;
         }
     };
     // a stamp from before the wait would be judged behind everything that came meanwhile
     let waits = judged.decision.delay_nanos > 0;
     let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
-    admission.silence = shared_limits::settle(shared, session, &installed, judged).await;
+    taken.silence = shared_limits::settle(shared, session, &installed, judged).await;
     holds.clear();
     let contended = snapshot.admit_into(judged, now, holds);
-    admission.contended = admission.contended.or(contended);
+    taken.contended = taken.contended.or(contended);
     if judged.decision.verdict != Verdict::Admitted {
         *place = None;
     }
-    admission
+    taken
 }
 
-/// What is left of the wait.
+/// The rest of the wait.
 fn rest_of(decision: &Decision, shared: &Shared) -> Duration {
     let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
     until.since(shared.clock.now())
 }
 
-/// What came of asking for a place at the origin.
+/// The outcome of asking for a place at the origin.
 enum Placed {
     /// The request may go on. `queued`: it may have waited for that.
     Yes { queued: bool },
-    /// There is none, which is then the verdict.
+    /// There is none: the verdict is a refusal now.
     No,
     /// The client has left while it waited.
     Gone(Box<Error>),
@@ -167,7 +209,7 @@ fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
     decision.verdict = Verdict::Refused(why);
 }
 
-/// Ends when the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
+/// Waits until the client has gone. Never while a part of a request in HTTP/1 is still to be read, as nothing may be taken out of
 /// it.
 async fn gone(session: &mut Session) -> Box<Error> {
     let downstream = session.as_downstream_mut();

@@ -1,24 +1,18 @@
-//! Whose fault it is that a request has no answer of its origin.
+//! Finds the fault when a request has no answer of its origin.
 
 use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::answer::Fault;
-use crate::edge::due::LateAnswer;
+use crate::edge::answer_deadline::LateAnswer;
 use crate::system::cause::cause_of;
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::BodyFault;
 
-/// What went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
+/// Returns what went wrong, as an answer. Which side failed decides between "the client" and "the origin"; how decides the rest.
 pub fn fault_of(e: &Error) -> Fault {
     use ErrorType as Is;
     if let Some(fault) = cause_of::<BodyFault>(e) {
-        return match fault.status() {
-            None if fault == BodyFault::BuffersFull => Fault::BuffersFull,
-            Some(408) => Fault::ClientTimeout,
-            Some(413) => Fault::BodyTooLarge,
-            Some(_) => Fault::BadRequest,
-            None => Fault::ClientGone,
-        };
+        return fault.into();
     }
     if LateAnswer::caused(e) {
         return Fault::OriginTimeout;
@@ -48,7 +42,7 @@ pub fn fault_of(e: &Error) -> Fault {
     }
 }
 
-/// Whether attempts that wait for an answer are charged although none came. They are when the client kept the request from
+/// Returns whether attempts that wait for an answer are charged although none came. They are when the client kept the request from
 /// one, or else leaving early would be the way not to be counted; and when the origin had the request and said nothing that
 /// could be used, as nobody knows what it made of it. They are not when it never reached the origin.
 pub fn counts_as_an_attempt(fault: Fault) -> bool {

@@ -1,28 +1,41 @@
-//! The client's side of a Pingora session: which connection it is, and what the connection layer is to be told of the request.
+//! The client's side of a Pingora session.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::Session;
 
+use super::request_view::RequestView;
 use crate::edge::absence::Absence;
-use crate::edge::h2::talk::Stream;
-use crate::edge::link::Link;
+use crate::edge::client_side::ClientSide;
+use crate::edge::connection_info::ConnectionInfo;
+use crate::edge::h2::streams::Stream;
 use crate::edge::stream::EdgeStream;
 use crate::edge::transport::Transport;
 use crate::policy::Route;
 use crate::system::buffers::Share;
 
-/// What is known of the connection.
-pub fn link_of(session: &Session) -> Option<&Link> {
+/// The client's side of the request.
+pub fn client_side(session: &Session) -> Option<&ClientSide> {
     match h2_stream(session) {
-        Some(stream) => Some(stream.link()),
-        None => edge_stream(session)?.link().map(AsRef::as_ref),
+        Some(stream) => Some(stream.client()),
+        None => edge_stream(session)?.client(),
     }
 }
 
-/// The client takes its further requests elsewhere: `Connection: close` in HTTP/1, GOAWAY in HTTP/2.
+/// What is known of the connection.
+pub fn connection_info(session: &Session) -> Option<&Arc<ConnectionInfo>> {
+    client_side(session).map(|client| &client.info)
+}
+
+/// The request as decisions read it.
+pub fn request_view(session: &Session) -> RequestView<'_> {
+    RequestView::of(connection_info(session).map(AsRef::as_ref), session.req_header())
+}
+
+/// Sends the client elsewhere with its further requests: `Connection: close` in HTTP/1, GOAWAY in HTTP/2.
 pub fn leave(session: &mut Session) {
     session.set_keepalive(None);
     if let Some(stream) = h2_stream(session) {
@@ -30,37 +43,29 @@ pub fn leave(session: &mut Session) {
     }
 }
 
-/// By when the answer must have begun, from now.
+/// Sets the time within which the answer must begin.
 pub fn answer_due_in(session: &Session, time: Duration) {
-    if let Some(stream) = h2_stream(session) {
-        stream.answer_due_in(time);
-    } else if let Some(stream) = edge_stream(session) {
-        stream.answer_due_in(time);
+    if let Some(client) = client_side(session) {
+        client.answer_due_in(time);
     }
 }
 
 /// What the request and its answer hold of the process's buffers.
 pub fn share(session: &Session) -> Option<&Share> {
-    match h2_stream(session) {
-        Some(stream) => Some(stream.share()),
-        None => edge_stream(session)?.share(),
-    }
+    client_side(session).map(|client| &client.share)
 }
 
-/// What is said of a client that leaves.
+/// What happens when the client leaves.
 pub fn absence(session: &Session) -> Option<&Absence> {
-    match h2_stream(session) {
-        Some(stream) => Some(stream.absence()),
-        None => edge_stream(session)?.absence(),
-    }
+    client_side(session).map(|client| &client.absence)
 }
 
-/// The head that ends the wait for an answer, if it was written: a final one, or a change of protocol, behind which no other comes.
+/// The head that ended the wait for an answer, if it was written: a final one, or a change of protocol.
 pub fn answer_head(session: &Session) -> Option<&ResponseHeader> {
     session.response_written().filter(|head| !head.status.is_informational() || is_switch(head))
 }
 
-/// Whether the connection speaks another protocol by now. How that ends is nobody's fault.
+/// Whether the connection speaks another protocol by now.
 pub fn has_switched(session: &Session) -> bool {
     answer_head(session).is_some_and(is_switch)
 }
@@ -74,7 +79,7 @@ pub fn is_gone(session: &Session) -> bool {
     absence(session).is_some_and(Absence::is_gone)
 }
 
-/// The request is forwarded: its body may pause for so long, and be as large as its route says; the answer is due.
+/// Bounds a request that is forwarded: pauses and size of its body, and the time until its answer begins.
 pub fn forwarded(session: &mut Session, route: &Route, pause: Duration) {
     session.set_read_timeout(Some(route.timeouts.request.min(pause)));
     answer_due_in(session, route.timeouts.request);

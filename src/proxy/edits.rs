@@ -6,13 +6,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
-use super::exchange::Exchange;
+use super::context::RequestContext;
 use crate::client::{Field, Proto, onward};
-use crate::edge::link::Link;
+use crate::edge::connection_info::ConnectionInfo;
+use crate::policy::HeaderEdits;
 use crate::policy::edit::Placeholder;
-use crate::policy::{FieldStyle, HeaderEdits};
 use crate::request::Peer;
-use crate::system::clock::wall_nanos;
 use tidegate_http::hearsay;
 
 /// Takes out the fields of which this is true.
@@ -32,17 +31,17 @@ fn remove_all(upstream: &mut RequestHeader, unwanted: impl Fn(&HeaderName) -> bo
 /// # Errors
 /// A value that no header may hold, which neither our fields nor a checked template produce.
 pub fn towards_origin(
-    link: Option<&Link>,
+    info: Option<&ConnectionInfo>,
     received: &HeaderMap,
     upstream: &mut RequestHeader,
-    exchange: &Exchange,
+    context: &RequestContext,
 ) -> pingora::Result<()> {
-    if let Some(judged) = &exchange.judged
+    if let Some(judged) = &context.judged
         && let Some(client) = &judged.decision.client
     {
-        let rules = &exchange.installed.snapshot().policy().clients;
-        let peer = link.map_or(Peer::Unix, |link| link.peer);
-        let onward = onward(rules, peer, client, received, link.map_or(Proto::Http, Link::proto));
+        let rules = &context.installed.snapshot().policy().clients;
+        let peer = info.map_or(Peer::Unix, |info| info.peer);
+        let onward = onward(rules, peer, client, received, info.map_or(Proto::Http, ConnectionInfo::proto));
         if let Some(name) = onward.remove {
             upstream.remove_header(name);
         }
@@ -50,22 +49,22 @@ pub fn towards_origin(
         put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
         put(upstream, "Forwarded", onward.forwarded)?;
     }
-    let read = exchange.installed.snapshot().fields();
+    let read = context.installed.snapshot().fields();
     remove_all(upstream, |name| read.is_imitation(name));
-    let tags = exchange.installed.tag_fields();
+    let tags = context.installed.tag_fields();
     if !tags.is_empty() {
         remove_all(upstream, |field| tags.iter().any(|name| field == name || is_twin(field, name)));
     }
-    if let Some(route) = exchange.route()
+    if let Some(route) = context.route()
         && !route.request_headers.is_empty()
     {
         // what the gate says of itself, or wants unsaid, no client may say in another spelling
         let edits = &route.request_headers;
         let edited = || edits.remove.iter().chain(edits.set.iter().chain(&edits.add).map(|(name, _)| name));
         remove_all(upstream, |field| edited().any(|name| is_twin(field, name)));
-        apply(edits, exchange, upstream)?;
+        apply(edits, context, upstream)?;
     }
-    if tags.is_empty() { Ok(()) } else { put_tags(upstream, exchange) }
+    if tags.is_empty() { Ok(()) } else { put_tags(upstream, context) }
 }
 
 /// Whether CGI and its descendants take the field for the one of this name.
@@ -75,10 +74,10 @@ fn is_twin(field: &HeaderName, name: &HeaderName) -> bool {
 
 /// Tells the origin which limits the request is over: one line per field, their names separated by commas. No edit can
 /// forge them, as they come last.
-fn put_tags(upstream: &mut RequestHeader, exchange: &Exchange) -> pingora::Result<()> {
-    let Some(decision) = exchange.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
-    let snapshot = exchange.installed.snapshot();
-    for field in exchange.installed.tag_fields() {
+fn put_tags(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::Result<()> {
+    let Some(decision) = context.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
+    let snapshot = context.installed.snapshot();
+    for field in context.installed.tag_fields() {
         let mut value = String::new();
         for (_, limit) in snapshot.tags(decision).filter(|(name, _)| *name == field) {
             if !value.is_empty() {
@@ -99,26 +98,24 @@ fn put_tags(upstream: &mut RequestHeader, exchange: &Exchange) -> pingora::Resul
 ///
 /// # Errors
 /// As for [`towards_origin`].
-pub fn towards_client(answer: &mut ResponseHeader, exchange: &Exchange) -> pingora::Result<()> {
-    if let Some(route) = exchange.route()
+pub fn towards_client(answer: &mut ResponseHeader, context: &RequestContext) -> pingora::Result<()> {
+    if let Some(route) = context.route()
         && !route.response_headers.is_empty()
     {
-        apply(&route.response_headers, exchange, answer)?;
+        apply(&route.response_headers, context, answer)?;
     }
-    rate_limit_fields(answer, exchange)
+    rate_limit_fields(answer, context)
 }
 
 /// Adds what the client is told about its limits to an answer of the route.
-fn rate_limit_fields(head: &mut ResponseHeader, exchange: &Exchange) -> pingora::Result<()> {
-    let Some(decision) = exchange.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
+fn rate_limit_fields(head: &mut ResponseHeader, context: &RequestContext) -> pingora::Result<()> {
+    let Some(decision) = context.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
     if decision.readings.is_empty() {
         return Ok(());
     }
-    let Some(fields) = decision.route.and_then(|route| exchange.installed.fields(route)) else { return Ok(()) };
-    let policy = exchange.installed.snapshot().policy();
-    // only the legacy spelling tells points in time
-    let wall = if policy.responses.fields == FieldStyle::Legacy { wall_nanos() } else { 0 };
-    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, wall) {
+    let Some(fields) = decision.route.and_then(|route| context.installed.fields(route)) else { return Ok(()) };
+    let policy = context.installed.snapshot().policy();
+    for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, context.wall_nanos()) {
         // as static text where it is ours: a `HeaderName` would be turned back into text, twice, on every answer
         match name.as_str() {
             "ratelimit" => head.append_header("RateLimit", value)?,
@@ -181,31 +178,31 @@ impl Fields for ResponseHeader {
     }
 }
 
-fn apply(edits: &HeaderEdits, exchange: &Exchange, head: &mut impl Fields) -> pingora::Result<()> {
+fn apply(edits: &HeaderEdits, context: &RequestContext, head: &mut impl Fields) -> pingora::Result<()> {
     let unwritable = || Error::explain(ErrorType::InternalError, "an unwritable header value");
     for name in &edits.remove {
         head.remove(name);
     }
     for (name, template) in &edits.set {
-        let value = template.render(|placeholder, out| fill(placeholder, exchange, out)).ok_or_else(unwritable)?;
+        let value = template.render(|placeholder, out| fill(placeholder, context, out)).ok_or_else(unwritable)?;
         head.replace(name.clone(), value)?;
     }
     for (name, template) in &edits.add {
-        let value = template.render(|placeholder, out| fill(placeholder, exchange, out)).ok_or_else(unwritable)?;
+        let value = template.render(|placeholder, out| fill(placeholder, context, out)).ok_or_else(unwritable)?;
         head.append(name.clone(), value)?;
     }
     Ok(())
 }
 
 /// The gate's own facts; nothing of the request's text gets into a template.
-fn fill(placeholder: Placeholder, exchange: &Exchange, out: &mut String) {
-    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
+fn fill(placeholder: Placeholder, context: &RequestContext, out: &mut String) {
+    let decision = context.judged.as_ref().map(|judged| &judged.decision);
     let client = decision.and_then(|decision| decision.client);
     let written = match placeholder {
         Placeholder::ClientIp => client.map(|client| write!(out, "{}", client.address)),
         Placeholder::ClientPrefix => client.map(|client| write!(out, "{}", client.network)),
         Placeholder::RequestId => decision.map(|decision| write!(out, "{}", decision.id)),
-        Placeholder::Route => exchange.route().map(|route| out.write_str(&route.name)),
+        Placeholder::Route => context.route().map(|route| out.write_str(&route.name)),
     };
     // writing to a string cannot fail
     debug_assert!(written.is_none_or(|result| result.is_ok()));

@@ -1,54 +1,33 @@
-//! Pingora's phases, a few lines each: facts → judge → admission → forward → answer.
+//! The story of a request, as Pingora calls its phases.
 //!
-//! The order of a request, as Pingora calls it: [`Gate::new_ctx`], [`Gate::request_filter`] (decides; refusals and fixed answers
-//! end here), [`Gate::upstream_peer`] once per attempt, [`Gate::upstream_request_filter`] (what the origin sees),
-//! [`Gate::request_body_filter`] per piece of body, [`Gate::response_filter`] (what the client sees), [`Gate::fail_to_proxy`]
-//! when it went wrong, and in every case [`Gate::logging`].
+//! 1. The edge has accepted its connection ([`accept`](crate::edge::accept)) and read its head
+//!    ([`connection`](crate::edge::connection), [`h2`](crate::edge::h2)).
+//! 2. [`judge`] decides about the head: at the edge, or at the start of [`Gate::request_filter`].
+//! 3. [`admission`] waits for what the request needs, takes it and charges its limits.
+//! 4. [`forward`] takes it to an address of its origin, again where [`attempts`] allows it.
+//! 5. [`response`] takes the origin's answer to the client; [`reply`] answers in its place.
+//! 6. [`observe`] reports it to metrics and log.
+//!
+//! A phase calls its step, no more; [`RequestContext`] is what they have in common.
 
 use std::any::Any;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Version, header};
+use http::HeaderMap;
+use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
-use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorType};
+use pingora::upstreams::peer::HttpPeer;
 
-use super::abandoned;
-use super::admission::{self, Admission};
-use super::attempts;
-use super::blame::{counts_as_an_attempt, fault_of};
-use super::downstream::{self, answer_due_in, edge_stream, is_gone, leave, link_of, over_limit};
-use super::edits;
-use super::exchange::Exchange;
-use super::facts::Facts;
-use super::observe::{self, Ended};
-use super::reply;
-use super::room;
-use super::settled;
-use super::timing;
-use crate::answer::{Answer, Fault};
-use crate::engine::{Arrival, DecisionId, Judged, Verdict};
-use crate::origins::ring::affinity_seed;
-use crate::origins::way::Way;
-use crate::origins::{connector, http2};
-use crate::policy::{Action, Balance, Protocol, Route};
-use crate::proxy::redirect;
+use super::admission::{self, Next};
+use super::context::RequestContext;
+use super::downstream::leave;
+use super::{attempts, forward, judge, observe, reply, response};
 use crate::running::process::Shared;
-use crate::system::cause::cause_of;
-use crate::system::clock::roll;
 use crate::units::Timestamp;
-use tidegate_http::fault::AnswerFault;
-
-/// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
-const BODY_PAUSE: Duration = Duration::from_secs(30);
-
-/// The connection layer gives a slow body up first, by the operator's own words; this only catches what it does not see.
-const AFTER_GRACE: Duration = Duration::from_secs(10);
 
 /// The proxy.
 pub struct Gate {
@@ -56,103 +35,21 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate over what all connections share.
+    /// Returns a gate over what all connections share.
     pub fn new(shared: Arc<Shared>) -> Gate {
         Gate { shared }
     }
-
-    /// Finds the verdict, unless that was done before, and charges if it is yes. What is still to do is said by the return
-    /// value.
-    async fn decide(&self, session: &mut Session, exchange: &mut Exchange) -> pingora::Result<Next> {
-        let installed = Arc::clone(&exchange.installed);
-        let snapshot = installed.snapshot();
-        let client = settled::session(session, snapshot, exchange.judged.is_none())?;
-        if exchange.judged.is_none() {
-            exchange.started = self.shared.clock.now();
-            let link = link_of(session);
-            exchange.listener = link.map_or(0, |link| link.listener);
-            exchange.conveyed = link.is_some_and(|link| link.conveyed);
-            let arrival = Arrival { id: DecisionId(roll()), at: exchange.started, dice: roll() };
-            let judged = exchange.judged.insert(Judged::new(arrival));
-            snapshot.judge_into(&Facts::read(link_of(session), session.req_header()).request(), client, judged);
-        }
-        let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
-        let route = judged.decision.route.and_then(|index| snapshot.policy().routes.route(index));
-        let origin = match route.map(|route| &route.action) {
-            Some(Action::Forward(origin)) => installed.origin(*origin),
-            _ => None,
-        };
-        if let (Some(origin), Some(client)) = (origin, &judged.decision.client)
-            && let Balance::Hash(key) = &origin.spec().balance
-        {
-            let name = route.map_or("", |route| route.name.as_str());
-            let facts = Facts::read(link_of(session), session.req_header());
-            exchange.balance_key = key.hash(&facts.request(), client, name, &affinity_seed()).unwrap_or_default();
-        }
-        let Admission { contended, silence, gone } = admission::admit(&self.shared, session, exchange).await;
-        let Some(judged) = &exchange.judged else { return Ok(Next::Refuse) };
-        installed.metrics().decision_over(&judged.decision, contended, exchange.conveyed);
-        observe::decided_about(&self.shared, &installed, judged, session, silence);
-        exchange.counts_bytes = snapshot.counts_bytes(judged);
-        let verdict = judged.decision.verdict;
-        if let Some(gone) = gone {
-            return Err(gone);
-        }
-        Ok(match (verdict, route) {
-            (Verdict::Admitted, Some(route)) if over_limit(session.req_header(), route) => {
-                Next::Fault(Fault::BodyTooLarge)
-            }
-            (Verdict::Admitted, Some(Route { action: Action::Forward(_), .. })) => {
-                if room::for_request(session).await {
-                    Next::Forward
-                } else {
-                    Next::Fault(Fault::BuffersFull)
-                }
-            }
-            (Verdict::Admitted, Some(Route { action: Action::Respond(_), .. })) => Next::Respond,
-            _ => Next::Refuse,
-        })
-    }
 }
 
-impl Gate {
-    /// The answer to a request whose listener serves nothing itself.
-    fn redirect(&self, session: &Session, exchange: &mut Exchange) -> Option<Answer> {
-        let link = link_of(session)?;
-        // most listeners do not, and need no second reading of the head
-        self.shared.settings.listeners.get(link.listener)?.redirect?;
-        let request = Facts::read(Some(link), session.req_header());
-        let answer = redirect::answer(&self.shared, &exchange.installed, link.listener, &request.request())?;
-        exchange.started = self.shared.clock.now();
-        exchange.listener = link.listener;
-        Some(answer)
-    }
-}
-
-/// Holds a piece of a body back.
-async fn pause(time: Option<Duration>) {
-    if let Some(time) = time {
-        tokio::time::sleep(time).await;
-    }
-}
-
-/// Where the exchange lies between Pingora's phases. Empty until somebody asks, as most requests bring one along that was
-/// begun before Pingora saw them; boxed, because Pingora moves its context about.
+/// Holds the context between phases. Empty until a phase asks, as a request that was judged at the edge brings its own; boxed, because
+/// Pingora moves it about.
 #[derive(Default)]
-pub struct Slot(Option<Box<Exchange>>);
+pub struct Slot(Option<Box<RequestContext>>);
 
 impl Slot {
-    fn exchange(&mut self, gate: &Gate) -> &mut Exchange {
-        self.0.get_or_insert_with(|| Box::new(Exchange::new(gate.shared.installed(), Timestamp::ZERO)))
+    fn context(&mut self, gate: &Gate) -> &mut RequestContext {
+        self.0.get_or_insert_with(|| Box::new(RequestContext::new(gate.shared.installed(), Timestamp::ZERO)))
     }
-}
-
-/// What is to be done with a request whose verdict is known.
-enum Next {
-    Forward,
-    Respond,
-    Refuse,
-    Fault(Fault),
 }
 
 #[async_trait]
@@ -160,12 +57,12 @@ impl ProxyHttp for Gate {
     type CTX = Slot;
 
     fn new_ctx(&self) -> Slot {
-        Slot(None)
+        Slot::default()
     }
 
-    fn on_connection_reuse(&self, _session: &mut Session, slot: &mut Slot, known: Box<dyn Any + Send + Sync>) {
-        // what the connection layer has found out about this very request, not about the one before
-        slot.0 = known.downcast::<Exchange>().ok();
+    fn on_connection_reuse(&self, _session: &mut Session, slot: &mut Slot, judged: Box<dyn Any + Send + Sync>) {
+        // what the edge decided about this request, not about the one before
+        slot.0 = judged.downcast::<RequestContext>().ok();
     }
 
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {
@@ -173,92 +70,45 @@ impl ProxyHttp for Gate {
     }
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
-        let exchange = slot.exchange(self);
-        if let Some(answer) = self.redirect(session, exchange) {
-            if self.shared.draining() {
-                session.set_keepalive(None);
-            }
-            reply::send(session, answer).await?;
-            return Ok(true);
-        }
-        let next = self.decide(session, exchange).await?;
+        let context = slot.context(self);
+        let next = match judge::in_session(&self.shared, session, context)? {
+            Some(answer) => Next::Redirect(answer),
+            None => admission::admit(&self.shared, session, context).await?,
+        };
         if self.shared.draining() {
             leave(session);
         }
         match next {
             Next::Forward => {
-                if let Some(route) = exchange.route() {
-                    let listener = self.shared.settings.listeners.get(exchange.listener);
-                    let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
-                    downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
-                }
-                abandoned::expect(session, exchange);
+                forward::begin(&self.shared, session, context);
                 return Ok(false);
             }
-            Next::Respond => reply::fixed(session, exchange, &self.shared.clock).await?,
-            Next::Refuse => {
-                exchange.note_refusal();
-                if exchange.closes() {
-                    leave(session);
-                }
-                if let Some(stream) = edge_stream(session) {
-                    stream.note_refusal();
-                }
-                reply::refusal(session, exchange).await?;
-            }
+            Next::Respond => reply::fixed(session, context, &self.shared.clock).await?,
+            Next::Refuse(refusal) => reply::refusal(session, context, refusal).await?,
             Next::Fault(fault) => {
-                exchange.fault = Some(fault);
-                reply::fault(session, exchange, fault).await?;
+                context.fault = Some(fault);
+                reply::fault(session, context, fault).await?;
             }
+            Next::Redirect(answer) => reply::send(session, answer).await?,
         }
         Ok(true)
     }
 
     async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
-        let exchange = slot.exchange(self);
-        let (Some(origin), Some(route)) = (exchange.origin(), exchange.route()) else {
-            return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
-        };
-        let timeouts = route.timeouts;
-        let way = Arc::clone(origin.way());
-        let now = timing::stamp(&self.shared, exchange);
-        if exchange.attempts == 0 {
-            origin.begun();
-        }
-        let Some(attempt) = origin.choose(exchange.balance_key, &exchange.tried, now.unwrap_or(exchange.started))
-        else {
-            exchange.fault = Some(Fault::NoOriginAddress);
-            return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
-        };
-        let address = attempt.address;
-        // the attempt before this one, if any, no longer counts
-        exchange.attempt = Some(attempt);
-        exchange.address = Some(address);
-        // a seventh is not asked for, and would be tried like the others
-        let _ = exchange.tried.try_push(address);
-        exchange.attempts += 1;
-        // what came of the body is sent again, as far as it came
-        exchange.body_bytes = 0;
-        if exchange.forwarded.is_none() {
-            exchange.forwarded = now;
-        }
-        let mut connect = timeouts.connect;
-        if let Some((attempt, now)) = timeouts.attempt.zip(now) {
-            let attempt = attempt.min(exchange.left(now));
-            connect = connect.min(attempt);
-            answer_due_in(session, attempt);
-        }
-        let mut peer = connector::peer(&way, address);
-        peer.options.connection_timeout = Some(connect);
-        peer.options.total_connection_timeout = Some(connect);
-        peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
-        peer.options.write_timeout = Some(timeouts.write);
-        peer.options.idle_timeout = Some(timeouts.idle);
-        if edge_stream(session).is_some_and(|stream| !stream.has_hop_by_hop()) {
-            // nothing to take out, as the head's strict parser has seen; looking for it again would cost 3 % of a request
-            peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
-        }
-        Ok(Box::new(peer))
+        forward::attempt(&self.shared, session, slot.context(self))
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        reused: bool,
+        _peer: &HttpPeer,
+        _fd: std::os::unix::io::RawFd,
+        _digest: Option<&pingora::protocols::Digest>,
+        slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        observe::connected(slot.context(self), reused);
+        Ok(())
     }
 
     fn fail_to_connect(
@@ -268,7 +118,7 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
         mut e: Box<Error>,
     ) -> Box<Error> {
-        let again = attempts::not_connected(slot.exchange(self), session, &e, &self.shared.clock);
+        let again = attempts::not_connected(slot.context(self), session, &e, &self.shared.clock);
         e.set_retry(again);
         e
     }
@@ -281,12 +131,9 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
         client_reused: bool,
     ) -> Box<Error> {
-        let exchange = slot.exchange(self);
         let mut e = e.more_context(format!("Peer: {peer}"));
         e.retry.decide_reuse(client_reused);
-        // a connection that was spoilt before anything was sent on it is as good as a closed one
-        let stale = e.retry() || cause_of::<AnswerFault>(&e) == Some(AnswerFault::Unasked);
-        let again = attempts::broke_off(exchange, session, &e, stale, &self.shared.clock);
+        let again = attempts::broke_off(slot.context(self), session, &e, &self.shared.clock);
         e.set_retry(again);
         e
     }
@@ -297,18 +144,7 @@ impl ProxyHttp for Gate {
         upstream: &mut RequestHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
-        // from here on the origin may act on it, whatever we hear from it; before, it cannot have
-        exchange.sent();
-        if upstream.version == Version::HTTP_2 && session.req_header().headers.contains_key(header::TE) {
-            // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
-            upstream.insert_header(header::TE, "trailers")?;
-        }
-        edits::towards_origin(link_of(session), &session.req_header().headers, upstream, exchange)?;
-        if speaks_http2(exchange).is_some_and(Way::is_encrypted) {
-            http2::say_https(upstream);
-        }
-        Ok(())
+        forward::head(session, upstream, slot.context(self))
     }
 
     async fn request_body_filter(
@@ -318,21 +154,9 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
-        let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
-        if session.was_upgraded() {
-            // no body, but bytes all the same
-            pause(exchange.carried(length, &self.shared.clock)).await;
-            return Ok(());
+        if let Some(time) = forward::body(&self.shared, session, body.as_ref(), slot.context(self))? {
+            tokio::time::sleep(time).await;
         }
-        room::for_upload(session, exchange, length)?;
-        exchange.body_bytes += length;
-        let limit = exchange.route().and_then(|route| route.body_limit);
-        if limit.is_some_and(|limit| exchange.body_bytes > limit.0) {
-            exchange.fault = Some(Fault::BodyTooLarge);
-            return Err(Error::explain(ErrorType::HTTPStatus(413), "the body is over the route's limit").into_down());
-        }
-        pause(exchange.uploaded(&self.shared.clock)).await;
         Ok(())
     }
 
@@ -342,52 +166,7 @@ impl ProxyHttp for Gate {
         upstream: &mut ResponseHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
-        if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.as_downstream().is_upgrade_req() {
-            // what follows it would be passed on as something that nobody asked for
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
-        }
-        if speaks_http2(exchange).is_some() {
-            http2::judge(upstream).map_err(refused)?;
-        }
-        let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
-        if upstream.status.is_informational() && !switches {
-            return Ok(());
-        }
-        if !room::for_response(session, upstream).await {
-            return Err(room::full(exchange));
-        }
-        exchange.answered = timing::stamp(&self.shared, exchange);
-        attempts::answered(exchange, upstream.status.as_u16());
-        exchange.settle(upstream.status, &upstream.headers, &self.shared.clock);
-        if switches {
-            if exchange.switch() {
-                return Ok(());
-            }
-            // `fail_to_proxy` answers; the connection to the origin speaks another protocol by now and is dropped
-            return Err(Error::explain(ErrorType::InternalError, "no room for another switched connection").into_in());
-        }
-        let longest = exchange.route().and_then(|route| route.timeouts.body);
-        exchange.body_due = longest.map(|longest| self.shared.clock.now().after(longest));
-        // ours, whatever the origin speaks (RFC 9110 section 2.5)
-        upstream.set_version(Version::HTTP_11);
-        edits::drop_hop_by_hop(upstream);
-        if session.req_header().version == Version::HTTP_10 && upstream.headers.contains_key(header::TRANSFER_ENCODING)
-        {
-            // it knows no chunks: the end of the connection ends the body (RFC 9112 section 6.1)
-            upstream.remove_header(&header::TRANSFER_ENCODING);
-            session.set_keepalive(None);
-        }
-        edits::towards_client(upstream, exchange)
-    }
-
-    fn upstream_response_trailer_filter(
-        &self,
-        _session: &mut Session,
-        trailers: &mut HeaderMap,
-        _slot: &mut Slot,
-    ) -> pingora::Result<()> {
-        http2::judge_trailers(trailers).map_err(refused)
+        response::head(&self.shared, session, upstream, slot.context(self)).await
     }
 
     fn response_body_filter(
@@ -397,48 +176,25 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
-        let length = body.as_ref().map_or(0, |piece| piece.len() as u64);
-        let exchange = slot.exchange(self);
-        room::for_answer(session, exchange, length)?;
-        // an origin that drips a byte before every deadline for a read would hold its place for ever
-        if exchange.body_due.is_some_and(|due| self.shared.clock.now() > due) {
-            return Err(Error::explain(ErrorType::ReadTimedout, "the answer's body takes too long").into_up());
-        }
-        Ok(exchange.carried(length, &self.shared.clock))
+        response::body(&self.shared, session, body.as_ref(), slot.context(self))
+    }
+
+    fn upstream_response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut HeaderMap,
+        _slot: &mut Slot,
+    ) -> pingora::Result<()> {
+        response::trailers(trailers)
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, slot: &mut Slot) -> FailToProxy {
-        let exchange = slot.exchange(self);
-        if exchange.switch_refused {
-            exchange.note_refusal();
-            if let Some(judged) = &exchange.judged {
-                observe::decided_about(&self.shared, &exchange.installed, judged, session, None);
-            }
-            exchange.release();
-            session.set_keepalive(None);
-            let _ = reply::refusal(session, exchange).await;
-            let status = session.response_written().map_or(499, |head| head.status.as_u16());
-            return FailToProxy { error_code: status, can_reuse_downstream: false };
-        }
-        let mut fault = exchange.fault.unwrap_or_else(|| fault_of(e));
-        if fault == Fault::OriginTimeout && !session.as_downstream_mut().is_body_done() {
-            // the origin waits for what the client does not send
-            fault = Fault::ClientTimeout;
-        }
-        exchange.fault = Some(fault).filter(|fault| *fault != Fault::ClientGone || !downstream::has_switched(session));
-        if !counts_as_an_attempt(fault) {
-            exchange.origin_failed();
-        }
-        abandoned::keep_places(session, exchange, e, &self.shared.clock);
-        // the attempt is over; whoever reads our answer and asks again at once must find the place free
-        exchange.release();
-        let begun = downstream::answer_head(session).is_some();
-        // an error after this point closes the connection anyway; saying so spares the client a lost request on it
-        session.set_keepalive(None);
-        if fault != Fault::ClientGone && !begun {
-            let _ = reply::fault(session, exchange, fault).await;
-        }
-        FailToProxy { error_code: fault.meaning().status.as_u16(), can_reuse_downstream: false }
+        let status = response::failed(&self.shared, session, e, slot.context(self)).await;
+        FailToProxy { error_code: status.as_u16(), can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
+        response::ended(&self.shared, session, slot.context(self));
     }
 
     fn suppress_error_log(&self, _session: &Session, _slot: &Slot, _error: &Error) -> bool {
@@ -455,44 +211,6 @@ impl ProxyHttp for Gate {
     ) -> bool {
         true
     }
-
-    async fn connected_to_upstream(
-        &self,
-        _session: &mut Session,
-        reused: bool,
-        _peer: &HttpPeer,
-        _fd: std::os::unix::io::RawFd,
-        _digest: Option<&pingora::protocols::Digest>,
-        slot: &mut Slot,
-    ) -> pingora::Result<()> {
-        let exchange = slot.exchange(self);
-        observe::connected(exchange, reused);
-        Ok(())
-    }
-
-    async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
-        let exchange = slot.exchange(self);
-        if is_gone(session) {
-            exchange.fault.get_or_insert(Fault::ClientGone);
-        }
-        attempts::ended(exchange, &self.shared.clock);
-        exchange.release();
-        if let Some(share) = downstream::share(session) {
-            share.clear();
-        }
-        timing::tell_duration(&self.shared, exchange);
-        observe::done(&self.shared, exchange, &Ended::of(session));
-    }
-}
-
-/// The way to the origin, if HTTP/2 is spoken on it.
-fn speaks_http2(exchange: &Exchange) -> Option<&Way> {
-    exchange.origin().map(|origin| &**origin.way()).filter(|way| way.protocol() == Protocol::Http2)
-}
-
-/// An answer that is not passed on.
-fn refused(fault: AnswerFault) -> Box<Error> {
-    Error::because(ErrorType::InvalidHTTPHeader, "the origin's answer", io::Error::from(fault)).into_up()
 }
 
 #[cfg(test)]

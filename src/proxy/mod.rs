@@ -1,29 +1,35 @@
-//! One request, from the facts to its answer.
+//! One request, from its head to its log line: judge, admission, forward, answer. [`gate`] tells the story.
 //!
-//! [`framework`] is Pingora's proxy, [`gate`] its phases, [`downstream`] the client's side of them; [`settled`] makes of its head what
-//! the origin gets of it, [`facts`] goes in, [`admission`] takes its place at the origin and lets it wait among the [`waits`],
-//! [`shared_limits`] asks stores and wakes by [`bells`] whoever waits for that,
-//! [`exchange`] is what is remembered between them, [`edits`] is what the other side sees, [`reply`] what the gate answers
-//! itself, [`attempts`] is what is tried again, [`abandoned`] what becomes of requests whose client has left, [`blame`] whose fault it was,
-//! [`timing`] how long the origin took, [`observe`] what metrics and log are told.
+//! * Before a request: [`accept`] decides which connections come in, [`events`] hears what the edge reports.
+//! * The head: [`request_view`] is what decisions read, [`settled`] makes it what the origin gets, [`judge`] decides. [`redirect`]
+//!   answers where a listener serves nothing itself.
+//! * The way to the origin: [`admission`] takes places and charges limits, [`shared_limits`] asks stores, [`forward`] hands the request
+//!   over, [`attempts`] tries again, [`abandoned`] keeps places whose client has left, [`room`] bounds what is buffered.
+//! * The answer: [`response`] is the origin's, [`reply`] the gate's own in Pingora's session, [`serialize`] the gate's own as bytes,
+//!   [`blame`] says whose fault it was.
+//! * [`edits`] changes fields on both ways. [`timing`] measures the origin, [`observe`] reports to metrics and log.
+//! * [`context`] is what the phases have in common, [`downstream`] the client's side of Pingora's session, [`framework`] Pingora's proxy.
 
 pub mod abandoned;
+pub mod accept;
 pub mod admission;
 pub mod attempts;
 pub mod blame;
+pub mod context;
 pub mod downstream;
-pub mod early;
 pub mod edits;
 pub mod events;
-pub mod exchange;
-pub mod facts;
+pub mod forward;
 pub mod framework;
 pub mod gate;
+pub mod judge;
 pub mod observe;
 pub mod redirect;
 pub mod reply;
+pub mod request_view;
+pub mod response;
 pub mod room;
+pub mod serialize;
 pub mod settled;
 pub mod shared_limits;
 pub mod timing;
-pub mod written;

@@ -1,4 +1,4 @@
-//! What became of a request, told to metrics and log. Both read the one decision record.
+//! Reports each request to metrics and log, which read one decision record.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,16 +7,17 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
-use super::downstream::{absence, answer_head, link_of};
-use super::exchange::Exchange;
-use super::facts::Facts;
+use super::context::RequestContext;
+use super::downstream::{absence, answer_head};
+use super::request_view::{RequestHead, RequestView};
 use crate::answer::Fault;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
 use crate::config::settings::ClientInLog;
 use crate::edge::absence::Absence;
-use crate::edge::h2::talk::Stream;
-use crate::engine::{Decision, DecisionId, Judged, Outcome, Reading, Verdict};
+use crate::edge::connection_info::ConnectionInfo;
+use crate::edge::h2::streams::Stream;
+use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::observe::decisions::Decisions;
 use crate::observe::flood::{Shown, shown_client, shown_network};
@@ -24,32 +25,31 @@ use crate::observe::metrics::OriginError;
 use crate::observe::noise::{self, About};
 use crate::observe::notices::sample::Sample;
 use crate::policy::Route;
-use crate::request::{Peer, Request};
-use crate::running::generation::Installed;
+use crate::request::Peer;
 use crate::running::process::Shared;
 use crate::system::cause::cause_of;
 use crate::system::clock::{roll, wall_nanos};
 use tidegate_http::fault::AnswerFault;
 use tidegate_http::fault::HeadFault;
 
-/// A connection to the origin stands, fresh or from the pool.
-pub fn connected(exchange: &Exchange, reused: bool) {
-    if let Some(origin) = exchange.origin_index() {
-        exchange.installed.metrics().origin_connection(origin, reused);
-        if exchange.attempts > 1 {
-            exchange.installed.metrics().origin_retry(origin);
+/// Counts a connection to the origin, fresh or from the pool.
+pub fn connected(context: &RequestContext, reused: bool) {
+    if let Some(origin) = context.origin_index() {
+        context.installed.metrics().origin_connection(origin, reused);
+        if context.attempts > 1 {
+            context.installed.metrics().origin_retry(origin);
         }
     }
 }
 
-/// An attempt failed on the origin's side.
-pub fn origin_failed(exchange: &Exchange, error: &Error) {
-    if let Some(origin) = exchange.origin_index() {
-        exchange.installed.metrics().origin_error(origin, origin_error(error));
+/// Counts an attempt that failed on the origin's side.
+pub fn origin_failed(context: &RequestContext, error: &Error) {
+    if let Some(origin) = context.origin_index() {
+        context.installed.metrics().origin_error(origin, origin_error(error));
     }
 }
 
-/// How a request ended, as far as its exchange does not know.
+/// The end of a request, as far as its context does not know it.
 #[derive(Debug)]
 pub struct Ended<'a> {
     /// What the client spoke: `h1` or `h2`.
@@ -81,65 +81,57 @@ impl<'a> Ended<'a> {
             method: head.method.as_str(),
             host: head.headers.get(http::header::HOST).map_or(b"".as_slice(), |host| host.as_bytes()),
             path: head.uri.path().as_bytes(),
-            status: written.filter(|_| !unanswered).map_or(ABORTED, |head| head.status.as_u16()),
+            status: written.filter(|_| !unanswered).map_or_else(aborted, |head| head.status.as_u16()),
             bytes_out: (session.body_bytes_sent() as u64).saturating_sub(discarded),
             head_fault: None,
         }
     }
 }
 
-/// The verdict is known: it is remembered for those who ask why, before the client can read it and ask. `silence` is what the
-/// store of a shared limit met it with.
+/// Remembers a decision for `explain` and for the sample of requests, before the client can read the answer. `silence`: why the
+/// store of a shared limit did not answer.
 pub fn decided(
     shared: &Shared,
-    installed: &Installed,
-    judged: &Judged,
-    request: &Request<'_>,
+    context: &RequestContext,
+    info: Option<&ConnectionInfo>,
+    head: &impl RequestHead,
     silence: Option<Silence>,
 ) {
+    let Some(judged) = &context.judged else { return };
+    let sampled = Sample::takes(judged);
+    if !sampled && !Decisions::wants(judged) {
+        return;
+    }
+    let (installed, view) = (&context.installed, RequestView::of(info, head));
     let how = (installed.book(), silence);
-    shared.decisions.note(installed.snapshot(), judged, request, how, &shared.pseudonyms);
-    if Sample::takes(judged) {
-        installed.sample().note(installed.snapshot(), judged, request);
+    shared.decisions.note(installed.snapshot(), judged, &view.request(), how, &shared.pseudonyms);
+    if sampled {
+        installed.sample().note(installed.snapshot(), judged, &view.request());
     }
 }
 
-/// The same for a request that is Pingora's.
-pub fn decided_about(
-    shared: &Shared,
-    installed: &Installed,
-    judged: &Judged,
-    session: &Session,
-    silence: Option<Silence>,
-) {
-    if Decisions::wants(judged) || Sample::takes(judged) {
-        let facts = Facts::read(link_of(session), session.req_header());
-        decided(shared, installed, judged, &facts.request(), silence);
+/// Reports a request that has ended.
+pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
+    if let Some(judged) = &context.judged {
+        warn_of_flood(shared, context, &judged.decision);
     }
-}
-
-/// The request has ended, one way or another.
-pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
-    if let Some(judged) = &exchange.judged {
-        warn_of_flood(shared, exchange, &judged.decision);
-    }
-    if end.status == ABORTED {
-        let client = exchange.judged.as_ref().and_then(|judged| judged.decision.client);
+    if end.status == aborted() {
+        let client = context.judged.as_ref().and_then(|judged| judged.decision.client);
         let peer = client.map_or(Peer::Unix, |client| match client.address {
             ClientAddress::Ip(address) => Peer::Ip(address),
             ClientAddress::Unix => Peer::Unix,
         });
-        shared.noise(exchange.listener).note(About::Request, noise::ABORTED, peer);
+        shared.noise(context.listener).note(About::Request, noise::ABORTED, peer);
     }
     let Some(ended) = shared.now_if_watched() else { return };
-    let metrics = exchange.installed.metrics();
-    let duration = ended.since(exchange.started);
+    let metrics = context.installed.metrics();
+    let duration = ended.since(context.started);
     let status = end.status;
-    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
-    let listener = exchange.listener;
+    let decision = context.judged.as_ref().map(|judged| &judged.decision);
+    let listener = context.listener;
     metrics.request_done(listener, decision.and_then(|decision| decision.route), status, duration);
-    if let (Some(origin), Some(forwarded)) = (exchange.origin_index(), exchange.forwarded) {
-        metrics.origin_done(origin, exchange.answered.unwrap_or(ended).since(forwarded));
+    if let (Some(origin), Some(forwarded)) = (context.origin_index(), context.forwarded) {
+        metrics.origin_done(origin, context.answered.unwrap_or(ended).since(forwarded));
     }
     let Some((log, client_in_log)) = &shared.access_log else { return };
     let limited = decision.is_some_and(is_limited);
@@ -147,15 +139,15 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
     if !log.wants(limited, decision.map_or_else(|| end.head_fault.map_or(0, |_| roll()), |decision| decision.dice)) {
         return;
     }
-    let policy = exchange.installed.snapshot().policy();
+    let policy = context.installed.snapshot().policy();
     let client = decision.and_then(|decision| decision.client);
     // the longest address has 45 characters, a pseudonym 22
     let shown = client.map(|client| shown_client(&client, *client_in_log, &shared.pseudonyms));
     let mut address = ArrayString::<64>::new();
-    let _ = exchange.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
+    let _ = context.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
     let readings = decision.map(|decision| decision.readings.as_slice()).unwrap_or_default();
     let networks: ArrayVec<Option<Shown>, { Route::MAX_RULES }> =
-        readings.iter().map(|reading| network_at(shared, exchange, decision?, reading)).collect();
+        readings.iter().map(|reading| network_at(shared, context, decision?, reading)).collect();
     let limits: ArrayVec<_, _> = readings
         .iter()
         .zip(&networks)
@@ -167,92 +159,94 @@ pub fn done(shared: &Shared, exchange: &Exchange, end: &Ended<'_>) {
                 outcome: reading.outcome,
                 remaining: reading.remaining,
                 retry_nanos: reading.retry_nanos,
-                node: node_at(exchange, reading).map(Cow::Borrowed),
+                node: node_at(context, reading).map(Cow::Borrowed),
                 prefix: network.as_ref().map(|network| Cow::Borrowed(network.as_str())),
             })
         })
         .collect();
     let entry = Entry {
         time_unix_nanos: wall_nanos().saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(0)),
-        at: exchange.started,
+        at: context.started,
         at_zero: Some(shared.clock.unix_nanos_at_zero()),
         id: decision.map_or(DecisionId(0), |decision| decision.id),
         listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
         protocol: Some(Cow::Borrowed(end.protocol)),
         client: shown.as_ref().map(|shown| Cow::Borrowed(shown.as_str())),
-        client_source: client.map(|client| Cow::Borrowed(source_of(&client, exchange))),
+        client_source: client.map(|client| Cow::Borrowed(source_of(&client, context))),
         client_mark: client.map(|client| Cow::Borrowed(client.mark.as_str())),
         method: Cow::Borrowed(end.method),
         host: Cow::Borrowed(end.host),
         path: Cow::Borrowed(end.path),
-        route: exchange.route().map(|route| Cow::Borrowed(route.name.as_str())),
+        route: context.route().map(|route| Cow::Borrowed(route.name.as_str())),
         status,
         verdict: decision.map(|decision| decision.verdict),
         limits,
-        origin: exchange
+        origin: context
             .origin()
-            .filter(|_| exchange.attempts > 0)
+            .filter(|_| context.attempts > 0)
             .map(|origin| Cow::Borrowed(origin.spec().name.as_str())),
-        origin_address: exchange.address.map(|tried| {
-            let unix = exchange.origin().and_then(|origin| origin.way().unix_name(tried));
+        origin_address: context.address.map(|tried| {
+            let unix = context.origin().and_then(|origin| origin.way().unix_name(tried));
             Cow::Borrowed(unix.unwrap_or(address.as_str()))
         }),
         delay_nanos: decision.map_or(0, delay_nanos),
-        attempts: exchange.attempts,
+        attempts: context.attempts,
         duration_nanos: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
-        origin_nanos: exchange
+        origin_nanos: context
             .forwarded
-            .zip(exchange.answered)
+            .zip(context.answered)
             .map(|(from, to)| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX)),
-        bytes_in: exchange.body_bytes,
+        bytes_in: context.body_bytes,
         bytes_out: end.bytes_out,
-        error: end.head_fault.map(HeadFault::reason).or(exchange.fault.map(Fault::word)).map(Cow::Borrowed),
+        error: end.head_fault.map(HeadFault::reason).or(context.fault.map(Fault::word)).map(Cow::Borrowed),
     };
     log.line(|line| entry.write(line));
 }
 
-/// What nginx calls it when the client left before the answer.
-const ABORTED: u16 = 499;
+/// The status of a request whose client left before the answer.
+fn aborted() -> u16 {
+    Fault::ClientGone.meaning().status.as_u16()
+}
 
-/// Whose word the client's address is.
-fn source_of(client: &Client, exchange: &Exchange) -> &'static str {
+/// Where the client's address comes from.
+fn source_of(client: &Client, context: &RequestContext) -> &'static str {
     match client.source {
-        Source::Peer if exchange.conveyed => "proxy_protocol",
+        Source::Peer if context.conveyed => "proxy_protocol",
         source => source.as_str(),
     }
 }
 
-/// Whether the request did not fit a limit, obeyed or not.
+/// Returns whether the request was over a limit, enforced or not.
 fn is_limited(decision: &Decision) -> bool {
     decision.readings.iter().any(|reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged))
 }
 
-/// What a request was held back for; one that was refused after all went at once.
+/// How long a request was held back; zero for one that was refused.
 fn delay_nanos(decision: &Decision) -> u64 {
     if decision.verdict == Verdict::Admitted { decision.delay_nanos } else { 0 }
 }
 
 /// The word for the node at which `fair_share` refused.
-fn node_at<'a>(exchange: &'a Exchange, reading: &Reading) -> Option<&'a str> {
-    exchange.installed.flood(reading.rule)?.node(reading.node?)
+fn node_at<'a>(context: &'a RequestContext, reading: &Reading) -> Option<&'a str> {
+    context.installed.flood(reading.rule)?.node(reading.node?)
 }
 
 /// The client's network at that node.
-fn network_at(shared: &Shared, exchange: &Exchange, decision: &Decision, reading: &Reading) -> Option<Shown> {
+fn network_at(shared: &Shared, context: &RequestContext, decision: &Decision, reading: &Reading) -> Option<Shown> {
     let node = usize::from(reading.node?);
-    let rule = exchange.installed.snapshot().policy().rules.get(reading.rule)?;
+    let rule = context.installed.snapshot().policy().rules.get(reading.rule)?;
     let as_what = shared.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, as_what)| *as_what);
     shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &shared.pseudonyms)
 }
 
-/// Says in the process's log where refusals of `fair_share` come from, now and then.
-fn warn_of_flood(shared: &Shared, exchange: &Exchange, decision: &Decision) {
+/// Logs now and then where refusals of `fair_share` come from.
+fn warn_of_flood(shared: &Shared, context: &RequestContext, decision: &Decision) {
     for reading in decision.violated() {
-        let Some((flood, node)) = exchange.installed.flood(reading.rule).zip(reading.node) else { continue };
+        let Some((flood, node)) = context.installed.flood(reading.rule).zip(reading.node) else { continue };
         let Some(refused) = flood.refused(node, decision.at) else { continue };
-        let rules = &exchange.installed.snapshot().policy().rules;
+        let rules = &context.installed.snapshot().policy().rules;
         let limit = rules.get(reading.rule).map_or("", |rule| rule.name.as_str());
-        let network = network_at(shared, exchange, decision, reading);
+        let network = network_at(shared, context, decision, reading);
         flood.tell(limit, node, network.as_ref().map(Shown::as_str), refused);
     }
 }

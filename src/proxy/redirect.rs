@@ -1,26 +1,28 @@
-//! A listener with `redirect: https` serves nothing itself: whatever comes is sent to the same address by TLS.
+//! A listener with `redirect: https` serves nothing itself: it sends each client to the same address by TLS.
 //!
-//! It is done before any limit is asked: sending a client away costs less than judging it. One exception: a request below
-//! [`CHALLENGES`] that some route takes goes to that route. Such requests prove that whoever asks for a certificate has the host
-//! (RFC 8555 section 8.3) and hold nothing secret; without a route they are redirected too, which the authorities follow.
+//! It does so before any limit is asked, as a redirect costs less than a decision. One exception: a request below [`CHALLENGES`] that some
+//! route takes goes to that route. Such requests prove to a certificate authority who has the host (RFC 8555 section 8.3)
+//! and hold nothing secret. Without a route they are redirected too, and authorities follow.
 
-use crate::answer::{self, Answer, Context, Form};
+use super::context::RequestContext;
+use crate::answer::{self, Answer, Form};
 use crate::request::Request;
-use crate::running::generation::Installed;
 use crate::running::process::Shared;
 
 /// Where authorities look for the answers to their challenges.
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// The answer to a request on the listener at this position in the settings, if that one redirects.
-pub fn answer(shared: &Shared, installed: &Installed, listener: usize, request: &Request<'_>) -> Option<Answer> {
-    let redirect = shared.settings.listeners.get(listener)?.redirect?;
-    let policy = installed.snapshot().policy();
-    if request.path.starts_with(CHALLENGES) && policy.routes.find(request).is_ok_and(|found| found.is_some()) {
+/// Returns the answer to a request if its listener redirects. `form` is asked only where the request cannot be redirected.
+pub fn answer(
+    shared: &Shared,
+    context: &RequestContext,
+    request: &Request<'_>,
+    form: impl FnOnce() -> Form,
+) -> Option<Answer> {
+    let redirect = shared.settings.listeners.get(context.listener)?.redirect?;
+    let routes = &context.installed.snapshot().policy().routes;
+    if request.path.starts_with(CHALLENGES) && routes.find(request).is_ok_and(|found| found.is_some()) {
         return None;
     }
-    Some(answer::to_https(request, redirect.port).unwrap_or_else(|fault| {
-        let form = Form::of(request.method, request.headers);
-        answer::fault(fault, &Context { policy, decision: None, fields: None, form, wall_unix_nanos: 0 })
-    }))
+    Some(answer::to_https(request, redirect.port).unwrap_or_else(|fault| answer::fault(fault, &context.words(form()))))
 }

@@ -1,4 +1,4 @@
-//! Answers that the gate gives itself, on Pingora's session.
+//! Sends the gate's own answers in Pingora's session.
 
 use std::sync::Arc;
 
@@ -7,11 +7,14 @@ use http::{HeaderName, HeaderValue, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-use super::exchange::Exchange;
-use crate::answer::{self, Answer, Context, Fault, Form};
-use crate::engine::Verdict;
+use super::context::RequestContext;
+use super::downstream::{edge_stream, leave};
+use super::judge;
+use super::request_view::RequestHead as _;
+use crate::answer::{self, Answer, Fault};
+use crate::engine::Refusal;
 use crate::policy::Action;
-use crate::system::clock::{Clock, wall_nanos};
+use crate::system::clock::Clock;
 
 /// An unread body up to this size is read and thrown away, so that the client keeps its connection; behind a larger one
 /// the connection closes.
@@ -21,11 +24,14 @@ const WORTH_DRAINING: u64 = 64 * 1024;
 ///
 /// # Errors
 /// The client is gone.
-pub async fn refusal(session: &mut Session, exchange: &mut Exchange) -> pingora::Result<()> {
-    let Some(Verdict::Refused(refusal)) = exchange.judged.as_ref().map(|judged| judged.decision.verdict) else {
-        return Ok(());
-    };
-    let answer = answer::refuse(refusal, &context(session, exchange));
+pub async fn refusal(session: &mut Session, context: &RequestContext, refusal: Refusal) -> pingora::Result<()> {
+    if context.closes() {
+        leave(session);
+    }
+    if let Some(stream) = edge_stream(session) {
+        stream.note_refusal();
+    }
+    let answer = judge::refuse(context, refusal, session.req_header().form());
     send(session, answer).await
 }
 
@@ -33,8 +39,8 @@ pub async fn refusal(session: &mut Session, exchange: &mut Exchange) -> pingora:
 ///
 /// # Errors
 /// The client is gone.
-pub async fn fault(session: &mut Session, exchange: &Exchange, fault: Fault) -> pingora::Result<()> {
-    let answer = answer::fault(fault, &context(session, exchange));
+pub async fn fault(session: &mut Session, context: &RequestContext, fault: Fault) -> pingora::Result<()> {
+    let answer = answer::fault(fault, &context.words(session.req_header().form()));
     send(session, answer).await
 }
 
@@ -42,9 +48,9 @@ pub async fn fault(session: &mut Session, exchange: &Exchange, fault: Fault) -> 
 ///
 /// # Errors
 /// The client is gone.
-pub async fn fixed(session: &mut Session, exchange: &mut Exchange, clock: &Clock) -> pingora::Result<()> {
-    let installed = Arc::clone(&exchange.installed);
-    let route = exchange.judged.as_ref().and_then(|judged| judged.decision.route);
+pub async fn fixed(session: &mut Session, context: &mut RequestContext, clock: &Clock) -> pingora::Result<()> {
+    let installed = Arc::clone(&context.installed);
+    let route = context.judged.as_ref().and_then(|judged| judged.decision.route);
     let route = route.and_then(|index| installed.snapshot().policy().routes.route(index));
     let Some(Action::Respond(fixed)) = route.map(|route| &route.action) else { return Ok(()) };
     let bodiless = matches!(fixed.status.as_u16(), 204 | 304);
@@ -55,26 +61,14 @@ pub async fn fixed(session: &mut Session, exchange: &mut Exchange, clock: &Clock
     if !bodiless {
         head.insert_header(header::CONTENT_LENGTH, fixed.body.len())?;
     }
-    super::edits::towards_client(&mut head, exchange)?;
+    super::edits::towards_client(&mut head, context)?;
     let body =
         if bodiless || session.req_header().method == http::Method::HEAD { Bytes::new() } else { fixed.body.clone() };
-    exchange.settle(fixed.status, &fixed.headers, clock);
-    if let Some(pause) = exchange.carried(body.len() as u64, clock) {
+    context.settle(fixed.status, &fixed.headers, clock);
+    if let Some(pause) = context.carried(body.len() as u64, clock) {
         tokio::time::sleep(pause).await;
     }
     write(session, head, body).await
-}
-
-fn context<'a>(session: &Session, exchange: &'a Exchange) -> Context<'a> {
-    let head = session.req_header();
-    let decision = exchange.judged.as_ref().map(|judged| &judged.decision);
-    Context {
-        policy: exchange.installed.snapshot().policy(),
-        decision,
-        fields: decision.and_then(|decision| exchange.installed.fields(decision.route?)),
-        form: Form::of(&head.method, &head.headers),
-        wall_unix_nanos: wall_nanos(),
-    }
 }
 
 /// Sends an answer of ours.

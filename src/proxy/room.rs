@@ -1,12 +1,12 @@
-//! Whether the process has room for the bodies of a request and its answer, by [`Buffers`](crate::system::buffers::Buffers).
+//! Finds room for the bodies of a request and its answer, in [`Buffers`](crate::system::buffers::Buffers).
 
 use http::{HeaderMap, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
+use super::context::RequestContext;
 use super::downstream::{h2_stream, share};
-use super::exchange::Exchange;
 use crate::answer::Fault;
 use crate::policy::Protocol;
 use crate::system::buffers::{BUFFERS, Full, Pieces};
@@ -17,7 +17,7 @@ pub async fn for_request(session: &Session) -> bool {
     BUFFERS.room(length(&session.req_header().headers)).await.is_ok()
 }
 
-/// Does the same for the body of the answer with this head.
+/// Waits until there is room for the body of the answer with this head; `false` if there is none.
 pub async fn for_response(session: &Session, head: &ResponseHeader) -> bool {
     let none = session.req_header().method == Method::HEAD || head.status == StatusCode::NOT_MODIFIED;
     none || BUFFERS.room(length(&head.headers)).await.is_ok()
@@ -28,26 +28,26 @@ fn length(head: &HeaderMap) -> u64 {
 }
 
 /// Counts another piece of the request's body.
-pub fn for_upload(session: &Session, exchange: &mut Exchange, bytes: u64) -> pingora::Result<()> {
+pub fn for_upload(session: &Session, context: &mut RequestContext, bytes: u64) -> pingora::Result<()> {
     let (pieces, bytes) = (if h2_stream(session).is_some() { Pieces::UP_H2 } else { Pieces::UP }, size(bytes));
-    told(share(session).map_or(Ok(()), |share| share.carries_up(pieces, bytes)), exchange)
+    told(share(session).map_or(Ok(()), |share| share.carries_up(pieces, bytes)), context)
 }
 
 /// Counts another piece of the answer's body.
-pub fn for_answer(session: &Session, exchange: &mut Exchange, bytes: u64) -> pingora::Result<()> {
-    let h2 = exchange.origin().is_some_and(|origin| origin.way().protocol() == Protocol::Http2);
+pub fn for_answer(session: &Session, context: &mut RequestContext, bytes: u64) -> pingora::Result<()> {
+    let h2 = context.origin().is_some_and(|origin| origin.way().protocol() == Protocol::Http2);
     let (pieces, bytes) = (if h2 { Pieces::DOWN_H2 } else { Pieces::DOWN }, size(bytes));
-    told(share(session).map_or(Ok(()), |share| share.carries_down(pieces, bytes)), exchange)
+    told(share(session).map_or(Ok(()), |share| share.carries_down(pieces, bytes)), context)
 }
 
-/// What ends a request for which there is no room.
-pub fn full(exchange: &mut Exchange) -> Box<Error> {
-    exchange.fault = Some(Fault::BuffersFull);
+/// Returns the error that ends a request for which there is no room.
+pub fn full(context: &mut RequestContext) -> Box<Error> {
+    context.fault = Some(Fault::BuffersFull);
     Error::explain(ErrorType::HTTPStatus(503), "no room for the body").into_down()
 }
 
-fn told(counted: Result<(), Full>, exchange: &mut Exchange) -> pingora::Result<()> {
-    counted.map_err(|Full| full(exchange))
+fn told(counted: Result<(), Full>, context: &mut RequestContext) -> pingora::Result<()> {
+    counted.map_err(|Full| full(context))
 }
 
 fn size(bytes: u64) -> usize {

@@ -11,20 +11,20 @@ use pingora::proxy::Session;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::downstream::link_of;
-use super::facts::Facts;
+use super::downstream::request_view;
 use crate::engine::{Brought, By, Errand, Judged, Step};
 use crate::limiter::cluster::{Answer, Silence};
 use crate::policy::Rule;
+use crate::request::Request;
 use crate::running::generation::Installed;
 use crate::running::process::Shared;
 use crate::running::wakers::Bells;
 use crate::store::StoreInUse;
 use crate::system::clock::Clock;
 
-/// Sends for budget that requests of a key will need soon: when the pause of a refused one ends, or right after one that had to
-/// wait. Nobody waits for it.
-pub fn refill(shared: &Shared, session: &Session, installed: &Installed, judged: &Judged) {
+/// Asks stores for budget that a key will need soon: when the pause of a refused request ends, or right after one that had to wait.
+/// No request waits for the answer.
+pub fn refill(shared: &Shared, installed: &Installed, judged: &Judged, request: &Request<'_>) {
     let readings = &judged.decision.readings;
     let (snapshot, Some(client)) = (installed.snapshot(), &judged.decision.client) else { return };
     if !snapshot.refills(judged) {
@@ -33,9 +33,7 @@ pub fn refill(shared: &Shared, session: &Session, installed: &Installed, judged:
     for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == By::Lease) {
         let Some(rule) = snapshot.policy().rules.get(reading.rule) else { continue };
         let Some(store) = rule.shared.and_then(|shared| installed.stores().get(shared.store)) else { continue };
-        let facts = Facts::read(link_of(session), session.req_header());
-        let asker = (&facts.request(), client);
-        if let Some(errand) = snapshot.refill(judged, slot, asker, store.nodes(), shared.clock.now()) {
+        if let Some(errand) = snapshot.refill(judged, slot, (request, client), store.nodes(), shared.clock.now()) {
             drop(send(shared, store, rule, errand));
         }
     }
@@ -63,7 +61,7 @@ pub async fn settle(
             break;
         }
     }
-    refill(shared, session, installed, judged);
+    refill(shared, installed, judged, &request_view(session).request());
     for (store, direction) in snapshot.fallbacks(judged) {
         if let Some(store) = installed.stores().get(store) {
             store.fell_back(direction);
@@ -94,8 +92,8 @@ async fn settle_one(
     let (mut heard_bell, mut seen) = (false, None);
     loop {
         let step = {
-            let facts = Facts::read(link_of(session), session.req_header());
-            let (asker, now) = ((&facts.request(), &client), shared.clock.now());
+            let view = request_view(session);
+            let (asker, now) = ((&view.request(), &client), shared.clock.now());
             match snapshot.step(judged, slot, asker, store.nodes(), now) {
                 Step::Wait(key) => {
                     snapshot.alone(judged, slot, asker, &mut seen, now).map_or(Step::Wait(key), Step::Ask)

@@ -1,18 +1,18 @@
 //! What all connections share.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use super::generation::Installed;
-use super::in_force::InForce;
+use super::generation::{Installed, Next};
 use crate::config::settings::{ClientInLog, Settings};
-use crate::config::{Places, Tree};
-use crate::explain::Book;
+use crate::edge::tls::watch::Watch;
 use crate::observe::access_log::AccessLog;
 use crate::observe::decisions::Decisions;
 use crate::observe::history::History;
+use crate::observe::log;
 use crate::observe::noise::{Noise, Saying};
 use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
@@ -31,6 +31,8 @@ pub struct Shared {
     pub pseudonyms: Pseudonyms,
     /// What the process was started with.
     pub settings: Settings,
+    /// The file or directory of the configuration; `None`: it came from the command line.
+    pub file: Option<PathBuf>,
     /// The requests that limits delay.
     pub waits: Waits,
     /// Requests that wait for what another one asks a store.
@@ -41,28 +43,31 @@ pub struct Shared {
     pub decisions: Decisions,
     /// What the gate notices of its own misuse.
     pub notices: Notices,
+    /// The listeners' certificates; set once, at start.
+    pub certificates: OnceLock<Arc<Watch>>,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// For listeners that are none of the settings', of which there are none.
     no_noise: Noise,
     watched: AtomicBool,
     installed: ArcSwap<Installed>,
-    in_force: ArcSwap<InForce>,
     draining: AtomicBool,
 }
 
 impl Shared {
-    /// Everything in place, serving `installed`.
+    /// A process that is about to serve by its first generation; [`Shared::begin`] when it does.
     pub fn new(
         clock: Clock,
         access_log: Option<(AccessLog, ClientInLog)>,
         pseudonyms: Pseudonyms,
-        settings: Settings,
+        file: Option<PathBuf>,
         waits: Waits,
-        installed: Arc<Installed>,
+        first: Next,
     ) -> Shared {
-        let book = book_of(&installed, Places::default());
+        let settings = first.source.settings.clone();
         let watched = settings.metrics.is_some() || access_log.is_some() || settings.admin.is_some();
+        let decisions = Decisions::default();
+        let first = first.in_place_of(None, &decisions, clock);
         Shared {
             clock,
             access_log,
@@ -71,21 +76,45 @@ impl Shared {
             no_noise: Noise::new(),
             watched: AtomicBool::new(watched),
             settings,
+            file,
             waits,
             bells: Arc::default(),
             history: History::new(),
-            decisions: Decisions::new(book),
+            decisions,
             notices: Notices::default(),
-            installed: ArcSwap::new(installed),
-            in_force: ArcSwap::from_pointee(InForce { file: None, shown: Tree::Map(Vec::new()), waiting: Vec::new() }),
+            certificates: OnceLock::new(),
+            installed: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
         }
     }
 
-    /// The same, with the places in the file at which the limits and routes of the policy in force are written.
-    pub fn with_places(self, places: Places) -> Shared {
-        self.decisions.begin(book_of(&self.installed(), places));
-        self
+    /// Begins to serve by the first generation. Needs a runtime.
+    pub fn begin(&self) {
+        let first = self.installed();
+        self.follow(&first, &first);
+    }
+
+    /// Puts the next generation in force; cannot fail. Needs a runtime.
+    pub fn activate(&self, next: Next) {
+        let before = self.installed();
+        let next = Arc::new(next.in_place_of(Some(&before), &self.decisions, self.clock));
+        self.installed.store(Arc::clone(&next));
+        self.follow(&before, &next);
+        next.metrics().reload_succeeded(next.snapshot().generation());
+    }
+
+    /// Has all that lives longer than a generation go by `next` from now on.
+    fn follow(&self, before: &Installed, next: &Installed) {
+        let settings = &next.source().settings;
+        next.snapshot().take_over();
+        next.backends().take_over(before.backends(), self.clock, self.waits.stopping());
+        log::set_level(settings.log.level);
+        if let (Some((log, _)), Some(words)) = (&self.access_log, &settings.access_log) {
+            log.resample(words);
+        }
+        if before.source().settings.client_hmac != settings.client_hmac {
+            self.pseudonyms.rekey(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()));
+        }
     }
 
     /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970, as far as the wall clock is right now.
@@ -122,44 +151,14 @@ impl Shared {
         }
     }
 
-    /// Notes what the counters stand at. For the housekeeping, once a second.
-    pub fn note_history(&self) {
-        self.history.note(self.clock.now(), &self.installed().metrics().totals());
-    }
-
     /// The policy in force. Taken once per request and kept to its end.
     pub fn installed(&self) -> Arc<Installed> {
         self.installed.load_full()
     }
 
-    /// The configuration in force, as text.
-    pub fn in_force(&self) -> Arc<InForce> {
-        self.in_force.load_full()
-    }
-
-    /// Tells which configuration is in force from now on. To be called with every policy that is installed.
-    pub fn set_in_force(&self, in_force: InForce) {
-        self.in_force.store(Arc::new(in_force));
-    }
-
     /// How clients appear in log and lists.
     pub fn clients_in_log(&self) -> ClientInLog {
         self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients)
-    }
-
-    /// Puts another policy in force; gives the one before.
-    pub fn install(&self, next: Arc<Installed>) -> Arc<Installed> {
-        self.installed.swap(next)
-    }
-
-    /// The hash over the whole configuration in force, in hexadecimal digits; people are shown the first seven.
-    pub fn config_hash(&self) -> String {
-        self.installed.load().version().hash.clone()
-    }
-
-    /// When the configuration in force was loaded, in nanoseconds since 1970.
-    pub fn config_loaded(&self) -> u64 {
-        self.installed.load().version().loaded
     }
 
     /// From now on every answer closes its connection, so that clients go elsewhere.
@@ -171,12 +170,4 @@ impl Shared {
     pub fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
-}
-
-/// What is remembered of a policy, under the name of its configuration.
-fn book_of(installed: &Installed, places: Places) -> Book {
-    let version = installed.version();
-    let book = Book::new(installed.snapshot().policy(), places, version.loaded);
-    // tests have policies without a configuration
-    if version.hash.is_empty() { book } else { Book { fingerprint: version.hash.clone(), ..book } }
 }

@@ -50,6 +50,11 @@ impl Waits {
             .map(|_| Waiting(self))
     }
 
+    /// Becomes true when the process stops.
+    pub fn stopping(&self) -> &watch::Receiver<bool> {
+        &self.stopping
+    }
+
     /// How many requests wait at this moment.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)

@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::policy;
 use crate::units::time::saturating_nanos;
 
@@ -20,10 +22,12 @@ pub const SPAN: Duration = Duration::from_secs(1);
 /// The longest an opening lasts, before the 20 %.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// Where the breaker stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// State of a breaker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Questions go out.
+    #[default]
     Closed,
     /// No question goes out.
     Open,

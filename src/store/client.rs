@@ -1,21 +1,21 @@
 //! One store as the gate sees it.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, Value};
 use tokio::time::{Instant as TokioInstant, sleep, timeout_at};
 
 use super::cluster;
-use super::counters::{Counters, ServerStanding, StoreStatus};
+use super::counters::{BUCKETS_MICROS, Counters};
 use super::dialer::Access;
 use super::fault::{Meaning, meaning};
 use super::lines::{Kind, Met};
 use super::link::{self, Errand};
 use super::script;
 use super::servers::Servers;
+use super::state::StoreState;
 use super::wire::MOST_ON_THEIR_WAY;
 use crate::limiter::cluster::{Answer, Question, Silence};
 use crate::policy::{Store, StoreMode};
@@ -33,16 +33,9 @@ const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A store's client cannot be made from these settings.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct StoreFault(RedisError);
-
-impl fmt::Display for StoreFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for StoreFault {}
 
 /// One store: asks it, leaves a server alone that is silent, and knows how many gates share it.
 ///
@@ -234,24 +227,32 @@ impl StoreClient {
         &self.servers.common.counters
     }
 
-    /// How many of its servers stand how.
-    pub fn standings(&self) -> [(ServerStanding, u64); ServerStanding::ALL.len()] {
-        self.servers.standings()
-    }
-
-    /// How the store stands.
-    pub fn status(&self) -> StoreStatus {
-        let common = &self.servers.common;
-        StoreStatus {
+    /// Returns how the store stands, and what its client counted.
+    pub fn status(&self) -> StoreState {
+        let (common, counters) = (&self.servers.common, self.counters());
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let ends = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+        let durations = ends.zip(&counters.durations).scan(0, |sum, (end, count)| {
+            *sum += load(count);
+            Some((end, *sum))
+        });
+        let (last_fault, ago) = common.last_fault().unzip();
+        StoreState {
             name: common.store.name.clone(),
             connected: self.servers.is_connected(),
             breaker: self.servers.breaker(),
-            nodes: self.nodes(),
-            on_their_way: self.on_their_way.load(Ordering::Relaxed),
-            asked: common.counters.asked.load(Ordering::Relaxed),
-            answered: common.counters.answered.load(Ordering::Relaxed),
-            last_fault: common.last_fault(),
             servers: self.servers.statuses(),
+            nodes: self.nodes(),
+            questions: load(&counters.asked),
+            answers: load(&counters.answered),
+            last_fault,
+            last_fault_seconds_ago: ago.map(|ago| ago.as_secs()),
+            on_their_way: self.on_their_way.load(Ordering::Relaxed),
+            standings: self.servers.standings().to_vec(),
+            durations: durations.collect(),
+            duration_seconds: Duration::from_nanos(load(&counters.duration_nanos)).as_secs_f64(),
+            errors: Silence::ALL.map(|silence| (silence.word(), counters.silent(silence))).to_vec(),
+            ..StoreState::default()
         }
     }
 }

@@ -1,9 +1,8 @@
-//! What a store's client counts: numbers for metrics, `status` and the page.
+//! Counters of a store's client.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::breaker::BreakerState;
 use crate::limiter::cluster::{Answer, Silence};
 use crate::units::time::saturating_nanos;
 
@@ -54,73 +53,6 @@ impl Counters {
     pub fn silent(&self, silence: Silence) -> u64 {
         let mut all = self.silent.iter().zip(Silence::ALL);
         all.find(|(_, kind)| *kind == silence).map_or(0, |(counter, _)| counter.load(Ordering::Relaxed))
-    }
-}
-
-/// How a store stands, for `status` and the page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreStatus {
-    /// The operator's name for it.
-    pub name: String,
-    /// Whether there is a connection.
-    pub connected: bool,
-    /// Where the breaker stands; of a cluster the one that is furthest from closed.
-    pub breaker: BreakerState,
-    /// How many gates share the store, this one among them.
-    pub nodes: u32,
-    /// How many questions are on their way.
-    pub on_their_way: u32,
-    /// See [`Counters::asked`].
-    pub asked: u64,
-    /// See [`Counters::answered`].
-    pub answered: u64,
-    /// What went wrong last, in words, and how long ago; also when it has been mended since.
-    pub last_fault: Option<(String, Duration)>,
-    /// The servers of a cluster, each for itself; empty otherwise.
-    pub servers: Vec<ServerStatus>,
-}
-
-/// How a server of a store stands, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerStanding {
-    /// Questions go to it.
-    Asked,
-    /// Its breaker is not closed.
-    LeftAlone,
-    /// There is no connection.
-    NotConnected,
-}
-
-impl ServerStanding {
-    /// All of them, for tables and metrics.
-    pub const ALL: [ServerStanding; 3] =
-        [ServerStanding::Asked, ServerStanding::LeftAlone, ServerStanding::NotConnected];
-
-    /// The word in metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            ServerStanding::Asked => "asked",
-            ServerStanding::LeftAlone => "left_alone",
-            ServerStanding::NotConnected => "not_connected",
-        }
-    }
-}
-
-/// How one server of a cluster stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerStatus {
-    /// Host and port.
-    pub address: String,
-    /// Whether there is a connection.
-    pub connected: bool,
-    /// Where its breaker stands.
-    pub breaker: BreakerState,
-}
-
-impl ServerStatus {
-    /// Whether questions go to it.
-    pub fn is_asked(&self) -> bool {
-        self.connected && self.breaker == BreakerState::Closed
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use super::bounds::MOST_ANSWER;
 use super::client::StoreClient;
 use super::script::Heard as Letters;
+use super::state::ExchangeState;
 use crate::engine::Told;
 use crate::engine::estimate::LONGEST_PERIOD;
 use crate::limiter::cluster::deltas::Deltas;
@@ -40,7 +41,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const MOST_IN_A_ROW: usize = 16;
 
 /// Why a message, or what it says of one limit, was not charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Dropped {
     /// Of another version of its form.
     Version,
@@ -57,42 +59,13 @@ pub enum Dropped {
 }
 
 impl Dropped {
-    /// All of them, for tables and metrics.
-    pub const ALL: [Dropped; 6] =
-        [Dropped::Version, Dropped::Garbled, Dropped::Secret, Dropped::Replay, Dropped::Limit, Dropped::Shape];
+    /// All of them.
+    pub const ALL: &'static [Dropped] = <Dropped as strum::VariantArray>::VARIANTS;
 
     /// The word in metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Dropped::Version => "version",
-            Dropped::Garbled => "garbled",
-            Dropped::Secret => "secret",
-            Dropped::Replay => "replay",
-            Dropped::Limit => "limit",
-            Dropped::Shape => "shape",
-        }
+    pub const fn word(self) -> &'static str {
+        self.into_str()
     }
-}
-
-/// What was told and heard since the start.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ExchangeState {
-    /// How old the oldest knowledge of another gate is, in seconds.
-    pub staleness_seconds: f64,
-    /// Messages that the store has.
-    pub messages_sent: u64,
-    /// Messages of others that were read, dropped ones among them.
-    pub messages_received: u64,
-    /// Messages of others that were never seen, by their numbers.
-    pub messages_missed: u64,
-    /// Messages, or what they say of one limit, that were not charged, by reason.
-    pub messages_dropped: Vec<(&'static str, u64)>,
-    /// Keys in the messages that the store has.
-    pub deltas_sent: u64,
-    /// Keys of others that were charged.
-    pub deltas_received: u64,
-    /// Units that were admitted and not told, because there was no place for their key.
-    pub units_unreported: u64,
 }
 
 /// What gates tell each other through one store; see the module.

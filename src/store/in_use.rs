@@ -3,19 +3,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::AbortHandle;
 
 use super::client::StoreClient;
-use super::counters::BUCKETS_MICROS;
 use super::dialer::Access;
-use super::exchange::{Exchange, ExchangeState};
+use super::exchange::Exchange;
+use super::state::StoreState;
 use crate::config::settings::Secret;
 use crate::engine::Told;
 use crate::limiter::cluster::{Answer, OnStoreError, Question, Silence};
-use crate::observe::metrics::StoreState;
 use crate::policy::Store;
 use crate::system::clock::Clock;
 
@@ -89,11 +87,6 @@ impl StoreInUse {
         self.exchange.tell(told);
     }
 
-    /// How it stands with what gates tell each other; `None` if they tell nothing.
-    pub fn exchange(&self) -> Option<ExchangeState> {
-        self.exchange.state(self.clock.now())
-    }
-
     /// What the policy says of it.
     pub fn spec(&self) -> &Store {
         &self.spec
@@ -132,44 +125,18 @@ impl StoreInUse {
         }
     }
 
-    /// How many requests waited for it.
-    pub fn waits(&self) -> u64 {
-        self.waits.load(Ordering::Relaxed)
-    }
-
-    /// How many decisions were made without it, by what was done.
-    pub fn fallbacks(&self) -> impl Iterator<Item = (OnStoreError, u64)> + '_ {
-        OnStoreError::ALL.into_iter().zip(&self.fallbacks).map(|(to, count)| (to, count.load(Ordering::Relaxed)))
-    }
-
-    /// How it stands, for people.
-    pub fn status(&self) -> super::StoreStatus {
-        self.client.status()
-    }
-
-    /// How it stands, in numbers.
+    /// Returns how it stands.
     pub fn state(&self) -> StoreState {
-        let (status, counts) = (self.client.status(), self.client.counters());
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let ends = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-        let durations = ends.zip(&counts.durations).scan(0, |sum, (end, count)| {
-            *sum += load(count);
-            Some((end, *sum))
-        });
+        let counts = OnStoreError::ALL.into_iter().zip(&self.fallbacks);
+        let fallbacks: Vec<_> = counts.map(|(to, count)| (to.word(), count.load(Ordering::Relaxed))).collect();
+        let exchange = self.exchange.state(self.clock.now());
         StoreState {
-            store: self.spec.name.clone(),
-            connected: status.connected,
-            breaker: status.breaker.number(),
-            servers: self.client.standings().map(|(standing, count)| (standing.word(), count)).to_vec(),
-            nodes: status.nodes,
-            questions: status.asked,
-            answers: status.answered,
-            waits: self.waits(),
-            durations: durations.collect(),
-            duration_seconds: Duration::from_nanos(load(&counts.duration_nanos)).as_secs_f64(),
-            errors: Silence::ALL.map(|silence| (silence.word(), counts.silent(silence))).into_iter().collect(),
-            fallbacks: self.fallbacks().map(|(to, count)| (to.word(), count)).collect(),
-            exchange: self.exchange(),
+            waits: self.waits.load(Ordering::Relaxed),
+            fallbacks: fallbacks.iter().map(|(_, count)| count).sum(),
+            fallbacks_by_direction: fallbacks,
+            staleness_seconds: exchange.as_ref().map(|exchange| exchange.staleness_seconds),
+            exchange,
+            ..self.client.status()
         }
     }
 }

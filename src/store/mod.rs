@@ -12,7 +12,8 @@
 //! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
 //! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `members` counts gates. What
 //!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
-//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `lines` what is written into the log.
+//! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `state` how a store stands at one moment, `lines` what is written
+//!   into the log.
 //!
 //! **What a store's user must be allowed** (ACL): `EVALSHA`, `EVAL`, `TIME`, `GET`, `SET`, `ZADD`, `ZREMRANGEBYSCORE`, `ZCARD`,
 //! `PEXPIRE`, `XADD` and `XRANGE`, on keys that begin with the store's prefix; `SELECT` where a database is named; `CLUSTER SLOTS`, `ASKING` and
@@ -53,14 +54,16 @@ mod script;
 mod servers;
 mod shard;
 mod slots;
+mod state;
 mod wire;
 
 pub use bounds::MOST_ANSWER;
 pub use breaker::BreakerState;
 pub use client::{StoreClient, StoreFault};
-pub use counters::{BUCKETS_MICROS, Counters, ServerStanding, ServerStatus, StoreStatus};
+pub use counters::{BUCKETS_MICROS, Counters};
 pub use dialer::Access;
-pub use exchange::{Exchange, ExchangeState};
+pub use exchange::Exchange;
 pub use fault::LONGEST_TEXT as MOST_TEXT;
 pub use in_use::StoreInUse;
+pub use state::{ExchangeState, ServerStanding, ServerState, StoreState};
 pub use wire::MOST_ON_THEIR_WAY;

@@ -7,11 +7,11 @@ use redis::RedisResult;
 
 use super::breaker::BreakerState;
 use super::common::Common;
-use super::counters::{ServerStanding, ServerStatus};
 use super::dialer::Access;
 use super::script;
 use super::shard::Shard;
 use super::slots::{Slots, slot};
+use super::state::{ServerStanding, ServerState};
 use super::wire::Address;
 use crate::limiter::cluster::Silence;
 use crate::policy::{Store, StoreMode};
@@ -116,18 +116,18 @@ impl Servers {
     }
 
     /// How each server of a cluster stands; none otherwise.
-    pub fn statuses(&self) -> Vec<ServerStatus> {
+    pub fn statuses(&self) -> Vec<ServerState> {
         let server = |shard: &Arc<Shard>| {
             let (host, port) = shard.address()?;
             let (connected, breaker) = (shard.is_up(), shard.breaker(&self.common));
-            Some(ServerStatus { address: format!("{host}:{port}"), connected, breaker })
+            Some(ServerState { address: format!("{host}:{port}"), connected, breaker })
         };
         self.shards.load().list.iter().filter_map(server).collect()
     }
 
     /// How many servers stand how, in the order of [`ServerStanding::ALL`].
-    pub fn standings(&self) -> [(ServerStanding, u64); ServerStanding::ALL.len()] {
-        let mut counts = ServerStanding::ALL.map(|standing| (standing, 0));
+    pub fn standings(&self) -> Vec<(ServerStanding, u64)> {
+        let mut counts: Vec<_> = ServerStanding::ALL.iter().map(|standing| (*standing, 0)).collect();
         for shard in &self.shards.load().list {
             let standing = match (shard.is_up(), shard.breaker(&self.common)) {
                 (false, _) => ServerStanding::NotConnected,

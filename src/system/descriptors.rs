@@ -151,7 +151,8 @@ pub fn may_keep(stream: &Socket) -> bool {
 }
 
 /// There is no descriptor for another connection to an origin, which is no fault of that origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no file descriptor is left for another connection to an origin")]
 pub struct NoDescriptor;
 
 impl NoDescriptor {
@@ -161,14 +162,6 @@ impl NoDescriptor {
         cause.get_ref().is_some_and(|inner| inner.is::<NoDescriptor>()) || is_exhaustion(cause)
     }
 }
-
-impl std::fmt::Display for NoDescriptor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no file descriptor is left for another connection to an origin")
-    }
-}
-
-impl std::error::Error for NoDescriptor {}
 
 /// Whether there is a number for another connection to an origin.
 ///

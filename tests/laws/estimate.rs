@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::engine::{By, Judged, Snapshot, Verdict};
+use tidegate::engine::{Base, By, Judged, Snapshot, Verdict};
 use tidegate::limiter::cluster::deltas::message::{Message, NodeId, Section};
 use tidegate::limiter::cluster::deltas::peers::{Heard, Peers};
 use tidegate::limiter::cluster::{OnStoreError, Sharing};
@@ -12,7 +12,7 @@ use tidegate::policy::{Kind, Mode, Rule};
 use tidegate::units::{Bytes, Timestamp};
 
 use crate::book::{arrival, head, rate, request};
-use crate::shared::{gate, shared, worst_excess};
+use crate::shared::{SECRETS, gate, shared, worst_excess};
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -306,8 +306,7 @@ fn sums_that_nobody_took_outlive_a_reload_of_other_numbers() {
     let _ = before.decide(&request(&headers), arrival(0));
     let after = |rule| {
         let policy = crate::book::book(vec![rule]).policy().clone();
-        let (next, _) = before.followed_by(policy, at(1)).unwrap();
-        next.sharing(b"one secret for all gates", Some(&before)).unwrap()
+        Snapshot::next(policy, Some(SECRETS), Base::Before { snapshot: &before, now: at(1) }).unwrap().0
     };
     let next = after(limited(50, 100));
     let told = next.told(0).unwrap().take(at(2));

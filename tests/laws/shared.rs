@@ -13,7 +13,9 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use proptest::prelude::*;
 use tidegate::client::Client;
-use tidegate::engine::{Arrival, By, DecisionId, Errand, Judged, Outcome, Refusal, Snapshot, Step, Verdict};
+use tidegate::engine::{
+    Arrival, Base, By, DecisionId, Errand, Judged, Outcome, Refusal, Secrets, Snapshot, Step, Verdict,
+};
 use tidegate::limiter::cluster::promise::{self, State};
 use tidegate::limiter::cluster::{Answer, OnStoreError, Promise, Question, Sharing, Silence, StoreKey};
 use tidegate::policy::{Mode, Rule, Shared};
@@ -27,6 +29,8 @@ const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// The store's clock has nothing to do with those of gates.
 const STORE_AT_ZERO: u64 = 1_790_000_000_000_000;
+/// What all gates name keys by, and nothing before it.
+pub const SECRETS: Secrets<'static> = (b"one secret for all gates", None);
 
 /// A store that answers as the scripts do.
 #[derive(Default)]
@@ -58,7 +62,17 @@ pub fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rul
 }
 
 pub fn gate(rules: Vec<Rule>) -> Snapshot {
-    book(rules).sharing(b"one secret for all gates", None).unwrap()
+    let policy = book(rules);
+    let base = Base::Nothing { seed: policy.seed(), unix_nanos_at_origin: 0 };
+    Snapshot::next(policy.policy().clone(), Some(SECRETS), base).unwrap().0
+}
+
+/// The gate after a reload at `now`.
+pub fn reloaded(before: &Snapshot, rules: Vec<Rule>, secrets: Secrets<'_>, now: u64) -> Snapshot {
+    let base = Base::Before { snapshot: before, now: Timestamp::from_nanos(now) };
+    let (next, _) = Snapshot::next(book(rules).policy().clone(), Some(secrets), base).unwrap();
+    next.take_over();
+    next
 }
 
 /// A question on its way, and the request that waits for it.
@@ -461,7 +475,7 @@ fn what_a_gate_holds_outlives_a_reload_unless_it_says_nothing_about_the_limit_af
     let now = Timestamp::from_nanos(200 * MILLISECOND);
     let held = |gate: &Snapshot| gate.cluster(0).unwrap().leases().outstanding(now);
     assert!(held(&before) > 0, "{}", held(&before));
-    let after = |rules| book(rules).sharing(b"one secret for all gates", Some(&before)).unwrap();
+    let after = |rules| reloaded(&before, rules, SECRETS, now.nanos());
     assert_eq!(held(&after(limit(100, Sharing::Lease, OnStoreError::Open))), held(&before));
     assert_eq!(held(&after(limit(50, Sharing::Lease, OnStoreError::Closed))), 0, "other numbers");
     assert_eq!(held(&after(limit(100, Sharing::Exact, OnStoreError::Closed))), 0, "shared otherwise");

@@ -263,3 +263,44 @@ fn explain_knows_every_diagnostic_and_says_what_it_does_not_know() {
     assert_eq!(broken.status.code(), Some(78));
     assert!(err(&broken).contains("error[E0301]"), "{}", err(&broken));
 }
+
+/// A full disk must not look like success, in no verb and no format.
+#[test]
+fn output_that_cannot_be_written_fails_every_verb() {
+    let verbs: [&[&str]; 14] = [
+        &["check", "../../../conf/complete.yaml"],
+        &["check", "../../../conf/complete.yaml", "--format", "json"],
+        &["test", "-c", "../../../conf/complete.yaml"],
+        &["test", "-c", "../../../conf/complete.yaml", "--format", "json"],
+        &["show", "-c", "../../../conf/complete.yaml"],
+        &["schema"],
+        &["explain", "E0101"],
+        &["man"],
+        &["completions", "bash"],
+        &["replay", "../../data/apache-combined-elastic.log.gz", "-c", "../../../conf/production.yaml"],
+        &[
+            "replay",
+            "../../data/apache-combined-elastic.log.gz",
+            "-c",
+            "../../../conf/production.yaml",
+            "--format",
+            "json",
+        ],
+        &["suggest", "../../data/apache-combined-elastic.log.gz"],
+        &["--help"],
+        &["check", "--help"],
+    ];
+    for verb in verbs {
+        let told = tidegate(verb);
+        assert!(!told.stdout.is_empty(), "{verb:?} prints nothing: {}", err(&told));
+        let full = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(verb)
+            .current_dir(path("tests/policy/faults"))
+            .env_clear()
+            .stdout(fs::File::options().write(true).open("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(full.status.code(), Some(71), "{verb:?}: {}", err(&full));
+        assert!(err(&full).contains("standard output: No space left on device"), "{verb:?}: {}", err(&full));
+    }
+}

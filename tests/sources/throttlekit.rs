@@ -18,7 +18,7 @@ use tidegate::client::store_names::StoreNames;
 use tidegate::client::subkey::keyed;
 use tidegate::client::trust::parse_cidr;
 use tidegate::client::{ClientRules, ForwardHeader, resolve};
-use tidegate::engine::{Arrival, DecisionId, Outcome, Refusal, Snapshot, Verdict};
+use tidegate::engine::{Arrival, Base, DecisionId, Outcome, Refusal, Snapshot, Verdict};
 use tidegate::limiter::cluster::deltas::Deltas;
 use tidegate::limiter::cluster::deltas::message::{LimitId, Message, NodeId, Section};
 use tidegate::limiter::cluster::{OnStoreError, Silence, StoreKey};
@@ -391,7 +391,8 @@ pub fn t14_a_silent_store_is_met_as_the_limit_says() {
         ("local", OnStoreError::Local, Verdict::Admitted),
     ] {
         let policy = load(&with_store(&format!("on_store_error: {word}"))).unwrap();
-        let gate = Snapshot::new(policy, &SEED, 0).unwrap().sharing(b"the gates' secret", None).unwrap();
+        let base = Base::Nothing { seed: &SEED, unix_nanos_at_origin: 0 };
+        let (gate, _) = Snapshot::next(policy, Some((b"the gates' secret", None)), base).unwrap();
         let mut judged = gate.judge(&request, Arrival { id: DecisionId(1), at: at(1), dice: 0 });
         for slot in gate.to_settle(&judged) {
             gate.silent(&mut judged, slot, Silence::Unreachable, 1);

@@ -1,13 +1,17 @@
-//! What can be wrong with the bytes of a request, before any policy has seen it, and with those of an answer.
+//! Faults in the bytes of a request, found before any policy reads it, and in those of an answer.
 //!
-//! Each fault knows its status (RFC 9110 section 15, RFC 6585) and the word it is counted under. The texts that a client
-//! reads are not here: they belong to the floor that owns all answers.
+//! Each fault has the word under which it is counted. Statuses and texts for clients stand where all answers are made, above this
+//! crate.
 
-use std::fmt;
 use std::io;
 
+use strum::{IntoStaticStr, VariantArray};
+use thiserror::Error;
+
 /// Why a request head was refused by the connection layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr, Error)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+#[error("{}", self.reason())]
 pub enum HeadFault {
     /// Not a method: bytes other than `A-Z`, `0-9`, `-`, `_`, none, or more than 32 of them.
     Method,
@@ -64,100 +68,24 @@ pub enum HeadFault {
     /// A version other than 1.0 and 1.1, such as the preface of HTTP/2.
     VersionUnsupported,
     /// A head in HTTP/2 that the library refuses which reads the frames. It resets the stream and tells nobody why.
+    #[strum(serialize = "h2_stream")]
     Stream,
 }
 
 impl HeadFault {
-    /// Every fault, so that counters and answers can be made before the first request.
-    pub const ALL: [HeadFault; 28] = [
-        HeadFault::Method,
-        HeadFault::Blank,
-        HeadFault::Target,
-        HeadFault::TargetForm,
-        HeadFault::Escape,
-        HeadFault::DotSegment,
-        HeadFault::EscapedSlash,
-        HeadFault::Version,
-        HeadFault::LineEnding,
-        HeadFault::FieldName,
-        HeadFault::FieldValue,
-        HeadFault::Folding,
-        HeadFault::Host,
-        HeadFault::HostMismatch,
-        HeadFault::ContentLength,
-        HeadFault::TransferEncoding,
-        HeadFault::LengthAndEncoding,
-        HeadFault::Connection,
-        HeadFault::Upgrade,
-        HeadFault::UnderscoreTwin,
-        HeadFault::MethodRefused,
-        HeadFault::Late,
-        HeadFault::TargetTooLong,
-        HeadFault::Expectation,
-        HeadFault::TooLarge,
-        HeadFault::TooManyFields,
-        HeadFault::VersionUnsupported,
-        HeadFault::Stream,
-    ];
+    /// Every fault, so that counters can be made before the first request.
+    pub const ALL: &'static [HeadFault] = HeadFault::VARIANTS;
 
-    /// The status to answer. A 405 must carry `Allow` (RFC 9110 section 15.5.6).
-    pub const fn status(self) -> u16 {
-        match self {
-            HeadFault::MethodRefused => 405,
-            HeadFault::Late => 408,
-            HeadFault::TargetTooLong => 414,
-            HeadFault::Expectation => 417,
-            HeadFault::TooLarge | HeadFault::TooManyFields => 431,
-            HeadFault::VersionUnsupported => 505,
-            _ => 400,
-        }
-    }
-
-    /// The word it is counted under: a metric label, so it never changes and never holds what a client sent.
+    /// The word under which it is counted: a metric label, so it never changes and never holds what a client sent.
     pub const fn reason(self) -> &'static str {
-        match self {
-            HeadFault::Method => "method",
-            HeadFault::Blank => "blank",
-            HeadFault::Target => "target",
-            HeadFault::TargetForm => "target_form",
-            HeadFault::Escape => "escape",
-            HeadFault::DotSegment => "dot_segment",
-            HeadFault::EscapedSlash => "escaped_slash",
-            HeadFault::Version => "version",
-            HeadFault::LineEnding => "line_ending",
-            HeadFault::FieldName => "field_name",
-            HeadFault::FieldValue => "field_value",
-            HeadFault::Folding => "folding",
-            HeadFault::Host => "host",
-            HeadFault::HostMismatch => "host_mismatch",
-            HeadFault::ContentLength => "content_length",
-            HeadFault::TransferEncoding => "transfer_encoding",
-            HeadFault::LengthAndEncoding => "length_and_encoding",
-            HeadFault::Connection => "connection",
-            HeadFault::Upgrade => "upgrade",
-            HeadFault::UnderscoreTwin => "underscore_twin",
-            HeadFault::MethodRefused => "method_refused",
-            HeadFault::Late => "late",
-            HeadFault::TargetTooLong => "target_too_long",
-            HeadFault::Expectation => "expectation",
-            HeadFault::TooLarge => "too_large",
-            HeadFault::TooManyFields => "too_many_fields",
-            HeadFault::VersionUnsupported => "version_unsupported",
-            HeadFault::Stream => "h2_stream",
-        }
+        self.into_str()
     }
 }
-
-impl fmt::Display for HeadFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for HeadFault {}
 
 /// Why the transfer of a body was cut short by the connection layer. It travels to the proxy inside an `io::Error`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr, Error)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+#[error("{}", self.reason())]
 pub enum BodyFault {
     /// A chunk size that is not 1 to 15 hex digits.
     ChunkSize,
@@ -168,6 +96,7 @@ pub enum BodyFault {
     /// A trailer line that is no header field, or too many of them.
     Trailer,
     /// A chunk whose size takes the body over the route's limit.
+    #[strum(serialize = "body_too_large")]
     TooLarge,
     /// The client sent its request more slowly than the least rate.
     SlowUpload,
@@ -183,53 +112,13 @@ pub enum BodyFault {
 
 impl BodyFault {
     /// Every fault, so that counters can be made before the first request.
-    pub const ALL: [BodyFault; 10] = [
-        BodyFault::ChunkSize,
-        BodyFault::ChunkExtension,
-        BodyFault::ChunkEnding,
-        BodyFault::Trailer,
-        BodyFault::TooLarge,
-        BodyFault::SlowUpload,
-        BodyFault::SlowDownload,
-        BodyFault::LateUpload,
-        BodyFault::LateDownload,
-        BodyFault::BuffersFull,
-    ];
+    pub const ALL: &'static [BodyFault] = BodyFault::VARIANTS;
 
-    /// The status to answer when no answer has begun; `None` when one has, by the nature of the fault.
-    pub const fn status(self) -> Option<u16> {
-        match self {
-            BodyFault::SlowUpload | BodyFault::LateUpload => Some(408),
-            BodyFault::SlowDownload | BodyFault::LateDownload | BodyFault::BuffersFull => None,
-            BodyFault::TooLarge => Some(413),
-            _ => Some(400),
-        }
-    }
-
-    /// The word it is counted under.
+    /// The word under which it is counted: a metric label, so it never changes and never holds what a client sent.
     pub const fn reason(self) -> &'static str {
-        match self {
-            BodyFault::ChunkSize => "chunk_size",
-            BodyFault::ChunkExtension => "chunk_extension",
-            BodyFault::ChunkEnding => "chunk_ending",
-            BodyFault::Trailer => "trailer",
-            BodyFault::TooLarge => "body_too_large",
-            BodyFault::SlowUpload => "slow_upload",
-            BodyFault::SlowDownload => "slow_download",
-            BodyFault::LateUpload => "late_upload",
-            BodyFault::LateDownload => "late_download",
-            BodyFault::BuffersFull => "buffers_full",
-        }
+        self.into_str()
     }
 }
-
-impl fmt::Display for BodyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for BodyFault {}
 
 impl From<BodyFault> for std::io::Error {
     fn from(fault: BodyFault) -> std::io::Error {
@@ -246,88 +135,72 @@ impl From<BodyFault> for std::io::Error {
 }
 
 /// What was wrong with an answer, or with the time that it came. It travels inside an `io::Error`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum AnswerFault {
     /// The first line is no status line.
+    #[error("no status line")]
     StatusLine,
     /// A version other than HTTP/1.0 and HTTP/1.1.
+    #[error("a version of HTTP that is not served")]
     Version,
     /// A line that does not end in CRLF.
+    #[error("a line that does not end in CRLF")]
     LineEnding,
     /// A field name that is no token, or is not followed by its colon at once.
+    #[error("a malformed field name")]
     FieldName,
     /// A control byte in a field value.
+    #[error("a control byte in a field")]
     FieldValue,
     /// A line that continues the one before.
+    #[error("a folded line")]
     Folding,
     /// More head than an answer may have.
+    #[error("a head that is too large")]
     HeadTooLarge,
     /// More fields than an answer may have.
+    #[error("too many fields")]
     TooManyFields,
     /// A length that is not plain digits, or a second one.
+    #[error("a malformed or repeated length")]
     ContentLength,
     /// A coding other than `chunked` once, or in HTTP/1.0.
+    #[error("a transfer coding other than chunked")]
     TransferEncoding,
     /// A length and a coding.
+    #[error("a length beside a transfer coding")]
     LengthAndEncoding,
     /// The framing of a body in an answer that has none by its status.
+    #[error("a body where there can be none")]
     BodyWhereNone,
     /// More interim answers than anybody needs.
+    #[error("too many interim answers")]
     TooManyInterim,
     /// A switch of protocols that nobody asked for, or that does not say to which.
+    #[error("a switch of protocols that nobody asked for")]
     Switch,
     /// A chunk size that is not 1 to 15 hex digits.
+    #[error("a malformed chunk size")]
     ChunkSize,
     /// A chunk extension that is malformed or too long.
+    #[error("a malformed chunk extension")]
     ChunkExtension,
     /// A chunk, its size or the end of the body without its CRLF.
+    #[error("a chunk without its end")]
     ChunkEnding,
     /// A trailer line that is no header field, or too many of them.
+    #[error("a malformed trailer")]
     Trailer,
     /// The connection ended before the answer did.
+    #[error("an answer that breaks off")]
     Cut,
     /// Bytes came before the request was sent.
+    #[error("an answer to no request")]
     Unasked,
     /// The origin does not speak the protocol that the policy names.
+    #[error("another protocol than the policy names")]
     Protocol,
 }
-
-impl AnswerFault {
-    /// In words, for the log.
-    pub const fn text(self) -> &'static str {
-        match self {
-            AnswerFault::StatusLine => "no status line",
-            AnswerFault::Version => "a version of HTTP that is not served",
-            AnswerFault::LineEnding => "a line that does not end in CRLF",
-            AnswerFault::FieldName => "a malformed field name",
-            AnswerFault::FieldValue => "a control byte in a field",
-            AnswerFault::Folding => "a folded line",
-            AnswerFault::HeadTooLarge => "a head that is too large",
-            AnswerFault::TooManyFields => "too many fields",
-            AnswerFault::ContentLength => "a malformed or repeated length",
-            AnswerFault::TransferEncoding => "a transfer coding other than chunked",
-            AnswerFault::LengthAndEncoding => "a length beside a transfer coding",
-            AnswerFault::BodyWhereNone => "a body where there can be none",
-            AnswerFault::TooManyInterim => "too many interim answers",
-            AnswerFault::Switch => "a switch of protocols that nobody asked for",
-            AnswerFault::ChunkSize => "a malformed chunk size",
-            AnswerFault::ChunkExtension => "a malformed chunk extension",
-            AnswerFault::ChunkEnding => "a chunk without its end",
-            AnswerFault::Trailer => "a malformed trailer",
-            AnswerFault::Cut => "an answer that breaks off",
-            AnswerFault::Unasked => "an answer to no request",
-            AnswerFault::Protocol => "another protocol than the policy names",
-        }
-    }
-}
-
-impl fmt::Display for AnswerFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
-impl std::error::Error for AnswerFault {}
 
 impl From<AnswerFault> for io::Error {
     fn from(fault: AnswerFault) -> io::Error {
@@ -376,10 +249,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_is_a_client_error_or_505_and_has_its_own_word() {
+    fn every_fault_has_its_own_word() {
         let mut words = std::collections::HashSet::new();
         for fault in HeadFault::ALL {
-            assert!(matches!(fault.status(), 400..=499 | 505), "{fault:?}");
             assert!(words.insert(fault.reason()), "{fault:?} shares its word");
         }
         for fault in BodyFault::ALL {

@@ -1,6 +1,7 @@
 //! # tidegate-offline
 //!
-//! The same judgement without sockets: past requests in their own time, and what a policy claims of itself.
+//! Tidegate without sockets. [`gate`] judges requests under a clock of its own; [`replay`] sends it the requests of past logs,
+//! [`scenario`] those of a policy's tests. [`picture`] draws charts.
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(
@@ -19,6 +20,7 @@
 use tidegate_limits::{limiter, sketch, units};
 use tidegate_policy::{answer, client, config, engine, explain, policy, request};
 
+pub mod gate;
 pub mod picture;
 
 pub mod replay;

@@ -50,7 +50,7 @@ async fn send_seconds(context: Arc<Context>, events: Events) {
     let mut turns = turns();
     let mut sent = None;
     while !gone(&events, &mut turns).await {
-        let second = context.shared.history.latest();
+        let second = context.shared.history.lately(1);
         if second.second == sent {
             continue;
         }

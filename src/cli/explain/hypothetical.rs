@@ -1,8 +1,9 @@
-//! Decides about a request that nobody sent, by the code that decides about those that somebody does.
+//! `--request`: explains a request that no client sent, by the offline gate.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -12,14 +13,14 @@ use crate::cli::exit;
 use crate::cli::global::Global;
 use crate::cli::output::say;
 use crate::config::Config;
-use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
+use crate::engine::{Arrival, DecisionId, Judged, Refusal, Snapshot, Verdict};
 use crate::explain::{Answered, Book, Explanation};
 use crate::request::{Peer, Request};
-use crate::sketch::Seed;
 use crate::units::Timestamp;
 use tidegate_http::authority::canonical_host;
 use tidegate_http::path::EscapedSlash;
 use tidegate_http::path::path_of;
+use tidegate_offline::gate::{Course, HEAD_START, OfflineGate, PlaceAt, Step, Submission, What};
 
 /// What is said of a request that nobody sent.
 #[derive(Debug, Args)]
@@ -39,11 +40,8 @@ pub struct Hypothesis {
     times: u32,
 }
 
-/// The moment at which it comes: any, but that windows of up to a day have just begun then, and that no limit remembers more.
-const AT: Timestamp = Timestamp::from_nanos(400 * 86_400 * 1_000_000_000);
-
-/// Nothing that is secret, and nobody to hide it from.
-const SEED: Seed = Seed::from_bytes(*b"tidegate explain");
+/// The moment at which it comes: windows of up to a day have just begun, and no limit remembers anything.
+const AT: Timestamp = Timestamp::from_nanos(HEAD_START.as_secs() * 1_000_000_000);
 
 /// Decides and explains; what is against it has been said.
 pub fn run(text: &str, arguments: &Hypothesis, global: &Global) -> Result<Explanation, ExitCode> {
@@ -56,8 +54,8 @@ pub fn run(text: &str, arguments: &Hypothesis, global: &Global) -> Result<Explan
         say(&format!("tidegate: {why}\n"));
         ExitCode::from(exit::USAGE)
     })?;
-    explained(config, &parts, arguments.times).map_err(|limit| {
-        say(&format!("tidegate: the limit {limit} cannot be built\n"));
+    explained(config, &parts, arguments.times).map_err(|why| {
+        say(&format!("tidegate: {why}\n"));
         ExitCode::from(exit::INVALID)
     })
 }
@@ -126,23 +124,31 @@ impl Parts {
     }
 }
 
-/// The last of so many requests at one instant.
+/// Sends so many requests at one instant, none of which ends, and explains the last.
 fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, String> {
     let book = Book::of(&config);
-    let snapshot = Snapshot::new(config.policy, &SEED, 0).map_err(|(limit, fault)| format!("{limit}: {fault}"))?;
+    let gate = OfflineGate::new(config.policy, 0, Duration::from_secs(1));
+    let mut gate = gate.map_err(|(limit, fault)| format!("the limit {limit}: {fault} cannot be built"))?;
     let request = parts.request();
-    let mut first_refused: Option<(u32, String)> = None;
-    let mut holds = Vec::new();
-    let mut judged = decide(&snapshot, &request, &mut holds);
+    let (mut first_refused, mut explanation): (Option<(u32, String)>, Option<Explanation>) = (None, None);
+    let mut report = |step: Step<'_, u32>| {
+        let nth = *step.of;
+        if matches!(step.what, What::Refused) && first_refused.as_ref().is_none_or(|(first, _)| nth < *first) {
+            first_refused = Some((nth, refusers(step.judged, step.snapshot)));
+        }
+        if matches!(step.what, What::Refused | What::Admitted) && nth == times {
+            explanation = Some(told(step.snapshot, step.judged, &request, &book));
+        }
+    };
+    let course = Course::Known { takes: Duration::MAX, status: None, bytes: 0, place: PlaceAt::Counted };
     for nth in 1..=times {
-        if nth > 1 {
-            judged = decide(&snapshot, &request, &mut holds);
-        }
-        if judged.decision.verdict != Verdict::Admitted && first_refused.is_none() {
-            first_refused = Some((nth, refusers(&judged, &snapshot)));
-        }
+        // without dice no wait is stretched, and `fair_share` thins no client before it must
+        let arrival = Arrival { id: DecisionId(0), at: AT, dice: 0 };
+        gate.submit(Submission { request: &request, client: None, arrival, course, of: nth }, &mut report);
     }
-    let mut explanation = told(&snapshot, &judged, &request, &book);
+    // all waits end; requests that are under way do not
+    gate.advance(Timestamp::from_nanos(u64::MAX - 1), &mut report);
+    let mut explanation = explanation.ok_or_else(|| "the request waits for ever".to_owned())?;
     if times > 1 {
         explanation.notes.push(match first_refused {
             Some((nth, by)) => format!("of {times} at one instant the first {} pass; {by}", nth - 1),
@@ -152,20 +158,11 @@ fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, S
     Ok(explanation)
 }
 
-fn decide(snapshot: &Snapshot, request: &Request<'_>, holds: &mut Vec<crate::engine::Holds>) -> Judged {
-    // without dice no wait is stretched, and `fair_share` thins nobody before it must
-    let mut judged = snapshot.judge(request, Arrival { id: DecisionId(0), at: AT, dice: 0 });
-    snapshot.reserve_all(&mut judged);
-    let now = judged.decision.goes_on();
-    let (held, _) = snapshot.admit(&mut judged, now);
-    if !held.is_empty() {
-        holds.push(held);
-    }
-    judged
-}
-
 /// Who refused, in a few words.
 fn refusers(judged: &Judged, snapshot: &Snapshot) -> String {
+    if judged.decision.verdict == Verdict::Refused(Refusal::OriginFull) {
+        return "then the origin is full".to_owned();
+    }
     let rules = &snapshot.policy().rules;
     let violated = judged.decision.violated().filter_map(|reading| rules.get(reading.rule));
     let names: Vec<String> = violated.map(|rule| format!("`{}`", rule.name)).collect();

@@ -9,9 +9,9 @@ use super::stop::{Stop, system};
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
-use crate::replay::drawn::{self, About, Ledger};
 use crate::replay::report::Head;
-use crate::replay::{Logged, Outcome, Record};
+use crate::replay::report_html::{self, About, Ledger};
+use crate::replay::{Outcome, Record};
 
 /// Where pictures go.
 #[derive(Debug, Args)]
@@ -41,14 +41,13 @@ impl<'a> Drawing<'a> {
     }
 
     /// Counts a decision.
-    pub fn note(&mut self, logged: &Logged<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
+    pub fn note(&mut self, record: &Record<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
         let Some(ledger) = &mut self.ledger else { return };
         if self.route.is_some_and(|route| judged.decision.route != route) {
             return;
         }
         let Some(client) = judged.decision.client else { return };
-        let record = logged.record();
-        ledger.note(&record, judged, &|| name(&record, &client));
+        ledger.note(record, judged, &|| name(record, &client));
     }
 
     /// Draws what was asked for. `logs`, `policy`: where each stands.
@@ -82,11 +81,11 @@ impl<'a> Drawing<'a> {
             notes,
         };
         if let Some(file) = &self.asked.html {
-            fs::write(file, drawn::html(&ledger, &about)).map_err(system(file))?;
+            fs::write(file, report_html::html(&ledger, &about)).map_err(system(file))?;
         }
         if let Some(directory) = &self.asked.svg {
             fs::create_dir_all(directory).map_err(system(directory))?;
-            for picture in drawn::pictures(&ledger, &about) {
+            for picture in report_html::pictures(&ledger, &about) {
                 let file = Path::new(directory).join(&picture.file);
                 fs::write(&file, picture.svg).map_err(system(&file))?;
             }

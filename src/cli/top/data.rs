@@ -5,7 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast};
+use crate::observe::notices;
+use crate::observe::state::{Limit as LimitNow, Offenders, Origin as OriginNow, Requests, State, Word};
 
 /// What the first member of `--format json` says.
 pub const SCHEMA: &str = "tidegate.top/1";
@@ -19,150 +23,22 @@ const SMOOTHED: usize = 10;
 /// How many points the five minutes of a limit are put into.
 const POINTS: usize = 20;
 
-/// `GET /api/v1/status`, as far as it is shown.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct Status {
-    version: String,
-    instance: String,
-    process: u32,
-    state: String,
-    uptime_seconds: u64,
-    config: Config,
-    requests: Requests,
-    origins: Vec<OriginNow>,
-    limits: Vec<LimitNow>,
-    #[serde(default)]
-    waiting_for_upgrade: Vec<String>,
-    #[serde(default)]
-    notices: Vec<Notice>,
-}
-
 /// The configuration in force.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Config {
-    /// The beginning of its hash.
+    /// Beginning of its hash.
     pub hash: String,
-    /// How long it has been in force.
+    /// Time since it is in force.
     pub age_seconds: u64,
 }
 
-/// All requests since the process began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requests {
-    /// All that have ended.
-    pub ended: u64,
-    /// Of those, refused by the policy.
-    pub refused: u64,
-    /// Refused for their form or pace.
-    pub malformed: u64,
-}
-
-/// Something that the operator should know of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Something that the operator should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notice {
     /// A word that stays.
-    pub kind: String,
-    /// In one line.
+    pub kind: Word,
+    /// One line.
     pub text: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct LimitNow {
-    name: String,
-    kind: String,
-    mode: String,
-    fill: Option<f64>,
-    keys: Option<u64>,
-    exact_keys: Option<u64>,
-    decisions: BTreeMap<String, u64>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct OriginNow {
-    name: String,
-    inflight: u64,
-    limit: Option<u64>,
-    queued: u64,
-    shed: u64,
-    errors: u64,
-    healthy: usize,
-    endpoints: Vec<serde::de::IgnoredAny>,
-}
-
-/// `GET /api/v1/history`, as far as it is shown: numbers per second, the oldest first.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct History {
-    routes: BTreeMap<String, RoutePast>,
-    limits: BTreeMap<String, LimitPast>,
-    origins: BTreeMap<String, OriginPast>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct RoutePast {
-    allowed: Vec<f64>,
-    delayed: Vec<f64>,
-    limited: Vec<f64>,
-    shed: Vec<f64>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct LimitPast {
-    allowed: Vec<f64>,
-    limited: Vec<f64>,
-    shadow: Vec<f64>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct OriginPast {
-    errors: Vec<f64>,
-    shed: Vec<f64>,
-    p95: Vec<f64>,
-}
-
-/// `GET /api/v1/offenders`: whom the limits refused most lately.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offenders {
-    /// All refusals, as they weigh now.
-    pub total: u64,
-    /// Whoever is missing was refused at most so often.
-    pub error_bound: u64,
-    /// The most refused first.
-    #[serde(rename(deserialize = "offenders"))]
-    pub clients: Vec<Offender>,
-    /// Networks with several of them.
-    pub networks: Vec<Network>,
-}
-
-/// A client under a limit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offender {
-    /// As the access log names it.
-    pub client: String,
-    /// The limit that refused it.
-    pub limit: String,
-    /// How often, as it weighs now; at most `error` too high.
-    pub count: u64,
-    /// See `count`.
-    pub error: u64,
-    /// Its part of all refusals, 0 to 1.
-    pub share: f64,
-    /// Since its last refusal.
-    pub last_seen_seconds_ago: u64,
-}
-
-/// A network with several refused clients.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Network {
-    /// As the access log would name it.
-    pub network: String,
-    /// How many of its clients are in the list.
-    pub clients: u64,
-    /// How often they were refused together; at most `error` too high.
-    pub count: u64,
-    /// See `count`.
-    pub error: u64,
-    /// Their part of all refusals, 0 to 1.
-    pub share: f64,
 }
 
 /// Everything that is shown; as JSON it is `tidegate.top/1`.
@@ -171,13 +47,13 @@ pub struct Model {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
     /// Of the running process.
-    pub version: String,
+    pub version: Word,
     /// The machine's name.
     pub instance: String,
     /// The process's number.
     pub process: u32,
     /// `starting`, `ready` or `stopping`.
-    pub state: String,
+    pub state: Word,
     /// Since its start.
     pub uptime_seconds: u64,
     /// What is in force.
@@ -206,9 +82,9 @@ pub struct Limit {
     /// In the policy file.
     pub name: String,
     /// Its type.
-    pub kind: String,
+    pub kind: Word,
     /// `enforce` or `shadow`.
-    pub mode: String,
+    pub mode: Word,
     /// How many keys have a debt; estimated, unless the type counts them.
     pub keys: Option<u64>,
     /// Which part of its table holds a debt, 0 to 1.
@@ -222,7 +98,7 @@ pub struct Limit {
     /// What did not fit per second, limited or not, over five minutes in twenty points; the oldest first.
     pub five_minutes: Vec<f64>,
     /// By verdict, since the process began.
-    pub decisions: BTreeMap<String, u64>,
+    pub decisions: BTreeMap<Word, u64>,
 }
 
 /// An origin.
@@ -254,11 +130,11 @@ pub struct Origin {
 }
 
 impl Model {
-    /// What these answers say together.
-    pub fn of(status: Status, history: &History, offenders: Offenders) -> Model {
+    /// Joins the answers.
+    pub fn of(status: State, history: &Past<f64>, offenders: Offenders) -> Model {
         // a process that is younger than the mean has not been silent before it began
         let seconds = usize::try_from(status.uptime_seconds).unwrap_or(SMOOTHED).clamp(1, SMOOTHED);
-        let sum = |part: fn(&RoutePast) -> &Vec<f64>| -> f64 {
+        let sum = |part: fn(&RoutePast<f64>) -> &Vec<f64>| -> f64 {
             history.routes.values().map(|route| mean(part(route), seconds)).sum()
         };
         let limited = sum(|route| &route.limited);
@@ -277,10 +153,10 @@ impl Model {
             version: status.version,
             instance: status.instance,
             process: status.process,
-            notices: notices(&status.state, status.waiting_for_upgrade, status.notices),
+            notices: notices(&status.state, status.waiting_for_upgrade, &status.notices),
             state: status.state,
             uptime_seconds: status.uptime_seconds,
-            config: status.config,
+            config: Config { hash: status.config.hash, age_seconds: status.config.age_seconds },
             requests: status.requests,
             requests_per_second: requests,
             limited_share: if requests > 0.0 { limited / requests } else { 0.0 },
@@ -293,7 +169,7 @@ impl Model {
 }
 
 impl Limit {
-    fn of(now: LimitNow, past: &LimitPast, seconds: usize) -> Limit {
+    fn of(now: LimitNow, past: &LimitPast<f64>, seconds: usize) -> Limit {
         let refused: Vec<f64> =
             past.limited.iter().zip(&past.shadow).map(|(limited, shadow)| limited + shadow).collect();
         Limit {
@@ -312,7 +188,7 @@ impl Limit {
 }
 
 impl Origin {
-    fn of(now: OriginNow, past: &OriginPast, seconds: usize) -> Origin {
+    fn of(now: OriginNow, past: &OriginPast<f64>, seconds: usize) -> Origin {
         Origin {
             name: now.name,
             inflight: now.inflight,
@@ -329,16 +205,16 @@ impl Origin {
     }
 }
 
-/// The process's own, behind what its state and its file say.
-fn notices(state: &str, waiting: Vec<String>, told: Vec<Notice>) -> Vec<Notice> {
+/// The process's own notices, behind those on its state and its file.
+fn notices(state: &str, waiting: Vec<String>, told: &[notices::Notice]) -> Vec<Notice> {
     let mut notices = Vec::new();
     if state != "ready" {
-        notices.push(Notice { kind: "state".to_owned(), text: format!("the process is {state}") });
+        notices.push(Notice { kind: "state".into(), text: format!("the process is {state}") });
     }
     let waits =
-        |text| Notice { kind: "waiting_for_upgrade".to_owned(), text: format!("waits for `tidegate upgrade`: {text}") };
+        |text| Notice { kind: "waiting_for_upgrade".into(), text: format!("waits for `tidegate upgrade`: {text}") };
     notices.extend(waiting.into_iter().map(waits));
-    notices.extend(told);
+    notices.extend(told.iter().map(|notice| Notice { kind: notice.kind.word().into(), text: notice.text.clone() }));
     notices
 }
 
@@ -355,109 +231,4 @@ fn points(past: &[f64]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn steady(value: f64) -> Value {
-        json!(vec![value; SECONDS])
-    }
-
-    /// Three answers as a process of four hours gives them.
-    pub fn model() -> Model {
-        let status = json!({
-            "schema": "tidegate.status/1", "version": "0.1.0", "instance": "edge-1", "process": 4711, "state": "ready",
-            "uptime_seconds": 273_600, "config": { "hash": "9f31c2e", "age_seconds": 7_200, "loaded_at": 1 },
-            "requests": { "ended": 1_000_000, "refused": 8_000, "malformed": 3 }, "listeners": [], "pardons": 0,
-            "limits": [
-                { "name": "per_client", "kind": "rate", "mode": "enforce", "memory_bytes": 1, "fill": 0.31, "keys": 48_100,
-                  "error": 0.001, "decisions": { "allowed": 990_000, "limited": 8_000 } },
-                { "name": "login", "kind": "quota", "mode": "shadow", "memory_bytes": 1, "fill": 0.02, "keys": 912,
-                  "error": 0.0, "decisions": { "allowed": 30_000, "limited": 40 } },
-                { "name": "crowd", "kind": "fair_share", "mode": "enforce", "memory_bytes": 1, "decisions": {} },
-            ],
-            "origins": [
-                { "name": "shop", "inflight": 301, "limit": 400, "queued": 4, "shed": 7, "errors": 9, "retries": 1,
-                  "healthy": 1, "endpoints": [{ "address": "10.0.0.1:80" }, { "address": "10.0.0.2:80" }] },
-                { "name": "static", "inflight": 2, "queued": 0, "shed": 0, "errors": 0, "retries": 0, "healthy": 1,
-                  "endpoints": [{ "address": "10.0.0.3:80" }] },
-            ],
-            "waiting_for_upgrade": ["listeners.main.address changed"],
-            "notices": [{ "kind": "collapsed_clients",
-                "text": "93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?" }],
-        });
-        let mut refused = vec![0.0; SECONDS];
-        for (second, point) in refused.iter_mut().enumerate().skip(150) {
-            *point = (second - 149) as f64 / 5.0;
-        }
-        refused[SECONDS - 10..].fill(24.0);
-        let history = json!({
-            "schema": "tidegate.history/1", "second": 1,
-            "routes": {
-                "shop": { "allowed": steady(3_900.0), "delayed": steady(0.0), "limited": refused, "shed": steady(0.5) },
-                "site": { "allowed": steady(150.0), "delayed": steady(1.0), "limited": steady(0.0), "shed": steady(0.0) },
-            },
-            "limits": {
-                "per_client": { "allowed": steady(3_900.0), "limited": refused, "shadow": steady(0.0) },
-                "login": { "allowed": steady(11.0), "limited": steady(0.0), "shadow": steady(3.1) },
-            },
-            "origins": {
-                "shop": { "inflight": [], "cap": [], "queue": [], "errors": steady(0.1), "shed": steady(0.5), "p50": [],
-                  "p95": steady(0.212), "p99": [] },
-            },
-        });
-        let offenders = json!({
-            "schema": "tidegate.offenders/1", "total": 350, "error_bound": 2,
-            "offenders": [
-                { "client": "c7f1Kc1mZt0wJ2T9uXvHq3", "limit": "per_client", "count": 212, "error": 3, "share": 0.61,
-                  "last_seen_seconds_ago": 0 },
-                { "client": "09abWc1mZt0wJ2T9uXvHq3", "limit": "login", "count": 88, "error": 0, "share": 0.25,
-                  "last_seen_seconds_ago": 75 },
-            ],
-            "networks": [{ "network": "Q2abWc1mZt0wJ2T9uXvHq3", "clients": 2, "count": 300, "error": 3, "share": 0.857 }],
-        });
-        let read = "the answers are understood";
-        Model::of(
-            serde_json::from_value(status).expect(read),
-            &serde_json::from_value(history).expect(read),
-            serde_json::from_value(offenders).expect(read),
-        )
-    }
-
-    #[test]
-    fn rates_are_means_of_the_last_ten_seconds() {
-        let model = model();
-        assert_eq!(model.requests_per_second, 3_900.0 + 151.0 + 24.0 + 0.5);
-        assert_eq!(model.limited_share, 24.0 / model.requests_per_second);
-        let limit = &model.limits[0];
-        assert_eq!((limit.allowed_per_second, limit.limited_per_second), (3_900.0, 24.0));
-        assert_eq!(model.origins[0].p95_seconds, Some(0.212));
-        assert_eq!(model.origins[1].p95_seconds, None, "an origin without a past");
-        assert_eq!(mean(&[1.0, 2.0, 4.0], 2), 3.0);
-        assert_eq!((mean(&[5.0], 10), mean(&[], 10)), (5.0, 0.0));
-    }
-
-    #[test]
-    fn five_minutes_are_twenty_points() {
-        let limit = &model().limits[0];
-        assert_eq!(limit.five_minutes.len(), POINTS);
-        assert_eq!((limit.five_minutes[9], limit.five_minutes[10]), (0.0, 1.6));
-        assert_eq!(points(&vec![1.0; 600]), vec![1.0; POINTS], "more than was asked for");
-        assert_eq!(points(&[]), Vec::<f64>::new());
-    }
-
-    #[test]
-    fn as_json_it_has_a_schema_and_what_the_process_told() {
-        let told = serde_json::to_value(model()).expect("numbers and texts");
-        assert_eq!(told["schema"], SCHEMA);
-        assert_eq!(told["offenders"]["clients"][0]["count"], 212);
-        assert_eq!(told["limits"][0]["decisions"]["limited"], 8_000);
-        assert_eq!(told["notices"][0]["kind"], "waiting_for_upgrade");
-    }
-
-    #[test]
-    fn an_answer_of_another_kind_is_not_understood() {
-        assert!(serde_json::from_value::<Status>(json!({ "schema": "tidegate.status/2" })).is_err());
-    }
-}
+pub mod tests;

@@ -2,7 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::data::{Limit, Model, Offender, Origin};
+use super::data::{Limit, Model, Origin};
+use crate::observe::state::Offender;
 
 /// How many rows a page key goes.
 const PAGE: usize = 10;

@@ -183,7 +183,7 @@ fn explained(socket: &Path, client: &str) -> io::Result<String> {
     let one = client.split('/').next().unwrap_or(client);
     let target = client::target("/api/v1/decisions", &[("client", one), ("latest", DECISIONS)]);
     let reply = client::get(socket, &target)?;
-    Ok(match answers::read::<Decisions>(&reply) {
+    Ok(match running::read::<Decisions>(&reply) {
         Err(why) => why,
         Ok(Decisions { decisions }) if decisions.is_empty() => {
             format!("nothing is remembered of {client}: {}", explain::FORGOTTEN)
@@ -196,5 +196,5 @@ fn explained(socket: &Path, client: &str) -> io::Result<String> {
 fn pardoned(socket: &Path, client: &str) -> io::Result<String> {
     let wanted = json!({ "client": client, "limit": null, "exempt_seconds": 0 });
     let reply = client::post(socket, "/api/v1/pardon", &wanted)?;
-    Ok(answers::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
+    Ok(running::read(&reply).map_or_else(|why| why, |told| pardon::text(&told)))
 }

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use super::*;
+use crate::answer::Fault;
 use crate::config::settings::Listener;
 use crate::edge::common::EdgeEvents;
 use crate::edge::listen::{Connections, accept, bind};
@@ -92,7 +93,8 @@ impl HttpServerApp for App {
                         Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                         Ok(None) => break,
                         Err(error) => {
-                            let status = cause_of::<BodyFault>(&error).and_then(BodyFault::status);
+                            // 499: the answer has begun
+                            let status = cause_of::<BodyFault>(&error).map(status_of).filter(|status| *status != 499);
                             if let Some(status) = status {
                                 App::respond(&mut session, status, "bad body").await;
                             }
@@ -110,6 +112,10 @@ impl HttpServerApp for App {
     }
 }
 
+fn status_of(fault: impl Into<Fault>) -> u16 {
+    fault.into().meaning().status.as_u16()
+}
+
 #[derive(Default)]
 struct Counts {
     heads: Mutex<Vec<HeadFault>>,
@@ -119,7 +125,7 @@ struct Counts {
 impl EdgeEvents for Arc<Counts> {
     fn refused(&self, fault: HeadFault, _bytes: &[u8]) -> Bytes {
         self.heads.lock().unwrap().push(fault);
-        format!("HTTP/1.1 {} refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", fault.status()).into()
+        format!("HTTP/1.1 {} refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status_of(fault)).into()
     }
 
     fn body_refused(&self, fault: BodyFault) {
@@ -141,6 +147,7 @@ impl Gate {
             listener: 0,
             tls: None,
             limits: ConnectionLimits::default(),
+            filter: None,
             events: Box::new(counts.clone()),
         });
         Gate { app: Arc::default(), counts, edge, stop: watch::channel(false).0 }
@@ -158,8 +165,8 @@ impl Gate {
         let (client, server) = tokio::io::duplex(1 << 16);
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
         let serving = async move {
-            let link = Arc::new(Link::new(0, None));
-            serve(&app, server, BytesMut::new(), Instant::now(), link, &edge, &shutdown).await;
+            let info = Arc::new(ConnectionInfo::new(0, None));
+            serve(&app, server, BytesMut::new(), Instant::now(), info, &edge, &shutdown).await;
         };
         (client, tokio::spawn(serving))
     }

@@ -27,13 +27,13 @@ use pingora::server::ShutdownWatch;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
+use super::frame_tap::{FrameTap, TapState};
 use super::session::{SEND_BUFFER, Session};
-use super::talk::{Stream, Talk};
-use super::tap::{Pulse, Tap};
+use super::streams::{Stream, Streams};
 use crate::edge::common::Edge;
+use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::limits::ConnectionLimits;
-use crate::edge::link::Link;
-use crate::edge::pace::Pace;
+use crate::edge::min_rate::TransferCredit;
 use crate::request::Peer;
 use tidegate_http::fault::HeadFault;
 use tidegate_http::h2::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
@@ -63,7 +63,7 @@ pub async fn serve<A, S>(
     transport: S,
     first: BytesMut,
     begun: Instant,
-    link: Arc<Link>,
+    info: Arc<ConnectionInfo>,
     edge: &Arc<Edge>,
     shutdown: &ShutdownWatch,
 ) where
@@ -77,24 +77,24 @@ pub async fn serve<A, S>(
         proxy_digest: transport.get_proxy_digest(),
         socket_digest: transport.get_socket_digest(),
     });
-    let peer = link.peer;
-    let pulse = Pulse::new(begun);
+    let peer = info.peer;
+    let tap_state = TapState::new(begun);
     let account = Account::new(limits.h2.frames(&limits.head), Duration::ZERO);
     // of all answers together; each has its own time besides
-    let download = Pace::new(limits.least_answer_rate, None);
-    let talk = Arc::new(Talk::default());
+    let download = TransferCredit::new(limits.least_answer_rate, None);
+    let streams = Arc::new(Streams::default());
     let (tap, mut home) =
-        Tap::new(transport, first, PREFACE.len(), account, download, Arc::clone(&pulse), Arc::clone(&talk));
+        FrameTap::new(transport, first, PREFACE.len(), account, download, Arc::clone(&tap_state), Arc::clone(&streams));
     let abuse = match timeout_at(begun + limits.head_deadline, options(limits).handshake(tap)).await {
         Ok(Ok(connection)) => {
             let round = Round {
                 app,
                 edge,
                 shutdown,
-                link,
+                info,
                 digest,
-                pulse: Arc::clone(&pulse),
-                talk,
+                tap_state: Arc::clone(&tap_state),
+                streams,
                 begun,
                 taken: 0,
                 refusals: Credit::new(REFUSALS, Duration::ZERO),
@@ -103,10 +103,10 @@ pub async fn serve<A, S>(
             };
             round.run(connection).await
         }
-        Ok(Err(error)) => abuse_of(&error, &pulse),
+        Ok(Err(error)) => abuse_of(&error, &tap_state),
         Err(_) => Some(Abuse::Late),
     };
-    tell_refused_by_library(edge, &pulse, peer);
+    tell_refused_by_library(edge, &tap_state, peer);
     if let Some(abuse) = abuse {
         edge.events.abused(abuse, peer);
     }
@@ -131,13 +131,13 @@ fn options(limits: &ConnectionLimits) -> Builder {
 }
 
 /// What an error of the library says about the client; nothing when it merely left.
-fn abuse_of(error: &h2::Error, pulse: &Pulse) -> Option<Abuse> {
+fn abuse_of(error: &h2::Error, tap_state: &TapState) -> Option<Abuse> {
     if !error.is_library() {
         return None;
     }
     // it says that a bound was passed, and the frame that did it says which
-    Some(match (error.reason(), pulse.last()) {
-        (Some(Reason::ENHANCE_YOUR_CALM), _) if pulse.resets() >= MANY_RESETS => Abuse::Refusals,
+    Some(match (error.reason(), tap_state.last()) {
+        (Some(Reason::ENHANCE_YOUR_CALM), _) if tap_state.resets() >= MANY_RESETS => Abuse::Refusals,
         (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Data)) => Abuse::EmptyData,
         (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Continuation)) => Abuse::Continuation,
         (Some(Reason::ENHANCE_YOUR_CALM | Reason::COMPRESSION_ERROR), Some(Kind::Headers)) => Abuse::HeaderBomb,
@@ -152,10 +152,10 @@ struct Round<'a, A> {
     app: &'a Arc<A>,
     edge: &'a Arc<Edge>,
     shutdown: &'a ShutdownWatch,
-    link: Arc<Link>,
+    info: Arc<ConnectionInfo>,
     digest: Arc<Digest>,
-    pulse: Arc<Pulse>,
-    talk: Arc<Talk>,
+    tap_state: Arc<TapState>,
+    streams: Arc<Streams>,
     begun: Instant,
     /// Requests so far, refused ones included.
     taken: u32,
@@ -193,7 +193,7 @@ where
     A: HttpServerApp + Send + Sync + 'static,
 {
     /// Drives the connection to its end; says why, if the client is to blame.
-    async fn run<S: IO>(mut self, mut connection: Connection<Tap<S>, Bytes>) -> Option<Abuse> {
+    async fn run<S: IO>(mut self, mut connection: Connection<FrameTap<S>, Bytes>) -> Option<Abuse> {
         let mut stopping = self.shutdown.clone();
         let stopping = async move {
             // a vanished sender means that the process is past stopping
@@ -203,7 +203,7 @@ where
         let mut stopped = false;
         let mut timer: Pin<Box<Sleep>> = Box::pin(sleep_until(self.deadline()));
         loop {
-            if self.talk.is_leaving() && self.left_at.is_none() {
+            if self.streams.is_leaving() && self.left_at.is_none() {
                 self.left_at = Some(Instant::now());
                 connection.graceful_shutdown();
             }
@@ -211,25 +211,25 @@ where
             if timer.deadline() != deadline {
                 timer.as_mut().reset(deadline);
             }
-            let talk = Arc::clone(&self.talk);
+            let streams = Arc::clone(&self.streams);
             let fate = tokio::select! {
                 biased;
-                turn = poll_fn(|cx| turn(&mut connection, &self.pulse, cx)) => match turn {
+                turn = poll_fn(|cx| turn(&mut connection, &self.tap_state, cx)) => match turn {
                     Turn::Request(request, respond) => self.take(request, respond),
                     Turn::Refused => self.refused(),
                     Turn::Abuse(abuse) => Fate::CutOff(abuse),
-                    Turn::End => return self.pulse.abuse(),
-                    Turn::Broken(error) => return self.pulse.abuse().or_else(|| abuse_of(&error, &self.pulse)),
+                    Turn::End => return self.tap_state.abuse(),
+                    Turn::Broken(error) => return self.tap_state.abuse().or_else(|| abuse_of(&error, &self.tap_state)),
                 },
-                () = talk.news() => {
-                    if self.talk.streams() == 0 {
+                () = streams.news() => {
+                    if self.streams.open() == 0 {
                         self.quiet_since = Instant::now();
                     }
                     Fate::GoOn
                 }
                 () = &mut stopping, if !stopped => {
                     stopped = true;
-                    self.talk.leave();
+                    self.streams.leave();
                     Fate::GoOn
                 }
                 () = timer.as_mut() => self.rung(),
@@ -241,7 +241,7 @@ where
                     return None;
                 }
                 Fate::CutOff(abuse) => {
-                    self.pulse.stop(abuse);
+                    self.tap_state.stop(abuse);
                     farewell(connection, Reason::ENHANCE_YOUR_CALM, &self.edge.limits).await;
                     return Some(abuse);
                 }
@@ -252,7 +252,7 @@ where
     /// When there is something to do even if nothing happens.
     fn deadline(&self) -> Instant {
         let limits = &self.edge.limits;
-        let head = match self.pulse.head_since() {
+        let head = match self.tap_state.head_since() {
             Some(since) => Some(since + limits.head_deadline),
             None if self.taken == 0 => Some(self.begun + limits.head_deadline),
             None => None,
@@ -267,14 +267,14 @@ where
     /// Whether the connection has nothing to do and only so much time for that. Before its first request it has that of a head,
     /// unless it was told to leave: nothing would come of waiting then.
     fn may_be_quiet(&self) -> bool {
-        self.talk.streams() == 0 && (self.taken > 0 || self.left_at.is_some())
+        self.streams.open() == 0 && (self.taken > 0 || self.left_at.is_some())
     }
 
     /// Until when a connection without requests is kept: what was answered last may still be on its way.
     fn quiet_until(&self) -> Instant {
         let limits = &self.edge.limits;
         let idle = if self.left_at.is_some() { limits.idle_while_draining } else { limits.idle };
-        self.quiet_since.max(self.pulse.written()).max(self.left_at.unwrap_or(self.begun)) + idle
+        self.quiet_since.max(self.tap_state.written()).max(self.left_at.unwrap_or(self.begun)) + idle
     }
 
     /// A deadline is over, or was when it was set.
@@ -282,7 +282,7 @@ where
         let now = Instant::now();
         let limits = &self.edge.limits;
         let late = |since: Instant| now >= since + limits.head_deadline;
-        if self.pulse.head_since().is_some_and(late) {
+        if self.tap_state.head_since().is_some_and(late) {
             return Fate::CutOff(Abuse::Late);
         }
         // browsers connect before they know what they want, and may never want anything
@@ -293,7 +293,7 @@ where
             return Fate::Close;
         }
         if limits.lifetime.is_some_and(|lifetime| now >= self.begun + lifetime) {
-            self.talk.leave();
+            self.streams.leave();
         }
         Fate::GoOn
     }
@@ -308,13 +308,13 @@ where
             return Fate::GoOn;
         }
         if self.taken >= self.edge.limits.requests {
-            self.talk.leave();
+            self.streams.leave();
         }
-        self.pulse.take(respond.stream_id().as_u32());
+        self.tap_state.take(respond.stream_id().as_u32());
         let (mut parts, body) = request.into_parts();
         let bytes = request::bytes(&parts);
         let budget = self.edge.limits.h2.head_bytes;
-        let over = self.talk.streams() > 0 && self.talk.head_bytes().saturating_add(bytes) > budget;
+        let over = self.streams.open() > 0 && self.streams.head_bytes().saturating_add(bytes) > budget;
         let judged = if over { Err(HeadFault::TooLarge) } else { request::read(&mut parts, &self.edge.head_limits()) };
         match judged {
             Ok(expect_continue) => {
@@ -323,7 +323,7 @@ where
             }
             Err(fault) => {
                 let answer = self.edge.events.refused_request(fault, &parts);
-                self.edge.events.noticed(fault.reason(), self.link.peer);
+                self.edge.events.noticed(fault.reason(), self.info.peer);
                 refuse(&mut respond, answer);
                 if over { Fate::GoOn } else { self.refused() }
             }
@@ -331,8 +331,8 @@ where
     }
 
     fn spawn(&self, head: Head, body: RecvStream, respond: SendResponse<Bytes>) {
-        let present = self.talk.enter(head.bytes);
-        let stream = Stream::new(Arc::clone(&self.link), Arc::clone(&self.talk));
+        let present = self.streams.enter(head.bytes);
+        let stream = Stream::new(Arc::clone(&self.info), Arc::clone(&self.streams));
         let session = Session::new(head, body, respond, stream, Arc::clone(&self.digest), Arc::clone(self.edge));
         let (app, shutdown) = (Arc::clone(self.app), self.shutdown.clone());
         tokio::spawn(async move {
@@ -342,7 +342,7 @@ where
     }
 
     fn refused(&mut self) -> Fate {
-        tell_refused_by_library(self.edge, &self.pulse, self.link.peer);
+        tell_refused_by_library(self.edge, &self.tap_state, self.info.peer);
         // a client that was told to leave and has not heard of it sends requests that the library ignores
         if self.left_at.is_some() || self.refusals.take(1, self.begun.elapsed()) {
             Fate::GoOn
@@ -353,19 +353,23 @@ where
 }
 
 /// Counts and writes down the heads that the library has refused by itself.
-fn tell_refused_by_library(edge: &Edge, pulse: &Pulse, peer: Peer) {
-    for fault in pulse.refused_by_library() {
+fn tell_refused_by_library(edge: &Edge, tap_state: &TapState, peer: Peer) {
+    for fault in tap_state.refused_by_library() {
         edge.events.refused_elsewhere(fault);
         edge.events.noticed(fault.reason(), peer);
     }
 }
 
 /// Moves the connection on until there is something for the loop.
-fn turn<S: IO>(connection: &mut Connection<Tap<S>, Bytes>, pulse: &Pulse, cx: &mut Context<'_>) -> Poll<Turn> {
+fn turn<S: IO>(
+    connection: &mut Connection<FrameTap<S>, Bytes>,
+    tap_state: &TapState,
+    cx: &mut Context<'_>,
+) -> Poll<Turn> {
     let accepted = connection.poll_accept(cx);
     // whatever became of the head that was handed on, the next one may come
-    let held = pulse.release();
-    if let Some(abuse) = pulse.abuse() {
+    let held = tap_state.release();
+    if let Some(abuse) = tap_state.abuse() {
         return Poll::Ready(Turn::Abuse(abuse));
     }
     match accepted {
@@ -395,7 +399,7 @@ fn refuse(respond: &mut SendResponse<Bytes>, answer: crate::answer::Answer) {
 }
 
 /// Says goodbye, if the client takes it, and gives up what is under way.
-async fn farewell<S: IO>(mut connection: Connection<Tap<S>, Bytes>, reason: Reason, limits: &ConnectionLimits) {
+async fn farewell<S: IO>(mut connection: Connection<FrameTap<S>, Bytes>, reason: Reason, limits: &ConnectionLimits) {
     connection.abrupt_shutdown(reason);
     let _ = timeout(limits.linger, poll_fn(|cx| connection.poll_closed(cx))).await;
 }

@@ -1,9 +1,9 @@
 //! Clients that speak HTTP/2 (RFC 9113): one connection, many requests at once, each to the same proxy as in HTTP/1.
 //!
 //! * [`connection`] is the loop: heads in, one task per request, deadlines, the farewell.
-//! * [`tap`] lets bytes through to the library that speaks the protocol (`h2`), and has what passes read by [`tidegate_http::h2`].
+//! * [`frame_tap`] lets bytes through to the library that speaks the protocol (`h2`), and has what passes read by [`tidegate_http::h2`].
 //! * [`session`] is one request and its answer as the proxy sees them.
-//! * [`talk`] is what the streams of a connection have in common, and what the gate may ask of one.
+//! * [`streams`] is what the streams of a connection have in common, and what the gate may ask of one.
 //! * [`preface`] tells HTTP/2 from HTTP/1 where no TLS has said it.
 //!
 //! It stands in the place of the framework's own loop, which has no deadline for the preface, for bodies or for answers that
@@ -11,10 +11,10 @@
 //! `docs/http2.md`.
 
 pub mod connection;
+pub mod frame_tap;
 pub mod preface;
 pub mod session;
-pub mod talk;
-pub mod tap;
+pub mod streams;
 
 use crate::config::settings::Http2;
 use crate::units::Rate;

@@ -20,11 +20,11 @@ use pingora::protocols::http::HttpTask;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType, Result};
 
-use super::talk::Stream;
+use super::streams::Stream;
 use crate::edge::absence::Departure;
+use crate::edge::answer_deadline::LateAnswer;
 use crate::edge::common::Edge;
-use crate::edge::due::LateAnswer;
-use crate::edge::pace::Pace;
+use crate::edge::min_rate::TransferCredit;
 use crate::system::buffers::Stall;
 use crate::system::timer::Alarm;
 use tidegate_http::fault::BodyFault;
@@ -66,10 +66,10 @@ pub struct Session {
     holds_back: bool,
     /// Messages come when they come (gRPC): only the deadline of the answer counts.
     unhurried: bool,
-    upload: Pace,
-    download: Pace,
+    upload: TransferCredit,
+    download: TransferCredit,
     stall: Stall,
-    due: Alarm,
+    deadline: Alarm,
     departure: Departure,
     stream: Arc<Stream>,
     digest: Arc<Digest>,
@@ -100,8 +100,8 @@ impl Session {
         let unhurried = media.starts_with(b"application/grpc");
         parts.extensions.insert(Arc::clone(&stream));
         let limits = &edge.limits;
-        let upload = Pace::new(limits.least_rate, limits.body_time);
-        let download = Pace::new(limits.least_answer_rate, limits.answer_time);
+        let upload = TransferCredit::new(limits.least_rate, limits.body_time);
+        let download = TransferCredit::new(limits.least_answer_rate, limits.answer_time);
         Session {
             head: RequestHeader::from(parts),
             holds_back: expect_continue && !body.is_end_stream(),
@@ -119,7 +119,7 @@ impl Session {
             upload,
             download,
             stall: Stall::default(),
-            due: Alarm::default(),
+            deadline: Alarm::default(),
             departure: Departure::default(),
             stream,
             digest,
@@ -128,15 +128,15 @@ impl Session {
     }
 
     /// `Ready` when the answer should have begun by now and has not.
-    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.stream.due().deadline() {
-            Some(deadline) if self.written.is_none() => self.due.poll(deadline, cx),
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.stream.client().deadline.at() {
+            Some(deadline) if self.written.is_none() => self.deadline.poll(deadline, cx),
             _ => Poll::Pending,
         }
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>>> {
-        if self.poll_due(cx).is_ready() {
+        if self.poll_deadline(cx).is_ready() {
             return Poll::Ready(Err(late()));
         }
         let piece = match self.failed.take() {
@@ -180,7 +180,7 @@ impl Session {
     fn joined(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
         let is_small = |piece: &Bytes| u32::try_from(piece.len()).is_ok_and(|length| length < SMALL);
         if !is_small(&first) || self.body.is_end_stream() {
-            self.stream.talk().took_small_frames(u32::from(is_small(&first)));
+            self.stream.streams().took_small_frames(u32::from(is_small(&first)));
             return first;
         }
         let (mut small, mut joined) = (1, BytesMut::from(first));
@@ -197,7 +197,7 @@ impl Session {
                 Poll::Ready(None) | Poll::Pending => break,
             }
         }
-        self.stream.talk().took_small_frames(small);
+        self.stream.streams().took_small_frames(small);
         joined.freeze()
     }
 
@@ -208,7 +208,7 @@ impl Session {
             Err(error) => return Poll::Ready(Err(broken(ErrorType::ReadError, error))),
             Ok(None) => return Poll::Ready(Ok(())),
         };
-        let bad = self.stream.talk().has_bad_trailers(self.body.stream_id().as_u32());
+        let bad = self.stream.streams().has_bad_trailers(self.body.stream_id().as_u32());
         if bad || !trailers::are_harmless(&trailers) {
             return Poll::Ready(Err(self.refuse_body(ErrorType::ReadError, BodyFault::Trailer)));
         }
@@ -217,7 +217,7 @@ impl Session {
 
     /// Nothing is to be read: only the client's leaving is of interest.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Box<Error>> {
-        if self.poll_due(cx).is_ready() {
+        if self.poll_deadline(cx).is_ready() {
             return Poll::Ready(late());
         }
         if self.is_gone() {
@@ -315,7 +315,7 @@ impl Session {
                 Poll::Pending => break,
             }
         }
-        if self.stall.poll_cut(self.stream.share(), cx).is_ready() {
+        if self.stall.poll_cut(&self.stream.client().share, cx).is_ready() {
             return Poll::Ready(Err(self.refuse_body(ErrorType::WriteError, BodyFault::BuffersFull)));
         }
         ready!(self.download.poll_wait(cx));
@@ -383,7 +383,7 @@ impl Session {
         if done {
             self.put_end()?;
         }
-        self.stream.share().taken(self.sent.min(SEND_BUFFER));
+        self.stream.client().share.taken(self.sent.min(SEND_BUFFER));
         Ok(done)
     }
 
@@ -442,7 +442,7 @@ impl Session {
 
     fn refuse_body(&self, kind: ErrorType, fault: BodyFault) -> Box<Error> {
         self.edge.events.body_refused(fault);
-        self.edge.events.noticed(fault.reason(), self.stream.link().peer);
+        self.edge.events.noticed(fault.reason(), self.stream.client().info.peer);
         Error::because(kind, "the body of the request", io::Error::from(fault)).into_down()
     }
 }

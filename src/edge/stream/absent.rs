@@ -12,14 +12,14 @@ impl<S: IO> Wire<S> {
     /// Only for requests that have been read whole: of the others the origin has a part that it cannot answer.
     pub(super) fn leave(&mut self) -> bool {
         let begun = self.answer == Answer::Begun;
-        if self.reading != Reading::Complete || !self.departure.note(&self.absence, begun) {
+        if self.reading != Reading::Complete || !self.departure.note(&self.client.absence, begun) {
             return false;
         }
         self.ended = true;
         self.transport = None;
         self.inbox = BytesMut::new();
         self.outbox = BytesMut::new();
-        self.link.leave();
+        self.client.info.leave();
         true
     }
 
@@ -36,10 +36,10 @@ impl<S: IO> Wire<S> {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if self.answer == Answer::Begun {
-                self.departure.begin(&self.absence);
+                self.departure.begin(&self.client.absence);
             }
         }
-        let goes_on = self.departure.discard(&self.absence, of_body);
+        let goes_on = self.departure.discard(&self.client.absence, of_body);
         goes_on.then_some(length).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 }

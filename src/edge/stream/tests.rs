@@ -28,10 +28,16 @@ async fn begun(request: &[u8]) -> (EdgeStream<DuplexStream>, DuplexStream) {
         twins: UnderscoreTwins::Refuse,
         escaped_slash: EscapedSlash::Keep,
     };
-    let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events: Box::new(Silent) });
+    let edge = Arc::new(Edge {
+        listener: 0,
+        tls: None,
+        limits: ConnectionLimits::default(),
+        filter: None,
+        events: Box::new(Silent),
+    });
     let (mut client, server) = duplex(1 << 16);
     client.write_all(request).await.unwrap();
-    let mut wire = Wire::new(server, BytesMut::new(), Arc::new(Link::new(0, None)), edge);
+    let mut wire = Wire::new(server, BytesMut::new(), Arc::new(ConnectionInfo::new(0, None)), edge);
     let head = loop {
         std::future::poll_fn(|cx| wire.poll_fill(cx)).await.unwrap();
         if let Some(head) = parse(wire.inbox(), &LIMITS).unwrap() {

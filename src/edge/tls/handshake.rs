@@ -16,14 +16,17 @@ use super::acceptor::Acceptor;
 use super::secure::Secure;
 
 /// Why a connection did not become a secure one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum HandshakeFault {
-    /// Not finished in its time.
-    Late,
-    /// The client left, or the network broke.
-    Closed,
     /// The bytes were no TLS.
     NotTls,
+    /// The client left, or the network broke.
+    Closed,
+    /// Not finished in its time.
+    Late,
+    /// The client refused, mostly because of our certificate.
+    RefusedByClient,
     /// TLS 1.1 or older.
     Version,
     /// Nothing in common: ciphers, groups, signature schemes.
@@ -34,41 +37,17 @@ pub enum HandshakeFault {
     NoClientCertificate,
     /// The client's certificate is not from one of the authorities, or not good now.
     ClientCertificate,
-    /// The client refused, mostly because of our certificate.
-    RefusedByClient,
     /// Anything else: a client that does not keep to the protocol.
     Other,
 }
 
 impl HandshakeFault {
     /// All of them.
-    pub const ALL: [HandshakeFault; 10] = [
-        HandshakeFault::NotTls,
-        HandshakeFault::Closed,
-        HandshakeFault::Late,
-        HandshakeFault::RefusedByClient,
-        HandshakeFault::Version,
-        HandshakeFault::NothingInCommon,
-        HandshakeFault::Protocol,
-        HandshakeFault::NoClientCertificate,
-        HandshakeFault::ClientCertificate,
-        HandshakeFault::Other,
-    ];
+    pub const ALL: &'static [HandshakeFault] = <HandshakeFault as strum::VariantArray>::VARIANTS;
 
     /// As a metric's label.
-    pub fn reason(self) -> &'static str {
-        match self {
-            HandshakeFault::Late => "late",
-            HandshakeFault::Closed => "closed",
-            HandshakeFault::NotTls => "not_tls",
-            HandshakeFault::Version => "version",
-            HandshakeFault::NothingInCommon => "nothing_in_common",
-            HandshakeFault::Protocol => "protocol",
-            HandshakeFault::NoClientCertificate => "no_client_certificate",
-            HandshakeFault::ClientCertificate => "client_certificate",
-            HandshakeFault::RefusedByClient => "refused_by_client",
-            HandshakeFault::Other => "other",
-        }
+    pub const fn reason(self) -> &'static str {
+        self.into_str()
     }
 
     fn of(error: &io::Error) -> HandshakeFault {

@@ -14,7 +14,9 @@ fn decisions() -> Decisions {
     let policy = "listen: \":8080\"\nroutes: [{ respond: { status: 200 } }]\n";
     let loaded = config::load_text("a.yaml", policy, &|_| None, std::path::Path::new("."));
     let config = loaded.outcome.expect("a good policy");
-    Decisions::new(Book::of(&config))
+    let decisions = Decisions::default();
+    assert_eq!(decisions.open(Book::of(&config)), 0);
+    decisions
 }
 
 /// A refusal by limit `rule`.

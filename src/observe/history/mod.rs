@@ -1,7 +1,6 @@
 //! The last ten minutes, second by second, of what the counters count.
 //!
-//! Nothing is counted for it: once a second the [`Totals`] of all counters are noted, and what they grew by is that second's
-//! point. So it costs requests nothing, and its memory is fixed by the policy: 2,400 bytes for each number of a route (4), a
+//! Nothing is counted for it: once a second the counters of the [`State`] are noted, and their growth is that second's point. So it costs requests nothing, and its memory is fixed by the policy: 2,400 bytes for each number of a route (4), a
 //! limit (3) and an origin (8).
 //!
 //! It is kept by name. A reload may bring another policy: names that stay go on, those that went are forgotten.
@@ -11,18 +10,17 @@
 
 mod quantile;
 mod ring;
-mod totals;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::state::{self, State, Word};
 use crate::units::Timestamp;
 use quantile::quantile;
 use ring::Ring;
 pub use ring::SECONDS;
-pub use totals::{LimitTotals, OriginTotals, RouteTotals, Totals};
 
 /// Over how many seconds durations are looked at together: in a single one there may be too few.
 const SMOOTHED: usize = 10;
@@ -43,119 +41,63 @@ struct Kept {
 }
 
 /// A route's requests per second, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct RoutePast {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoutePast<N = f32> {
     /// Passed at once.
-    pub allowed: Vec<f32>,
+    pub allowed: Vec<N>,
     /// Passed after a wait.
-    pub delayed: Vec<f32>,
-    /// Turned away by its limits.
-    pub limited: Vec<f32>,
-    /// Turned away for lack of room.
-    pub shed: Vec<f32>,
+    pub delayed: Vec<N>,
+    /// Refused by limits.
+    pub limited: Vec<N>,
+    /// Refused for lack of room.
+    pub shed: Vec<N>,
 }
 
 /// A limit's decisions per second, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct LimitPast {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitPast<N = f32> {
     /// Fitted.
-    pub allowed: Vec<f32>,
-    /// Turned away.
-    pub limited: Vec<f32>,
+    pub allowed: Vec<N>,
+    /// Refused.
+    pub limited: Vec<N>,
     /// Did not fit, and passed.
-    pub shadow: Vec<f32>,
+    pub shadow: Vec<N>,
 }
 
 /// An origin, second by second, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct OriginPast {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OriginPast<N = f32> {
     /// Requests that were with it.
-    pub inflight: Vec<f32>,
-    /// How many might have been; 0 without a cap.
-    pub cap: Vec<f32>,
+    pub inflight: Vec<N>,
+    /// Cap on these; 0 without one.
+    pub cap: Vec<N>,
     /// Requests that waited.
-    pub queue: Vec<f32>,
+    pub queue: Vec<N>,
     /// Failed attempts per second.
-    pub errors: Vec<f32>,
+    pub errors: Vec<N>,
     /// Requests without a place per second.
-    pub shed: Vec<f32>,
-    /// What half, 95 % and 99 % of the attempts took at most, in seconds, over the ten seconds up to this one; 0 where there were none.
-    pub p50: Vec<f32>,
+    pub shed: Vec<N>,
+    /// Durations that 50, 95 and 99 % of the attempts did not exceed, in seconds, over the ten seconds up to this one; 0 without any.
+    pub p50: Vec<N>,
     /// See `p50`.
-    pub p95: Vec<f32>,
+    pub p95: Vec<N>,
     /// See `p50`.
-    pub p99: Vec<f32>,
+    pub p99: Vec<N>,
 }
 
-/// Everything by name, the oldest second first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Past {
-    schema: &'static str,
-    /// The number of the last second; `None` before the first.
+/// The past by name, the oldest second first: `tidegate.history/1`. Points are kept as `f32`, and read in full as `f64`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Past<N = f32> {
+    /// Always `tidegate.history/1`.
+    pub schema: Word,
+    /// Number of the last second; `None` before the first.
     pub second: Option<u64>,
     /// By name.
-    pub routes: BTreeMap<String, RoutePast>,
+    pub routes: BTreeMap<String, RoutePast<N>>,
     /// By name.
-    pub limits: BTreeMap<String, LimitPast>,
+    pub limits: BTreeMap<String, LimitPast<N>>,
     /// By name.
-    pub origins: BTreeMap<String, OriginPast>,
-}
-
-fn shorten<const N: usize>(series: [&mut Vec<f32>; N], seconds: usize) {
-    for points in series {
-        points.drain(..points.len().saturating_sub(seconds));
-    }
-}
-
-impl RoutePast {
-    fn of(rings: &[Ring; 4], points: impl Fn(&Ring) -> Vec<f32>) -> RoutePast {
-        let [allowed, delayed, limited, shed] = rings.each_ref().map(points);
-        RoutePast { allowed, delayed, limited, shed }
-    }
-
-    /// Only so many of the last seconds.
-    pub fn shortened(mut self, seconds: usize) -> RoutePast {
-        let series = [&mut self.allowed, &mut self.delayed, &mut self.limited, &mut self.shed];
-        shorten(series, seconds);
-        self
-    }
-}
-
-impl LimitPast {
-    fn of(rings: &[Ring; 3], points: impl Fn(&Ring) -> Vec<f32>) -> LimitPast {
-        let [allowed, limited, shadow] = rings.each_ref().map(points);
-        LimitPast { allowed, limited, shadow }
-    }
-
-    /// Only so many of the last seconds.
-    pub fn shortened(mut self, seconds: usize) -> LimitPast {
-        let series = [&mut self.allowed, &mut self.limited, &mut self.shadow];
-        shorten(series, seconds);
-        self
-    }
-}
-
-impl OriginPast {
-    fn of(rings: &[Ring; 8], points: impl Fn(&Ring) -> Vec<f32>) -> OriginPast {
-        let [inflight, cap, queue, errors, shed, p50, p95, p99] = rings.each_ref().map(points);
-        OriginPast { inflight, cap, queue, errors, shed, p50, p95, p99 }
-    }
-
-    /// Only so many of the last seconds.
-    pub fn shortened(mut self, seconds: usize) -> OriginPast {
-        let series = [
-            &mut self.inflight,
-            &mut self.cap,
-            &mut self.queue,
-            &mut self.errors,
-            &mut self.shed,
-            &mut self.p50,
-            &mut self.p95,
-            &mut self.p99,
-        ];
-        shorten(series, seconds);
-        self
-    }
+    pub origins: BTreeMap<String, OriginPast<N>>,
 }
 
 impl History {
@@ -166,7 +108,7 @@ impl History {
 
     /// Notes what the counters stand at. To be called about once a second; a call in the second of the one before adds to the next,
     /// seconds without a call get the mean of what came since. The first call only says where to begin.
-    pub fn note(&self, now: Timestamp, totals: &Totals) {
+    pub fn note(&self, now: Timestamp, totals: &State) {
         let mut kept = self.kept.lock();
         let Some(last) = kept.last else {
             kept.begin(now, totals);
@@ -191,11 +133,6 @@ impl History {
         kept.forget(totals);
     }
 
-    /// The number of the last second noted, counted from the start; `None` before the first.
-    pub fn last_second(&self) -> Option<u64> {
-        self.kept.lock().last.map(second)
-    }
-
     /// How many seconds have been noted, up to [`SECONDS`]: points before them mean nothing.
     pub fn seconds(&self) -> usize {
         let kept = self.kept.lock();
@@ -203,65 +140,64 @@ impl History {
         usize::try_from(last.saturating_sub(first)).unwrap_or(SECONDS).min(SECONDS)
     }
 
-    /// All routes together.
-    pub fn flow(&self) -> RoutePast {
+    /// Returns all routes together, over the last so many seconds.
+    pub fn flow(&self, seconds: usize) -> RoutePast {
         let kept = self.kept.lock();
         let last = kept.last.map_or(0, second);
         let mut sums = [const { Vec::new() }; 4].map(|mut sum: Vec<f32>| {
-            sum.resize(SECONDS, 0.0);
+            sum.resize(seconds.min(SECONDS), 0.0);
             sum
         });
         for route in kept.routes.values() {
             for (sum, ring) in sums.iter_mut().zip(&route.rings) {
-                sum.iter_mut().zip(ring.until(last)).for_each(|(sum, point)| *sum += point);
+                sum.iter_mut().zip(ring.until(last, seconds)).for_each(|(sum, point)| *sum += point);
             }
         }
         let [allowed, delayed, limited, shed] = sums;
         RoutePast { allowed, delayed, limited, shed }
     }
 
-    /// The last second alone: every series has one point.
-    pub fn latest(&self) -> Past {
-        self.lately(1)
+    /// Returns the last so many seconds of every name, [`SECONDS`] at most.
+    pub fn lately(&self, seconds: usize) -> Past {
+        self.select(seconds, |_, _| true)
     }
 
-    /// The last so many seconds, [`SECONDS`] at most.
-    pub fn lately(&self, seconds: usize) -> Past {
+    /// Returns the last so many seconds of the names that are `wanted`, by what they are names of.
+    pub fn select(&self, seconds: usize, wanted: impl Fn(Named, &str) -> bool) -> Past {
         let kept = self.kept.lock();
         let last = kept.last.map_or(0, second);
-        let points = |ring: &Ring| ring.until(last).split_off(SECONDS - seconds.min(SECONDS));
-        let route = |(name, route): (&String, &Route)| (name.clone(), RoutePast::of(&route.rings, points));
-        let limit = |(name, limit): (&String, &Limit)| (name.clone(), LimitPast::of(&limit.rings, points));
-        let origin = |(name, origin): (&String, &Origin)| (name.clone(), OriginPast::of(&origin.rings, points));
+        let points = |ring: &Ring| ring.until(last, seconds);
+        let route = |(name, route): (&String, &Route)| {
+            let [allowed, delayed, limited, shed] = route.rings.each_ref().map(points);
+            (name.clone(), RoutePast { allowed, delayed, limited, shed })
+        };
+        let limit = |(name, limit): (&String, &Limit)| {
+            let [allowed, limited, shadow] = limit.rings.each_ref().map(points);
+            (name.clone(), LimitPast { allowed, limited, shadow })
+        };
+        let origin = |(name, origin): (&String, &Origin)| {
+            let [inflight, cap, queue, errors, shed, p50, p95, p99] = origin.rings.each_ref().map(points);
+            (name.clone(), OriginPast { inflight, cap, queue, errors, shed, p50, p95, p99 })
+        };
         Past {
-            schema: "tidegate.history/1",
+            schema: "tidegate.history/1".into(),
             second: kept.last.map(second),
-            routes: kept.routes.iter().map(route).collect(),
-            limits: kept.limits.iter().map(limit).collect(),
-            origins: kept.origins.iter().map(origin).collect(),
+            routes: kept.routes.iter().filter(|(name, _)| wanted(Named::Route, name)).map(route).collect(),
+            limits: kept.limits.iter().filter(|(name, _)| wanted(Named::Limit, name)).map(limit).collect(),
+            origins: kept.origins.iter().filter(|(name, _)| wanted(Named::Origin, name)).map(origin).collect(),
         }
     }
+}
 
-    /// What is known of a route.
-    pub fn route(&self, name: &str) -> Option<RoutePast> {
-        let kept = self.kept.lock();
-        let (route, last) = (kept.routes.get(name)?, second(kept.last?));
-        Some(RoutePast::of(&route.rings, |ring| ring.until(last)))
-    }
-
-    /// What is known of a limit.
-    pub fn limit(&self, name: &str) -> Option<LimitPast> {
-        let kept = self.kept.lock();
-        let (limit, last) = (kept.limits.get(name)?, second(kept.last?));
-        Some(LimitPast::of(&limit.rings, |ring| ring.until(last)))
-    }
-
-    /// What is known of an origin.
-    pub fn origin(&self, name: &str) -> Option<OriginPast> {
-        let kept = self.kept.lock();
-        let (origin, last) = (kept.origins.get(name)?, second(kept.last?));
-        Some(OriginPast::of(&origin.rings, |ring| ring.until(last)))
-    }
+/// Bearer of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// A route.
+    Route,
+    /// A limit.
+    Limit,
+    /// An origin.
+    Origin,
 }
 
 fn second(now: Timestamp) -> u64 {
@@ -290,7 +226,7 @@ impl Step {
 
 impl Kept {
     /// Drops the names that are gone. Names differ, so there are some only if more are kept than were told.
-    fn forget(&mut self, totals: &Totals) {
+    fn forget(&mut self, totals: &State) {
         if self.routes.len() > totals.routes.len() {
             self.routes.retain(|name, _| totals.routes.iter().any(|route| route.name == *name));
         }
@@ -302,7 +238,7 @@ impl Kept {
         }
     }
 
-    fn begin(&mut self, now: Timestamp, totals: &Totals) {
+    fn begin(&mut self, now: Timestamp, totals: &State) {
         (self.first, self.last) = (Some(now), Some(now));
         // nothing is filled: what was counted before the first look did not come in one second
         let step = Step { from: 1, to: 0, took: 1.0 };
@@ -338,7 +274,7 @@ impl Route {
         Route { before: [0; 4], under_way: 0, rings: std::array::from_fn(|_| Ring::new()) }
     }
 
-    fn note(&mut self, step: Step, totals: &RouteTotals) {
+    fn note(&mut self, step: Step, totals: &state::Route) {
         let [before_ended, before_delayed, before_limited, before_shed] = &mut self.before;
         let ended = grown(before_ended, totals.ended);
         let delayed = grown(before_delayed, totals.delayed);
@@ -366,8 +302,8 @@ impl Limit {
         Limit { before: [0; 3], rings: std::array::from_fn(|_| Ring::new()) }
     }
 
-    fn note(&mut self, step: Step, totals: &LimitTotals) {
-        let counts = [totals.allowed, totals.limited, totals.shadow];
+    fn note(&mut self, step: Step, totals: &state::Limit) {
+        let counts = [totals.allowed(), totals.limited(), totals.shadowed()];
         for ((ring, before), count) in self.rings.iter_mut().zip(&mut self.before).zip(counts) {
             step.fill_rate(ring, grown(before, count));
         }
@@ -389,7 +325,7 @@ impl Origin {
         Origin { before: [0; 2], durations_before: Vec::new(), lately: VecDeque::with_capacity(SMOOTHED), rings }
     }
 
-    fn note(&mut self, step: Step, totals: &OriginTotals) {
+    fn note(&mut self, step: Step, totals: &state::Origin) {
         self.durations_before.resize(totals.durations.len(), 0);
         let before = self.durations_before.iter_mut();
         let added = before.zip(&totals.durations).map(|(before, now)| grown(before, *now)).collect();
@@ -406,8 +342,8 @@ impl Origin {
         }
         let [inflight, cap, queue, errors, shed, p50, p95, p99] = &mut self.rings;
         step.fill(inflight, totals.inflight as f64);
-        step.fill(cap, totals.cap.unwrap_or(0) as f64);
-        step.fill(queue, totals.queue as f64);
+        step.fill(cap, totals.limit.unwrap_or(0) as f64);
+        step.fill(queue, totals.queued as f64);
         let [before_errors, before_shed] = &mut self.before;
         step.fill_rate(errors, grown(before_errors, totals.errors));
         step.fill_rate(shed, grown(before_shed, totals.shed));

@@ -20,10 +20,10 @@ impl Ring {
         }
     }
 
-    /// All points up to and including `last`, the oldest first.
-    pub fn until(&self, last: u64) -> Vec<f32> {
+    /// Returns the last so many points up to and including `last`, the oldest first.
+    pub fn until(&self, last: u64, seconds: usize) -> Vec<f32> {
         let (newer, older) = self.0.split_at_checked(place(last) + 1).unwrap_or((&self.0, &[]));
-        older.iter().chain(newer).copied().collect()
+        older.iter().chain(newer).skip(SECONDS.saturating_sub(seconds)).copied().collect()
     }
 }
 
@@ -41,11 +41,11 @@ mod tests {
         let mut ring = Ring::new();
         for second in 0..1_000 {
             ring.set(second, second as f32);
-            let points = ring.until(second);
+            let points = ring.until(second, SECONDS);
             assert_eq!(points.len(), SECONDS);
             assert_eq!(points.last(), Some(&(second as f32)));
         }
-        let points = ring.until(999);
+        let points = ring.until(999, SECONDS);
         assert!(points.iter().zip(400..).all(|(point, second): (&f32, u16)| *point == f32::from(second)));
     }
 
@@ -53,7 +53,7 @@ mod tests {
     fn before_the_first_second_there_was_nothing() {
         let mut ring = Ring::new();
         ring.set(7, 3.0);
-        let points = ring.until(7);
+        let points = ring.until(7, SECONDS);
         assert_eq!((points[598], points[599]), (0.0, 3.0));
         assert_eq!(points.iter().filter(|point| **point != 0.0).count(), 1);
     }

@@ -4,12 +4,12 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
-fn route(ended: u64, delayed: u64, limited: u64, shed: u64) -> RouteTotals {
-    RouteTotals { name: "shop".to_owned(), ended, delayed, limited, shed }
+fn route(ended: u64, delayed: u64, limited: u64, shed: u64) -> state::Route {
+    state::Route { name: "shop".to_owned(), ended, delayed, limited, shed }
 }
 
-fn of_route(route: RouteTotals) -> Totals {
-    Totals { routes: vec![route], ..Totals::default() }
+fn of_route(route: state::Route) -> State {
+    State { routes: vec![route], ..State::default() }
 }
 
 fn last(points: &[f32]) -> f32 {
@@ -24,9 +24,9 @@ fn sum(points: &[f32]) -> f32 {
 fn a_second_holds_what_the_counters_grew_by() {
     let history = History::new();
     history.note(at(500), &of_route(route(1_000, 0, 100, 10)));
-    assert_eq!(sum(&history.route("shop").unwrap().allowed), 0.0, "what was before is not of the first second");
+    assert_eq!(sum(&history.lately(SECONDS).routes["shop"].allowed), 0.0, "what was before is not of the first second");
     history.note(at(1_500), &of_route(route(1_010, 0, 103, 11)));
-    let past = history.route("shop").unwrap();
+    let past = history.lately(SECONDS).routes["shop"].clone();
     assert_eq!([last(&past.allowed), last(&past.limited), last(&past.shed), last(&past.delayed)], [6.0, 3.0, 1.0, 0.0]);
     assert_eq!(sum(&past.allowed), 6.0);
 }
@@ -34,12 +34,12 @@ fn a_second_holds_what_the_counters_grew_by() {
 #[test]
 fn a_request_that_ends_long_after_its_verdict_is_counted_once() {
     let history = History::new();
-    history.note(at(0), &Totals::default());
+    history.note(at(0), &State::default());
     // five wait, four of them end later, together with six that did not have to
     for (second, ended, delayed) in [(1, 0, 5), (2, 1, 5), (3, 1, 5), (4, 11, 5)] {
         history.note(at(second * 1_000), &of_route(route(ended, delayed, 0, 0)));
     }
-    let past = history.route("shop").unwrap();
+    let past = history.lately(SECONDS).routes["shop"].clone();
     assert_eq!((sum(&past.delayed), sum(&past.allowed), last(&past.allowed)), (5.0, 6.0, 6.0));
 }
 
@@ -52,7 +52,7 @@ fn rounds_that_come_late_or_early_leave_no_holes_and_lose_nothing() {
     history.note(at(1_999), &of_route(route(200, 0, 0, 0)));
     // and none at all in second 2
     history.note(at(3_000), &of_route(route(300, 0, 0, 0)));
-    let past = history.route("shop").unwrap();
+    let past = history.lately(SECONDS).routes["shop"].clone();
     assert_eq!(past.allowed[597..], [1_000.0, 100.0, 100.0]);
 }
 
@@ -61,26 +61,29 @@ fn a_clock_that_stands_still_or_sleeps_for_a_day_is_harmless() {
     let history = History::new();
     history.note(at(5_000), &of_route(route(0, 0, 0, 0)));
     history.note(at(4_000), &of_route(route(10, 0, 0, 0)));
-    assert_eq!(sum(&history.route("shop").unwrap().allowed), 0.0);
+    assert_eq!(sum(&history.lately(SECONDS).routes["shop"].allowed), 0.0);
     history.note(at(86_405_000), &of_route(route(86_400, 0, 0, 0)));
-    let past = history.route("shop").unwrap();
+    let past = history.lately(SECONDS).routes["shop"].clone();
     assert!(past.allowed.iter().all(|point| *point == 1.0));
 }
 
 #[test]
 fn names_that_stay_go_on_and_names_that_went_are_forgotten() {
     let history = History::new();
-    let limit = |name: &str, allowed| LimitTotals { name: name.to_owned(), allowed, ..LimitTotals::default() };
-    let totals = |limits| Totals { limits, ..Totals::default() };
+    let limit = |name: &str, allowed| {
+        let decisions = [(Word::from("allowed"), allowed)].into();
+        state::Limit { name: name.to_owned(), decisions, ..state::Limit::default() }
+    };
+    let totals = |limits| State { limits, ..State::default() };
     history.note(at(0), &totals(vec![limit("a", 0), limit("b", 0)]));
     history.note(at(1_000), &totals(vec![limit("a", 10), limit("b", 20)]));
     history.note(at(2_000), &totals(vec![limit("a", 30), limit("c", 5)]));
-    assert_eq!(history.limit("a").unwrap().allowed[598..], [10.0, 20.0]);
-    assert_eq!(history.limit("b"), None);
-    assert_eq!(history.limit("c").unwrap().allowed[598..], [0.0, 5.0]);
+    assert_eq!(history.lately(SECONDS).limits["a"].allowed[598..], [10.0, 20.0]);
+    assert!(!history.lately(SECONDS).limits.contains_key("b"));
+    assert_eq!(history.lately(SECONDS).limits["c"].allowed[598..], [0.0, 5.0]);
     // as when the limit was gone for a while: its counters begin anew
     history.note(at(3_000), &totals(vec![limit("a", 7)]));
-    assert_eq!(last(&history.limit("a").unwrap().allowed), 7.0);
+    assert_eq!(last(&history.lately(SECONDS).limits["a"].allowed), 7.0);
 }
 
 #[test]
@@ -88,55 +91,56 @@ fn an_origins_durations_are_those_of_the_last_ten_seconds() {
     const BOUNDS: [f64; 2] = [0.1, 1.0];
     let history = History::new();
     let origin = |durations: [u64; 3]| {
-        let origin = OriginTotals {
+        let origin = state::Origin {
             name: "shop".to_owned(),
             inflight: 3,
-            cap: Some(4),
-            queue: 1,
+            limit: Some(4),
+            queued: 1,
             errors: 2,
             shed: 0,
             durations: durations.to_vec(),
             bounds: &BOUNDS,
+            ..state::Origin::default()
         };
-        Totals { origins: vec![origin], ..Totals::default() }
+        State { origins: vec![origin], ..State::default() }
     };
     history.note(at(0), &origin([0, 0, 500]));
     history.note(at(1_000), &origin([100, 0, 500]));
-    let past = history.origin("shop").unwrap();
+    let past = history.lately(SECONDS).origins["shop"].clone();
     assert!((last(&past.p50) - 0.05).abs() < 1e-6, "{}", last(&past.p50));
     assert_eq!([last(&past.inflight), last(&past.cap), last(&past.queue), last(&past.errors)], [3.0, 4.0, 1.0, 0.0]);
     history.note(at(2_000), &origin([100, 100, 500]));
-    assert!((last(&history.origin("shop").unwrap().p50) - 0.1).abs() < 1e-6);
+    assert!((last(&history.lately(SECONDS).origins["shop"].p50) - 0.1).abs() < 1e-6);
     for second in 3..=12 {
         history.note(at(second * 1_000), &origin([100, 100, 500]));
     }
-    assert_eq!(last(&history.origin("shop").unwrap().p50), 0.0, "ten seconds after the last attempt");
+    assert_eq!(last(&history.lately(SECONDS).origins["shop"].p50), 0.0, "ten seconds after the last attempt");
 }
 
 #[test]
 fn a_young_process_says_how_much_of_its_past_there_is() {
     let history = History::new();
-    assert_eq!((history.seconds(), history.last_second()), (0, None));
-    history.note(at(5_000), &Totals::default());
+    assert_eq!((history.seconds(), history.lately(0).second), (0, None));
+    history.note(at(5_000), &State::default());
     history.note(at(8_000), &of_route(route(30, 0, 0, 0)));
-    assert_eq!((history.seconds(), history.last_second()), (3, Some(8)));
-    assert_eq!(history.route("shop").unwrap().shortened(4).allowed, [0.0, 10.0, 10.0, 10.0]);
-    history.note(at(9_000_000), &Totals::default());
+    assert_eq!((history.seconds(), history.lately(0).second), (3, Some(8)));
+    assert_eq!(history.lately(4).routes["shop"].allowed, [0.0, 10.0, 10.0, 10.0]);
+    history.note(at(9_000_000), &State::default());
     assert_eq!(history.seconds(), SECONDS);
 }
 
 #[test]
 fn the_flow_is_all_routes_together() {
     let history = History::new();
-    let two = |shop, site| Totals {
-        routes: vec![route(shop, 0, 0, 0), RouteTotals { name: "site".to_owned(), ..route(site, 0, 1, 0) }],
-        ..Totals::default()
+    let two = |shop, site| State {
+        routes: vec![route(shop, 0, 0, 0), state::Route { name: "site".to_owned(), ..route(site, 0, 1, 0) }],
+        ..State::default()
     };
-    history.note(at(1_000), &Totals::default());
+    history.note(at(1_000), &State::default());
     history.note(at(2_000), &two(3, 6));
-    let flow = history.flow();
+    let flow = history.flow(SECONDS);
     assert_eq!((last(&flow.allowed), last(&flow.limited), sum(&flow.allowed)), (8.0, 1.0, 8.0));
-    let latest = history.latest();
+    let latest = history.lately(1);
     assert_eq!((latest.second, latest.routes["site"].allowed.as_slice()), (Some(2), [5.0].as_slice()));
     assert_eq!(history.lately(SECONDS).routes["site"].allowed.len(), SECONDS);
 }

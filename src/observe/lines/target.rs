@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,6 @@ use memchr::memrchr;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use super::Counts;
 use crate::config::settings::LogTarget;
 
 /// How long to wait after a failure; also, how often a file is looked at for having been moved away.
@@ -26,6 +25,17 @@ const SHORT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The most that one call hands over, so that it shows in between whether a slow target takes anything.
 const PIECE: usize = 64 << 10;
+
+/// Counts of a log's lines and writes. Relaxed: nothing is published by them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Lines not written.
+    pub(super) dropped: AtomicU64,
+    /// Failed attempts to open or write.
+    pub(super) errors: AtomicU64,
+    /// Attempts that wrote something.
+    pub(super) writes: AtomicU64,
+}
 
 /// Opens the target, at start and again after a failure or when [`Sink::moved`].
 pub(super) type Open = Box<dyn FnMut() -> io::Result<Box<dyn Sink>> + Send>;

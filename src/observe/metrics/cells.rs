@@ -6,8 +6,10 @@ use prometheus::{Counter, Gauge, Histogram, IntCounter, IntGauge};
 
 use super::catalogue::{self as all, Family};
 use super::families::{Families, Series};
+use super::labels::{
+    CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known,
+};
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
-use super::{CONNECTION_REASONS, ORIGIN_ERRORS, OriginError, REFUSALS, SHED_REASONS, TLS_KINDS, UNMATCHED, known};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};
@@ -102,9 +104,11 @@ impl RouteCells {
         self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
     }
 
-    /// What each of its limits said, with the limit's position in the policy.
-    pub fn limits(&self) -> impl Iterator<Item = (usize, [u64; 5])> {
-        self.limits.iter().map(|limit| (limit.rule, limit.counts()))
+    /// Returns the decisions of each of its limits, with the limit's position in the policy.
+    pub fn limits(&self) -> impl Iterator<Item = (usize, [(Outcome, u64); 5])> {
+        self.limits
+            .iter()
+            .map(|limit| (limit.rule, Outcome::ALL.map(|outcome| (outcome, limit.verdict(outcome).get()))))
     }
 
     /// Requests that waited.
@@ -137,11 +141,6 @@ impl LimitCells {
         if let Some(counter) = self.nodes.get(usize::from(node)) {
             counter.inc();
         }
-    }
-
-    /// Allowed, delayed, tagged, limited, exempt.
-    pub fn counts(&self) -> [u64; 5] {
-        [&self.allowed, &self.delayed, &self.tagged, &self.limited, &self.exempt].map(IntCounter::get)
     }
 
     pub fn verdict(&self, outcome: Outcome) -> &IntCounter {
@@ -228,7 +227,7 @@ impl<'f> Resolver<'f> {
             ((version, resumed), self.counter(&all::TLS_HANDSHAKES, &[listener, version.word(), word]))
         };
         let done = Each(TLS_KINDS.map(|(version, resumed)| done(version, resumed)).into());
-        let reasons = HandshakeFault::ALL.map(|fault| (fault, fault.reason()));
+        let reasons = HandshakeFault::ALL.iter().map(|fault| (*fault, fault.reason()));
         TlsCells { done, failed: self.each(&all::TLS_FAILURES, &[listener], reasons) }
     }
 

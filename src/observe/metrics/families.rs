@@ -10,14 +10,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{Metric, MetricFamily};
 use prometheus::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
 };
 
 use super::catalogue::{ALL, Family, Kept, Kind};
-use super::live::Live;
 
 /// Upper bounds of the duration buckets, in seconds: from an answer of our own to the default deadline of a request.
 pub(super) const BUCKETS: [f64; 14] =
@@ -30,8 +29,6 @@ pub(super) const SERIES_PER_HISTOGRAM: usize = BUCKETS.len() + 3;
 pub(super) struct Families {
     registry: Registry,
     held: HashMap<&'static str, Held>,
-    /// What is read when the page is made.
-    pub live: Live,
 }
 
 enum Held {
@@ -55,10 +52,7 @@ impl Families {
             let vector = Held::new(family).and_then(|vector| vector.register(&registry).map(|()| vector));
             held.insert(family.name, vector.unwrap_or_else(|error| panic!("{}: {error}", family.name)));
         }
-        let live = Live::new();
-        let registered = registry.register(Box::new(live.clone()));
-        registered.unwrap_or_else(|error| panic!("metrics that are read: {error}"));
-        Families { registry, held, live }
+        Families { registry, held }
     }
 
     /// The counter with these label values, made if need be and noted in `series`.
@@ -125,16 +119,19 @@ impl Families {
         }
     }
 
-    /// All families as they are now, by name.
-    pub fn gather(&self) -> Vec<MetricFamily> {
-        self.registry.gather()
-    }
-
-    /// The page, in the text format 0.0.4, families by name.
-    pub fn render(&self) -> String {
+    /// Returns the page in the text format 0.0.4: families by name, those that are `read` among them.
+    pub fn render(&self, mut read: Vec<MetricFamily>) -> String {
+        // as the registry sorts its own
+        for family in &mut read {
+            let values = |metric: &Metric| metric.get_label().iter().map(|label| label.value().to_owned()).collect();
+            family.mut_metric().sort_by_cached_key(|metric| -> Vec<String> { values(metric) });
+        }
+        let mut families = self.registry.gather();
+        families.append(&mut read);
+        families.sort_by(|one, other| one.name().cmp(other.name()));
         let mut page = String::new();
-        // fails only on a family without name or series, and gathering leaves those out
-        let _ = prometheus::TextEncoder::new().encode_utf8(&self.gather(), &mut page);
+        // fails only on a family without name or series, and there is none
+        let _ = prometheus::TextEncoder::new().encode_utf8(&families, &mut page);
         page
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::families::SERIES_PER_HISTOGRAM;
-use super::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
+use super::labels::{CLIENTS, CONNECTION_REASONS, ORIGIN_ERRORS, REFUSALS, SHED_REASONS, TLS_KINDS, malformed_reasons};
 use crate::answer::entry::node_names;
 use crate::config::settings::{Listener, Settings, Tls};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::engine::Outcome;
 use crate::limiter::cluster::Silence;
-use crate::observe::notices;
+use crate::observe::notices::Kind as NoticeKind;
 use crate::policy::{Mode, Policy, Rule};
 use crate::store::exchange::Dropped;
 use crate::store::{BUCKETS_MICROS, ServerStanding};
@@ -88,10 +88,6 @@ impl Shape {
         }
     }
 
-    pub fn limit_names(&self) -> Vec<String> {
-        self.limits.iter().map(|limit| limit.name.clone()).collect()
-    }
-
     /// See [`super::Metrics::series_bound`].
     pub fn series_bound(&self) -> usize {
         // 1xx to 5xx and aborted
@@ -107,7 +103,7 @@ impl Shape {
         const PER_ADDRESS: usize = 2;
         // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
         // buffered bytes, their bound and refusals; notices by kind, the heaviest client's share
-        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + 3 + notices::Kind::ALL.len() + 1;
+        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + 3 + NoticeKind::ALL.len() + 1;
 
         // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped

@@ -1,4 +1,5 @@
 mod limits;
+mod read;
 mod stores;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,6 +9,8 @@ use std::time::Duration;
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use self::read::{all_read, backend, full};
+use super::labels::{ORIGIN_ERRORS, REFUSALS};
 use super::page::Page;
 use super::*;
 use crate::client::key::{KeyPart, KeySpec};
@@ -17,8 +20,8 @@ use crate::config::settings::{
     Tls,
 };
 use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
-use crate::limiter::{Capacity, Gauges, Kind, Scope};
-use crate::observe::lines::LogState;
+use crate::limiter::{Capacity, Kind, Scope};
+use crate::observe::state;
 use crate::policy::{
     Action, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable, Rule,
     Timeouts,
@@ -128,60 +131,12 @@ fn fair_shop() -> Policy {
     )
 }
 
-/// Every number that a limit could have.
-fn all_gauges() -> Gauges {
-    Gauges {
-        inflight: Some(2),
-        upgraded: Some(3),
-        memory: 4_096,
-        exact_keys: Some(5),
-        load: Some(0.25),
-        displaced: Some(6),
-        pending: Some(7),
-        share: Some(3.75),
-        capacity: Some(1_000.0),
-        offered: Some(1_870.5),
-    }
-}
-
-/// An origin with two addresses, of which one is out.
-fn backend() -> OriginLoad {
-    let endpoint =
-        |port: u16, healthy, ejections| EndpointLoad { endpoint: format!("127.0.0.1:{port}"), healthy, ejections };
-    let endpoints = vec![endpoint(1, 1.0, 0), endpoint(2, 0.0, 4)];
-    OriginLoad { inflight: 3, limit: Some(10), queued: 1, abandoned: 2, despite: Some(6), endpoints }
-}
-
-/// With everything registered that the face registers.
 fn complete(policy: &Policy) -> Metrics {
-    let metrics = Metrics::new(policy, &settings());
-    metrics.register_origin("backend", Arc::new(backend));
-    let state = LimitState {
-        gauges: Gauges { memory: 4_096, ..Gauges::default() },
-        memory_bytes: Some(4_096),
-        ..LimitState::default()
-    };
-    metrics.register_limit("per_client", Arc::new(move || state));
-    let state = LimitState {
-        gauges: all_gauges(),
-        memory_bytes: Some(8),
-        crowding: Some(crate::sketch::Crowding { fill: 0.3, keys: 40_000, error: 0.0 }),
-        leased: Some(12),
-    };
-    metrics.register_limit("at_once", Arc::new(move || state));
-    let certificate = |name: &str, expires| {
-        let listener = "other".to_owned();
-        CertificateState { listener, certificate: name.to_owned(), expires, current: true }
-    };
-    let certificates = vec![certificate("a.test", Some(1_900_000_000)), certificate("client_certificates", None)];
-    metrics.register_certificates(Arc::new(move || certificates.clone()));
-    metrics.register_stores(Arc::new(|| vec![stores::state()]));
-    metrics.families.live.log("access", Arc::new(|| LogState { dropped: 5, errors: Some(1) }));
-    metrics
+    Metrics::new(policy, &settings())
 }
 
 fn page(metrics: &Metrics) -> Page {
-    Page::read(&metrics.render())
+    Page::read(&metrics.render(&all_read()))
 }
 
 fn reading(rule: usize, mode: Mode, outcome: Outcome) -> Reading {
@@ -394,16 +349,11 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
 }
 
 #[test]
-fn what_lives_elsewhere_is_read_when_the_page_is_made() {
+fn what_lives_elsewhere_is_shown_where_it_applies() {
     let metrics = complete(&shop());
-    let load = Arc::new(std::sync::atomic::AtomicU64::new(4));
-    let shared = load.clone();
-    let read = move || shared.load(std::sync::atomic::Ordering::Relaxed);
-    metrics.register_origin("backend", Arc::new(move || OriginLoad { inflight: read(), ..OriginLoad::default() }));
-    assert_eq!(page(&metrics).value("tidegate_origin_inflight_requests{origin=\"backend\"}"), 4.0);
-    load.store(9, std::sync::atomic::Ordering::Relaxed);
-    let page = page(&metrics);
-    assert_eq!(page.value("tidegate_origin_inflight_requests{origin=\"backend\"}"), 9.0);
+    assert_eq!(page(&metrics).value("tidegate_origin_inflight_requests{origin=\"backend\"}"), 3.0);
+    let read = State { origins: vec![state::Origin { limit: None, ..backend() }], ..all_read() };
+    let page = Page::read(&metrics.render(&read));
     assert!(!page.has("tidegate_origin_inflight_limit{origin=\"backend\"}"));
     assert_eq!(page.value("tidegate_limit_inflight_requests{limit=\"at_once\"}"), 2.0);
     assert_eq!(page.value("tidegate_limit_memory_bytes{limit=\"per_client\"}"), 4096.0);
@@ -435,14 +385,13 @@ fn a_new_policy_goes_on_counting_what_stays_and_ends_what_goes() {
     second.reload_succeeded(2);
     // a request that was still under way when its route went
     first.request_done(0, Some(1), 200, Duration::ZERO);
-    let page = page(&second);
+    let page = Page::read(&second.render(&State::default()));
     assert_eq!(page.value("tidegate_requests_total{code=\"2xx\",listener=\"main\",route=\"shop\"}"), 2.0);
     assert_eq!(page.value("tidegate_requests_total{code=\"2xx\",listener=\"main\",route=\"new\"}"), 0.0);
     let gone = ["route=\"api\"", "origin=", "limit=\"at_once\"", "mode=\"enforce\""];
     for series in page.samples.keys() {
         assert!(!gone.iter().any(|gone| series.contains(gone)), "{series}");
     }
-    assert_eq!(page.value("tidegate_limit_memory_bytes{limit=\"per_client\"}"), 4096.0);
     assert_eq!(page.value("tidegate_policy_generation"), 2.0);
 }
 
@@ -483,11 +432,12 @@ fn totals_are_what_the_page_says_added_up() {
     metrics.origin_done(0, Duration::from_millis(3));
     metrics.origin_done(0, Duration::from_secs(100));
     metrics.origin_error(0, OriginError::Reset);
-    let totals = metrics.totals();
+    let totals = metrics.state();
     let route = |index: usize| (totals.routes[index].ended, totals.routes[index].limited, totals.routes[index].shed);
-    assert_eq!((route(0), route(1), totals.unmatched), ((2, 1, 1), (1, 0, 0), 1));
-    let limit =
-        |index: usize| (totals.limits[index].allowed, totals.limits[index].limited, totals.limits[index].shadow);
+    assert_eq!((route(0), route(1), totals.requests.unmatched), ((2, 1, 1), (1, 0, 0), 1));
+    let limit = |index: usize| {
+        (totals.limits[index].allowed(), totals.limits[index].limited(), totals.limits[index].shadowed())
+    };
     assert_eq!((limit(0), limit(1)), ((1, 1, 0), (0, 0, 1)), "one limit of two routes; a shadow");
     let origin = &totals.origins[0];
     assert_eq!((origin.errors, origin.durations.iter().sum::<u64>()), (1, 2));

@@ -1,9 +1,9 @@
 //! From numbers to words. Whether a notice holds depends on the numbers, and on whether it held before: it begins above one bound
 //! and ends below another, so that a number that wavers does not make it come and go.
 
+use super::notice::{Kind, Notice};
 use super::sample::RangeSeen;
 use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
-use super::{Kind, Notice};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
 use crate::units::Bytes;
 

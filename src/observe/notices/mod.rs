@@ -1,128 +1,32 @@
-//! What the gate notices of its own misuse: one list, told in the same words by the log, `status`, the page, `top` and the
+//! Signs of misuse that the gate detects: one list, in the same words in the log, `status`, the page, `top` and the
 //! metric that alerts read.
 //!
-//! The housekeeping looks every `INTERVAL` at numbers that exist anyway, and at a [`sample`] of the requests; requests pay for that
-//! sample alone. `seen` gathers, `judge` makes [`Notice`]s of it without knowing any clock, and [`Notices`] keeps the list: since when
-//! each holds, and a line in the log when it begins and when it ends.
+//! The housekeeping looks every two seconds at numbers that exist anyway, and at a [`sample`] of the requests; requests pay for that
+//! sample alone. [`seen`] reads the numbers, `judge` makes [`Notice`]s of them without a clock, and [`Notices`] keeps the list: when
+//! each began, and a line in the log at its begin and at its end.
 //!
-//! Not noticed here: a burst below what a page loads. Whether a refused client kept its rate over a minute is not kept anywhere; `check`
-//! warns of bursts below a second's worth (`W0403`), and `replay` shows whom a burst hits.
+//! Bursts smaller than one page load are not detected. `check` warns of bursts below a second's worth (`W0403`), and `replay` shows
+//! whom a burst hits.
 
 mod judge;
+mod notice;
 pub mod sample;
-mod seen;
+pub mod seen;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use serde::{Serialize, Serializer};
 
-use self::seen::Memory;
-use crate::running::process::Shared;
+pub use self::notice::{Kind, Notice};
+use self::seen::{Look, Memory};
 use crate::system::clock::wall_nanos;
-
-/// From one look to the next.
-const INTERVAL: Duration = Duration::from_secs(2);
+use crate::units::Timestamp;
 
 /// The list is for people: more notices of one kind than this are counted, not told.
 const MOST_OF_A_KIND: usize = 20;
-
-/// What a notice is about. The words are those of `tidegate_notice{notice="…"}` and of JSON, and stay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// The policy file was refused at the last reload.
-    ReloadRefused,
-    /// An origin has no address that is in use.
-    OriginDown,
-    /// Everybody behind a proxy is one client.
-    ClientsCollapsed,
-    /// Most requests lack the key of a limit.
-    KeyMissing,
-    /// A sketch is too small for its load.
-    SketchCrowded,
-    /// A limit has been in shadow for long.
-    ShadowOld,
-    /// Nobody comes from a trusted network.
-    TrustUnseen,
-    /// The policy makes very many metric series.
-    ManySeries,
-}
-
-impl Kind {
-    /// All of them, the most urgent first.
-    pub const ALL: [Kind; 8] = [
-        Kind::ReloadRefused,
-        Kind::OriginDown,
-        Kind::ClientsCollapsed,
-        Kind::KeyMissing,
-        Kind::SketchCrowded,
-        Kind::ShadowOld,
-        Kind::TrustUnseen,
-        Kind::ManySeries,
-    ];
-
-    /// The word for it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Kind::ReloadRefused => "reload_refused",
-            Kind::OriginDown => "origin_down",
-            Kind::ClientsCollapsed => "clients_collapsed",
-            Kind::KeyMissing => "key_missing",
-            Kind::SketchCrowded => "sketch_crowded",
-            Kind::ShadowOld => "shadow_old",
-            Kind::TrustUnseen => "trust_unseen",
-            Kind::ManySeries => "many_series",
-        }
-    }
-
-    /// Whether requests fare wrongly meanwhile; the others are worth a look.
-    pub const fn is_urgent(self) -> bool {
-        matches!(self, Kind::ReloadRefused | Kind::OriginDown | Kind::ClientsCollapsed | Kind::SketchCrowded)
-    }
-}
-
-impl Serialize for Kind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.word())
-    }
-}
-
-/// Something that the operator should know of, in words that are the same wherever it is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    /// What it is about, a word that stays.
-    pub kind: Kind,
-    /// Whether requests fare wrongly meanwhile.
-    pub urgent: bool,
-    /// The limit, origin or network that it is about; empty when it is the whole.
-    pub subject: String,
-    /// What is the matter, in one line.
-    pub text: String,
-    /// What can be done, in one line.
-    pub hint: String,
-    /// Since when, in seconds since 1970.
-    pub since: u64,
-    /// More of it, as it would stand in a terminal; may be empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub details: String,
-}
-
-impl Notice {
-    fn new(kind: Kind, subject: impl Into<String>, text: String, hint: impl Into<String>) -> Notice {
-        let (subject, hint) = (subject.into(), hint.into());
-        Notice { kind, urgent: kind.is_urgent(), subject, text, hint, since: 0, details: String::new() }
-    }
-
-    /// Whether it is the same matter, in whatever numbers.
-    fn is_about(&self, other: &Notice) -> bool {
-        // who collapses into one is counted anew all the time
-        self.kind == other.kind && (self.kind == Kind::ClientsCollapsed || self.subject == other.subject)
-    }
-}
 
 /// The list, and what is remembered from one look to the next.
 #[derive(Default)]
@@ -146,21 +50,20 @@ impl Notices {
         diagnostics.clone_into(&mut self.refusal.lock());
     }
 
-    /// Looks, if it is time to: for the housekeeping, about once a second.
-    pub fn look(&self, shared: &Shared) {
-        let now = shared.clock.now();
+    /// Judges what `look` shows, if it is time to. For the housekeeping, about once a second.
+    pub fn look(&self, look: &Look<'_>, now: Timestamp) {
         let mut memory = self.memory.lock();
         if !memory.is_due(now) {
             return;
         }
         let refusal = self.refusal.lock().clone();
-        let seen = memory.gather(shared, &refusal, now);
+        let seen = memory.gather(look, &refusal, now);
         let before = self.list();
         let held: &[Notice] = if seen.fresh { &[] } else { &before };
         let found = shortened(&judge::notices(&seen, held));
         drop(memory);
         let holds = |kind| found.iter().any(|notice| notice.kind == kind);
-        shared.installed().metrics().notices(holds, seen.clients.top_share);
+        look.metrics.notices(holds, seen.clients.top_share);
         self.replace(&before, found, wall_nanos() / 1_000_000_000);
     }
 

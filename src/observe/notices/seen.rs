@@ -1,18 +1,21 @@
-//! What is known at one moment, in plain numbers, and what is remembered of the moment before.
+//! Reads the numbers that notices are judged by, and remembers those of the look before.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::INTERVAL;
 use super::sample::{Lacking, RangeSeen, Sample};
 use crate::client::{Client, ClientAddress, ClientNetwork, Source};
 use crate::config::preset::{BUILT_IN, networks_of};
-use crate::config::settings::ClientInLog;
+use crate::config::settings::{ClientInLog, Settings};
+use crate::engine::Snapshot;
 use crate::observe::metrics::Metrics;
+use crate::origins::origin::OriginState;
 use crate::policy::Mode;
-use crate::running::generation::Installed;
-use crate::running::process::Shared;
 use crate::system::clock::wall_nanos;
 use crate::units::{Bytes, Prefix, Timestamp};
+
+/// From one look to the next.
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Shares are told from no fewer sampled requests lately: that is some 500 requests in two minutes.
 pub const ENOUGH_SAMPLED: f64 = 32.0;
@@ -22,6 +25,22 @@ const HALF_LIFE: f64 = 60.0;
 
 /// So many sketches are looked through at one look: a large one takes a tenth of a millisecond.
 const SKETCHES_AT_ONCE: usize = 32;
+
+/// The policy in force with everything that is measured under it.
+pub struct Look<'a> {
+    /// The process's settings.
+    pub settings: &'a Settings,
+    /// How clients are named outside the process.
+    pub clients_in_log: ClientInLog,
+    /// The policy and the state of its limits.
+    pub snapshot: &'a Snapshot,
+    /// Its origins.
+    pub origins: &'a [Arc<OriginState>],
+    /// A sample of its requests.
+    pub sample: &'a Arc<Sample>,
+    /// Its counters.
+    pub metrics: &'a Metrics,
+}
 
 /// Everything that [`super::judge`] needs.
 #[derive(Debug, Clone, Default)]
@@ -138,44 +157,42 @@ impl Memory {
         self.looked.is_none_or(|looked| now.since(looked) + INTERVAL / 4 >= INTERVAL)
     }
 
-    /// Reads everything there is. `refusal` is what was wrong with the policy file.
-    pub fn gather(&mut self, shared: &Shared, refusal: &str, now: Timestamp) -> Seen {
-        let installed = shared.installed();
-        let fresh = self.follow(shared, &installed);
+    /// Reads everything. `refusal` is what was wrong with the policy file.
+    pub fn gather(&mut self, look: &Look<'_>, refusal: &str, now: Timestamp) -> Seen {
+        let fresh = self.follow(look);
         let seconds = self.looked.map_or(0.0, |looked| now.since(looked).as_secs_f64());
         self.looked = Some(now);
-        let metrics = installed.metrics();
-        let refused = !metrics.last_reload_succeeded();
+        let refused = !look.metrics.last_reload_succeeded();
         let out = |origin: &&Arc<_>| is_out(origin, now);
-        let origins_down = installed.origins().iter().filter(out).map(|origin| origin.spec().name.clone()).collect();
+        let origins_down = look.origins.iter().filter(out).map(|origin| origin.spec().name.clone()).collect();
         let today = i64::try_from(wall_nanos() / 1_000_000_000 / 86_400).unwrap_or(i64::MAX);
-        let rules = &installed.snapshot().policy().rules;
+        let rules = &look.snapshot.policy().rules;
         let shadows = rules.iter().filter(|rule| rule.mode == Mode::Shadow).filter_map(|rule| {
             let since = rule.since?;
             Some((rule.name.clone(), today.saturating_sub(since)))
         });
-        let clients = self.clients(shared, &installed, now, seconds);
+        let clients = self.clients(look, now, seconds);
         Seen {
             fresh,
             refusal: refused.then(|| refusal.to_owned()),
             origins_down,
             sampled: clients.sampled,
             clients,
-            lacking: self.lacking(&installed, seconds),
-            crowded: self.crowded(&installed, now),
+            lacking: self.lacking(look, seconds),
+            crowded: self.crowded(look, now),
             shadows: shadows.collect(),
-            ranges: installed.sample().ranges(),
+            ranges: look.sample.ranges(),
             now: now.nanos() / 1_000_000_000,
             series: self.series,
         }
     }
 
     /// Forgets what was measured under another policy; says whether it is another.
-    fn follow(&mut self, shared: &Shared, installed: &Installed) -> bool {
-        if self.sample.as_ref().is_some_and(|sample| Arc::ptr_eq(sample, installed.sample())) {
+    fn follow(&mut self, look: &Look<'_>) -> bool {
+        if self.sample.as_ref().is_some_and(|sample| Arc::ptr_eq(sample, look.sample)) {
             return false;
         }
-        let policy = installed.snapshot().policy();
+        let policy = look.snapshot.policy();
         let presets = if self.presets.is_empty() {
             BUILT_IN.iter().map(|(name, text)| (*name, networks_of(text))).collect()
         } else {
@@ -183,22 +200,22 @@ impl Memory {
         };
         *self = Memory {
             looked: self.looked,
-            sample: Some(Arc::clone(installed.sample())),
+            sample: Some(Arc::clone(look.sample)),
             // these are the process's, and what came before this look does not count
             asked: Recent::default(),
             ignored: Recent::default(),
             lacking: vec![(Recent::from_zero(), Recent::from_zero()); policy.rules.len()],
             errors: vec![None; policy.rules.len()],
             next_sketch: 0,
-            series: Metrics::series_bound(policy, &shared.settings),
+            series: Metrics::series_bound(policy, look.settings),
             presets,
         };
         true
     }
 
-    fn clients(&mut self, shared: &Shared, installed: &Installed, now: Timestamp, seconds: f64) -> ClientsSeen {
-        let (ignored, asked) = installed.metrics().headers_ignored();
-        let clients = installed.sample().clients(now);
+    fn clients(&mut self, look: &Look<'_>, now: Timestamp, seconds: f64) -> ClientsSeen {
+        let (ignored, asked) = look.metrics.headers_ignored();
+        let clients = look.sample.clients(now);
         let total = clients.total as f64;
         let share = |count: u64, error: u64| count.saturating_sub(error) as f64 / total.max(1.0);
         let enough = total >= ENOUGH_SAMPLED;
@@ -209,7 +226,7 @@ impl Memory {
             let preset =
                 self.presets.iter().find(|(_, networks)| networks.iter().any(|network| network.contains(address)));
             let preset = preset.map(|(name, _)| *name);
-            let exact = preset.is_some() || shared.clients_in_log() == ClientInLog::Address;
+            let exact = preset.is_some() || look.clients_in_log == ClientInLog::Address;
             let network = match client.network_for(exact.then_some(32).or(Some(24)), exact.then_some(64).or(Some(48))) {
                 ClientNetwork::Prefix(prefix) => format!("{}/{}", prefix.address(), prefix.length()),
                 ClientNetwork::Unix => return None,
@@ -225,9 +242,9 @@ impl Memory {
         }
     }
 
-    fn lacking(&mut self, installed: &Installed, seconds: f64) -> Vec<LackingSeen> {
-        let rules = &installed.snapshot().policy().rules;
-        let counts = installed.sample().lacking();
+    fn lacking(&mut self, look: &Look<'_>, seconds: f64) -> Vec<LackingSeen> {
+        let rules = &look.snapshot.policy().rules;
+        let counts = look.sample.lacking();
         let mut seen = Vec::new();
         for ((rule, count), (asked, lacking)) in rules.iter().zip(counts).zip(&mut self.lacking) {
             let Some(Lacking { asked: all, lacking: without }) = count else { continue };
@@ -245,8 +262,8 @@ impl Memory {
     }
 
     /// Some of them at each look; of the others what the last look found.
-    fn crowded(&mut self, installed: &Installed, now: Timestamp) -> Vec<CrowdedSeen> {
-        let limiters = installed.snapshot().limiters();
+    fn crowded(&mut self, look: &Look<'_>, now: Timestamp) -> Vec<CrowdedSeen> {
+        let limiters = look.snapshot.limiters();
         for _ in 0..SKETCHES_AT_ONCE.min(limiters.len()) {
             self.next_sketch = (self.next_sketch + 1) % limiters.len().max(1);
             let limiter = limiters.get(self.next_sketch);
@@ -254,7 +271,7 @@ impl Memory {
                 *error = limiter.crowding(now).map(|crowding| crowding.error);
             }
         }
-        let rules = &installed.snapshot().policy().rules;
+        let rules = &look.snapshot.policy().rules;
         let told = rules.iter().zip(limiters).zip(&self.errors);
         told.filter_map(|((rule, limiter), error)| {
             Some(CrowdedSeen { limit: rule.name.clone(), error: (*error)?, memory: limiter.memory() })
@@ -264,6 +281,6 @@ impl Memory {
 }
 
 /// Whether the origin has addresses, and none of them is in use.
-fn is_out(origin: &crate::origins::origin::OriginState, now: Timestamp) -> bool {
+fn is_out(origin: &OriginState, now: Timestamp) -> bool {
     origin.has_address() && !origin.ring().endpoints.iter().any(|endpoint| endpoint.is_usable(now))
 }

@@ -1,8 +1,10 @@
-//! What two effective configurations differ in, as paths.
+//! The differences between two configurations, as paths.
 
 use serde::Serialize;
 
 use crate::config::Tree;
+use crate::config::settings::{Secret, Settings};
+use crate::running::generation::Source;
 
 /// Named things of a section.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -48,7 +50,7 @@ fn named(section: Option<&Tree>) -> Vec<(String, &Tree)> {
 }
 
 /// The paths of everything that differs, the shortest that say where: of what is on one side only, its own.
-pub fn paths(before: &Tree, after: &Tree) -> Vec<String> {
+fn paths(before: &Tree, after: &Tree) -> Vec<String> {
     let mut paths = Vec::new();
     descend(before, after, "", &mut paths);
     paths
@@ -81,6 +83,63 @@ fn descend(before: &Tree, after: &Tree, path: &str, paths: &mut Vec<String>) {
     }
 }
 
+/// Paths of what is in force from this reload on, beside routes, origins and limits.
+pub fn followed(before: &Source, after: &Source) -> Vec<String> {
+    let of_policy = |path: &str| matches!(path.split('.').next(), Some("routes" | "origins" | "limits"));
+    let mut changed = paths(&before.effective, &after.effective);
+    changed.retain(|path| !of_policy(path) && !waits(path));
+    // secrets are masked in the trees
+    let secrets = |settings: &Settings| [settings.client_hmac.clone(), settings.previous_client_hmac.clone()];
+    if secrets(&before.settings) != secrets(&after.settings) && !changed.iter().any(|path| path.starts_with("secrets"))
+    {
+        changed.push("secrets.client_hmac".to_owned());
+    }
+    let were = passwords(before);
+    for (store, password) in passwords(after) {
+        let path = format!("stores.{store}.password");
+        if were.iter().any(|(name, was)| *name == store && *was != password) && !changed.contains(&path) {
+            changed.push(path);
+        }
+    }
+    changed
+}
+
+/// Paths of what the process was not built from and does not follow before an upgrade.
+pub fn waiting(started: &Source, after: &Source) -> Vec<String> {
+    let mut waiting = paths(&started.effective, &after.effective);
+    waiting.retain(|path| waits(path));
+    // the token is masked in the trees
+    if started.settings.admin != after.settings.admin && !waiting.iter().any(|path| path.starts_with("admin")) {
+        waiting.push("admin.token".to_owned());
+    }
+    waiting
+}
+
+/// The passwords of stores by the names of these.
+fn passwords(source: &Source) -> Vec<(String, &Option<Secret>)> {
+    let Some(Tree::Map(stores)) = source.effective.field("stores") else { return Vec::new() };
+    stores.iter().map(|(name, _)| name.clone()).zip(&source.settings.store_passwords).collect()
+}
+
+/// Whether a change there cannot be made while the process runs.
+fn waits(path: &str) -> bool {
+    /// What can, of the sections that make the process.
+    const HOT: [&str; 2] = ["telemetry.log.level", "telemetry.access_log.sample"];
+    let below =
+        |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    /// And of what a listener says of its connections.
+    const AT_THE_DOOR: [&str; 5] = ["max", "per_client", "handshakes", "refuse", "refuse_at_accept"];
+    let steps: Vec<&str> = path.split('.').collect();
+    if let ["listeners", .., "connections", word] | ["listeners", .., "connections", word, _] = steps.as_slice()
+        && AT_THE_DOOR.contains(word)
+    {
+        return false;
+    }
+    let of_process =
+        ["version", "listeners", "telemetry", "admin", "server"].iter().any(|section| below(path, section));
+    of_process && !HOT.iter().any(|hot| below(path, hot))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +167,22 @@ mod tests {
             (vec!["d".into()], vec!["b".into()], vec!["c".into()])
         );
         assert!(Changes::of(&before, &turned, "routes").is_empty());
+    }
+
+    #[test]
+    fn what_the_process_is_built_from_waits_and_all_else_does_not() {
+        for path in
+            ["listeners.main.address", "server.threads", "telemetry.metrics", "telemetry.access_log", "admin.address"]
+        {
+            assert!(waits(path), "{path}");
+        }
+        for path in
+            ["telemetry.log.level", "telemetry.access_log.sample.other", "secrets", "trusted_proxies.from", "watch"]
+        {
+            assert!(!waits(path), "{path}");
+        }
+        assert!(!waits("listeners.main.connections.refuse") && !waits("listeners.a.b.connections.max"));
+        assert!(waits("listeners.main.connections.idle") && waits("listeners.main.connections"));
+        assert!(waits("telemetry.log.format") && waits("telemetry.access_log.client") && waits("version"));
     }
 }

@@ -10,6 +10,7 @@ use crate::config::Tree;
 use crate::config::concealed::Concealed;
 use crate::config::day::Day;
 use crate::engine::{Fate, Succession};
+use crate::running::generation::{Next, Source};
 
 /// The digits of a configuration's hash that people are shown.
 const SHOWN: usize = 7;
@@ -198,6 +199,27 @@ fn hidden(names: Vec<String>, concealed: &Concealed) -> Vec<String> {
 }
 
 impl Report {
+    /// What another generation in place of the one `before` means for routes, origins and limits.
+    pub fn of(before: &Source, next: &mut Next) -> Report {
+        let succession = std::mem::take(&mut next.succession);
+        let after = &next.source;
+        Report {
+            schema: JSON_SCHEMA,
+            dry_run: false,
+            from: before.hash.clone(),
+            to: after.hash.clone(),
+            milliseconds: 0,
+            routes: Changes::of(&before.effective, &after.effective, "routes"),
+            origins: Changes::of(&before.effective, &after.effective, "origins"),
+            limits: Limits::of(succession, &before.shown, &after.shown),
+            changed: Vec::new(),
+            stores: Vec::new(),
+            tls: Tls::default(),
+            waiting: Vec::new(),
+            warnings: 0,
+        }
+    }
+
     /// Takes values of variables out of all names: an origin that is written as its address has that for a name.
     pub fn conceal(&mut self, concealed: &Concealed) {
         let changes = |changes: &mut Changes| {

@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(1);
 pub async fn keep_watching(reloader: Arc<Reloader>) {
     let mut stopping = reloader.stopping.clone();
     loop {
-        let every = reloader.state.lock().await.watch;
+        let every = reloader.shared.installed().source().settings.watch;
         tokio::select! {
             () = tokio::time::sleep(every.unwrap_or(IDLE)) => {}
             changed = stopping.changed() => if changed.is_err() || *stopping.borrow() { return },

@@ -16,20 +16,20 @@ use super::*;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::client::{ClientRules, ProxySet, Trust};
 use crate::config::settings::{Drain, Listener, Log, LogFormat, LogLevel, Settings};
+use crate::config::{Config, Places, Tree};
 use crate::edge::common::Edge;
 use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
-use crate::engine::Snapshot;
-use crate::observe::metrics::Metrics;
+use crate::engine::Base;
 use crate::observe::pseudonym::Pseudonyms;
-use crate::observe::refused::MostRefused;
 use crate::origins::origin::Located;
 use crate::policy::{
-    FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses, Retries,
-    RouteTable, Rule, Timeouts,
+    Action, FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses,
+    Retries, Route, RouteTable, Rule, Timeouts,
 };
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
+use crate::running::backends::Backends;
 use crate::running::generation::Installed;
 use crate::running::waits::Waits;
 use crate::sketch::Seed;
@@ -125,21 +125,22 @@ fn settings() -> Settings {
 fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Served {
     let (stop, stopping) = watch::channel(false);
     let settings = settings();
-    let metrics = Metrics::new(&policy, &settings);
-    let snapshot = Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap();
-    let clock = Clock::start();
-    let refused = MostRefused::new(1, Seed::from_bytes([4; 16]));
-    let installed = Arc::new(Installed::new(snapshot, metrics, refused, clock).unwrap());
-    if let Some(origin) = origin {
-        installed.origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
-    }
-    let waits = Waits::new(most_waiting, stopping.clone());
-    let pseudonyms = Pseudonyms::new(None, [0; 32]);
     let bound = listen::bind(&settings.listeners[0]).unwrap();
     let address = bound.address.ip().unwrap();
-    let shared = Arc::new(Shared::new(clock, None, pseudonyms, settings, waits, installed));
+    let empty = || Tree::Map(Vec::new());
+    let (effective, shown, places) = (empty(), empty(), Places::default());
+    let config = Config { policy, settings, effective, shown, cases: Vec::new(), places };
+    let clock = Clock::start();
+    let backends = Backends::open(&config, None, clock).unwrap();
+    let base = Base::Nothing { seed: &Seed::from_bytes([3; 16]), unix_nanos_at_origin: 0 };
+    let first = Installed::next(config, backends, base).unwrap();
+    let waits = Waits::new(most_waiting, stopping.clone());
+    let shared = Arc::new(Shared::new(clock, None, Pseudonyms::new(None, [0; 32]), None, waits, first));
+    if let Some(origin) = origin {
+        shared.installed().origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
+    }
     let events = Box::new(Events::new(Arc::clone(&shared), 0));
-    let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), events });
+    let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), filter: None, events });
     tokio::spawn(listen::accept(bound, Arc::new(proxy(&shared, 1)), edge, Connections::new(), stopping));
     Served { address, shared, stop }
 }

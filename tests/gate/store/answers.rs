@@ -122,7 +122,7 @@ async fn a_full_store_is_an_outage() {
     asking.ask(&one(1), "limit").await.unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Unreachable));
-    let (fault, _) = asking.status().last_fault.unwrap();
+    let fault = asking.status().last_fault.unwrap();
     assert!(fault.contains("full"), "{fault}");
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(answered(&asking, &one(1)).await.left, 98);

@@ -39,8 +39,8 @@ impl Lone {
     }
 
     /// Other limits of the same gate, before the same store.
-    pub fn reload(&mut self, rules: Vec<Rule>) {
-        self.gate = book(rules).sharing(b"one secret for all gates", Some(&self.gate)).unwrap();
+    pub fn reload(&mut self, rules: Vec<Rule>, now: u64) {
+        self.gate = reloaded(&self.gate, rules, SECRETS, now);
     }
 
     pub fn arrive_with(&mut self, headers: &HeaderMap, now: u64) {

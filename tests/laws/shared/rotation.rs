@@ -5,30 +5,32 @@ use crate::book::by_client;
 use tidegate::limiter::Kind;
 use tidegate::units::Bytes;
 
-/// What gates have while their secret is changed: the one that names keys, and that of before.
-type Secrets = (&'static [u8], Option<&'static [u8]>);
-const OLD: Secrets = (b"one secret for all gates", None);
-const NEW: Secrets = (b"another for all gates", None);
-const BOTH: Secrets = (NEW.0, Some(OLD.0));
+const OLD: Secrets<'static> = SECRETS;
+const NEW: Secrets<'static> = (b"another for all gates", None);
+const BOTH: Secrets<'static> = (NEW.0, Some(OLD.0));
 
 /// Changes of the secret: when, on which gate, to what.
-fn changes(to: Secrets, from: u64, apart: u64) -> impl Iterator<Item = (u64, usize, Secrets)> {
+fn changes(to: Secrets<'static>, from: u64, apart: u64) -> impl Iterator<Item = (u64, usize, Secrets<'static>)> {
     (0..3).map(move |gate| (from + gate as u64 * apart, gate, to))
 }
 
 impl World {
-    fn change(&mut self, gate: usize, rule: &Rule, (secret, previous): Secrets) {
-        let next = book(vec![rule.clone()]);
-        self.gates[gate] = next.sharing_while_changed(secret, previous, Some(&self.gates[gate])).unwrap();
+    fn change(&mut self, gate: usize, rule: &Rule, secrets: Secrets<'_>, now: u64) {
+        self.gates[gate] = reloaded(&self.gates[gate], vec![rule.clone()], secrets, now);
     }
 
     /// Requests at these times, one gate after the other, and these changes in their order.
-    fn changed(rule: &Rule, delay: u64, times: impl Iterator<Item = u64>, changes: &[(u64, usize, Secrets)]) -> World {
+    fn changed(
+        rule: &Rule,
+        delay: u64,
+        times: impl Iterator<Item = u64>,
+        changes: &[(u64, usize, Secrets<'static>)],
+    ) -> World {
         let (mut world, mut changes, mut end) = (World::new(3, rule, delay), changes.iter().peekable(), 0);
         for (nth, now) in times.enumerate() {
             while let Some((at, gate, to)) = changes.next_if(|(at, ..)| *at <= now) {
                 world.run_to(*at);
-                world.change(*gate, rule, *to);
+                world.change(*gate, rule, *to, *at);
             }
             world.run_to(now);
             world.arrive(nth % 3, "203.0.113.7", now);

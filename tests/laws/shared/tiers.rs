@@ -94,7 +94,7 @@ fn a_reload_of_a_tiers_rate_neither_gives_it_budget_nor_locks_it_out() {
                 let now = 10_000 * SECOND;
                 let spent = burst(&mut lone, changed, now, 60);
                 assert!((36..=40).contains(&spent), "{sharing:?}: {spent}");
-                lone.reload(limit(to));
+                lone.reload(limit(to), now);
                 assert_eq!(burst(&mut lone, changed, now, 60), 0, "{sharing:?} {from:?} {to:?}");
                 assert_eq!(burst(&mut lone, 1 - changed, now, 60), 0, "the other took note");
                 let later = now + wait * SECOND + 60 * MILLISECOND;
@@ -110,17 +110,17 @@ fn a_tier_that_a_reload_adds_begins_with_what_was_spent_wherever_it_stands() {
     let mut lone = Lone::new(vec![shared(tiered(&[per(3_600, 10, 10)]), Sharing::Exact, OnStoreError::Closed)]);
     assert_eq!(burst(&mut lone, 0, SECOND, 20), 10);
     let with = |kinds: &[Kind]| vec![shared(tiered(kinds), Sharing::Exact, OnStoreError::Closed)];
-    lone.reload(with(&[per(3_600, 10, 10), gold()]));
+    lone.reload(with(&[per(3_600, 10, 10), gold()]), SECOND);
     assert_eq!(burst(&mut lone, 1, SECOND, 20), 5);
     assert_eq!(burst(&mut lone, 1, 3 * SECOND, 20), 15, "it comes back at the tier's own rate");
     // another before it is not taken for it
     let mut rule = tiered(&[per(3_600, 10, 10), gold(), per(3_600, 1, 12)]);
     rule.tiers.reverse();
-    lone.reload(vec![shared(rule, Sharing::Exact, OnStoreError::Closed)]);
+    lone.reload(vec![shared(rule, Sharing::Exact, OnStoreError::Closed)], 3 * SECOND);
     assert_eq!(burst(&mut lone, 1, 3 * SECOND, 20), 0);
     // less the tenth that has come back
     assert_eq!(burst(&mut lone, 2, 3 * SECOND, 20), 2, "what was owed by the limit's own numbers");
-    lone.reload(with(&[per(3_600, 10, 10)]));
+    lone.reload(with(&[per(3_600, 10, 10)]), 3 * SECOND);
     assert_eq!(burst(&mut lone, 0, 3 * SECOND, 20), 0);
 }
 
@@ -131,9 +131,9 @@ fn a_gate_with_other_tiers_does_not_forget_those_that_it_has_not() {
     let mut lone = Lone::new(rules(&[own.clone(), per(3_600, 1_000, 100)]));
     assert_eq!(burst(&mut lone, 1, SECOND, 200), 100);
     for _ in 0..3 {
-        lone.reload(rules(&[per(1, 1_000, 10)]));
+        lone.reload(rules(&[per(1, 1_000, 10)]), 2 * SECOND);
         assert!(burst(&mut lone, 0, 2 * SECOND, 1) <= 1);
-        lone.reload(rules(&[own.clone(), per(3_600, 1_000, 100)]));
+        lone.reload(rules(&[own.clone(), per(3_600, 1_000, 100)]), 2 * SECOND);
         assert_eq!(burst(&mut lone, 1, 2 * SECOND, 200), 0);
     }
 }

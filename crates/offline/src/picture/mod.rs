@@ -6,7 +6,7 @@
 //!
 //! * `svg`: elements, attributes, escaping, numbers.
 //! * `timeline`: what a chart over time is made of. `layout`: where it goes.
-//! * `curve`: a trade-off. `bars`: a histogram. `heat`: who sent how much when.
+//! * `curve`: a trade-off.
 //! * `page`: pictures, tables and words together.
 //! * `frame`, `scale`: what they have in common. `style`: their colours, in light and in dark.
 //!
@@ -15,10 +15,8 @@
 //! Source: SVG 1.1 second edition (paths §8, patterns §13.3, `title` and `desc` §5.4), Media Queries 5 §11.5
 //! (`prefers-color-scheme`).
 
-mod bars;
 mod curve;
 mod frame;
-mod heat;
 mod layout;
 mod page;
 mod scale;
@@ -26,9 +24,7 @@ mod style;
 pub mod svg;
 mod timeline;
 
-pub use bars::{Bar, Bars};
 pub use curve::{Curve, Curves, Point};
 pub use frame::{Figure, Picture, Setting};
-pub use heat::{Heat, HeatRow};
 pub use page::{Block, Page, Table};
 pub use timeline::{Line, Panel, Role, Series, Shape, TimeAxis, Timeline};

@@ -33,7 +33,7 @@ text{fill:#9ea7b1}\
 .offered{stroke:#f0f3f6}\
 .line{stroke:#f0f3f6}}";
 
-/// What curves, bars and maps need besides.
+/// The style sheet of curves, besides.
 pub const MORE: &str = "\
 .curve{fill:none;stroke-width:2}\
 .c0{stroke:#b35900}\
@@ -44,9 +44,6 @@ pub const MORE: &str = "\
 .c5{stroke:#a40e5b;stroke-dasharray:12 4}\
 .point{fill:#1f2328;stroke:#fff;stroke-width:2}\
 .said{fill:#1f2328;font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:4px}\
-.heat{fill:#2f6fb5}\
-.touch{fill:#c2413b}\
-.lane{fill:#57606a;fill-opacity:.06}\
 @media(prefers-color-scheme:dark){\
 .c0{stroke:#f0a050}\
 .c1{stroke:#6cb0f5}\
@@ -56,6 +53,4 @@ pub const MORE: &str = "\
 .c5{stroke:#ff80b5}\
 .point{fill:#f0f3f6;stroke:#0d1117}\
 .said{fill:#f0f3f6;stroke:#0d1117}\
-.heat{fill:#6cb0f5}\
-.touch{fill:#ff8a80}\
-.lane{fill:#9ea7b1}}";
+}";

@@ -50,7 +50,7 @@ impl Diff {
         }
         let (newly, freed) = (u64::from(new.refused && !old.refused), u64::from(old.refused && !new.refused));
         (self.newly, self.freed) = (self.newly + newly, self.freed + freed);
-        let Some(number) = new.client else { return };
+        let Some(number) = new.number else { return };
         let changed = self.clients.entry(number).or_insert_with(|| Changed { name: name(), ..Changed::default() });
         (changed.newly, changed.freed) = (changed.newly + newly, changed.freed + freed);
         changed.refused_now += u64::from(new.refused);

@@ -1,31 +1,28 @@
-//! Counts what a gate decides, into an [`Outcome`].
+//! Counts the decisions of a gate into an [`Outcome`].
 //!
-//! Who sent how much, `Clients` counts; what is known of those that a limit touched is kept of [`MOST_TOUCHED`].
+//! `Clients` counts the requests of each client; the particulars of clients that a limit touched are kept of [`MOST_TOUCHED`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::belt::Logged;
 use super::clients::Clients;
 use super::exact::Exact;
-use super::folded::hash_of;
 use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
-use super::ready::{Ready, Unjudged};
-use super::record::Record;
+use super::prepare::{Prepared, Unjudged};
+use super::record::{LoggedClient, Record};
 use crate::client::Client;
 use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
 use crate::policy::{Policy, Rule};
-use crate::sketch::bring_near;
 
-/// Of so many touched clients the particulars are kept.
+/// Touched clients whose particulars are kept.
 pub const MOST_TOUCHED: usize = 200_000;
 
-/// So many characters of a path are kept.
+/// Characters of a path that are kept.
 const LONGEST_PATH: usize = 80;
 
 const MINUTE: u64 = 60 * 1_000_000_000;
 
-/// What to count.
+/// The question.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Only requests that this route takes.
@@ -39,6 +36,7 @@ pub struct Wanted {
 pub struct Ledger {
     route: Option<usize>,
     outcome: Outcome,
+    clients: Clients,
     touched: HashMap<u32, About>,
     /// Which clients each limit was asked about, a bit each: of every 64 clients a word for each limit, side by side.
     asked: Vec<u64>,
@@ -50,15 +48,15 @@ struct About {
     touched: Touched,
     /// How far the path that is kept leads (Boyer and Moore 1981).
     votes: u32,
-    /// The hash of that path, by which it is compared.
-    path: u64,
 }
 
 /// What a decision comes to, for whoever compares two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Fate {
-    /// The client's number; none beyond those that are told apart.
-    pub client: Option<u32>,
+    /// The client.
+    pub client: Client,
+    /// Its number; none beyond those that are told apart.
+    pub number: Option<u32>,
     /// The policy as it stands refuses it.
     pub refused: bool,
     /// At least one limit would, whether it decides or only watches.
@@ -79,7 +77,13 @@ impl Ledger {
             let found = policy.routes.iter().position(|route| route.name == *name);
             found.unwrap_or(usize::MAX)
         });
-        Ledger { route, asked: Vec::new(), outcome: Outcome { limits, ..Outcome::default() }, touched: HashMap::new() }
+        Ledger {
+            route,
+            asked: Vec::new(),
+            outcome: Outcome { limits, ..Outcome::default() },
+            clients: Clients::default(),
+            touched: HashMap::new(),
+        }
     }
 
     /// A request that was not judged.
@@ -93,19 +97,18 @@ impl Ledger {
     /// A request that was; `exact` are the counters beside the limits that judged it.
     pub fn note(
         &mut self,
-        logged: &Logged<'_>,
-        ready: &Ready,
+        request: &Prepared<'_>,
         judged: &Judged,
         name: &dyn Fn(&Record<'_>, &Client) -> String,
         exact: &mut [Option<Exact>],
     ) -> Option<Fate> {
-        let decision = &judged.decision;
+        let (record, decision) = (request.record, &judged.decision);
         if self.route.is_some() && decision.route != self.route {
             return None;
         }
         self.outcome.judged += 1;
-        self.outcome.limited_before += u64::from(matches!(ready.after.status, 429 | 503));
-        self.outcome.named_clients |= ready.is_named;
+        self.outcome.limited_before += u64::from(matches!(record.status, 429 | 503));
+        self.outcome.named_clients |= matches!(record.client, LoggedClient::Name(_));
         let refused = match decision.verdict {
             Verdict::Admitted | Verdict::Refused(Refusal::OriginFull) => false,
             Verdict::Refused(Refusal::NoRoute) => {
@@ -115,8 +118,8 @@ impl Ledger {
             Verdict::Refused(_) => true,
         };
         self.outcome.refused += u64::from(refused);
-        let number = ready.number;
-        let minute = self.minute(logged.start() / MINUTE);
+        let number = self.clients.count(&request.client.network, record.start);
+        let minute = self.minute(record.start / MINUTE);
         if let Some(minute) = self.outcome.minutes.get_mut(minute) {
             minute.requests += 1;
             minute.refused += u32::from(refused);
@@ -139,12 +142,12 @@ impl Ledger {
                 mark(&mut self.asked, number, (reading.rule, limits));
             }
             if let Some(Some(exact)) = exact.get_mut(reading.rule) {
-                exact.note(judged, slot, ready.method());
+                exact.note(judged, slot, &request.method);
             }
             if said_no {
                 limited = true;
                 if let Some(number) = number {
-                    self.touch(number, reading.rule, logged, ready, name);
+                    self.touch(number, reading.rule, request, name);
                 }
             }
         }
@@ -154,16 +157,7 @@ impl Ledger {
         {
             about.touched.limited += 1;
         }
-        Some(Fate { client: number, refused, limited })
-    }
-
-    /// Has brought near what [`Ledger::note`] will mark of a request.
-    #[inline]
-    pub fn approach(&self, ready: &Ready) {
-        let word = ready.number.and_then(|number| self.asked.get(number as usize / 64 * self.outcome.limits.len()));
-        if let Some(word) = word {
-            bring_near(word);
-        }
+        Some(Fate { client: request.client, number, refused, limited })
     }
 
     /// The position of this minute; minutes come in order.
@@ -180,21 +174,22 @@ impl Ledger {
         &mut self,
         number: u32,
         rule: usize,
-        logged: &Logged<'_>,
-        ready: &Ready,
+        request: &Prepared<'_>,
         name: &dyn Fn(&Record<'_>, &Client) -> String,
     ) {
         let room = self.touched.len() < MOST_TOUCHED;
         let about = match self.touched.get_mut(&number) {
             Some(about) => about,
-            None if room => self.touched.entry(number).or_insert_with(|| About::new(number, logged, ready, name)),
+            None if room => self.touched.entry(number).or_insert_with(|| About::new(number, request, name)),
             None => return,
         };
         *about.touched.by.entry(rule).or_insert(0) += 1;
-        about.touched.to = logged.start();
+        about.touched.to = request.record.start;
+        let path = beginning(&request.path);
         if about.votes == 0 {
-            about.keep_path(ready.path(&logged.record()));
-        } else if about.path == ready.path_hash {
+            path.clone_into(&mut about.touched.path);
+            about.votes = 1;
+        } else if about.touched.path == path {
             about.votes += 1;
         } else {
             about.votes -= 1;
@@ -202,7 +197,7 @@ impl Ledger {
     }
 
     /// The end. `errors`: of every limit's sketch.
-    pub fn finish(mut self, clients: &Clients, notes: Vec<String>, errors: &[Option<Error>]) -> Outcome {
+    pub fn finish(mut self, notes: Vec<String>, errors: &[Option<Error>]) -> Outcome {
         let limits = self.outcome.limits.len().max(1);
         let count =
             |index| self.asked.iter().skip(index).step_by(limits).map(|word| u64::from(word.count_ones())).sum();
@@ -215,11 +210,11 @@ impl Ledger {
             limit.worst_minute = worst.map(|(minute, no)| (minute.minute, no));
             limit.error = errors.get(index).copied().flatten();
         }
-        self.outcome.clients = clients.len() as u64;
-        self.outcome.clients_capped = clients.is_capped();
+        self.outcome.clients = self.clients.len() as u64;
+        self.outcome.clients_capped = self.clients.is_capped();
         let mut touched: Vec<Touched> = self.touched.into_values().map(|about| about.touched).collect();
         for client in &mut touched {
-            if let Some((requests, peak)) = clients.sent(client.number) {
+            if let Some((requests, peak)) = self.clients.sent(client.number) {
                 (client.requests, client.peak) = (u64::from(requests), peak);
             }
         }
@@ -232,27 +227,25 @@ impl Ledger {
 
 impl About {
     #[cold]
-    fn new(number: u32, logged: &Logged<'_>, ready: &Ready, name: &dyn Fn(&Record<'_>, &Client) -> String) -> About {
+    fn new(number: u32, request: &Prepared<'_>, name: &dyn Fn(&Record<'_>, &Client) -> String) -> About {
         let touched = Touched {
             number,
-            name: name(&logged.record(), &ready.client),
+            name: name(request.record, &request.client),
             requests: 0,
             limited: 0,
             by: Default::default(),
             path: String::new(),
             peak: 0,
-            from: logged.start(),
-            to: logged.start(),
+            from: request.record.start,
+            to: request.record.start,
         };
-        About { touched, votes: 0, path: 0 }
+        About { touched, votes: 0 }
     }
+}
 
-    #[cold]
-    fn keep_path(&mut self, path: &str) {
-        let kept = path.char_indices().nth(LONGEST_PATH).and_then(|(end, _)| path.get(..end)).unwrap_or(path);
-        kept.clone_into(&mut self.touched.path);
-        (self.path, self.votes) = (hash_of(kept.as_bytes()), 1);
-    }
+/// The part of a path that is kept.
+fn beginning(path: &str) -> &str {
+    path.char_indices().nth(LONGEST_PATH).and_then(|(end, _)| path.get(..end)).unwrap_or(path)
 }
 
 /// Sets the bit of a client in the words of this limit, of so many.

@@ -1,23 +1,19 @@
-//! The offline face: past requests, in their own time, through the same engine.
+//! Past requests, in their own time, through the offline gate.
 //!
 //! * [`read()`] gives every request of one or several access logs, in the order in which they began; [`formats`] has one file per
-//!   format of such logs. No policy is known there: it is for whoever wants to look at past traffic.
-//! * [`simulate()`] runs policies over them: [`plan`] says what of a policy the logs can judge, [`gate`] judges under a virtual
-//!   clock, one for each process that wrote the log, [`ledger`] counts, [`outcome`] is what is told, [`diff`] compares two policies, [`condition`] says when that is too
-//!   much. Three threads share it, in the order of the log.
-//! * [`suggest`] proposes limits from what was read; [`drawn`] makes pictures of what a policy decided.
+//!   format. No policy is known there.
+//! * [`simulate()`] runs policies over them: [`plan`] finds what of a policy the logs can judge, `prepare` makes a line a request,
+//!   `processes` has a gate for each process that wrote the log, [`ledger`] counts into an [`outcome`], [`diff`] compares two
+//!   policies, [`condition`] makes an outcome fail.
+//! * [`suggest`] proposes limits; [`report`] writes an outcome, [`report_html`] draws it.
 
-mod ahead;
-mod belt;
+mod channel;
 mod clients;
 pub mod condition;
 pub mod diff;
-pub mod drawn;
 mod exact;
 mod fault;
-mod folded;
 pub mod formats;
-pub mod gate;
 pub mod json;
 pub mod ledger;
 pub mod line;
@@ -25,11 +21,12 @@ mod order;
 pub mod outcome;
 pub mod plan;
 mod prefix;
-mod process;
+mod prepare;
+mod processes;
 mod read;
-mod ready;
 pub mod record;
 pub mod report;
+pub mod report_html;
 pub mod simulate;
 mod source;
 pub mod stamp;
@@ -38,7 +35,6 @@ pub mod suggest;
 #[cfg(test)]
 mod tests;
 
-pub use belt::Logged;
 pub use fault::Fault;
 pub use formats::{Format, FormatFault};
 pub use outcome::Outcome;

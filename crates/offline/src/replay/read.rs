@@ -1,5 +1,4 @@
-//! Reads logs: one thread reads, unzips and takes lines apart, the caller's sees requests in the order in which they began. [`ahead`](super::ahead)
-//! puts one more between.
+//! Reads logs: one thread reads, unzips and takes lines apart; the caller's sees the requests in the order in which they began.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 use memchr::memchr_iter;
 
-use super::belt::{BATCH, Belt, belt};
+use super::channel::{BATCH, Sender, channel};
 use super::fault::Fault;
 use super::formats::Parser;
 use super::line::{Line, Parsed};
@@ -92,20 +91,20 @@ impl Tally {
 /// A log cannot be read to its end.
 pub fn read(sources: Sources, options: &Options<'_>, mut visit: impl FnMut(&Record<'_>)) -> Result<Tally, Fault> {
     thread::scope(|scope| {
-        let (belt, ends) = belt();
-        let reader = scope.spawn(move || Reader::new(options, belt).run(sources));
-        for batch in ends.batches {
-            batch.requests().for_each(|logged| visit(&logged.record()));
-            ends.spent.give_back(batch);
+        let (sender, batches) = channel();
+        let reader = scope.spawn(move || Reader::new(options, sender).run(sources));
+        while let Some(batch) = batches.next() {
+            batch.requests().for_each(|record| visit(&record));
+            batches.give_back(batch);
         }
-        // a reader that panicked has told so itself
+        // a panic of the reader has been printed already
         reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-pub(super) struct Reader<'a> {
+struct Reader<'a> {
     options: &'a Options<'a>,
-    belt: Belt,
+    sender: Sender,
     calendar: Calendar,
     batch: Batch,
     tally: Tally,
@@ -126,12 +125,12 @@ struct Open {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(options: &'a Options<'a>, belt: Belt) -> Reader<'a> {
+    fn new(options: &'a Options<'a>, sender: Sender) -> Reader<'a> {
         let calendar = Calendar::new(saturating_nanos(options.reorder));
-        Reader { options, belt, calendar, batch: Batch::default(), tally: Tally::default(), ends: Vec::new() }
+        Reader { options, sender, calendar, batch: Batch::default(), tally: Tally::default(), ends: Vec::new() }
     }
 
-    pub(super) fn run(mut self, sources: Sources) -> Result<Tally, Fault> {
+    fn run(mut self, sources: Sources) -> Result<Tally, Fault> {
         let mut logs: Vec<Open> = sources
             .logs
             .into_iter()
@@ -151,7 +150,7 @@ impl<'a> Reader<'a> {
             if let Some(mut unopened) = log.log.take() {
                 log.lines = Some(unopened.lines().map_err(fault)?);
             }
-            let mut piece = self.belt.piece();
+            let mut piece = self.sender.piece();
             match log.lines.as_mut().map_or(Ok(false), |lines| lines.next(&mut piece.text)).map_err(fault)? {
                 true => {
                     self.take_apart(&mut piece, log);
@@ -170,7 +169,7 @@ impl<'a> Reader<'a> {
         Ok(self.tally)
     }
 
-    /// Hands on what is settled; `false` when nobody listens any more.
+    /// Hands on what is settled; `false` when the caller has gone.
     fn settle(&mut self, reached: u64) -> bool {
         while self.calendar.settle(reached, &mut self.batch) {
             if self.batch.order.len() >= BATCH && !self.flush() {
@@ -181,8 +180,8 @@ impl<'a> Reader<'a> {
     }
 
     fn flush(&mut self) -> bool {
-        let next = self.belt.batch();
-        self.belt.send(std::mem::replace(&mut self.batch, next))
+        let next = self.sender.batch();
+        self.sender.send(std::mem::replace(&mut self.batch, next))
     }
 
     fn take_apart(&mut self, piece: &mut Piece, log: &mut Open) {

@@ -1,26 +1,20 @@
 //! Runs one policy, or two side by side, over logs.
 
-use std::ops::Range;
-
 use tidegate_http::path::EscapedSlash;
 
-use super::ahead::{Ahead, Visit, read_ahead};
-use super::belt::Logged;
-use super::clients::Clients;
 use super::diff::{Diff, Difference};
 use super::fault::Fault;
 use super::ledger::{Fate, Ledger, Wanted};
 use super::outcome::Outcome;
 use super::plan::{Given, Plan};
-use super::process::{Process, Processes};
+use super::prepare::Preparer;
+use super::processes::Processes;
 use super::read::{self, Options, Tally};
-use super::ready::{Ready, Readying, Unjudged};
 use super::record::Record;
 use super::source::Sources;
 use crate::client::Client;
 use crate::engine::Judged;
 use crate::policy::Policy;
-use crate::sketch::bring_near;
 
 /// What is asked of logs.
 #[derive(Clone)]
@@ -64,150 +58,55 @@ pub enum Failed {
 /// One policy at work.
 struct Side {
     notes: Vec<String>,
+    preparer: Preparer,
     processes: Processes,
     ledger: Ledger,
 }
 
 impl Side {
-    /// It, and what makes requests ready for it on another thread.
-    fn new(policy: Policy, given: &Given<'_>, question: &Question<'_>) -> (Side, Readying) {
+    fn new(policy: Policy, given: &Given<'_>, question: &Question<'_>) -> Side {
         let Plan { policy, missing, enforced, notes } = Plan::new(policy, given);
-        let wanted = &question.wanted;
-        let ledger = Ledger::new(&policy, &missing, &enforced, wanted);
-        let (host, route) = (question.host.as_deref(), wanted.route.as_deref());
-        let readying = Readying::new(policy.clone(), question.escaped_slash, host, route);
-        (Side { notes, processes: Processes::new(policy, wanted.exact), ledger }, readying)
+        let ledger = Ledger::new(&policy, &missing, &enforced, &question.wanted);
+        let preparer = Preparer::new(&policy, question.escaped_slash, question.host.as_deref());
+        Side { notes, preparer, processes: Processes::new(policy, question.wanted.exact), ledger }
     }
 
     /// Judges and counts one request.
+    #[inline]
     fn run(
         &mut self,
-        logged: &Logged<'_>,
-        zero: Option<u64>,
-        ready: &Result<Ready, Unjudged>,
+        record: &Record<'_>,
         question: &Question<'_>,
-        seen: &mut impl FnMut(&Judged),
+        mut seen: impl FnMut(&Judged),
     ) -> Result<Option<Fate>, Failed> {
-        let Side { processes, ledger, .. } = self;
-        let Process { gate, exact, .. } =
-            processes.of(zero, logged.start()).map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
-        let judged = gate.judge(logged, ready, |judged, ready| {
+        let Side { preparer, processes, ledger, .. } = self;
+        let process = processes.of(record.told.and_then(|told| told.zero), record.start);
+        let process = process.map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
+        let request = match preparer.prepare(record) {
+            Ok(request) => request,
+            Err(why) => {
+                ledger.unjudged(why);
+                return Ok(None);
+            }
+        };
+        let mut fate = None;
+        process.judge(&request, |judged, exact| {
             seen(judged);
-            ledger.note(logged, ready, judged, question.name, exact)
+            fate = ledger.note(&request, judged, question.name, exact);
         });
-        Ok(judged.unwrap_or_else(|why: Unjudged| {
-            ledger.unjudged(why);
-            None
-        }))
+        Ok(fate)
     }
 
-    fn finish(self, clients: &Clients, tally: &Tally) -> Outcome {
-        let Side { mut notes, processes, ledger } = self;
+    fn finish(self, tally: &Tally) -> Outcome {
+        let Side { mut notes, processes, ledger, .. } = self;
         match processes.begun() {
             0 => return Outcome { tally: tally.clone(), ..Outcome::default() },
             1 => {}
             many => notes.push(format!("{many} processes wrote this: the limits of each begin empty, as they did")),
         }
-        let mut outcome = ledger.finish(clients, notes, &processes.errors());
+        let mut outcome = ledger.finish(notes, &processes.errors());
         outcome.tally = tally.clone();
         outcome
-    }
-}
-
-/// What is made of a request for one policy, or two; none beside the question.
-type Made = Option<Pair>;
-
-/// For one policy, or two.
-struct Pair {
-    /// What the wall clock showed at the origin of stamps, if the line says so.
-    zero: Option<u64>,
-    ready: Result<Ready, Unjudged>,
-    other: Option<Box<Result<Ready, Unjudged>>>,
-}
-
-/// Makes requests ready, on a thread of its own.
-struct Making {
-    readying: Readying,
-    other: Option<Readying>,
-    span: Range<u64>,
-}
-
-impl Ahead for Making {
-    type Made = Made;
-
-    fn make(&mut self, record: &Record<'_>) -> Made {
-        if !self.span.contains(&record.start) {
-            return None;
-        }
-        let other = |other: &mut Readying| Box::new(other.ready(record));
-        let zero = record.told.and_then(|told| told.zero);
-        Some(Pair { zero, ready: self.readying.ready(record), other: self.other.as_mut().map(other) })
-    }
-
-    fn complete(&mut self, made: &mut [Made]) {
-        // a few at a time, so that their cache misses overlap
-        for few in made.chunks_mut(FEW) {
-            for is_found in [false, true] {
-                let ready = few.iter().flatten().filter_map(|pair| pair.ready.as_ref().ok());
-                ready.for_each(|ready| self.readying.approach(ready, is_found));
-            }
-            for Pair { ready, other, .. } in few.iter_mut().flatten() {
-                if let Ok(ready) = ready {
-                    self.readying.number(ready);
-                }
-                if let (Some(readying), Some(Ok(ready))) = (&mut self.other, other.as_deref_mut()) {
-                    readying.number(ready);
-                }
-            }
-        }
-    }
-}
-
-/// As many as a processor waits for at once, about.
-const FEW: usize = 16;
-
-/// Judges them.
-struct Judging<'a, D> {
-    side: Side,
-    other: Option<(Side, Diff)>,
-    question: &'a Question<'a>,
-    decided: &'a mut D,
-    failed: Option<Failed>,
-}
-
-impl<D: FnMut(&Logged<'_>, &Judged)> Visit<Made> for Judging<'_, D> {
-    #[inline]
-    fn expect(&mut self, coming: &Made) {
-        bring_near(coming);
-    }
-
-    #[inline]
-    fn approach(&mut self, coming: &Made) {
-        if let Some(Pair { ready: Ok(ready), .. }) = coming {
-            ready.approach();
-            self.side.ledger.approach(ready);
-        }
-    }
-
-    fn visit(&mut self, logged: &Logged<'_>, made: &Made) {
-        let Some(Pair { zero, ready, other: other_ready }) = made else { return };
-        let Judging { side, other, question, decided, failed } = self;
-        if failed.is_some() {
-            return;
-        }
-        let fate = side.run(logged, *zero, ready, question, &mut |judged| decided(logged, judged));
-        let old = other.as_mut().zip(other_ready.as_ref());
-        let old = old.map(|((other, _), ready)| other.run(logged, *zero, ready, question, &mut |_| {}));
-        match (fate, old) {
-            (Ok(fate), Some(Ok(old))) => {
-                if let (Some(new), Some(old), Some((_, diff))) = (fate, old, other) {
-                    let client = || ready.as_ref().map(|ready| (question.name)(&logged.record(), &ready.client));
-                    diff.note(new, old, || client().unwrap_or_default());
-                }
-            }
-            (Err(fault), _) | (_, Some(Err(fault))) => *failed = Some(fault),
-            (Ok(_), None) => {}
-        }
     }
 }
 
@@ -220,7 +119,7 @@ pub fn simulate(
     question: &Question<'_>,
     policy: Policy,
     against: Option<Policy>,
-    mut decided: impl FnMut(&Logged<'_>, &Judged),
+    mut decided: impl FnMut(&Record<'_>, &Judged),
 ) -> Result<Replayed, Failed> {
     let header = |name: &str| sources.gives_header(name);
     let given = Given {
@@ -229,23 +128,32 @@ pub fn simulate(
         header: &header,
         addresses: !sources.gives_pseudonyms(),
     };
-    let (side, readying) = Side::new(policy, &given, question);
-    let against = against.map(|policy| Side::new(policy, &given, question));
-    let (other, other_readying) = against.unzip();
-    let other = other.map(|other| (other, Diff::default()));
-    let mut making = Making { readying, other: other_readying, span: question.since..question.until };
-    let mut judging = Judging { side, other, question, decided: &mut decided, failed: None };
-    let tally = read_ahead(sources, &question.options, &mut making, &mut judging).map_err(Failed::Read)?;
-    let (Making { readying, other: other_readying, .. }, Judging { side, other, failed, .. }) = (making, judging);
+    let mut side = Side::new(policy, &given, question);
+    let mut other = against.map(|policy| (Side::new(policy, &given, question), Diff::default()));
+    let mut run = |record: &Record<'_>| -> Result<(), Failed> {
+        let new = side.run(record, question, |judged| decided(record, judged))?;
+        let Some((other, diff)) = &mut other else { return Ok(()) };
+        if let (Some(new), Some(old)) = (new, other.run(record, question, |_| {})?) {
+            diff.note(new, old, || (question.name)(record, &new.client));
+        }
+        Ok(())
+    };
+    let span = question.since..question.until;
+    let mut failed = None;
+    let tally = read::read(sources, &question.options, |record| {
+        if failed.is_none() && span.contains(&record.start) {
+            failed = run(record).err();
+        }
+    });
+    let tally = tally.map_err(Failed::Read)?;
     if let Some(failed) = failed {
         return Err(failed);
     }
     if tally.is_unreadable() {
         return Err(Failed::Unreadable(tally));
     }
-    let outcome = side.finish(&readying.into_clients(), &tally);
-    let against = other.zip(other_readying);
-    let against = against.map(|((other, diff), ready)| (other.finish(&ready.into_clients(), &tally), diff.finish()));
+    let outcome = side.finish(&tally);
+    let against = other.map(|(other, diff)| (other.finish(&tally), diff.finish()));
     Ok(Replayed { outcome, against })
 }
 

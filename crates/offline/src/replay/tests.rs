@@ -2,18 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use tidegate_http::path::{EscapedSlash, path_of};
+use tidegate_http::path::EscapedSlash;
 
 use super::ledger::Wanted;
 use super::*;
 use crate::answer::entry::SCHEMA;
 use crate::config::load_text;
-use crate::engine::{Arrival, DecisionId, Judged, Snapshot};
 use crate::policy::Policy;
-use crate::request::Request;
-use crate::units::Timestamp;
-use crate::units::dice::mixed;
 
 const SECOND: u64 = 1_000_000_000;
 /// Of the first process, and of the one after it.
@@ -175,96 +170,4 @@ fn attempts_are_held_back_until_their_answers_and_charged_by_them() {
     assert_eq!(limited("wrong", &lines(401, 5 * SECOND, 1)), 4, "five wrong ones are charged");
     assert_eq!(limited("right", &lines(200, 5 * SECOND, 1)), 0, "right ones are free");
     assert_eq!(limited("open", &lines(200, 1_000, 5)), 4, "nobody knows yet whether they are right");
-}
-
-/// What the engine says of every request of a log that is read and judged in one thread, request by request, with nothing found
-/// ahead: of policies that hold nothing until a request's end.
-fn one_by_one(log: &Path, policy: Policy) -> Vec<String> {
-    let policy = super::plan::Plan::new(policy, &GIVEN).policy;
-    let mut told = Vec::new();
-    let (mut snapshot, mut zero, mut second) = (None, 0, 0);
-    let sources = Sources::open(&[Place::File(log.to_owned())], None).unwrap();
-    read(sources, &Options::default(), |record| {
-        let snapshot = snapshot.get_or_insert_with(|| {
-            let gate = super::gate::Gate::new(policy.clone(), None, record.start).unwrap();
-            zero = gate.zero();
-            Snapshot::new(policy.clone(), &super::ready::SEED, zero).unwrap()
-        });
-        let at = Timestamp::from_nanos(record.start - zero);
-        if (record.start - zero) / SECOND != second {
-            second = (record.start - zero) / SECOND;
-            snapshot.maintain(at);
-        }
-        let mut headers = HeaderMap::new();
-        for (name, value) in record.fields() {
-            if let (super::formats::FieldName::Header(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
-                headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
-            }
-        }
-        let (Ok(path), Ok(method)) = (path_of(record.path, EscapedSlash::Keep), Method::from_bytes(record.method))
-        else {
-            return;
-        };
-        let peer = super::ready::peer(record);
-        let query = record.query.and_then(|query| std::str::from_utf8(query).ok());
-        let request = Request { peer, method: &method, host: "", path: &path, query, headers: &headers, tls_sni: None };
-        let client = crate::client::resolve(&policy.clients, peer, &HeaderMap::new()).unwrap();
-        let arrival = Arrival { id: DecisionId(0), at, dice: mixed(told.len() as u64 + 1) };
-        let mut judged = Judged::new(arrival);
-        snapshot.judge_into(&request, Some(client), &mut judged);
-        snapshot.reserve_all(&mut judged);
-        snapshot.admit(&mut judged, at);
-        told.push(said(&judged));
-    })
-    .unwrap();
-    told
-}
-
-fn said(judged: &Judged) -> String {
-    format!(
-        "{} {:?} {:?} {:?}",
-        judged.decision.at.nanos(),
-        judged.decision.route,
-        judged.decision.verdict,
-        judged.decision.readings
-    )
-}
-
-const GIVEN: super::plan::Given<'static> = super::plan::Given {
-    duration: false,
-    addresses: true,
-    query: true,
-    header: &|name| matches!(name, "user-agent" | "referer"),
-};
-
-#[test]
-fn three_threads_say_what_one_says() {
-    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/apache-combined-elastic.log.gz");
-    for (limits, names) in [
-        ("a: { rate: 1/s, burst: 5 }, b: { type: quota, key: client_ip, max: 20, window: 1h, mode: shadow }", "a, b"),
-        (
-            "a: { key: path, rate: 2/m, burst: 3 }, b: { key: [client_ip, \"header:user-agent\"], missing: deny, rate: 4/m, burst: 3 }, \
-             c: { key: [method, \"query:q\", host], missing: allow, rate: 9/m, burst: 9, action: tag }, \
-             d: { key: [client_ip, method_class, route], rate: 6/m, burst: 5, enforce: 50% }",
-            "a, b, c, d",
-        ),
-        (
-            "a: { type: fair_share, capacity: 1/s }, b: { type: quota, key: client_ip, max: 30, window: 1h, sliding: true }, \
-             c: { type: recent_average, key: client_ip, rate: 6/m, half_life: 1m }",
-            "c, b, a",
-        ),
-    ] {
-        let alone = one_by_one(&log, policy(limits, names));
-        let mut shared = Vec::new();
-        let sources = Sources::open(&[Place::File(log.clone())], None).unwrap();
-        let decided = |_: &Logged<'_>, judged: &Judged| shared.push(said(judged));
-        let outcome =
-            simulate(sources, &all_of_it(Wanted::default()), policy(limits, names), None, decided).unwrap().outcome;
-        assert_eq!(shared.len() as u64, outcome.judged);
-        assert_eq!(shared.len(), alone.len());
-        assert!(outcome.refused > 50, "{limits}: {}", outcome.refused);
-        for (shared, alone) in shared.iter().zip(&alone) {
-            assert_eq!(shared, alone, "{limits}");
-        }
-    }
 }

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use crate::config::case::Case;
+use crate::gate::HEAD_START;
 use crate::policy::{Kind, Policy};
 use crate::units::{Period, Timestamp};
-
-/// More than the longest time a limit can look back, as with the live clock.
-const HEAD_START: u128 = 400 * 86_400 * 1_000_000_000;
 
 /// From the beginning of a case to its last request.
 pub fn length(case: &Case) -> Duration {
@@ -26,7 +24,7 @@ pub fn beginning(policy: &Policy) -> Timestamp {
         _ => None,
     });
     if let Some(longest) = calendars.max_by_key(|calendar| calendar.unit.nominal()) {
-        let from = u32::try_from(HEAD_START / 1_000_000_000).unwrap_or(u32::MAX);
+        let from = u32::try_from(HEAD_START.as_secs()).unwrap_or(u32::MAX);
         let begins = longest.beginnings(from, from).last().copied().unwrap_or(from);
         return Timestamp::from_nanos(u64::from(begins) * 1_000_000_000);
     }
@@ -41,7 +39,7 @@ pub fn beginning(policy: &Policy) -> Timestamp {
         (all <= CENTURY).then_some(all)
     });
     let common = common.unwrap_or(DAY);
-    let at = HEAD_START.div_ceil(common) * common;
+    let at = HEAD_START.as_nanos().div_ceil(common) * common;
     Timestamp::from_nanos(u64::try_from(at).unwrap_or(u64::MAX / 2))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::account;
+use super::failures;
 use super::outcome::{Difference, Outcome};
 
 /// How outcomes are written.
@@ -78,7 +78,7 @@ fn text(tests: &[Tested], left_out: usize) -> String {
         "\ntest result: {word}. {} passed; {broken} failed; {left_out} left out; {sent} request{} in {}",
         tests.len() - broken,
         if sent == 1 { "" } else { "s" },
-        account::span(lasted)
+        failures::span(lasted)
     );
     out
 }

@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use crate::engine::Refusal;
 use crate::policy::Responses;
+use tidegate_http::fault::{BodyFault, HeadFault};
 
 /// What the gate itself answers when a request or an origin's answer cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -169,6 +170,57 @@ impl Fault {
                 proxy_error: ProxyError::plain("proxy_internal_response"),
                 grpc: Some(grpc::RESOURCE_EXHAUSTED),
             },
+        }
+    }
+}
+
+/// A head that the connection layer refuses, as an answer.
+impl From<HeadFault> for Fault {
+    fn from(fault: HeadFault) -> Fault {
+        match fault {
+            HeadFault::MethodRefused => Fault::MethodNotAllowed,
+            HeadFault::Late => Fault::ClientTimeout,
+            HeadFault::TargetTooLong => Fault::TargetTooLong,
+            HeadFault::Expectation => Fault::ExpectationFailed,
+            HeadFault::TooLarge | HeadFault::TooManyFields => Fault::HeadTooLarge,
+            HeadFault::VersionUnsupported => Fault::VersionUnsupported,
+            HeadFault::Method
+            | HeadFault::Blank
+            | HeadFault::Target
+            | HeadFault::TargetForm
+            | HeadFault::Escape
+            | HeadFault::DotSegment
+            | HeadFault::EscapedSlash
+            | HeadFault::Version
+            | HeadFault::LineEnding
+            | HeadFault::FieldName
+            | HeadFault::FieldValue
+            | HeadFault::Folding
+            | HeadFault::Host
+            | HeadFault::HostMismatch
+            | HeadFault::ContentLength
+            | HeadFault::TransferEncoding
+            | HeadFault::LengthAndEncoding
+            | HeadFault::Connection
+            | HeadFault::Upgrade
+            | HeadFault::UnderscoreTwin
+            | HeadFault::Stream => Fault::BadRequest,
+        }
+    }
+}
+
+/// A body that the connection layer cuts short, as an answer.
+impl From<BodyFault> for Fault {
+    fn from(fault: BodyFault) -> Fault {
+        match fault {
+            BodyFault::ChunkSize | BodyFault::ChunkExtension | BodyFault::ChunkEnding | BodyFault::Trailer => {
+                Fault::BadRequest
+            }
+            BodyFault::TooLarge => Fault::BodyTooLarge,
+            BodyFault::SlowUpload | BodyFault::LateUpload => Fault::ClientTimeout,
+            // the answer has begun
+            BodyFault::SlowDownload | BodyFault::LateDownload => Fault::ClientGone,
+            BodyFault::BuffersFull => Fault::BuffersFull,
         }
     }
 }

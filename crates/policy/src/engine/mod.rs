@@ -36,4 +36,4 @@ pub use estimate::Told;
 pub use judged::{Arrival, Held, Holds, Judged};
 pub use pardon::{NotPardoned, Pardon};
 pub use snapshot::Snapshot;
-pub use succession::{Carried, Fate, Reset, Succession};
+pub use succession::{Base, Carried, Fate, Reset, Secrets, Succession};

@@ -1,4 +1,4 @@
-//! Which limits of a policy are shared, and what of the snapshot before they go on from.
+//! The limits of a policy that are shared, and what they go on from.
 
 use std::sync::Arc;
 
@@ -8,35 +8,8 @@ use super::snapshot::Snapshot;
 use crate::limiter::Limiter;
 use crate::limiter::cluster::Sharing;
 use crate::policy::{Policy, Rule};
+use crate::sketch::Seed;
 use crate::units::OutOfRange;
-
-impl Snapshot {
-    /// The same in a face that has the policy's stores, where limits are shared that say so. Keys are named under `secret`;
-    /// what the snapshot `before` held of limits with the same counts in the same store is held on.
-    ///
-    /// # Errors
-    /// A shared limit of a kind that cannot be shared, by name; `config` checks that first.
-    pub fn sharing(self, secret: &[u8], before: Option<&Snapshot>) -> Result<Snapshot, (String, OutOfRange)> {
-        self.sharing_while_changed(secret, None, before)
-    }
-
-    /// The same while the secret is changed on one gate after the other, and `previous` is the one of before: what a store is
-    /// asked about is charged under both, so that all gates together keep their promise. Of an estimate gates with different
-    /// secrets tell each other nothing.
-    ///
-    /// # Errors
-    /// As [`Snapshot::sharing`].
-    pub fn sharing_while_changed(
-        self,
-        secret: &[u8],
-        previous: Option<&[u8]>,
-        before: Option<&Snapshot>,
-    ) -> Result<Snapshot, (String, OutOfRange)> {
-        let clusters = clusters(self.policy(), (secret, previous), before)?;
-        let told = all_told(&self, secret, before)?;
-        Ok(self.with_shared(clusters, told))
-    }
-}
 
 /// How a limit is shared, its name, and of its store the name, the prefix and the database.
 pub(super) type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
@@ -57,8 +30,9 @@ fn shared_before(rule: &Rule, policy: &Policy, before: &Snapshot) -> Option<usiz
     place.and(old.rules.iter().position(|was| shared_as(was, old) == place))
 }
 
-/// The limits of a policy that a store is asked about, each on what the one of the same counts in the same store held in the snapshot before.
-fn clusters(
+/// The limits of a policy that a store is asked about. Each holds on to what the snapshot before held of the same counts in the same
+/// store.
+pub(super) fn clusters(
     policy: &Policy,
     secrets: (&[u8], Option<&[u8]>),
     before: Option<&Snapshot>,
@@ -71,18 +45,17 @@ fn clusters(
     policy.rules.iter().map(cluster).collect()
 }
 
-/// The limits of a policy that are shared so, each on what the one of the same counts in the same store held in the snapshot
-/// before.
-fn all_told(
-    snapshot: &Snapshot,
-    secret: &[u8],
+/// The limits of a policy that gates tell each other of. Each goes on from the sums that the snapshot before had of the same
+/// counts in the same store.
+pub(super) fn all_told(
+    (policy, limiters): (&Policy, &[Arc<Limiter>]),
+    (secret, seed): (&[u8], &Seed),
     before: Option<&Snapshot>,
 ) -> Result<Vec<Option<Arc<Told>>>, (String, OutOfRange)> {
-    let policy = snapshot.policy();
     let told = |(rule, limiter): (&Arc<Rule>, &Arc<Limiter>)| {
         let before = before.and_then(|before| before.told(shared_before(rule, policy, before)?));
-        let made = Told::of(rule, limiter, secret, snapshot.seed(), before.map(Arc::as_ref));
+        let made = Told::of(rule, limiter, secret, seed, before.map(Arc::as_ref));
         made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
     };
-    policy.rules.iter().zip(snapshot.limiters()).map(told).collect()
+    policy.rules.iter().zip(limiters).map(told).collect()
 }

@@ -1,4 +1,4 @@
-//! The policy in force together with the state of its limits: what one request sees from start to end.
+//! A policy together with the state of its limits: what one request sees from start to end.
 
 use std::sync::Arc;
 
@@ -6,83 +6,33 @@ use super::cluster::Cluster;
 use super::estimate::Told;
 use super::keys::SharedKeys;
 use super::learned::Learned;
-use super::numbers::Numbers;
 use crate::limiter::Limiter;
-use crate::policy::{FieldsRead, Mode, Policy, Rule};
+use crate::policy::{FieldsRead, Policy, Rule};
 use crate::sketch::Seed;
-use crate::units::{Bytes, OutOfRange};
+use crate::units::Bytes;
 
 /// A policy and one limiter per rule, in the same order. Made whole, shared, never changed.
 #[derive(Debug)]
 pub struct Snapshot {
-    policy: Policy,
-    fields: FieldsRead,
-    limiters: Vec<Arc<Limiter>>,
+    pub(super) policy: Policy,
+    pub(super) fields: FieldsRead,
+    pub(super) limiters: Vec<Arc<Limiter>>,
     /// Of limits that are enforced for a part of their keys only: what picks them.
-    rollouts: Vec<Option<Seed>>,
-    keys: SharedKeys,
-    /// Of limits that a store is asked about, in a face that has stores; empty in any other.
-    clusters: Vec<Option<Arc<Cluster>>>,
-    /// The same of those that gates tell each other of.
-    told: Vec<Option<Arc<Told>>>,
+    pub(super) rollouts: Vec<Option<Seed>>,
+    pub(super) keys: SharedKeys,
+    /// Limits that a store is asked about; empty in a face without stores.
+    pub(super) clusters: Vec<Option<Arc<Cluster>>>,
+    /// Limits that gates tell each other of; empty in a face without stores.
+    pub(super) told: Vec<Option<Arc<Told>>>,
     /// What answers told that requests cost.
-    learned: Learned,
-    seed: Seed,
-    unix_nanos_at_origin: u64,
-    /// Which one it is of those that followed one another, from 1.
-    generation: u64,
+    pub(super) learned: Learned,
+    pub(super) seed: Seed,
+    pub(super) unix_nanos_at_origin: u64,
+    /// Counts the snapshots that followed one another, from 1.
+    pub(super) generation: u64,
 }
 
-/// Not secret: the same keys are picked in every process, and a client that finds out which is none the better for it.
-const ROLLOUT: Seed = Seed::from_bytes(*b"tidegate rollout");
-
 impl Snapshot {
-    /// The policy with empty limiters, their tables hashed under seeds derived from `seed`. `unix_nanos_at_origin` is the
-    /// wall clock's time, in nanoseconds since 1970, at the origin of all stamps; aligned windows take their phase from it
-    /// once, so that a stepped wall clock never opens one again.
-    ///
-    /// # Errors
-    /// A limit whose numbers its limiter refuses, by name. `config` checks them first, so a loaded policy has none.
-    pub fn new(policy: Policy, seed: &Seed, unix_nanos_at_origin: u64) -> Result<Snapshot, (String, OutOfRange)> {
-        let numbers = Numbers::of(&policy, unix_nanos_at_origin);
-        let limiter = |rule: &Arc<Rule>| numbers.empty(rule, seed).map(Arc::new);
-        let limiters = policy.rules.iter().map(limiter).collect::<Result<_, _>>()?;
-        Ok(Snapshot::of(policy, limiters, seed, unix_nanos_at_origin, 1))
-    }
-
-    /// A policy with the state that its limits have.
-    pub(super) fn of(
-        policy: Policy,
-        limiters: Vec<Arc<Limiter>>,
-        seed: &Seed,
-        unix_nanos_at_origin: u64,
-        generation: u64,
-    ) -> Snapshot {
-        let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
-        let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
-        let (keys, fields) = (SharedKeys::new(&policy, seed), FieldsRead::of(&policy));
-        let (clusters, told, seed) = (Vec::new(), Vec::new(), seed.clone());
-        let learned = Learned::of(&policy, |_, _| None);
-        Snapshot {
-            policy,
-            fields,
-            limiters,
-            rollouts,
-            keys,
-            clusters,
-            told,
-            learned,
-            seed,
-            unix_nanos_at_origin,
-            generation,
-        }
-    }
-
-    /// The same with these limits shared through stores, in the policy's order.
-    pub(super) fn with_shared(self, clusters: Vec<Option<Arc<Cluster>>>, told: Vec<Option<Arc<Told>>>) -> Snapshot {
-        Snapshot { clusters, told, ..self }
-    }
-
     /// The limits that a store is asked about among all, in the policy's order; empty in a face without stores.
     pub fn clusters(&self) -> &[Option<Arc<Cluster>>] {
         &self.clusters
@@ -109,14 +59,9 @@ impl Snapshot {
         self.generation
     }
 
-    /// What all seeds come from, the same for those that follow one another.
-    pub(super) fn seed(&self) -> &Seed {
+    /// The seed that all others are derived from, passed on from one snapshot to the next.
+    pub fn seed(&self) -> &Seed {
         &self.seed
-    }
-
-    /// The wall clock's time at the origin of all stamps, in nanoseconds since 1970.
-    pub(super) fn unix_nanos_at_origin(&self) -> u64 {
-        self.unix_nanos_at_origin
     }
 
     /// The rule book.
@@ -142,11 +87,6 @@ impl Snapshot {
     /// What answers told that requests cost.
     pub(super) fn learned(&self) -> &Learned {
         &self.learned
-    }
-
-    /// The same, knowing what the snapshot before it learned.
-    pub(super) fn knowing(self, learned: Learned) -> Snapshot {
-        Snapshot { learned, ..self }
     }
 
     /// What the rules' keys are hashed by.

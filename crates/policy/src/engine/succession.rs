@@ -1,4 +1,4 @@
-//! What a reload carries over: one snapshot after another, on the same state.
+//! Makes a snapshot: from nothing at a start, on the state of the one before at a reload.
 //!
 //! A limit of the new policy goes on from one of the old when both have one **identity**: the name (or the name that
 //! `renamed_from` says), the type, what is counted by (with the lengths of networks as they come out), the values of `distinct`, the
@@ -10,13 +10,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::numbers::Numbers;
-use super::sharing::shared_as;
+use super::sharing::{all_told, clusters, shared_as};
 use super::snapshot::Snapshot;
 use crate::client::key::{KeyPart, KeySpec};
-use crate::limiter::{Kind, Moved, Scope};
-use crate::policy::{Condition, CostRule, Policy, Rule};
+use crate::limiter::{Kind, Limiter, Moved, Scope};
+use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule};
+use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
 /// What became of the limits.
@@ -96,66 +98,183 @@ impl fmt::Display for Reset {
     }
 }
 
+/// What a snapshot goes on from.
+#[derive(Debug, Clone, Copy)]
+pub enum Base<'a> {
+    /// Nothing: all limits begin empty.
+    Nothing {
+        /// What the seeds of all tables are derived from.
+        seed: &'a Seed,
+        /// The wall clock's time in nanoseconds since 1970 at the origin of all stamps. Aligned windows take their phase from it
+        /// once, so that a stepped wall clock never opens one again.
+        unix_nanos_at_origin: u64,
+    },
+    /// The snapshot in force, which is to be replaced.
+    Before {
+        /// The snapshot.
+        snapshot: &'a Snapshot,
+        /// When it is replaced.
+        now: Timestamp,
+    },
+}
+
+/// The secret that names the keys of shared limits, and the one before it while gates are given a new one: what a store is
+/// asked about is charged under both then, so that all gates together keep their promise. Gates with different secrets hear
+/// nothing of each other's estimates.
+pub type Secrets<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Not secret: the same keys are picked in every process, and a client that finds out which gains nothing.
+const ROLLOUT: Seed = Seed::from_bytes(*b"tidegate rollout");
+
 impl Snapshot {
-    /// The snapshot of a policy that follows this one at `now`, and what it carries over. This one stays in force until the face
-    /// swaps them and calls [`Snapshot::take_over`] on the new one.
+    /// Makes the snapshot of a policy, and says what it carries over from the one before. That one stays in force until the
+    /// face swaps them and calls [`Snapshot::take_over`] on the new one. Without `secrets` this gate alone is all gates: so it is
+    /// for faces that have no stores.
     ///
     /// # Errors
-    /// As [`Snapshot::new`].
-    pub fn followed_by(&self, policy: Policy, now: Timestamp) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
-        let generation = self.generation() + 1;
-        // a table that replaces one is drawn anew; no limit has a name with spaces
-        let fresh = self.seed().derive(&format!("generation {generation}"));
-        let old = self.policy();
-        let numbers = Numbers::of(&policy, self.unix_nanos_at_origin());
-        let before = Numbers::of(old, self.unix_nanos_at_origin());
-        let moved = moves(old, &policy);
-        let moved = Moved { routes: &moved.0, origins: &moved.1, tiers: &[], now };
-        let mut taken = vec![false; old.rules.len()];
-        let mut limiters = Vec::with_capacity(policy.rules.len());
-        let mut limits = Vec::with_capacity(policy.rules.len());
+    /// A limit whose numbers its limiter refuses, or that cannot be shared, by name. `config` checks both first, so a loaded
+    /// policy has none.
+    pub fn next(
+        policy: Policy,
+        secrets: Option<Secrets<'_>>,
+        base: Base<'_>,
+    ) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
+        let (before, root, unix_nanos_at_origin, now) = match base {
+            Base::Nothing { seed, unix_nanos_at_origin } => (None, seed, unix_nanos_at_origin, Timestamp::ZERO),
+            Base::Before { snapshot, now } => (Some(snapshot), &snapshot.seed, snapshot.unix_nanos_at_origin, now),
+        };
+        let generation = before.map_or(1, |before| before.generation + 1);
+        let seed = match before {
+            None => root.clone(),
+            // a table that replaces one is drawn anew; no limit has a name with spaces
+            Some(_) => root.derive(&format!("generation {generation}")),
+        };
+        let numbers = Numbers::of(&policy, unix_nanos_at_origin);
+        let mut old = before.map(|before| Old::new(before, &policy, now));
+        let (mut limiters, mut limits) = (Vec::new(), Vec::new());
         for rule in &policy.rules {
-            let fault = |fault| (rule.name.clone(), fault);
-            let predecessor = predecessor(old, rule).filter(|at| taken.get(*at) == Some(&false));
-            let predecessor = predecessor.and_then(|at| Some((at, old.rules.get(at)?, self.limiters().get(at)?)));
-            let (limiter, fate) = match predecessor {
-                None => (Arc::new(numbers.empty(rule, &fresh)?), Fate::New),
-                Some((at, was, limiter)) => {
-                    taken.iter_mut().skip(at).take(1).for_each(|taken| *taken = true);
-                    let from = (was.name != rule.name).then(|| was.name.clone());
-                    match changed((was, old), (rule, &policy)) {
-                        Some(reset) => (Arc::new(numbers.empty(rule, &fresh)?), Fate::Reset(reset)),
-                        None if before.same(was, &numbers, rule) => (Arc::clone(limiter), Fate::Kept { from }),
-                        None => {
-                            let tiers = tiers_before(was, rule);
-                            let moved = Moved { tiers: &tiers, ..moved };
-                            let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
-                            let fate = match was.kind == rule.kind {
-                                true => Fate::Kept { from },
-                                false => Fate::Rerated { from, before: was.kind.clone() },
-                            };
-                            (Arc::new(after.map_err(fault)?), fate)
-                        }
-                    }
-                }
+            let (limiter, fate) = match old.as_mut().and_then(|old| old.carry(rule, (&policy, &numbers))) {
+                Some(carried) => carried.map_err(|fault| (rule.name.clone(), fault))?,
+                None => (None, Fate::New),
             };
-            limiters.push(limiter);
+            limiters.push(match limiter {
+                Some(limiter) => limiter,
+                None => Arc::new(numbers.empty(rule, &seed)?),
+            });
             limits.push(Carried { name: rule.name.clone(), fate });
         }
-        let left = old.rules.iter().zip(taken).filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone());
-        let succession = Succession { limits, removed: left.collect() };
-        let (seed, origin) = (self.seed(), self.unix_nanos_at_origin());
+        let succession = Succession { limits, removed: old.map_or_else(Vec::new, Old::left) };
         let learned = Learned::of(&policy, |index, route| {
+            let old = before?.policy();
             let rule = predecessor(old, policy.rules.get(index)?)?;
             let route = old.routes.iter().position(|before| before.name == route.name)?;
-            self.learned().get(rule, route).cloned()
+            before?.learned.get(rule, route).cloned()
         });
-        Ok((Snapshot::of(policy, limiters, seed, origin, generation).knowing(learned), succession))
+        let (clusters, told) = match secrets {
+            Some(secrets) => {
+                (clusters(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, root), before)?)
+            }
+            None => (Vec::new(), Vec::new()),
+        };
+        let keys = SharedKeys::new(&policy, root);
+        let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
+        let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
+        let (fields, seed) = (FieldsRead::of(&policy), root.clone());
+        let next = Snapshot {
+            policy,
+            fields,
+            limiters,
+            rollouts,
+            keys,
+            clusters,
+            told,
+            learned,
+            seed,
+            unix_nanos_at_origin,
+            generation,
+        };
+        Ok((next, succession))
     }
 
-    /// This snapshot is in force from now on.
+    /// [`Snapshot::next`] from nothing, in a face without stores.
+    ///
+    /// # Errors
+    /// As [`Snapshot::next`].
+    pub fn new(policy: Policy, seed: &Seed, unix_nanos_at_origin: u64) -> Result<Snapshot, (String, OutOfRange)> {
+        Ok(Snapshot::next(policy, None, Base::Nothing { seed, unix_nanos_at_origin })?.0)
+    }
+
+    /// [`Snapshot::next`] after this one, in a face without stores.
+    ///
+    /// # Errors
+    /// As [`Snapshot::next`].
+    pub fn followed_by(&self, policy: Policy, now: Timestamp) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
+        Snapshot::next(policy, None, Base::Before { snapshot: self, now })
+    }
+
+    /// Puts its limits in force: state that they share with those of the snapshot before goes by their numbers from now on.
     pub fn take_over(&self) {
         self.limiters().iter().for_each(|limiter| limiter.take_over());
+    }
+}
+
+/// The snapshot before, and what of it the new policy has gone on from.
+struct Old<'a> {
+    snapshot: &'a Snapshot,
+    numbers: Numbers<'a>,
+    /// For each route and origin of the new policy, which of the old one it was.
+    routes: Vec<Option<usize>>,
+    origins: Vec<Option<usize>>,
+    taken: Vec<bool>,
+    now: Timestamp,
+}
+
+/// A limiter, or none if it has to begin empty; and what became of the state.
+type Heir = (Option<Arc<Limiter>>, Fate);
+
+impl<'a> Old<'a> {
+    fn new(snapshot: &'a Snapshot, new: &Policy, now: Timestamp) -> Old<'a> {
+        let old = snapshot.policy();
+        let route = |name: &str| old.routes.iter().position(|route| route.name == name);
+        let origin = |name: &str| old.origins.iter().position(|origin| origin.name == name);
+        Old {
+            snapshot,
+            numbers: Numbers::of(old, snapshot.unix_nanos_at_origin),
+            routes: new.routes.iter().map(|new| route(&new.name)).collect(),
+            origins: new.origins.iter().map(|new| origin(&new.name)).collect(),
+            taken: vec![false; old.rules.len()],
+            now,
+        }
+    }
+
+    /// Takes the predecessor of a rule; `None` if there is none, or another rule took it.
+    fn carry(&mut self, rule: &Rule, (new, numbers): (&Policy, &Numbers<'_>)) -> Option<Result<Heir, OutOfRange>> {
+        let old = self.snapshot.policy();
+        let at = predecessor(old, rule)?;
+        let (was, limiter) = (old.rules.get(at)?, self.snapshot.limiters.get(at)?);
+        let taken = self.taken.get_mut(at).filter(|taken| !**taken)?;
+        *taken = true;
+        if let Some(reset) = changed((was, old), (rule, new)) {
+            return Some(Ok((None, Fate::Reset(reset))));
+        }
+        let from = (was.name != rule.name).then(|| was.name.clone());
+        if self.numbers.same(was, numbers, rule) {
+            return Some(Ok((Some(Arc::clone(limiter)), Fate::Kept { from })));
+        }
+        let tiers = tiers_before(was, rule);
+        let moved = Moved { routes: &self.routes, origins: &self.origins, tiers: &tiers, now: self.now };
+        let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
+        let fate = match was.kind == rule.kind {
+            true => Fate::Kept { from },
+            false => Fate::Rerated { from, before: was.kind.clone() },
+        };
+        Some(after.map(|after| (Some(Arc::new(after)), fate)))
+    }
+
+    /// The names of rules that nothing went on from.
+    fn left(self) -> Vec<String> {
+        let rules = self.snapshot.policy().rules.iter().zip(self.taken);
+        rules.filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone()).collect()
     }
 }
 
@@ -171,14 +290,6 @@ fn predecessor(old: &Policy, rule: &Rule) -> Option<usize> {
     let named = |name: &str| old.rules.iter().position(|rule| rule.name == name);
     // a file that has been loaded before still says what it was renamed from
     named(&rule.name).or_else(|| named(rule.renamed_from.as_deref()?))
-}
-
-/// For each route and origin of the new policy, which of the old one it was.
-fn moves(old: &Policy, new: &Policy) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
-    let route = |name: &str| old.routes.iter().position(|route| route.name == name);
-    let origin = |name: &str| old.origins.iter().position(|origin| origin.name == name);
-    let routes = new.routes.iter().map(|new| route(&new.name)).collect();
-    (routes, new.origins.iter().map(|new| origin(&new.name)).collect())
 }
 
 /// What of the identity is another; `None` if it is the same.

@@ -1,14 +1,17 @@
-//! Each limit, and what fair shares leave to one client.
+//! Limits, and the fair share of one client.
 
-use super::super::view::{LimitView, ShareView, View};
+use super::super::view::{MOST_ROWS, View};
 use super::chart;
 use super::markup::{bar, cell, count, lately, name, nothing, percent, rate, row, sum, table, text};
 use super::traffic::NOW;
+use crate::observe::history::LimitPast;
+use crate::observe::state::Limit;
 use crate::picture::svg::Svg;
 
 /// One row each.
 pub fn limits(html: &mut Svg, view: &View) {
-    if view.limits.is_empty() {
+    let limits = &view.state.limits;
+    if limits.is_empty() {
         return nothing(html, "The policy has no limits.");
     }
     let columns = [
@@ -23,28 +26,32 @@ pub fn limits(html: &mut Svg, view: &View) {
         "Would have in all",
     ];
     table(html, "What each limit decides", &columns, |rows| {
-        view.limits.iter().for_each(|limit| one(rows, limit, view.last_second));
+        let none = LimitPast::default();
+        for limit in limits.iter().take(MOST_ROWS) {
+            let past = view.past.limits.get(&limit.name).unwrap_or(&none);
+            one(rows, limit, past, view.last_second());
+        }
     });
     let words = "In a trend hatched is what was limited, amber on top what would have been: by a shadow limit, or one that tags.";
     html.labelled("p", &[("class", &"note")], words);
-    let more = view.limits_in_all.saturating_sub(view.limits.len());
+    let more = limits.len().saturating_sub(MOST_ROWS);
     if more > 0 {
         html.labelled("p", &[("class", &"note")], &format!("{more} more limits are in the metrics."));
     }
 }
 
-fn one(rows: &mut Svg, limit: &LimitView, last: u64) {
-    let (past, totals) = (&limit.past, &limit.totals);
+fn one(rows: &mut Svg, limit: &Limit, past: &LimitPast, last: u64) {
+    let enforced = !limit.is_shadow();
     let [allowed, limited, shadow] = [&past.allowed, &past.limited, &past.shadow].map(|points| sum(points));
     let all = allowed + limited + shadow;
-    row(rows, &totals.name, |row| {
+    row(rows, &limit.name, |row| {
         name(row, |cell| {
-            cell.labelled("span", &[("class", &"name")], &totals.name);
-            cell.labelled("span", &[("class", &"badge")], limit.kind);
-            if let Some(sharing) = limit.sharing {
+            cell.labelled("span", &[("class", &"name")], &limit.name);
+            cell.labelled("span", &[("class", &"badge")], &limit.kind);
+            if let Some((_, sharing)) = limit.shared {
                 cell.labelled("span", &[("class", &"badge")], &format!("shared, {sharing}"));
             }
-            if !limit.enforced {
+            if !enforced {
                 cell.labelled("span", &[("class", &"badge shadow")], "shadow");
             }
         });
@@ -58,17 +65,17 @@ fn one(rows: &mut Svg, limit: &LimitView, last: u64) {
         });
         let now: f64 = [&past.allowed, &past.limited, &past.shadow].map(|points| lately(points, NOW)).iter().sum();
         text(row, "Decisions/s", &rate(now));
-        text(row, "Limited", &if limit.enforced { percent(limited, all) } else { "–".to_owned() });
-        text(row, "Would have", &if limit.enforced && shadow == 0.0 { "–".to_owned() } else { percent(shadow, all) });
+        text(row, "Limited", &if enforced { percent(limited, all) } else { "–".to_owned() });
+        text(row, "Would have", &if enforced && shadow == 0.0 { "–".to_owned() } else { percent(shadow, all) });
         cell(row, "Table", |cell| crowding(cell, limit));
-        count(row, "Allowed in all", "allowed-total", totals.allowed);
-        count(row, "Limited in all", "limited-total", totals.limited);
-        count(row, "Would have in all", "shadow-total", totals.shadow);
+        count(row, "Allowed in all", "allowed-total", limit.allowed());
+        count(row, "Limited in all", "limited-total", limit.limited());
+        count(row, "Would have in all", "shadow-total", limit.shadowed());
     });
 }
 
-fn crowding(cell: &mut Svg, limit: &LimitView) {
-    match (limit.crowding, limit.inflight) {
+fn crowding(cell: &mut Svg, limit: &Limit) {
+    match (limit.fill.zip(limit.error), limit.inflight) {
         (Some((fill, error)), _) => {
             bar(cell, "fill", fill);
             cell.text(&format!("{} full, ", percent(fill, 1.0)));
@@ -81,29 +88,33 @@ fn crowding(cell: &mut Svg, limit: &LimitView) {
     }
 }
 
-/// What is offered against what is shared out.
+/// Offered load against the capacity that is shared out.
 pub fn shares(html: &mut Svg, view: &View) {
-    if view.shares.is_empty() {
+    let shares: Vec<&Limit> =
+        view.state.limits.iter().filter(|limit| limit.gauges.share.is_some()).take(MOST_ROWS).collect();
+    if shares.is_empty() {
         return nothing(html, "The policy has no limit of type fair_share.");
     }
     table(html, "Fair shares", &["Limit", "Offered", "Shared out", "One client may take"], |rows| {
-        for ShareView { name: limit, capacity, offered, share } in &view.shares {
+        for Limit { name: limit, gauges, .. } in shares {
+            let (capacity, offered) = (gauges.capacity, gauges.offered.unwrap_or(0.0));
+            let share = gauges.share.unwrap_or(f64::INFINITY);
             row(rows, limit, |row| {
                 name(row, |cell| cell.labelled("span", &[("class", &"name")], limit));
-                let most = capacity.unwrap_or(0.0).max(*offered).max(1e-9);
+                let most = capacity.unwrap_or(0.0).max(offered).max(1e-9);
                 cell(row, "Offered", |cell| {
-                    let class = if capacity.is_some_and(|capacity| *offered > capacity) { "over" } else { "allowed" };
+                    let class = if capacity.is_some_and(|capacity| offered > capacity) { "over" } else { "allowed" };
                     bar(cell, class, offered / most);
-                    cell.text(&format!("{}/s", rate(*offered)));
+                    cell.text(&format!("{}/s", rate(offered)));
                 });
                 cell(row, "Shared out", |cell| match capacity {
                     Some(capacity) => {
                         bar(cell, "fill", capacity / most);
-                        cell.text(&format!("{}/s", rate(*capacity)));
+                        cell.text(&format!("{}/s", rate(capacity)));
                     }
                     None => cell.text("not known yet"),
                 });
-                let words = if share.is_finite() { format!("{}/s", rate(*share)) } else { "no limit".to_owned() };
+                let words = if share.is_finite() { format!("{}/s", rate(share)) } else { "no limit".to_owned() };
                 text(row, "One client may take", &words);
             });
         }

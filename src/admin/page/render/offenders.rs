@@ -1,7 +1,8 @@
 //! Whom the limits refuse most, and where they come from.
 
-use super::super::view::{Offender, View};
+use super::super::view::View;
 use super::markup::{NEEDS_A_TOKEN, bar, cell, grouped, name, nothing, percent, row, span, table, text};
+use crate::observe::state::{Network, Offender};
 use crate::picture::svg::Svg;
 
 /// Clients, then their networks.
@@ -20,7 +21,7 @@ pub fn offenders(html: &mut Svg, view: &View) {
     };
     let columns = ["Client", "Limit", "Of all refusals", "Refusals", "Last"];
     table(html, "Clients that are refused most", &columns, |rows| {
-        for Offender { client, limit, count, error, ago } in &offenders.clients {
+        for Offender { client, limit, count, error, last_seen_seconds_ago: ago, .. } in &offenders.clients {
             row(rows, &format!("{client} {limit}"), |row| {
                 name(row, |cell| cell.labelled("code", &[], client));
                 text(row, "Limit", limit);
@@ -34,7 +35,7 @@ pub fn offenders(html: &mut Svg, view: &View) {
     if !offenders.networks.is_empty() {
         html.labelled("h3", &[], "Their networks");
         table(html, "Networks of those clients", &["Network", "Of all refusals", "Refusals", "Clients"], |rows| {
-            for (network, count, clients) in &offenders.networks {
+            for Network { network, count, clients, .. } in &offenders.networks {
                 row(rows, network, |row| {
                     name(row, |cell| cell.labelled("code", &[], network));
                     cell(row, "Of all refusals", |cell| share(cell, *count));

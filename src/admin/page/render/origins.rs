@@ -1,34 +1,40 @@
 //! Each origin: how much is with it, how long it takes, which of its addresses are in use.
 
-use super::super::view::{OriginView, View};
+use super::super::view::{MOST_ROWS, View};
 use super::chart;
 use super::markup::{duration, exact, grouped, lately, nothing, peak, rate};
 use super::traffic::NOW;
+use crate::observe::history::OriginPast;
+use crate::observe::state::{Address, Origin};
 use crate::picture::svg::Svg;
 
 /// One card each.
 pub fn origins(html: &mut Svg, view: &View) {
-    if view.origins.is_empty() {
+    let origins = &view.state.origins;
+    if origins.is_empty() {
         return nothing(html, "The policy has no origins: all routes answer by themselves.");
     }
     html.element("div", &[("class", &"cards")], |cards| {
-        view.origins.iter().for_each(|origin| card(cards, origin, view.last_second));
+        let none = OriginPast::default();
+        for origin in origins.iter().take(MOST_ROWS) {
+            let past = view.past.origins.get(&origin.name).unwrap_or(&none);
+            card(cards, origin, past, view.last_second());
+        }
     });
-    let more = view.origins_in_all.saturating_sub(view.origins.len());
+    let more = origins.len().saturating_sub(MOST_ROWS);
     if more > 0 {
         html.labelled("p", &[("class", &"note")], &format!("{more} more origins are in the metrics."));
     }
 }
 
-fn card(cards: &mut Svg, origin: &OriginView, last: u64) {
-    let (totals, past) = (&origin.totals, &origin.past);
-    cards.element("article", &[("class", &"card"), ("data-name", &totals.name)], |card| {
-        card.labelled("h3", &[("class", &"name")], &totals.name);
-        let of = totals.cap.map_or(String::new(), |cap| format!(" of {}", grouped(cap)));
+fn card(cards: &mut Svg, origin: &Origin, past: &OriginPast, last: u64) {
+    cards.element("article", &[("class", &"card"), ("data-name", &origin.name)], |card| {
+        card.labelled("h3", &[("class", &"name")], &origin.name);
+        let of = origin.limit.map_or(String::new(), |cap| format!(" of {}", grouped(cap)));
         card.element("div", &[("class", &"figure")], |figure| {
             let words = format!(
                 "In flight over the time shown: {}{of} now, {:.0} at most, {:.0} waiting at most",
-                totals.inflight,
+                origin.inflight,
                 peak(past.inflight.iter().copied()),
                 peak(past.queue.iter().copied()),
             );
@@ -48,23 +54,23 @@ fn card(cards: &mut Svg, origin: &OriginView, last: u64) {
                 });
             };
             pair("in flight", &|dd| {
-                exact(dd, "inflight-now", totals.inflight);
+                exact(dd, "inflight-now", origin.inflight);
                 dd.text(&of);
             });
-            pair("waiting", &|dd| exact(dd, "queue-now", totals.queue));
+            pair("waiting", &|dd| exact(dd, "queue-now", origin.queued));
             let now = |points: &[f32]| f64::from(points.last().copied().unwrap_or(0.0));
             for (term, points) in [("p50", &past.p50), ("p95", &past.p95), ("p99", &past.p99)] {
                 pair(term, &|dd| dd.text(&duration(now(points))));
             }
             pair("errors/s", &|dd| dd.text(&rate(lately(&past.errors, NOW))));
-            pair("errors in all", &|dd| exact(dd, "errors-total", totals.errors));
-            pair("shed in all", &|dd| exact(dd, "shed-total", totals.shed));
+            pair("errors in all", &|dd| exact(dd, "errors-total", origin.errors));
+            pair("shed in all", &|dd| exact(dd, "shed-total", origin.shed));
         });
         card.element("ul", &[("class", &"endpoints"), ("aria-label", &"Addresses")], |list| {
-            for (address, part) in &origin.endpoints {
-                let (class, mark, words) = match part {
-                    p if *p >= 1.0 => ("up", "●", "in use".to_owned()),
-                    p if *p <= 0.0 => ("down", "✕", "out".to_owned()),
+            for Address { address, healthy, .. } in &origin.addresses {
+                let (class, mark, words) = match *healthy {
+                    p if p >= 1.0 => ("up", "●", "in use".to_owned()),
+                    p if p <= 0.0 => ("down", "✕", "out".to_owned()),
                     p => ("partly", "◐", format!("{:.0} % in use", 100.0 * p)),
                 };
                 list.element("li", &[], |item| {

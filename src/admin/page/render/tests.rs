@@ -1,11 +1,12 @@
-use std::sync::Arc;
-
-use super::super::view::{
-    DecisionView, Header, LimitView, Offender, Offenders, OriginView, RouteView, ShareView, StoreView,
-};
+use super::super::view::DecisionView;
 use super::*;
-use crate::observe::history::{LimitPast, LimitTotals, OriginPast, OriginTotals, RoutePast, RouteTotals, SECONDS};
+use crate::limiter::Gauges;
+use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast, SECONDS};
 use crate::observe::notices::{Kind, Notice};
+use crate::observe::state::{
+    Address, Config, Limit, Network, Offender, Offenders, Origin, Requests, Route, State, Word,
+};
+use crate::store::{BreakerState, StoreState};
 
 /// Ten minutes of something that rises.
 fn wave(height: f32) -> Vec<f32> {
@@ -14,73 +15,64 @@ fn wave(height: f32) -> Vec<f32> {
 
 pub fn busy() -> View {
     let past = RoutePast { allowed: wave(80.0), delayed: wave(4.0), limited: wave(30.0), shed: wave(2.0) };
-    let limit = |name: &str, kind, enforced: bool| LimitView {
-        kind,
-        enforced,
-        sharing: enforced.then_some("lease"),
-        totals: LimitTotals {
-            name: name.to_owned(),
-            allowed: 48_211,
-            limited: if enforced { 1_733 } else { 0 },
-            shadow: if enforced { 0 } else { 912 },
-            exempt: 0,
-        },
-        past: LimitPast {
-            allowed: wave(80.0),
-            limited: if enforced { wave(30.0) } else { wave(0.0) },
-            shadow: if enforced { wave(0.0) } else { wave(9.0) },
-        },
-        crowding: Some((0.31, 0.000_2)),
-        inflight: None,
+    let limit = |name: &str, kind: &'static str, mode: &'static str, counts: [u64; 3]| Limit {
+        name: name.to_owned(),
+        kind: kind.into(),
+        mode: mode.into(),
+        shared: (mode == "enforce").then_some((0, "lease")),
+        decisions: ["allowed", "limited", "tagged"].map(Word::from).into_iter().zip(counts).collect(),
+        fill: Some(0.31),
+        error: Some(0.000_2),
+        ..Limit::default()
     };
-    let route = |name: &str, limited| RouteView {
-        totals: RouteTotals { name: name.to_owned(), ended: 51_007, delayed: 40, limited, shed: 77 },
-        past: past.clone(),
+    let limit_past = |limited, shadow| LimitPast { allowed: wave(80.0), limited: wave(limited), shadow: wave(shadow) };
+    let route = |name: &str, limited| Route { name: name.to_owned(), ended: 51_007, delayed: 40, limited, shed: 77 };
+    let origin = Origin {
+        name: "shop".to_owned(),
+        inflight: 301,
+        limit: Some(400),
+        queued: 4,
+        errors: 12,
+        shed: 77,
+        addresses: [("10.1.0.10:8080", 1.0), ("10.1.0.11:8080", 0.0)]
+            .map(|(address, healthy)| Address { address: address.to_owned(), healthy, ejections: 0 })
+            .to_vec(),
+        ..Origin::default()
     };
-    let origin = OriginView {
-        totals: OriginTotals {
-            name: "shop".to_owned(),
-            inflight: 301,
-            cap: Some(400),
-            queue: 4,
-            errors: 12,
-            shed: 77,
-            durations: Vec::new(),
-            bounds: &[],
-        },
-        past: OriginPast {
-            inflight: wave(150.0),
-            cap: vec![400.0; SECONDS],
-            queue: wave(3.0),
-            errors: wave(0.2),
-            shed: wave(0.0),
-            p50: wave(0.05),
-            p95: wave(0.2),
-            p99: wave(0.6),
-        },
-        endpoints: vec![("10.1.0.10:8080".to_owned(), 1.0), ("10.1.0.11:8080".to_owned(), 0.0)],
+    let origin_past = OriginPast {
+        inflight: wave(150.0),
+        cap: vec![400.0; SECONDS],
+        queue: wave(3.0),
+        errors: wave(0.2),
+        shed: wave(0.0),
+        p50: wave(0.05),
+        p95: wave(0.2),
+        p99: wave(0.6),
     };
+    let gauges = Gauges { capacity: Some(400.0), offered: Some(612.0), share: Some(12.5), ..Gauges::default() };
+    let tenants = Limit { gauges, shared: None, ..limit("tenants", "fair_share", "enforce", [0, 0, 0]) };
+    let hostile = "<script>alert(1)</script>";
     let offender = |client: &str, count| Offender {
         client: client.to_owned(),
         limit: "per_client".to_owned(),
         count,
         error: 3,
-        ago: 2,
+        share: 0.0,
+        last_seen_seconds_ago: 2,
     };
-    View {
-        unnamed: false,
-        header: Header {
-            instance: "edge-1".to_owned(),
-            process: 4_711,
-            version: "0.1.0".to_owned(),
-            started: 1_795_000_000,
-            now: 1_795_273_200,
+    let state = State {
+        instance: "edge-1".to_owned(),
+        process: 4_711,
+        version: "0.1.0".into(),
+        uptime_seconds: 273_200,
+        config: Config {
             fingerprint: "9f31c2e0aa4b17d2".to_owned(),
             generation: 2,
-            installed: 1_795_266_000,
-            draining: false,
+            in_force_seconds: 7_200,
+            ..Config::default()
         },
-        notices: Arc::new(vec![Notice {
+        requests: Requests { unmatched: 12, ..Requests::default() },
+        notices: vec![Notice {
             kind: Kind::ReloadRefused,
             urgent: true,
             subject: String::new(),
@@ -88,34 +80,50 @@ pub fn busy() -> View {
             hint: "mend what `tidegate check` tells".to_owned(),
             since: 1_795_270_000,
             details: "error[E0203]: invalid rate `10/sec`\n --> tidegate.yaml:4:11".to_owned(),
-        }]),
-        routes: vec![route("shop", 1_733), route("<script>alert(1)</script>", 0)],
-        routes_in_all: 2,
-        unmatched: 12,
-        flow: past,
-        limits: vec![limit("per_client", "rate", true), limit("login", "quota", false)],
-        limits_in_all: 2,
+        }],
+        routes: vec![route("shop", 1_733), route(hostile, 0)],
+        limits: vec![
+            limit("per_client", "rate", "enforce", [48_211, 1_733, 0]),
+            limit("login", "quota", "shadow", [48_211, 912, 0]),
+            tenants,
+        ],
         origins: vec![origin],
-        origins_in_all: 1,
-        shares: vec![ShareView { name: "tenants".to_owned(), capacity: Some(400.0), offered: 612.0, share: 12.5 }],
-        stores: vec![StoreView {
+        stores: vec![StoreState {
             name: "cluster".to_owned(),
             connected: true,
-            breaker: "open",
-            servers: 0,
-            not_asked: Vec::new(),
+            breaker: BreakerState::Open,
             nodes: 3,
-            limits: vec!["per_client".to_owned()],
             questions: 4_321,
             answers: 4_300,
             waits: 97,
             fallbacks: 21,
-            staleness_millis: Some(420),
-            last_fault: Some(("no answer within 5ms".to_owned(), 65)),
+            staleness_seconds: Some(0.42),
+            last_fault: Some("no answer within 5ms".to_owned()),
+            last_fault_seconds_ago: Some(65),
+            ..StoreState::default()
         }],
+        ..State::default()
+    };
+    View {
+        state,
+        routes_in_all: 2,
+        past: Past {
+            second: Some(7_204),
+            routes: [("shop".to_owned(), past.clone()), (hostile.to_owned(), past.clone())].into(),
+            limits: [("per_client".to_owned(), limit_past(30.0, 0.0)), ("login".to_owned(), limit_past(0.0, 9.0))]
+                .into(),
+            origins: [("shop".to_owned(), origin_past)].into(),
+            ..Past::default()
+        },
+        flow: past,
         offenders: Offenders {
             clients: vec![offender("mB3q_Xc0VZ1jz8zK2hHw4A", 1_200), offender("aaaaXc0VZ1jz8zK2hHw4Ag", 40)],
-            networks: vec![("198.51.100.0/24".to_owned(), 1_240, 2)],
+            networks: vec![Network {
+                network: "198.51.100.0/24".to_owned(),
+                count: 1_240,
+                clients: 2,
+                ..Network::default()
+            }],
             total: 1_300,
             error_bound: 3,
         },
@@ -124,7 +132,7 @@ pub fn busy() -> View {
             summary: "2026-11-21 10:15:09.412  POST  →  429 limited by `login`".to_owned(),
             explanation: "limits    login    LIMITED\n".to_owned(),
         }],
-        last_second: 7_204,
+        ..View::default()
     }
 }
 

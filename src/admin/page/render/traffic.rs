@@ -1,9 +1,10 @@
 //! Who speaks, what is the matter, and how many requests there are.
 
-use super::super::view::{Header, RouteView, View};
+use super::super::view::View;
 use super::chart::{self, Area};
 use super::markup::{cell, exact, grouped, lately, name, nothing, percent, rate, row, span, sum, table};
 use crate::observe::history::RoutePast;
+use crate::observe::state::{Config, Route, State};
 use crate::picture::svg::Svg;
 
 /// Over how many seconds "now" is a mean.
@@ -11,22 +12,21 @@ pub const NOW: usize = 10;
 
 /// Which process this is, since when, and how much it does.
 pub fn header(html: &mut Svg, view: &View) {
-    let Header { instance, process, version, started, now, fingerprint, generation, installed, draining } =
-        &view.header;
-    let ago = |since: &u64| span(now.saturating_sub(*since));
+    let State { instance, process, version, uptime_seconds: up, .. } = &view.state;
+    let Config { fingerprint, generation, in_force_seconds, .. } = &view.state.config;
     html.element("p", &[("class", &"who")], |line| {
-        line.labelled("strong", &[], instance);
+        line.labelled("strong", &[], if instance.is_empty() { "this machine" } else { instance });
         line.text(&format!("process {process}, version {version}, "));
-        let up = format_args!("PT{}S", now.saturating_sub(*started)).to_string();
-        line.labelled("time", &[("datetime", &up)], &format!("up {}", ago(started)));
-        if *draining {
+        let duration = format_args!("PT{up}S").to_string();
+        line.labelled("time", &[("datetime", &duration)], &format!("up {}", span(*up)));
+        if view.draining {
             line.labelled("strong", &[("class", &"badge urgent")], "draining");
         }
     });
     html.element("p", &[("class", &"who")], |line| {
         line.text("policy ");
         line.labelled("code", &[], fingerprint.get(..12).unwrap_or(fingerprint));
-        line.text(&format!(" number {generation}, in force for {}", ago(installed)));
+        line.text(&format!(" number {generation}, in force for {}", span(*in_force_seconds)));
     });
     let RoutePast { allowed, delayed, limited, shed } = &view.flow;
     let lately = [allowed, delayed, limited, shed].map(|points| lately(points, NOW));
@@ -49,7 +49,7 @@ pub fn header(html: &mut Svg, view: &View) {
 
 /// What the operator should know.
 pub fn notices(html: &mut Svg, view: &View) {
-    for notice in view.notices.iter() {
+    for notice in &view.state.notices {
         let class = if notice.urgent { "notice urgent" } else { "notice" };
         html.element("div", &[("class", &class)], |html| {
             html.element("p", &[], |line| {
@@ -84,7 +84,7 @@ pub fn flow(html: &mut Svg, view: &View) {
             "chart tall",
             &words,
             &areas(&view.flow),
-            view.last_second,
+            view.last_second(),
             chart::width(&view.flow.allowed, 300),
         );
         html.labelled("span", &[("class", &"top"), ("aria-hidden", &"true")], &format!("{} requests/s", rate(top)));
@@ -108,30 +108,34 @@ pub fn flow(html: &mut Svg, view: &View) {
 
 /// Each route.
 pub fn routes(html: &mut Svg, view: &View) {
-    if view.routes.is_empty() {
+    let routes = &view.state.routes;
+    if routes.is_empty() {
         return nothing(html, "The policy has no routes.");
     }
     let columns = ["Route", "Trend", "Requests/s", "Limited", "Shed", "Ended in all", "Limited in all", "Shed in all"];
     table(html, "Requests by route", &columns, |rows| {
-        view.routes.iter().for_each(|route| one(rows, route, view.last_second))
+        let none = RoutePast::default();
+        for route in routes {
+            let past = view.past.routes.get(&route.name).unwrap_or(&none);
+            one(rows, route, past, view.last_second());
+        }
     });
     html.element("p", &[("class", &"note")], |note| {
-        if view.routes_in_all > view.routes.len() {
-            let (shown, all) = (view.routes.len(), view.routes_in_all);
+        if view.routes_in_all > routes.len() {
+            let (shown, all) = (routes.len(), view.routes_in_all);
             note.text(&format!("The {shown} busiest of {all} routes; the others are in the metrics. "));
         }
         note.text("Requests that no route took: ");
-        exact(note, "unmatched", view.unmatched);
+        exact(note, "unmatched", view.state.requests.unmatched);
     });
 }
 
-fn one(rows: &mut Svg, route: &RouteView, last: u64) {
-    let past = &route.past;
+fn one(rows: &mut Svg, route: &Route, past: &RoutePast, last: u64) {
     let now = areas(past).map(|(_, points)| lately(points, NOW));
     let [allowed, delayed, limited, shed] = areas(past).map(|(_, points)| sum(points));
     let all = allowed + delayed + limited + shed;
-    row(rows, &route.totals.name, |row| {
-        name(row, |cell| cell.labelled("span", &[("class", &"name")], &route.totals.name));
+    row(rows, &route.name, |row| {
+        name(row, |cell| cell.labelled("span", &[("class", &"name")], &route.name));
         cell(row, "Trend", |cell| {
             chart::stacked(
                 cell,
@@ -145,8 +149,8 @@ fn one(rows: &mut Svg, route: &RouteView, last: u64) {
         cell(row, "Requests/s", |cell| cell.text(&rate(now.iter().sum())));
         cell(row, "Limited", |cell| cell.text(&percent(limited, all)));
         cell(row, "Shed", |cell| cell.text(&percent(shed, all)));
-        cell(row, "Ended in all", |cell| exact(cell, "ended", route.totals.ended));
-        cell(row, "Limited in all", |cell| exact(cell, "limited-total", route.totals.limited));
-        cell(row, "Shed in all", |cell| exact(cell, "shed-total", route.totals.shed));
+        cell(row, "Ended in all", |cell| exact(cell, "ended", route.ended));
+        cell(row, "Limited in all", |cell| exact(cell, "limited-total", route.limited));
+        cell(row, "Shed in all", |cell| exact(cell, "shed-total", route.shed));
     });
 }

@@ -20,6 +20,7 @@ use super::data::Model;
 use super::keys::{Pane, State};
 use crate::cli::explain::wrapped;
 use crate::cli::status::span;
+use crate::observe::state::{Network, Offender};
 
 pub use self::look::Look;
 
@@ -238,7 +239,7 @@ fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
 }
 
 fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
-    let row = |one: &&'a super::data::Offender| {
+    let row = |one: &&'a Offender| {
         vec![
             Cell::from(Cow::from(&one.client)),
             Cow::from(&one.limit).into(),
@@ -259,7 +260,7 @@ fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
 /// `None` where there is none, which is the usual thing.
 fn networks<'a>(model: &'a Model, state: &State) -> Option<Table<'a>> {
     let shown = model.offenders.networks.iter().filter(|one| state.shows(&[&one.network]));
-    let row = |one: &'a super::data::Network| {
+    let row = |one: &'a Network| {
         vec![
             Cell::from(Cow::from(&one.network)),
             one.clients.to_string().into(),

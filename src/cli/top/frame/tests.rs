@@ -3,7 +3,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::*;
-use crate::cli::top::data::{self, tests::model};
+use crate::cli::top::data::tests::model;
 use crate::cli::top::keys::press;
 
 const PLAIN: Look<'static> = Look { colored: false, live: None, trouble: None };
@@ -100,8 +100,7 @@ nobody was refused lately
 fn too_little_room_cuts_lists_and_keeps_the_chosen_row() {
     let mut model = model();
     let one = model.offenders.clients[0].clone();
-    model.offenders.clients =
-        (0..40).map(|n| data::Offender { client: format!("client-{n}"), ..one.clone() }).collect();
+    model.offenders.clients = (0..40).map(|n| Offender { client: format!("client-{n}"), ..one.clone() }).collect();
     let mut state = State::default();
     press(&mut state, &model, KeyCode::End.into());
     let look = Look { live: Some(&state), ..PLAIN };

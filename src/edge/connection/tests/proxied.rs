@@ -36,7 +36,7 @@ impl ProxyHttp for Forward {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &pingora::Error, _ctx: &mut ()) -> FailToProxy {
-        let status = cause_of::<BodyFault>(error).and_then(BodyFault::status).unwrap_or(500);
+        let status = cause_of::<BodyFault>(error).map_or(500, status_of);
         if session.response_written().is_none() {
             session.respond_error(status).await.ok();
         }

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
+use crate::answer::Fault;
 use crate::edge::common::EdgeEvents;
 use crate::request::Peer;
 use crate::system::cause::cause_of;
@@ -54,9 +55,8 @@ impl App {
                         Ok(Some(bytes)) => length += bytes.len(),
                         Ok(None) => break,
                         Err(error) => {
-                            let Some(status) = cause_of::<BodyFault>(&error).and_then(BodyFault::status) else {
-                                return Err(error);
-                            };
+                            let Some(fault) = cause_of::<BodyFault>(&error) else { return Err(error) };
+                            let status = Fault::from(fault).meaning().status.as_u16();
                             return App::respond(session, status, Bytes::new()).await;
                         }
                     }
@@ -120,7 +120,8 @@ impl Gate {
 
     fn with(limits: ConnectionLimits) -> Gate {
         let counts = Arc::new(Counts::default());
-        let edge = Arc::new(Edge { listener: 0, tls: None, limits, events: Box::new(Arc::clone(&counts)) });
+        let edge =
+            Arc::new(Edge { listener: 0, tls: None, limits, filter: None, events: Box::new(Arc::clone(&counts)) });
         Gate { app: Arc::default(), counts, edge, stop: watch::channel(false).0 }
     }
 
@@ -128,8 +129,8 @@ impl Gate {
         let (client, server) = tokio::io::duplex(1 << 14);
         let (app, edge, shutdown) = (self.app.clone(), self.edge.clone(), self.stop.subscribe());
         let serving = async move {
-            let link = Arc::new(Link::new(0, None));
-            serve(&app, server, BytesMut::new(), Instant::now(), link, &edge, &shutdown).await;
+            let info = Arc::new(ConnectionInfo::new(0, None));
+            serve(&app, server, BytesMut::new(), Instant::now(), info, &edge, &shutdown).await;
         };
         (client, tokio::spawn(serving))
     }

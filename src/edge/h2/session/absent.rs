@@ -9,7 +9,7 @@ use super::{Session, enough};
 impl Session {
     /// Whether the client has gone and its answer is awaited.
     pub(super) fn is_gone(&self) -> bool {
-        self.stream.absence().is_gone()
+        self.stream.client().absence.is_gone()
     }
 
     /// The client has left, or was given up. Says whether its request goes on; then the stream is closed and the framework
@@ -17,7 +17,7 @@ impl Session {
     /// answer.
     pub(super) fn leave(&mut self) -> bool {
         let begun = self.written.is_some();
-        if self.ended || !self.is_body_complete() || !self.departure.note(self.stream.absence(), begun) {
+        if self.ended || !self.is_body_complete() || !self.departure.note(&self.stream.client().absence, begun) {
             return false;
         }
         // does nothing to a stream that the client has closed
@@ -33,13 +33,13 @@ impl Session {
             return Ok(());
         }
         self.written = Some(head);
-        self.departure.begin(self.stream.absence());
+        self.departure.begin(&self.stream.client().absence);
         self.discard(0, end)
     }
 
     /// Takes a part of its body; `end`: the last one.
     pub(super) fn discard(&mut self, bytes: usize, end: bool) -> Result<()> {
-        if !self.departure.discard(self.stream.absence(), bytes) {
+        if !self.departure.discard(&self.stream.client().absence, bytes) {
             return Err(enough());
         }
         self.sent += bytes;

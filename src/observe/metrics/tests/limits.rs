@@ -5,19 +5,9 @@ use super::*;
 #[test]
 fn the_bound_on_series_is_what_a_full_page_has_at_most() {
     for policy in [shop(), fair_shop(), policy(Vec::new(), Vec::new(), vec![origin("backend")])] {
-        let metrics = complete(&policy);
-        let names: Vec<String> = policy.rules.iter().map(|rule| rule.name.clone()).collect();
-        metrics.families.live.retain(&["backend".to_owned()], &names);
-        for name in names {
-            let state = LimitState {
-                gauges: all_gauges(),
-                memory_bytes: Some(1),
-                crowding: Some(crate::sketch::Crowding { fill: 0.3, keys: 40_000, error: 0.0 }),
-                leased: Some(12),
-            };
-            metrics.register_limit(&name, Arc::new(move || state));
-        }
-        assert_eq!(page(&metrics).samples.len(), Metrics::series_bound(&policy, &settings()));
+        let limits = policy.rules.iter().map(|rule| full(&rule.name)).collect();
+        let page = complete(&policy).render(&State { limits, ..all_read() });
+        assert_eq!(Page::read(&page).samples.len(), Metrics::series_bound(&policy, &settings()));
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::StoreState;
 use crate::limiter::cluster::{OnStoreError, Silence};
 use crate::policy::{Breaker, Store, StoreMode};
 use crate::store::exchange::Dropped;
-use crate::store::{BUCKETS_MICROS, ExchangeState, ServerStanding};
+use crate::store::{BUCKETS_MICROS, ExchangeState, ServerStanding, StoreState};
 
 pub fn spec() -> Store {
     Store {
@@ -28,15 +27,15 @@ pub fn spec() -> Store {
 pub fn state() -> StoreState {
     let finite = (1..=BUCKETS_MICROS.len()).map(|nth| (nth as f64, 4));
     StoreState {
-        store: "cluster".to_owned(),
-        servers: ServerStanding::ALL.map(|standing| (standing.word(), 1)).to_vec(),
+        name: "cluster".to_owned(),
+        standings: ServerStanding::ALL.map(|standing| (standing, 1)).to_vec(),
         nodes: 3,
         durations: finite.chain([(f64::INFINITY, 5)]).collect(),
         duration_seconds: 0.5,
         errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
-        fallbacks: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
+        fallbacks_by_direction: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
         exchange: Some(ExchangeState {
-            messages_dropped: Dropped::ALL.map(|reason| (reason.word(), 1)).to_vec(),
+            messages_dropped: Dropped::ALL.iter().map(|reason| (reason.word(), 1)).collect(),
             ..ExchangeState::default()
         }),
         ..StoreState::default()

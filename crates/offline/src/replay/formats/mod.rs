@@ -1,19 +1,18 @@
-//! The formats of access logs, one per file, and which of them a log has.
+//! The formats of access logs, one per file but for those in JSON, which are tables of one; and which of them a log has.
 //!
-//! A parser says where in a line everything is; it copies nothing, and no line makes it panic.
+//! A parser finds where in a line everything is; it copies nothing, and no line makes it panic.
 
 mod address;
 mod alb;
-mod caddy;
 mod cloudfront;
 mod combined;
 pub mod custom;
-mod envoy;
+mod envoy_text;
 mod given;
 mod haproxy;
+mod json_log;
 mod own;
 mod quoted;
-mod traefik;
 
 use std::fmt;
 use std::sync::Arc;
@@ -222,12 +221,12 @@ impl Parser {
             Format::Combined => combined::parse(line, &mut self.stamps, fields, parsed, false),
             Format::TraefikText => combined::parse(line, &mut self.stamps, fields, parsed, true),
             Format::Custom(custom) => custom.parse(line, &mut self.stamps, fields, parsed),
-            Format::Caddy => caddy::parse(line, fields, parsed),
-            Format::Traefik => traefik::parse(line, fields, parsed),
+            Format::Caddy => json_log::parse(&json_log::CADDY, line, fields, parsed),
+            Format::Traefik => json_log::parse(&json_log::TRAEFIK, line, fields, parsed),
             Format::CloudFront(columns) => cloudfront::parse(line, columns, fields, parsed),
             Format::Alb => alb::parse(line, fields, parsed),
-            Format::Envoy => envoy::parse_json(line, fields, parsed),
-            Format::EnvoyText => envoy::parse_text(line, fields, parsed),
+            Format::Envoy => json_log::parse(&json_log::ENVOY, line, fields, parsed),
+            Format::EnvoyText => envoy_text::parse(line, fields, parsed),
             Format::Haproxy => haproxy::parse(line, parsed),
             Format::Tidegate => own::parse(line, parsed),
         };

@@ -124,6 +124,16 @@ pub fn target(line: &[u8], span: Span, parsed: &mut Parsed) -> Line {
     Line::Request
 }
 
+/// The last element of a list of forwarding proxies, which the server itself has added: the other end of its connection.
+pub fn last_of(line: &[u8], list: Span) -> Span {
+    let Some(text) = list.of(line) else { return Span::NONE };
+    let mut from = memchr::memrchr(b',', text).map_or(0, |comma| comma + 1);
+    while text.get(from) == Some(&b' ') {
+        from += 1;
+    }
+    Span::new(list.from() + from, list.to())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

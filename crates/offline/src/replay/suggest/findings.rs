@@ -6,7 +6,7 @@ use super::plan::{Limit, Scope};
 use super::proposal::{self, Level, Proposal, Row};
 use super::study::{Group, Study, Uncounted};
 use super::trial::Trial;
-use crate::replay::drawn::{grouped, percent};
+use crate::replay::report_html::{grouped, percent};
 use crate::sketch::KeyHash;
 use crate::units::{Bytes, Cost, Timestamp};
 

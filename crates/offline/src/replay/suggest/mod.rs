@@ -5,7 +5,7 @@
 //!    every rate of the [`grid`].
 //! 3. [`proposal`] picks a rate and a burst for each share of clients that may be touched.
 //! 4. [`trial`] goes over the log again for what the touched would lose. [`findings`] is all of it together.
-//! 5. [`told`] says it, with what it is worth, and [`plan`] writes the policy again, with the numbers.
+//! 5. [`text`] writes it, with what it is worth, and [`plan`] writes the policy again, with the numbers.
 //!
 //! No file, clock or dice: the verb brings the requests, as the engine judged them by the policy of step 1.
 
@@ -16,7 +16,7 @@ pub mod grid;
 pub mod plan;
 pub mod proposal;
 pub mod study;
-pub mod told;
+pub mod text;
 pub mod trial;
 
 pub use class::Class;

@@ -36,7 +36,7 @@ fn policy(text: &str) -> Policy {
 fn each(log: &str, policy: Policy, mut visit: impl FnMut(Timestamp, &crate::engine::Judged)) {
     let sources = Sources::open(&[Place::File(data(log))], None).unwrap();
     let question = all_of_it(Wanted::default());
-    simulate(sources, &question, policy, None, |logged, judged| visit(Timestamp::from_nanos(logged.start()), judged))
+    simulate(sources, &question, policy, None, |record, judged| visit(Timestamp::from_nanos(record.start), judged))
         .unwrap();
 }
 
@@ -192,7 +192,7 @@ fn the_exact_burst_touches_exactly_so_many_by_name_when_it_is_replayed() {
 fn what_is_proposed_is_a_policy_without_a_fault_or_a_warning() {
     for log in ["apache-combined-elastic.log.gz", "nasa-1995-08-01.clf.gz", "shop-2019-combined.log.gz"] {
         let found = findings(log, &scope(true), levels());
-        let text = told::yaml(&found, &told::Log::default());
+        let text = super::text::yaml(&found, &text::Log::default());
         let loaded = loaded(&text);
         let faults: Vec<_> = loaded.diagnostics.iter().filter(|fault| fault.severity() >= Severity::Warning).collect();
         assert!(loaded.outcome.is_ok() && faults.is_empty(), "{text}\n{faults:?}");
@@ -207,7 +207,7 @@ fn what_is_proposed_is_a_policy_without_a_fault_or_a_warning() {
 #[test]
 fn a_share_below_one_client_is_told_as_no_measurement() {
     let found = findings("nasa-1995-08-01.clf.gz", &scope(false), levels());
-    let text = told::text(&found, &told::Log::default());
+    let text = super::text::text(&found, &text::Log::default());
     assert!(text.contains("0.1% or 0.01% of 853 clients is less than one"), "{text}");
     assert!(text.contains("use --touch 0.2% or a longer log"), "{text}");
 }
@@ -234,7 +234,7 @@ fn one_client_that_is_all_is_an_alarm() {
     let found = Findings::new(&study, scope, levels());
     let alarm = found.alarm().unwrap();
     assert!(alarm.starts_with("one client makes 90.0 % of the requests: is a proxy missing"), "{alarm}");
-    assert!(told::text(&found, &told::Log::default()).contains("WARNING: one client makes"));
+    assert!(text::text(&found, &text::Log::default()).contains("WARNING: one client makes"));
 }
 
 #[test]

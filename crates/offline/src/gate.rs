@@ -1,0 +1,458 @@
+//! The gate without sockets: a policy's limits under a clock of their own, from a request's arrival to its last byte.
+//!
+//! [`OfflineGate::submit`] judges a request at its moment and takes it along the path of the live gate's admission: the limits that
+//! delay, a place at the origin, the charge. [`OfflineGate::advance`] lets time pass. Both report every step of every request to the
+//! caller.
+//!
+//! One queue holds all that is due later, in the order of time. At one instant ends come before beginnings, so that a place that is
+//! given back is free for a request that arrives just then. The seed is fixed, and dice come with each request: the same requests
+//! have the same outcome every time.
+//!
+//! Not simulated: connections, TLS, PROXY headers, slow clients, retries, health checks and adaptive caps.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+
+use crate::client::Client;
+use crate::engine::{Arrival, Holds, Judged, Refusal, Snapshot, Verdict};
+use crate::limiter::Permit;
+use crate::policy::{Action, Policy, Route};
+use crate::request::Request;
+use crate::sketch::Seed;
+use crate::units::{OutOfRange, Timestamp};
+
+mod course;
+mod places;
+#[cfg(test)]
+mod tests;
+
+pub use course::{Course, PlaceAt};
+use places::{Asked, Places};
+
+/// Keys are hashed under a known seed, so that the same requests have the same outcome.
+pub const SEED: Seed = Seed::from_bytes(*b"tidegate replays");
+
+/// The least distance of a first request from zero, so that a level of zero means "long ago", as with the live clock.
+pub const HEAD_START: Duration = Duration::from_secs(400 * 86_400);
+
+/// Bodies pass in pieces of this size, as through the live gate's buffers.
+const PIECE: u64 = 64 << 10;
+
+/// The longest pause of a body between two pieces, as in the live gate.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A policy and the state of its limits, and the requests under way. Each request carries a `T` of the caller's.
+#[derive(Debug)]
+pub struct OfflineGate<'r, T> {
+    snapshot: Snapshot,
+    /// By origin of the policy.
+    places: Vec<Places<Box<Exchange<'r, T>>>>,
+    now: Timestamp,
+    upkeep: Duration,
+    maintained: u128,
+    queue: BinaryHeap<Reverse<Event<'r, T>>>,
+    events: u64,
+}
+
+/// A request to be judged.
+#[derive(Debug)]
+pub struct Submission<'a, 'r, T> {
+    /// The head.
+    pub request: &'a Request<'a>,
+    /// The client, if it is known; none means that it is found by the policy.
+    pub client: Option<Client>,
+    /// When it arrives, not before an earlier one; and its dice.
+    pub arrival: Arrival,
+    /// What follows its admission.
+    pub course: Course<'r>,
+    /// The caller's own.
+    pub of: T,
+}
+
+/// A step of a request.
+#[derive(Debug)]
+pub struct Step<'s, T> {
+    /// The gate's engine.
+    pub snapshot: &'s Snapshot,
+    /// The request, as submitted by the caller.
+    pub of: &'s T,
+    /// Its decision so far.
+    pub judged: &'s Judged,
+    /// The moment.
+    pub at: Timestamp,
+    /// The kind of step.
+    pub what: What<'s>,
+}
+
+/// The kind of a step.
+#[derive(Debug)]
+pub enum What<'s> {
+    /// A limit makes it wait.
+    Waits,
+    /// It is refused.
+    Refused,
+    /// It is admitted and charged.
+    Admitted,
+    /// It is admitted, and its body is larger than its route takes.
+    BodyTooLarge,
+    /// The answer begins, with this status and these fields.
+    Answered(StatusCode, &'s HeaderMap),
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Exchange<'r, T> {
+    of: T,
+    course: Course<'r>,
+    judged: Judged,
+    holds: Holds,
+    /// The origin, and the place there.
+    place: Option<(usize, Permit)>,
+    /// Bytes of the request's body, then of the answer's, that are still to pass.
+    left: u64,
+    answered: bool,
+}
+
+/// Something that is due.
+#[derive(Debug)]
+struct Event<'r, T> {
+    at: Timestamp,
+    what: Due,
+    /// Among equals, the order in which they were thought of.
+    order: u64,
+    /// None for a request that is in the queue of an origin.
+    exchange: Option<Box<Exchange<'r, T>>>,
+}
+
+/// What is due, in the order in which it happens at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// The next piece of a body passes.
+    Piece,
+    /// The answer begins.
+    Answer,
+    /// The request has the place of one that is over.
+    Placed,
+    /// A wait is over.
+    GoesOn,
+    /// The wait for a place at this origin ends, of the request of this number.
+    GiveUp(usize, u64),
+}
+
+/// What is next for a request.
+enum Next {
+    Over,
+    At(Timestamp, Due),
+    Queue(usize, Duration),
+}
+
+impl<'r, T> OfflineGate<'r, T> {
+    /// A gate whose limits are empty. `zero`: the wall clock at the origin of stamps, in nanoseconds since 1970. `upkeep`: the time
+    /// from one housekeeping to the next, a second in the live gate; longer does no harm.
+    ///
+    /// # Errors
+    /// The name of a limit whose numbers its limiter refuses; a loaded policy has none.
+    pub fn new(policy: Policy, zero: u64, upkeep: Duration) -> Result<OfflineGate<'r, T>, (String, OutOfRange)> {
+        let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
+        Ok(OfflineGate {
+            snapshot: Snapshot::new(policy, &SEED, zero)?,
+            places,
+            now: Timestamp::ZERO,
+            upkeep,
+            maintained: 0,
+            queue: BinaryHeap::new(),
+            events: 0,
+        })
+    }
+
+    /// The policy and its limiters.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The moment of the last event.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Judges a request, after all that is due before it.
+    #[inline]
+    pub fn submit(&mut self, submission: Submission<'_, 'r, T>, report: &mut impl FnMut(Step<'_, T>)) {
+        let Submission { request, client, arrival, course, of } = submission;
+        self.advance(arrival.at, report);
+        self.reach(arrival.at);
+        let judged = match client {
+            None => self.snapshot.judge(request, arrival),
+            Some(_) => {
+                let mut judged = Judged::new(arrival);
+                self.snapshot.judge_into(request, client, &mut judged);
+                judged
+            }
+        };
+        let left = if let Course::Played { body, .. } = course { body } else { 0 };
+        let mut exchange = Exchange { of, course, judged, holds: Holds::new(), place: None, left, answered: false };
+        match self.take(&mut exchange, Due::GoesOn, report) {
+            Next::Over => self.end(exchange),
+            next => self.put(Box::new(exchange), next),
+        }
+    }
+
+    /// Lets everything happen that is due until `until`.
+    pub fn advance(&mut self, until: Timestamp, report: &mut impl FnMut(Step<'_, T>)) {
+        while self.queue.peek().is_some_and(|Reverse(event)| event.at <= until)
+            && let Some(Reverse(event)) = self.queue.pop()
+        {
+            self.reach(event.at);
+            if let Due::GiveUp(origin, number) = event.what {
+                if let Some(exchange) = self.places.get_mut(origin).and_then(|places| places.give_up(number)) {
+                    let mut exchange = *exchange;
+                    self.refuse(&mut exchange, report);
+                    self.end(exchange);
+                }
+                continue;
+            }
+            let Some(mut exchange) = event.exchange else { continue };
+            match self.take(&mut exchange, event.what, report) {
+                Next::Over => self.end(*exchange),
+                next => self.put(exchange, next),
+            }
+        }
+    }
+
+    /// Moves the clock, and does the housekeeping that is due.
+    #[inline]
+    fn reach(&mut self, at: Timestamp) {
+        self.now = at;
+        let maintained = u128::from(at.nanos()) / self.upkeep.as_nanos().max(1);
+        if maintained != self.maintained {
+            self.maintained = maintained;
+            self.snapshot.maintain(at);
+        }
+    }
+
+    /// Takes a request as far as it comes now.
+    #[inline]
+    fn take(&mut self, exchange: &mut Exchange<'r, T>, due: Due, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        match due {
+            Due::GoesOn => self.pass_limits_that_delay(exchange, report),
+            Due::Placed => self.admit(exchange, report),
+            Due::Answer => self.answer(exchange, report),
+            Due::Piece => self.pass(exchange, report),
+            Due::GiveUp(..) => Next::Over,
+        }
+    }
+
+    fn put(&mut self, exchange: Box<Exchange<'r, T>>, next: Next) {
+        self.events += 1;
+        let order = self.events;
+        let (at, what, exchange) = match next {
+            Next::Over => return,
+            Next::At(at, what) => (at, what, Some(exchange)),
+            Next::Queue(origin, longest) => {
+                if let Some(places) = self.places.get_mut(origin) {
+                    places.queue(order, exchange);
+                }
+                (self.now.after(longest), Due::GiveUp(origin, order), None)
+            }
+        };
+        self.queue.push(Reverse(Event { at, what, order, exchange }));
+    }
+
+    /// Gives back all that a request holds, and its place to the next in the queue.
+    #[inline]
+    fn end(&mut self, exchange: Exchange<'r, T>) {
+        let Exchange { holds, place, .. } = exchange;
+        drop(holds);
+        let Some((origin, permit)) = place else { return };
+        drop(permit);
+        if let Some((permit, mut next)) = self.places.get_mut(origin).and_then(Places::next) {
+            next.place = Some((origin, permit));
+            self.put(next, Next::At(self.now, Due::Placed));
+        }
+    }
+
+    /// Charges the limits that delay until one makes the request wait.
+    #[inline]
+    fn pass_limits_that_delay(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        self.snapshot.reserve(&mut exchange.judged, self.now);
+        let goes_on = exchange.judged.decision.goes_on();
+        match exchange.judged.decision.verdict {
+            Verdict::Admitted if goes_on > self.now => {
+                report(self.step(exchange, What::Waits));
+                Next::At(goes_on, Due::GoesOn)
+            }
+            Verdict::Admitted => self.find_place(exchange, report),
+            Verdict::Refused(_) => {
+                report(self.step(exchange, What::Refused));
+                Next::Over
+            }
+        }
+    }
+
+    /// Asks for a place at the origin, where the request goes to one.
+    #[inline]
+    fn find_place(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        let asked = match exchange.course {
+            Course::Known { place: PlaceAt::Found, .. } => Asked::Uncapped,
+            Course::Known { place: PlaceAt::NotFound, .. } => Asked::Full,
+            Course::Known { .. } | Course::Played { .. } => match self.route(exchange).map(|route| &route.action) {
+                Some(Action::Forward(origin)) => {
+                    let origin = *origin;
+                    match self.places.get(origin).map_or(Asked::Uncapped, Places::ask) {
+                        Asked::Taken(permit) => {
+                            exchange.place = Some((origin, permit));
+                            Asked::Uncapped
+                        }
+                        Asked::Queue(longest) => return Next::Queue(origin, longest),
+                        asked => asked,
+                    }
+                }
+                Some(Action::Respond(_)) | None => Asked::Uncapped,
+            },
+        };
+        match asked {
+            Asked::Full => {
+                self.refuse(exchange, report);
+                Next::Over
+            }
+            _ => self.admit(exchange, report),
+        }
+    }
+
+    /// Refuses a request that the origin has no place for.
+    fn refuse(&self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) {
+        exchange.judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
+        report(self.step(exchange, What::Refused));
+    }
+
+    /// Charges all limits, and sends the request on.
+    #[inline]
+    fn admit(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        self.snapshot.admit_into(&mut exchange.judged, self.now, &mut exchange.holds);
+        if exchange.judged.decision.verdict != Verdict::Admitted {
+            report(self.step(exchange, What::Refused));
+            return Next::Over;
+        }
+        report(self.step(exchange, What::Admitted));
+        match exchange.course {
+            Course::Known { takes, .. } => {
+                let holds_nothing = exchange.holds.is_empty() && exchange.place.is_none();
+                if holds_nothing && !self.snapshot.counts_bytes(&exchange.judged) {
+                    return Next::Over;
+                }
+                self.snapshot.sent(&mut exchange.holds);
+                self.answer_after(exchange, takes, report)
+            }
+            Course::Played { body, .. } => {
+                let Some(route) = self.route(exchange) else { return Next::Over };
+                if route.body_limit.is_some_and(|limit| body > limit.0) {
+                    report(self.step(exchange, What::BodyTooLarge));
+                    return Next::Over;
+                }
+                if matches!(route.action, Action::Forward(_)) {
+                    self.snapshot.sent(&mut exchange.holds);
+                }
+                if !self.snapshot.counts_bytes(&exchange.judged) {
+                    exchange.left = 0;
+                }
+                self.pass(exchange, report)
+            }
+        }
+    }
+
+    fn answer_after(
+        &mut self,
+        exchange: &mut Exchange<'r, T>,
+        takes: Duration,
+        report: &mut impl FnMut(Step<'_, T>),
+    ) -> Next {
+        if takes.is_zero() { self.answer(exchange, report) } else { Next::At(self.now.after(takes), Due::Answer) }
+    }
+
+    /// Lets the pieces of a body pass, up to one that is held back.
+    fn pass(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        while exchange.left > 0 {
+            let piece = exchange.left.min(PIECE);
+            exchange.left -= piece;
+            let pause = self.snapshot.carried(&mut exchange.judged, piece, self.now);
+            if pause > 0 {
+                let pause = Duration::from_nanos(pause).min(LONGEST_PAUSE);
+                return Next::At(self.now.after(pause), Due::Piece);
+            }
+        }
+        let Course::Played { reply, .. } = exchange.course else { return Next::Over };
+        if exchange.answered {
+            return Next::Over;
+        }
+        let forwards = self.route(exchange).is_some_and(|route| matches!(route.action, Action::Forward(_)));
+        self.answer_after(exchange, if forwards { reply.takes } else { Duration::ZERO }, report)
+    }
+
+    /// Begins the answer, the origin's or the route's own.
+    fn answer(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
+        let now = self.now;
+        let reply = match exchange.course {
+            Course::Known { status, bytes, .. } => {
+                let Exchange { judged, holds, .. } = exchange;
+                if let Some(status) = status {
+                    self.snapshot.answered(judged, holds, status, &HeaderMap::new(), now);
+                }
+                self.snapshot.carried(judged, bytes, now);
+                return Next::Over;
+            }
+            Course::Played { reply, .. } => reply,
+        };
+        let Some(route) = self.route(exchange) else { return Next::Over };
+        let (status, headers, body) = match &route.action {
+            Action::Forward(_) => (reply.status, &reply.headers, reply.body),
+            Action::Respond(fixed) => (fixed.status, &fixed.headers, fixed.body.len() as u64),
+        };
+        self.snapshot.answered(&exchange.judged, &mut exchange.holds, status, headers, now);
+        if let Some((origin, _)) = exchange.place
+            && let Some(most) = self.places.get(origin).and_then(Places::most)
+        {
+            self.snapshot.completed(origin, now.since(exchange.judged.decision.goes_on()), most);
+        }
+        exchange.answered = true;
+        exchange.left = if self.snapshot.counts_bytes(&exchange.judged) { body } else { 0 };
+        report(self.step(exchange, What::Answered(status, headers)));
+        self.pass(exchange, report)
+    }
+
+    fn route(&self, exchange: &Exchange<'r, T>) -> Option<&Route> {
+        exchange.judged.decision.route.and_then(|route| self.snapshot.policy().routes.route(route))
+    }
+
+    fn step<'s>(&'s self, exchange: &'s Exchange<'r, T>, what: What<'s>) -> Step<'s, T> {
+        Step { snapshot: &self.snapshot, of: &exchange.of, judged: &exchange.judged, at: self.now, what }
+    }
+}
+
+impl<T> Event<'_, T> {
+    fn rank(&self) -> (Timestamp, Due, u64) {
+        (self.at, self.what, self.order)
+    }
+}
+
+impl<T> PartialEq for Event<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl<T> Eq for Event<'_, T> {}
+
+impl<T> PartialOrd for Event<'_, T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Event<'_, T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}

@@ -1,0 +1,252 @@
+//! Numbers to pictures and tables.
+
+use super::About;
+use super::ledger::{Ledger, Limit};
+use crate::picture::{Block, Curve, Curves, Panel, Point, Role, Series, Shape, Table, TimeAxis, Timeline};
+use crate::policy::Mode;
+use crate::replay::report::instant;
+
+/// Clients in a table.
+const TABLE_ROWS: usize = 25;
+
+/// The key figures.
+pub(super) fn facts(ledger: &Ledger) -> Block {
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let share = percent(ledger.limited, ledger.requests);
+    Block::Facts(vec![
+        fact("requests", grouped(ledger.requests)),
+        fact("would be limited", format!("{} ({share})", grouped(ledger.limited))),
+        fact("from", stamp(ledger.first.nanos())),
+        fact("for", span(ledger.last.since(ledger.first).as_secs())),
+    ])
+}
+
+/// A row per limit.
+pub(super) fn overview(ledger: &Ledger, about: &About) -> Block {
+    let head = ["limit", "mode", "judged", "would limit", "share", "clients touched", "worst minute (UTC)"];
+    let row = |limit: &Limit| {
+        if about.left_out.contains(&limit.name) {
+            let cells = [limit.name.as_str(), limit.mode.word(), "not replayable", "", "", "", ""];
+            return cells.map(str::to_owned).to_vec();
+        }
+        let worst = match limit.worst.limited {
+            0 => "–".to_owned(),
+            limited => format!("{} at {}", grouped(limited), stamp(limit.worst.minute * 60 * 1_000_000_000)),
+        };
+        vec![
+            limit.name.clone(),
+            limit.mode.word().to_owned(),
+            grouped(limit.judged),
+            grouped(limit.limited),
+            percent(limit.limited, limit.judged),
+            touched_told(limit),
+            worst,
+        ]
+    };
+    Block::Table(Table {
+        head: head.map(str::to_owned).to_vec(),
+        rows: ledger.limits.iter().map(row).collect(),
+        left: vec![1],
+    })
+}
+
+fn touched_told(limit: &Limit) -> String {
+    let touched = limit.touched.len() as u64;
+    match &limit.frontier {
+        Some((_, _, frontier)) => {
+            let clients = frontier.clients() as u64;
+            format!("{} of {} ({})", grouped(touched), grouped(clients), percent(touched, clients))
+        }
+        None => grouped(touched),
+    }
+}
+
+/// What it is called, with its numbers.
+pub(super) fn heading(limit: &Limit) -> String {
+    let numbers = match &limit.frontier {
+        Some((rate, burst, _)) => format!(": {rate}, burst {burst}"),
+        None => String::new(),
+    };
+    let mode = if limit.mode == Mode::Shadow { " (shadow)" } else { "" };
+    format!("Limit {}{numbers}{mode}", limit.name)
+}
+
+/// All requests over time.
+pub(super) fn flow(ledger: &Ledger) -> Timeline {
+    let axis = Axis::new(ledger);
+    let cells = ledger.flow.dense(axis.bins);
+    let points = |of: &dyn Fn(&(u64, u64)) -> u64| {
+        let point = |(bin, cell): (usize, &(u64, u64))| (axis.place(bin), of(cell) as f64);
+        cells.iter().enumerate().map(point).collect::<Vec<_>>()
+    };
+    let area = |label: &str, role, points| Series { label: label.into(), role, shape: Shape::Stacked, points };
+    let (all, limited) = cells.iter().fold((0, 0), |(all, limited), cell| (all + cell.0, limited + cell.1));
+    Timeline {
+        description: format!("{} of {} requests limited.", grouped(limited), grouped(all)),
+        title: "All requests: passed and limited".to_owned(),
+        time: axis.time(),
+        panels: vec![Panel {
+            heading: format!("requests per {}", ledger.calendar.told()),
+            top: None,
+            series: vec![
+                area("allowed", Role::Admitted, points(&|(all, limited)| all - limited)),
+                area("limited", Role::Refused, points(&|(_, limited)| *limited)),
+            ],
+            lines: Vec::new(),
+        }],
+    }
+}
+
+/// Clients touched by other rates and bursts; none for a limit that has none of these.
+pub(super) fn trade_off(limit: &Limit) -> Option<Curves> {
+    let (rate, burst, frontier) = limit.frontier.as_ref()?;
+    let mut bursts: Vec<u32> =
+        [burst / 4, burst / 2, *burst, burst.saturating_mul(2), burst.saturating_mul(4)].to_vec();
+    bursts.retain(|burst| *burst > 0);
+    bursts.dedup();
+    let mut lines: Vec<Curve> =
+        bursts.iter().map(|burst| Curve { label: format!("burst {burst}"), points: Vec::new() }).collect();
+    let mut now = 0;
+    let mut ticks = Vec::new();
+    for column in (0..frontier.rates().len()).filter_map(|place| frontier.column(place)) {
+        ticks.push((column.rate.per_second(), column.rate.to_string()));
+        for (line, burst) in lines.iter_mut().zip(&bursts) {
+            line.points.push((column.rate.per_second(), column.touched(*burst) as f64));
+        }
+        if column.rate.interval_nanos() == rate.interval_nanos() {
+            now = column.touched(*burst);
+        }
+    }
+    let clients = frontier.clients();
+    let point = Point {
+        label: format!("now: {rate} burst {burst}, {} of {}", grouped(now as u64), grouped(clients as u64)),
+        value: rate.per_second(),
+        count: now as f64,
+    };
+    Some(Curves {
+        title: format!("{}: what other numbers would do", limit.name),
+        description: format!("At {rate} with a burst of {burst}, {now} of {clients} clients are touched."),
+        heading: "clients touched (exact; logarithmic)".into(),
+        label: "rate".into(),
+        ticks,
+        lines,
+        points: vec![point],
+    })
+}
+
+/// Whom a limit touches, those that lose most first.
+pub(super) fn touched(limit: &Limit) -> Option<Block> {
+    let mut all: Vec<_> = limit.touched.iter().collect();
+    all.sort_by_key(|(key, touched)| (std::cmp::Reverse(touched.limited), **key));
+    let row = |touched: &super::ledger::Touched| {
+        let wide = touched.last.since(touched.first).as_secs();
+        vec![
+            touched.name.clone(),
+            grouped(touched.limited),
+            percent(touched.limited, limit.limited),
+            stamp(touched.first.nanos()),
+            span(wide),
+            shortened(&touched.path, 60),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> = all.iter().take(TABLE_ROWS).map(|(_, touched)| row(touched)).collect();
+    let rest: u64 = all.iter().skip(TABLE_ROWS).map(|(_, touched)| touched.limited).sum();
+    if all.len() > TABLE_ROWS {
+        let more = format!("{} more", grouped((all.len() - TABLE_ROWS) as u64));
+        rows.push(vec![more, grouped(rest), percent(rest, limit.limited), String::new(), String::new(), String::new()]);
+    }
+    let head = ["client", "would lose", "share", "first (UTC)", "for", "asking mostly for"];
+    let head = head.map(str::to_owned).to_vec();
+    (!rows.is_empty()).then_some(Block::Table(Table { head, rows, left: vec![5] }))
+}
+
+/// The time axis of all pictures: from the first bin, in a unit that suits its length.
+struct Axis {
+    bins: usize,
+    unit: f64,
+    label: String,
+    seconds: f64,
+}
+
+impl Axis {
+    fn new(ledger: &Ledger) -> Axis {
+        let seconds = ledger.calendar.seconds();
+        let start = ledger.calendar.start();
+        let bins = (ledger.last.nanos() / 1_000_000_000).saturating_sub(start) / seconds + 1;
+        let whole = bins * seconds;
+        let (unit, name) = match whole {
+            0..=180 => (1.0, "seconds"),
+            181..=10_800 => (60.0, "minutes"),
+            10_801..=345_600 => (3_600.0, "hours"),
+            _ => (86_400.0, "days"),
+        };
+        let label = format!("{name} from {}", stamp(start.saturating_mul(1_000_000_000)));
+        // a bin per column is more than any picture shows
+        let bins = usize::try_from(bins).unwrap_or(usize::MAX).min(super::bins::Calendar::MOST as usize);
+        Axis { bins, unit, label, seconds: seconds as f64 }
+    }
+
+    fn place(&self, bin: usize) -> f64 {
+        bin as f64 * self.seconds / self.unit
+    }
+
+    fn time(&self) -> TimeAxis {
+        TimeAxis { label: self.label.clone(), from: 0.0, until: self.place(self.bins) }
+    }
+}
+
+/// An instant, in nanoseconds since 1970, as `2026-11-21 10:15`.
+fn stamp(nanos: u64) -> String {
+    let text = instant(nanos / 1_000_000_000);
+    text.get(..16).unwrap_or(&text).replace('T', " ")
+}
+
+/// So many seconds, to two units.
+pub(crate) fn span(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let Some(first) = units.iter().position(|(unit, _)| seconds >= *unit) else { return "0 s".to_owned() };
+    let mut rest = seconds;
+    let mut parts = Vec::new();
+    for (unit, name) in units.iter().skip(first).take(2) {
+        if rest / unit > 0 {
+            parts.push(format!("{} {name}", rest / unit));
+        }
+        rest %= unit;
+    }
+    parts.join(" ")
+}
+
+/// A number with commas between thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share, to three digits where it is small.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".to_owned();
+    }
+    let percent = part as f64 * 100.0 / whole as f64;
+    match percent {
+        0.0 => "0 %".to_owned(),
+        ..0.01 => "<0.01 %".to_owned(),
+        ..10.0 => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{kept}…")
+}

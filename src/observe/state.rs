@@ -1,0 +1,396 @@
+//! The state of the running process at one moment: the one model that the metrics page, the admin API, the HTML page, `status` and
+//! `top` show.
+//!
+//! As JSON a [`State`] is `tidegate.status/1`. Members that the JSON does not have are skipped there, and empty in a state that was read
+//! from it: only the process itself shows them, on its pages. What a process of a later version adds is left out.
+//!
+//! [`Metrics::state`](super::metrics::Metrics::state) fills in the counters, `running::state` everything else.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::lines::LogState;
+use super::notices::Notice;
+use crate::engine::Outcome;
+use crate::limiter::Gauges;
+use crate::policy::Mode;
+use crate::store::StoreState;
+
+/// A word of a fixed list, such as a kind of limit.
+pub type Word = Cow<'static, str>;
+
+/// The process at one moment. Counts are those since its start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Always `tidegate.status/1`.
+    pub schema: Word,
+    /// Version of the program.
+    pub version: Word,
+    /// Name of the machine.
+    pub instance: String,
+    /// Number of the process.
+    pub process: u32,
+    /// `starting`, `ready` or `stopping`.
+    pub state: Word,
+    /// Time since the start.
+    pub uptime_seconds: u64,
+    /// The configuration in force.
+    pub config: Config,
+    /// All requests.
+    pub requests: Requests,
+    /// In the order of the settings.
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
+    /// In the policy's order.
+    pub origins: Vec<Origin>,
+    /// In the policy's order.
+    pub limits: Vec<Limit>,
+    /// In the policy's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<StoreState>,
+    /// Number of clients that are pardoned.
+    #[serde(default)]
+    pub pardons: usize,
+    /// Differences from the file that need a new process.
+    #[serde(default)]
+    pub waiting_for_upgrade: Vec<String>,
+    /// The most urgent first.
+    #[serde(default)]
+    pub notices: Vec<Notice>,
+    /// In the policy's order.
+    #[serde(skip)]
+    pub routes: Vec<Route>,
+    /// Certificates and authorities of the listeners.
+    #[serde(skip)]
+    pub certificates: Vec<Certificate>,
+    /// Lost lines by log.
+    #[serde(skip)]
+    pub logs: Vec<(&'static str, LogState)>,
+    /// Panics that were caught.
+    #[serde(skip)]
+    pub panics: u64,
+}
+
+/// The configuration in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// The file or folder that it was read from; `None`: the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Hash of the whole, in hexadecimal digits.
+    pub hash: String,
+    /// When it was loaded, in seconds since 1970.
+    pub loaded_at: u64,
+    /// Time since then.
+    pub age_seconds: u64,
+    /// Hash of the policy alone.
+    #[serde(skip)]
+    pub fingerprint: String,
+    /// Number of the policy, 1 at start.
+    #[serde(skip)]
+    pub generation: u64,
+    /// Time since the policy is in force.
+    #[serde(skip)]
+    pub in_force_seconds: u64,
+}
+
+/// All requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Requests {
+    /// Requests that ended.
+    pub ended: u64,
+    /// Requests that the policy refused.
+    pub refused: u64,
+    /// Requests refused for their form or pace.
+    pub malformed: u64,
+    /// Requests that ended without a route.
+    #[serde(skip)]
+    pub unmatched: u64,
+}
+
+/// A listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Listener {
+    /// Its name.
+    pub name: String,
+    /// The address that it is bound to.
+    pub address: String,
+    /// Open connections.
+    pub connections: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused.
+    pub refused: u64,
+}
+
+/// A route.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Its name.
+    pub name: String,
+    /// Requests that ended.
+    pub ended: u64,
+    /// Requests that were held back first.
+    pub delayed: u64,
+    /// Requests that its limits refused.
+    pub limited: u64,
+    /// Requests refused for lack of room: at an origin, or under a limit of all requests together.
+    pub shed: u64,
+}
+
+/// An origin.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Origin {
+    /// Its name.
+    pub name: String,
+    /// Requests that are with it.
+    pub inflight: u64,
+    /// Cap on these, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Requests that wait for a place.
+    pub queued: u64,
+    /// Requests that found no place.
+    pub shed: u64,
+    /// Attempts that failed.
+    pub errors: u64,
+    /// Attempts after the first of a request.
+    pub retries: u64,
+    /// Endpoints in use.
+    pub healthy: usize,
+    /// Every address that its names lead to.
+    pub endpoints: Vec<Endpoint>,
+    /// Requests whose client has left and that still hold their places.
+    #[serde(skip)]
+    pub abandoned: u64,
+    /// Requests sent although all its addresses were out; `None` where none ever is.
+    #[serde(skip)]
+    pub despite: Option<u64>,
+    /// Its addresses as the policy has them, in that order.
+    #[serde(skip)]
+    pub addresses: Vec<Address>,
+    /// Attempts by duration: one number for each of `bounds`, one for longer ones.
+    #[serde(skip)]
+    pub durations: Vec<u64>,
+    /// Upper bounds of the durations, in seconds.
+    #[serde(skip)]
+    pub bounds: &'static [f64],
+}
+
+/// One address of an origin, resolved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Endpoint {
+    /// Address and port.
+    pub address: String,
+    /// Whether it is in use.
+    pub healthy: bool,
+    /// How often it was left out because requests failed.
+    pub ejections: u64,
+}
+
+/// One address of an origin as the policy has it; a name may stand for several endpoints.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Address {
+    /// Host and port.
+    pub address: String,
+    /// Share of its endpoints that are in use, 0 to 1.
+    pub healthy: f64,
+    /// How often one of them was left out because requests failed.
+    pub ejections: u64,
+}
+
+/// A limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// Its name.
+    pub name: String,
+    /// The word of its kind.
+    pub kind: Word,
+    /// `enforce` or `shadow`.
+    pub mode: Word,
+    /// Size of its table.
+    pub memory_bytes: u64,
+    /// Share of the table's cells that hold a debt, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fill: Option<f64>,
+    /// Keys with a debt, estimated from that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
+    /// Probability that a new key is refused its first unit because of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+    /// Keys that are counted exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact_keys: Option<u64>,
+    /// Requests under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inflight: Option<u64>,
+    /// Decisions by verdict.
+    pub decisions: BTreeMap<Word, u64>,
+    /// Whether it counts by a key; one that does not has no table worth showing.
+    #[serde(skip)]
+    pub keyed: bool,
+    /// Position of the store that it is shared through, and the word for how.
+    #[serde(skip)]
+    pub shared: Option<(usize, &'static str)>,
+    /// Units leased from the store and not spent, where it is shared by leases.
+    #[serde(skip)]
+    pub leased: Option<u64>,
+    /// The limiter's own numbers.
+    #[serde(skip)]
+    pub gauges: Gauges,
+}
+
+impl Limit {
+    /// Returns whether its refusals are counted and not obeyed.
+    pub fn is_shadow(&self) -> bool {
+        self.mode == Mode::Shadow.word()
+    }
+
+    /// Returns how many decisions had this outcome.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.decisions.get(outcome.word()).copied().unwrap_or(0)
+    }
+
+    /// Returns how many requests fitted, at once or after a wait.
+    pub fn allowed(&self) -> u64 {
+        self.count(Outcome::Admitted) + self.count(Outcome::Delayed)
+    }
+
+    /// Returns how many requests it turned away.
+    pub fn limited(&self) -> u64 {
+        if self.is_shadow() { 0 } else { self.count(Outcome::Refused) }
+    }
+
+    /// Returns how many requests did not fit and passed, because it is a shadow or only tags.
+    pub fn shadowed(&self) -> u64 {
+        let refused = if self.is_shadow() { self.count(Outcome::Refused) } else { 0 };
+        refused + self.count(Outcome::Tagged)
+    }
+}
+
+/// A certificate of a listener, or the authorities of its clients' certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Certificate {
+    /// The listener's name.
+    pub listener: String,
+    /// Its name there.
+    pub certificate: String,
+    /// When it ends, in seconds since 1970; `None` for authorities.
+    pub expires: Option<i64>,
+    /// Whether the content of its files is in use.
+    pub current: bool,
+}
+
+/// The clients that the limits refuse most. Counts are halved every minute.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offenders {
+    /// All refusals.
+    pub total: u64,
+    /// The most that a count is too high, and the most that a client missing here was refused.
+    pub error_bound: u64,
+    /// The most refused first. The API calls them `offenders`.
+    #[serde(alias = "offenders")]
+    pub clients: Vec<Offender>,
+    /// Networks with several of them.
+    pub networks: Vec<Network>,
+}
+
+/// A client under a limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offender {
+    /// Its name, as in the access log.
+    pub client: String,
+    /// The limit that refused it.
+    pub limit: String,
+    /// Refusals, at most `error` too high.
+    pub count: u64,
+    /// See `count`.
+    pub error: u64,
+    /// Share of all refusals, 0 to 1.
+    pub share: f64,
+    /// Time since its last refusal.
+    pub last_seen_seconds_ago: u64,
+}
+
+/// A network with several refused clients.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Its name, as in the access log.
+    pub network: String,
+    /// How many of its clients are listed.
+    pub clients: u64,
+    /// Refusals together, at most `error` too high.
+    pub count: u64,
+    /// See `count`.
+    pub error: u64,
+    /// Share of all refusals, 0 to 1.
+    pub share: f64,
+}
+
+/// The outcome of a pardon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pardoned {
+    /// The client's name.
+    pub client: String,
+    /// Time that limits leave it alone.
+    pub exempt_seconds: u64,
+    /// Limits that count by the client.
+    pub limits: Vec<PardonedLimit>,
+    /// Always `tidegate.pardon/1`.
+    pub schema: Word,
+}
+
+/// A limit that was asked to pardon a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PardonedLimit {
+    /// Its name.
+    pub limit: String,
+    /// Whether it did.
+    pub pardoned: bool,
+    /// Why it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Word>,
+}
+
+/// The end of a pardon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// The client's name.
+    pub client: String,
+    /// Always true.
+    pub revoked: bool,
+    /// Always `tidegate.pardon/1`.
+    pub schema: Word,
+}
+
+/// The clients that are pardoned.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pardons {
+    /// By name.
+    pub pardons: Vec<Pardon>,
+    /// Always `tidegate.pardons/1`.
+    pub schema: Word,
+}
+
+/// A pardon that holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pardon {
+    /// The client's present name.
+    pub client: String,
+    /// Time that limits still leave it alone.
+    pub exempt_for_seconds: u64,
+    /// Time since it was given.
+    pub given_seconds_ago: u64,
+    /// Limits that pardon it.
+    pub limits: Vec<String>,
+}

@@ -1,0 +1,160 @@
+//! Which connections are let in: caps, unwanted networks and long penalties of one listener.
+//!
+//! Decides at accept, before a byte is read and before TLS, in about a microsecond. A refused connection is closed without an
+//! answer and counted. Where a PROXY header names the client, the rules for clients are applied again to that client. Peers in
+//! `trusted_proxies` carry many clients, so caps, rates and penalties of clients do not apply to them.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+
+use crate::client::{ClientNetwork, ProxySet, resolve};
+use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
+use crate::edge::common::{AdmissionFilter, Entry, Header};
+use crate::limiter::{CapReached, CapsSpec, ConnectionCaps};
+use crate::observe::noise::About;
+use crate::request::Peer;
+use crate::running::process::Shared;
+use crate::sketch::Seed;
+use crate::units::time::saturating_nanos;
+use crate::units::{OutOfRange, Timestamp};
+use tidegate_http::proxy_protocol::Source;
+
+/// The admission filter of one listener.
+pub struct ListenerFilter {
+    shared: Arc<Shared>,
+    listener: usize,
+    proxy_protocol: ProxyProtocol,
+    rules: ArcSwap<Rules>,
+}
+
+/// The part that a reload may change.
+struct Rules {
+    unwanted: ProxySet,
+    at_accept: Option<AtAccept>,
+    caps: Arc<ConnectionCaps>,
+}
+
+impl Rules {
+    fn new(settings: &Connections, caps: Arc<ConnectionCaps>) -> Rules {
+        let unwanted = ProxySet::new(settings.refuse.networks.iter().copied(), settings.refuse.unix);
+        Rules { unwanted, at_accept: settings.refuse_at_accept.clone(), caps }
+    }
+}
+
+impl ListenerFilter {
+    /// Returns the filter of the listener at this position in the settings; each needs a seed of its own.
+    ///
+    /// # Errors
+    /// A rate that no policy file can hold.
+    pub fn new(shared: Arc<Shared>, listener: usize, seed: &Seed) -> Result<ListenerFilter, OutOfRange> {
+        let default = Connections::default();
+        let settings = shared.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
+        let caps = ConnectionCaps::new(&caps_of(settings), seed)?;
+        let proxy_protocol = settings.proxy_protocol;
+        let rules = ArcSwap::from_pointee(Rules::new(settings, caps));
+        Ok(ListenerFilter { proxy_protocol, rules, listener, shared })
+    }
+
+    /// Takes lists, penalties and caps from a reloaded policy file. Open connections stay counted.
+    ///
+    /// # Errors
+    /// As [`ListenerFilter::new`].
+    pub fn follow(&self, settings: &Connections, now: Timestamp) -> Result<(), OutOfRange> {
+        let caps = self.rules.load().caps.followed_by(&caps_of(settings), now)?;
+        self.rules.store(Arc::new(Rules::new(settings, caps)));
+        Ok(())
+    }
+
+    /// Forgets clients that have left; call it about once a second.
+    pub fn maintain(&self, now: Timestamp) {
+        self.rules.load().caps.maintain(now);
+    }
+
+    fn enter(&self, peer: Peer) -> Result<Entry, &'static str> {
+        let rules = self.rules.load();
+        if rules.unwanted.contains(peer) {
+            return Err("listed");
+        }
+        if self.proxy_protocol == ProxyProtocol::Required && !self.trusts(peer) {
+            return Err("proxy_untrusted");
+        }
+        rules.caps.enter().map(|place| Entry(Some(place))).map_err(word)
+    }
+
+    /// Counts the connection for its client, if `peer` is one; returns whether it may stay.
+    fn belongs_to(&self, entry: &mut Entry, peer: Peer) -> bool {
+        let installed = self.shared.installed();
+        let clients = &installed.snapshot().policy().clients;
+        if clients.trust.believes(peer) {
+            return true;
+        }
+        let now = self.shared.clock.now();
+        let rules = self.rules.load();
+        if let Some(AtAccept { limit, above }) = &rules.at_accept
+            && installed.snapshot().penalty_nanos(limit, peer, now) > saturating_nanos(*above)
+        {
+            self.refused("penalty", peer);
+            return false;
+        }
+        // peers on UNIX sockets are no network, so there is nothing to tell one from another
+        let (Ok(client), Some(place)) = (resolve(clients, peer, &HeaderMap::new()), &mut entry.0) else { return true };
+        let ClientNetwork::Prefix(network) = client.network else { return true };
+        let counted = place.belongs_to(network, now);
+        if let Err(cap) = counted {
+            self.refused(word(cap), peer);
+        }
+        counted.is_ok()
+    }
+
+    fn trusts(&self, peer: Peer) -> bool {
+        self.shared.installed().snapshot().policy().clients.trust.believes(peer)
+    }
+}
+
+impl AdmissionFilter for ListenerFilter {
+    fn admit(&self, peer: Peer) -> Option<Entry> {
+        let mut entry = self.enter(peer).map_err(|reason| self.refused(reason, peer)).ok()?;
+        self.belongs_to(&mut entry, peer).then_some(entry)
+    }
+
+    fn header(&self, peer: Peer) -> Header {
+        match self.proxy_protocol {
+            // a peer that may not send it was not admitted
+            ProxyProtocol::Required => Header::Required,
+            ProxyProtocol::Optional if self.trusts(peer) => Header::Optional,
+            ProxyProtocol::Optional | ProxyProtocol::Off => Header::Unread,
+        }
+    }
+
+    fn admit_named(&self, entry: &mut Entry, source: Source) -> bool {
+        let peer = match source {
+            Source::Peer => return true,
+            Source::Address(address) => Peer::Ip(crate::units::prefix::fold(address)),
+            Source::Unix => Peer::Unix,
+        };
+        if self.rules.load().unwanted.contains(peer) {
+            self.refused("listed", peer);
+            return false;
+        }
+        self.belongs_to(entry, peer)
+    }
+
+    fn refused(&self, reason: &'static str, peer: Peer) {
+        self.shared.installed().metrics().connection_refused(self.listener, reason);
+        self.shared.noise(self.listener).note(About::Request, reason, peer);
+    }
+}
+
+fn caps_of(settings: &Connections) -> CapsSpec {
+    CapsSpec { max: settings.max, per_client: settings.per_client, new: settings.handshakes }
+}
+
+fn word(cap: CapReached) -> &'static str {
+    match cap {
+        CapReached::Full => "full",
+        CapReached::PerClient => "per_client",
+        CapReached::New => "handshakes",
+    }
+}

@@ -1,0 +1,149 @@
+//! Takes an admitted request to its origin: an address for each attempt, the head and the body as the origin gets them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Version, header};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+use pingora::{Error, ErrorType};
+
+use super::context::RequestContext;
+use super::downstream::{self, answer_due_in, connection_info, edge_stream, request_view};
+use super::{abandoned, edits, room, timing};
+use crate::answer::Fault;
+use crate::origins::ring::affinity_seed;
+use crate::origins::way::Way;
+use crate::origins::{connector, http2};
+use crate::policy::{Balance, Protocol};
+use crate::running::process::Shared;
+use crate::sketch::KeyHash;
+
+/// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
+const BODY_PAUSE: Duration = Duration::from_secs(30);
+
+/// The edge gives a slow body up first, by the listener's settings; this catches only what the edge does not see.
+const AFTER_GRACE: Duration = Duration::from_secs(10);
+
+/// Says how long the client may take for the rest of the request, and what happens if it leaves.
+pub fn begin(shared: &Shared, session: &mut Session, context: &mut RequestContext) {
+    context.balance_key = balance_key(session, context).unwrap_or_default();
+    if let Some(route) = context.route() {
+        let listener = shared.settings.listeners.get(context.listener);
+        let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
+        downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
+    }
+    abandoned::expect(session, context);
+}
+
+/// The key of an origin with `balance: hash`.
+fn balance_key(session: &Session, context: &RequestContext) -> Option<KeyHash> {
+    let Balance::Hash(key) = &context.origin()?.spec().balance else { return None };
+    let client = context.judged.as_ref()?.decision.client?;
+    let name = context.route().map_or("", |route| route.name.as_str());
+    Some(key.hash(&request_view(session).request(), &client, name, &affinity_seed()).unwrap_or_default())
+}
+
+/// Chooses the address of the next attempt.
+///
+/// # Errors
+/// The origin has none.
+pub fn attempt(shared: &Shared, session: &Session, context: &mut RequestContext) -> pingora::Result<Box<HttpPeer>> {
+    let (Some(origin), Some(route)) = (context.origin(), context.route()) else {
+        return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
+    };
+    let timeouts = route.timeouts;
+    let way = Arc::clone(origin.way());
+    let now = timing::stamp(shared, context);
+    if context.attempts == 0 {
+        origin.begun();
+    }
+    let Some(attempt) = origin.choose(context.balance_key, &context.tried, now.unwrap_or(context.started)) else {
+        context.fault = Some(Fault::NoOriginAddress);
+        return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
+    };
+    let address = attempt.address;
+    // the attempt before this one, if any, no longer counts
+    context.attempt = Some(attempt);
+    context.address = Some(address);
+    // no policy asks for a seventh
+    let _ = context.tried.try_push(address);
+    context.attempts += 1;
+    // what came of the body is sent again, as far as it came
+    context.body_bytes = 0;
+    if context.forwarded.is_none() {
+        context.forwarded = now;
+    }
+    let mut connect = timeouts.connect;
+    if let Some((attempt, now)) = timeouts.attempt.zip(now) {
+        let attempt = attempt.min(context.left(now));
+        connect = connect.min(attempt);
+        answer_due_in(session, attempt);
+    }
+    let mut peer = connector::peer(&way, address);
+    peer.options.connection_timeout = Some(connect);
+    peer.options.total_connection_timeout = Some(connect);
+    peer.options.read_timeout = Some(timeouts.read.min(timeouts.request));
+    peer.options.write_timeout = Some(timeouts.write);
+    peer.options.idle_timeout = Some(timeouts.idle);
+    if edge_stream(session).is_some_and(|stream| !stream.has_hop_by_hop()) {
+        // nothing to take out, as the head's strict parser has seen; looking for it again would cost 3 % of a request
+        peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
+    }
+    Ok(Box::new(peer))
+}
+
+/// Makes the head that the origin gets.
+///
+/// # Errors
+/// As [`edits::towards_origin`].
+pub fn head(session: &Session, upstream: &mut RequestHeader, context: &mut RequestContext) -> pingora::Result<()> {
+    // from here on the origin may act on it, whatever we hear from it; before, it cannot have
+    context.sent();
+    if upstream.version == Version::HTTP_2 && session.req_header().headers.contains_key(header::TE) {
+        // taken out as if it concerned the connection; in HTTP/2 it says that trailers are welcome, and gRPC wants it
+        upstream.insert_header(header::TE, "trailers")?;
+    }
+    edits::towards_origin(
+        connection_info(session).map(AsRef::as_ref),
+        &session.req_header().headers,
+        upstream,
+        context,
+    )?;
+    if speaks_http2(context).is_some_and(Way::is_encrypted) {
+        http2::say_https(upstream);
+    }
+    Ok(())
+}
+
+/// Counts a piece of the request's body. Returns how long to hold it back.
+///
+/// # Errors
+/// The body is over the route's limit, or there is no room for it.
+pub fn body(
+    shared: &Shared,
+    session: &Session,
+    body: Option<&Bytes>,
+    context: &mut RequestContext,
+) -> pingora::Result<Option<Duration>> {
+    let length = body.map_or(0, |piece| piece.len() as u64);
+    if session.was_upgraded() {
+        // no body, but bytes all the same
+        return Ok(context.carried(length, &shared.clock));
+    }
+    room::for_upload(session, context, length)?;
+    context.body_bytes += length;
+    let limit = context.route().and_then(|route| route.body_limit);
+    if limit.is_some_and(|limit| context.body_bytes > limit.0) {
+        context.fault = Some(Fault::BodyTooLarge);
+        return Err(Error::explain(ErrorType::HTTPStatus(413), "the body is over the route's limit").into_down());
+    }
+    Ok(context.uploaded(&shared.clock))
+}
+
+/// The way to the origin, if HTTP/2 is spoken on it.
+pub fn speaks_http2(context: &RequestContext) -> Option<&Way> {
+    context.origin().map(|origin| &**origin.way()).filter(|way| way.protocol() == Protocol::Http2)
+}

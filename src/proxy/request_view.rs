@@ -1,0 +1,198 @@
+//! A request's head as decisions read it.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use pingora::http::RequestHeader;
+
+use crate::answer::Form;
+use crate::edge::connection_info::ConnectionInfo;
+use crate::request::{Peer, Request};
+use tidegate_http::authority::canonical_host;
+use tidegate_http::head::Head;
+
+/// A head that can be judged: Pingora's, or the one at the edge.
+pub trait RequestHead {
+    /// The method.
+    fn method(&self) -> &Method;
+    /// The canonical path.
+    fn path(&self) -> &str;
+    /// What follows the first `?`.
+    fn query(&self) -> Option<&str>;
+    /// The `Host` field, or the target's authority; empty if there is neither, as HTTP/1.0 allows.
+    fn authority(&self) -> &str;
+    /// The fields; at least those that a decision may read.
+    fn fields(&self) -> &HeaderMap;
+    /// How the client wants an answer of the gate.
+    fn form(&self) -> Form;
+    /// Replaces all lines of a field by one; `written` is the spelling of its name on the wire.
+    ///
+    /// # Errors
+    /// A line that no head can hold.
+    fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()>;
+    /// Removes all lines of a field.
+    fn remove(&mut self, name: &HeaderName);
+}
+
+impl RequestHead for RequestHeader {
+    fn method(&self) -> &Method {
+        &self.method
+    }
+
+    fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.uri.query()
+    }
+
+    fn authority(&self) -> &str {
+        let field = self.headers.get(header::HOST).and_then(|value| value.to_str().ok());
+        field.or_else(|| self.uri.authority().map(|authority| authority.as_str())).unwrap_or_default()
+    }
+
+    fn fields(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    fn form(&self) -> Form {
+        Form::of(&self.method, &self.headers)
+    }
+
+    fn put(&mut self, name: HeaderName, written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
+        match written {
+            Some(written) => self.insert_header(written, line),
+            None => self.insert_header(name, line),
+        }
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.remove_header(name);
+    }
+}
+
+/// A valid head in HTTP/1 that Pingora has not read: only the fields that a decision may read are taken out of its bytes.
+pub struct EdgeHead<'a> {
+    head: &'a Head,
+    bytes: &'a [u8],
+    method: Method,
+    path: &'a str,
+    query: Option<&'a str>,
+    fields: HeaderMap,
+}
+
+impl<'a> EdgeHead<'a> {
+    /// Reads the request line and the fields of these names from the head at the front of `bytes`.
+    pub fn read(head: &'a Head, bytes: &'a [u8], names: &[HeaderName]) -> Option<EdgeHead<'a>> {
+        let method = Method::from_bytes(bytes.get(head.method.clone())?).ok()?;
+        let target = match &head.canonical_target {
+            Some(target) => target.as_str(),
+            None => std::str::from_utf8(bytes.get(head.target.clone())?).ok()?,
+        };
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        Some(EdgeHead { head, bytes, method, path, query, fields: fields(head, bytes, names) })
+    }
+}
+
+impl RequestHead for EdgeHead<'_> {
+    fn method(&self) -> &Method {
+        &self.method
+    }
+
+    fn path(&self) -> &str {
+        self.path
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.query
+    }
+
+    fn authority(&self) -> &str {
+        self.fields.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+    }
+
+    fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
+    fn form(&self) -> Form {
+        Form::of(&self.method, &fields(self.head, self.bytes, &[header::ACCEPT, header::CONTENT_TYPE]))
+    }
+
+    fn put(&mut self, name: HeaderName, _written: Option<&'static str>, line: HeaderValue) -> pingora::Result<()> {
+        self.fields.insert(name, line);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.fields.remove(name);
+    }
+}
+
+/// The fields of these names, line by line. In a valid head a line is a name, a colon and a value.
+fn fields(head: &Head, bytes: &[u8], names: &[HeaderName]) -> HeaderMap {
+    let mut found = HeaderMap::new();
+    let lines = bytes.get(head.target.end..head.end).unwrap_or_default();
+    for line in lines.split(|byte| *byte == b'\n').skip(1) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = line.split_at(colon);
+        let Some(name) = names.iter().find(|wanted| wanted.as_str().as_bytes().eq_ignore_ascii_case(name)) else {
+            continue;
+        };
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            found.append(name.clone(), value);
+        }
+    }
+    found
+}
+
+/// The request that decisions are made about. Owns only its host, where that had to be changed.
+#[derive(Debug)]
+pub struct RequestView<'a> {
+    host: Cow<'a, str>,
+    /// All of it but its host.
+    rest: Request<'a>,
+}
+
+impl<'a> RequestView<'a> {
+    /// Reads a head that the edge has found unambiguous and whose target is canonical. Allocates only for a host with
+    /// capitals.
+    pub fn of(info: Option<&'a ConnectionInfo>, head: &'a impl RequestHead) -> RequestView<'a> {
+        let rest = Request {
+            peer: peer_of(info),
+            method: head.method(),
+            host: "",
+            path: head.path(),
+            query: head.query(),
+            headers: head.fields(),
+            tls_sni: info.and_then(ConnectionInfo::sni),
+        };
+        RequestView { host: canonical_host(head.authority()), rest }
+    }
+
+    /// The request.
+    pub fn request(&self) -> Request<'_> {
+        Request { host: &self.host, ..self.rest }
+    }
+}
+
+/// The connection's other end; that of a UNIX socket where no connection is known.
+pub fn peer_of(info: Option<&ConnectionInfo>) -> Peer {
+    info.map_or(Peer::Unix, |info| info.peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_as_it_came() {
+        let mut head = RequestHeader::build(Method::GET, b"/a/b?c=d", None).unwrap();
+        head.insert_header("host", "Shop.example.com:8080").unwrap();
+        let view = RequestView::of(None, &head);
+        let request = view.request();
+        assert_eq!((request.path, request.query, request.host), ("/a/b", Some("c=d"), "shop.example.com"));
+    }
+}

@@ -1,0 +1,147 @@
+//! Takes the origin's answer to the client, and answers in its place when there is none.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, Version, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use pingora::{Error, ErrorType};
+
+use super::blame::{counts_as_an_attempt, fault_of};
+use super::context::RequestContext;
+use super::downstream::{self, connection_info, is_gone};
+use super::forward::speaks_http2;
+use super::observe::{self, Ended};
+use super::{abandoned, attempts, edits, reply, room, timing};
+use crate::answer::Fault;
+use crate::origins::http2;
+use crate::running::process::Shared;
+use tidegate_http::fault::AnswerFault;
+
+/// Takes the head of an answer: charges what waited for it, and makes it what the client gets.
+///
+/// # Errors
+/// The answer cannot be passed on.
+pub async fn head(
+    shared: &Shared,
+    session: &mut Session,
+    upstream: &mut ResponseHeader,
+    context: &mut RequestContext,
+) -> pingora::Result<()> {
+    if upstream.status == StatusCode::SWITCHING_PROTOCOLS && !session.as_downstream().is_upgrade_req() {
+        // what follows it would be passed on as something that nobody asked for
+        return Err(Error::explain(ErrorType::InvalidHTTPHeader, "an unasked change of protocol").into_up());
+    }
+    if speaks_http2(context).is_some() {
+        http2::judge(upstream).map_err(refused)?;
+    }
+    let switches = upstream.status == StatusCode::SWITCHING_PROTOCOLS;
+    if upstream.status.is_informational() && !switches {
+        return Ok(());
+    }
+    if !room::for_response(session, upstream).await {
+        return Err(room::full(context));
+    }
+    context.answered = timing::stamp(shared, context);
+    attempts::answered(context, upstream.status.as_u16());
+    context.settle(upstream.status, &upstream.headers, &shared.clock);
+    if switches {
+        if context.switch() {
+            return Ok(());
+        }
+        // `fail_to_proxy` answers; the connection to the origin speaks another protocol by now and is dropped
+        return Err(Error::explain(ErrorType::InternalError, "no room for another switched connection").into_in());
+    }
+    let longest = context.route().and_then(|route| route.timeouts.body);
+    context.body_due = longest.map(|longest| shared.clock.now().after(longest));
+    // ours, whatever the origin speaks (RFC 9110 section 2.5)
+    upstream.set_version(Version::HTTP_11);
+    edits::drop_hop_by_hop(upstream);
+    if session.req_header().version == Version::HTTP_10 && upstream.headers.contains_key(header::TRANSFER_ENCODING) {
+        // it knows no chunks: the end of the connection ends the body (RFC 9112 section 6.1)
+        upstream.remove_header(&header::TRANSFER_ENCODING);
+        session.set_keepalive(None);
+    }
+    edits::towards_client(upstream, context)
+}
+
+/// Counts a piece of the answer's body. Returns how long to hold it back.
+///
+/// # Errors
+/// The body takes too long, or there is no room for it.
+pub fn body(
+    shared: &Shared,
+    session: &Session,
+    body: Option<&Bytes>,
+    context: &mut RequestContext,
+) -> pingora::Result<Option<Duration>> {
+    let length = body.map_or(0, |piece| piece.len() as u64);
+    room::for_answer(session, context, length)?;
+    // an origin that drips a byte before every deadline for a read would hold its place for ever
+    if context.body_due.is_some_and(|due| shared.clock.now() > due) {
+        return Err(Error::explain(ErrorType::ReadTimedout, "the answer's body takes too long").into_up());
+    }
+    Ok(context.carried(length, &shared.clock))
+}
+
+/// Checks the trailers of an answer.
+///
+/// # Errors
+/// They cannot be passed on.
+pub fn trailers(trailers: &mut HeaderMap) -> pingora::Result<()> {
+    http2::judge_trailers(trailers).map_err(refused)
+}
+
+/// Answers a request that went wrong, where that is still possible. Returns the status that it ended with.
+pub async fn failed(shared: &Shared, session: &mut Session, e: &Error, context: &mut RequestContext) -> StatusCode {
+    if context.switch_refused
+        && let Some(refusal) = context.refusal()
+    {
+        let info = connection_info(session).map(AsRef::as_ref);
+        observe::decided(shared, context, info, session.req_header(), None);
+        context.release();
+        session.set_keepalive(None);
+        let _ = reply::refusal(session, context, refusal).await;
+        return session.response_written().map_or_else(|| Fault::ClientGone.meaning().status, |head| head.status);
+    }
+    let mut fault = context.fault.unwrap_or_else(|| fault_of(e));
+    if fault == Fault::OriginTimeout && !session.as_downstream_mut().is_body_done() {
+        // the origin waits for what the client does not send
+        fault = Fault::ClientTimeout;
+    }
+    context.fault = Some(fault).filter(|fault| *fault != Fault::ClientGone || !downstream::has_switched(session));
+    if !counts_as_an_attempt(fault) {
+        context.origin_failed();
+    }
+    abandoned::keep_places(session, context, e, &shared.clock);
+    // the attempt is over; whoever reads our answer and asks again at once must find the place free
+    context.release();
+    let begun = downstream::answer_head(session).is_some();
+    // an error after this point closes the connection anyway; saying so spares the client a lost request on it
+    session.set_keepalive(None);
+    if fault != Fault::ClientGone && !begun {
+        let _ = reply::fault(session, context, fault).await;
+    }
+    fault.meaning().status
+}
+
+/// Gives back what the request held, and reports it.
+pub fn ended(shared: &Shared, session: &Session, context: &mut RequestContext) {
+    if is_gone(session) {
+        context.fault.get_or_insert(Fault::ClientGone);
+    }
+    attempts::ended(context, &shared.clock);
+    context.release();
+    if let Some(share) = downstream::share(session) {
+        share.clear();
+    }
+    timing::tell_duration(shared, context);
+    observe::done(shared, context, &Ended::of(session));
+}
+
+/// An answer that is not passed on.
+fn refused(fault: AnswerFault) -> Box<Error> {
+    Error::because(ErrorType::InvalidHTTPHeader, "the origin's answer", io::Error::from(fault)).into_up()
+}

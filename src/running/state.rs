@@ -1,0 +1,211 @@
+//! Gathers the [`State`] of the process: the one place that reads counters, limiters, origins and stores for those that show them.
+//!
+//! [`counts`] takes some microseconds for each name and is read once a second for the history. [`state`] adds what takes longer: how
+//! crowded each table is (up to a tenth of a millisecond), each endpoint, the stores.
+
+use std::net::SocketAddr;
+
+use super::generation::Installed;
+use super::process::Shared;
+use crate::client::Client;
+use crate::config::settings::ClientInLog;
+use crate::limiter::Limiter;
+use crate::limiter::cluster::Sharing;
+use crate::observe::log;
+use crate::observe::notices::seen::Look;
+use crate::observe::refused;
+use crate::observe::state::{Address, Certificate, Config, Endpoint, Limit, Network, Offender, Offenders, State};
+use crate::origins::origin::OriginState;
+use crate::policy::OriginAddress;
+use crate::sketch::heaviest;
+use crate::store::StoreState;
+use crate::system::clock::wall_nanos;
+use crate::units::Timestamp;
+
+/// Returns the counters of the policy in force, and what its origins carry.
+pub fn counts(installed: &Installed) -> State {
+    let mut state = installed.metrics().state();
+    for (limit, rule) in state.limits.iter_mut().zip(&installed.snapshot().policy().rules) {
+        limit.kind = rule.kind.word().into();
+        limit.shared = rule.shared.map(|shared| (shared.store, shared.sharing.word()));
+    }
+    for (shown, origin) in state.origins.iter_mut().zip(installed.origins()) {
+        shown.inflight = u64::from(origin.inflight());
+        shown.limit = origin.limit().map(u64::from);
+        shown.queued = u64::from(origin.waiting());
+    }
+    state
+}
+
+/// Returns the whole state of the process, but for what only its admin socket knows.
+pub fn state(shared: &Shared) -> State {
+    let (installed, now) = (shared.installed(), shared.clock.now());
+    let mut state = described(shared, &installed);
+    limits(&installed, &mut state, now, |_, _| true);
+    origins(&installed, &mut state, now);
+    state.stores = stores(&installed);
+    state.certificates = certificates(shared);
+    let access_log = shared.access_log.as_ref().map(|(log, _)| ("access", log.state()));
+    state.logs = access_log.into_iter().chain([("process", log::state())]).collect();
+    state.panics = log::panics();
+    state
+}
+
+/// Returns the counters under the name of the process and of its configuration.
+pub fn described(shared: &Shared, installed: &Installed) -> State {
+    let source = installed.source();
+    let seconds = |nanos: u64| nanos / 1_000_000_000;
+    let counts = counts(installed);
+    State {
+        version: env!("CARGO_PKG_VERSION").into(),
+        instance: instance(),
+        process: std::process::id(),
+        uptime_seconds: shared.clock.uptime().as_secs(),
+        config: Config {
+            file: shared.file.clone(),
+            hash: source.hash.clone(),
+            loaded_at: seconds(source.loaded),
+            age_seconds: seconds(wall_nanos().saturating_sub(source.loaded)),
+            fingerprint: installed.snapshot().policy().fingerprint.clone(),
+            ..counts.config
+        },
+        waiting_for_upgrade: installed.waiting().to_vec(),
+        notices: shared.notices.list().to_vec(),
+        ..counts
+    }
+}
+
+/// Returns the machine's name, which tells one process of many from another.
+fn instance() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Fills in what the limiters say of themselves, of those that are `wanted` by position and [`Limit`].
+pub fn limits(installed: &Installed, state: &mut State, now: Timestamp, mut wanted: impl FnMut(usize, &Limit) -> bool) {
+    let snapshot = installed.snapshot();
+    for (rule, (limit, limiter)) in state.limits.iter_mut().zip(snapshot.limiters()).enumerate() {
+        if !wanted(rule, limit) {
+            continue;
+        }
+        fill(limit, limiter, now);
+        let cluster = snapshot.cluster(rule).filter(|cluster| cluster.shared().sharing == Sharing::Lease);
+        limit.leased = cluster.map(|cluster| cluster.leases().outstanding(now));
+    }
+}
+
+fn fill(limit: &mut Limit, limiter: &Limiter, now: Timestamp) {
+    let (gauges, crowding) = (limiter.gauges(), limiter.crowding(now));
+    limit.memory_bytes = gauges.memory;
+    limit.fill = crowding.map(|crowding| crowding.fill);
+    limit.keys = crowding.map(|crowding| crowding.keys);
+    limit.error = crowding.map(|crowding| crowding.error);
+    limit.exact_keys = gauges.exact_keys;
+    limit.inflight = gauges.inflight;
+    limit.keyed = limiter.is_keyed();
+    limit.gauges = gauges;
+}
+
+/// Fills in the origins' endpoints, and the requests that are with them against the rule.
+pub fn origins(installed: &Installed, state: &mut State, now: Timestamp) {
+    for (shown, origin) in state.origins.iter_mut().zip(installed.origins()) {
+        shown.endpoints = endpoints(origin, now);
+        shown.healthy = shown.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
+        shown.addresses = addresses(origin, now);
+        shown.abandoned = u64::from(origin.abandoned().count());
+        shown.despite = origin.watches().then(|| origin.despite());
+    }
+}
+
+fn endpoints(origin: &OriginState, now: Timestamp) -> Vec<Endpoint> {
+    let ring = origin.ring();
+    let endpoints = ring.endpoints.iter().map(|endpoint| Endpoint {
+        address: SocketAddr::to_string(&endpoint.address),
+        healthy: endpoint.is_usable(now),
+        ejections: endpoint.record.ejections(),
+    });
+    endpoints.collect()
+}
+
+/// A name has as many endpoints as its name server says.
+fn addresses(origin: &OriginState, now: Timestamp) -> Vec<Address> {
+    let ring = origin.ring();
+    let of_entry = |(entry, address): (usize, &OriginAddress)| {
+        let mine = || ring.endpoints.iter().filter(move |endpoint| endpoint.entry == entry);
+        let (all, usable) = (mine().count(), mine().filter(|endpoint| endpoint.is_usable(now)).count());
+        Address {
+            address: address.authority(),
+            healthy: if all == 0 { 0.0 } else { usable as f64 / all as f64 },
+            ejections: mine().map(|endpoint| endpoint.record.ejections()).sum(),
+        }
+    };
+    origin.spec().addresses.iter().enumerate().map(of_entry).collect()
+}
+
+/// Returns how the stores stand.
+pub fn stores(installed: &Installed) -> Vec<StoreState> {
+    installed.stores().iter().map(|store| store.state()).collect()
+}
+
+fn certificates(shared: &Shared) -> Vec<Certificate> {
+    let states = shared.certificates.get().map(|watch| watch.states()).unwrap_or_default();
+    let certificates = states.iter().map(|state| Certificate {
+        listener: state.listener.clone(),
+        certificate: state.certificate.clone(),
+        expires: state.expires(),
+        current: state.is_current(),
+    });
+    certificates.collect()
+}
+
+/// Returns the clients and networks that the limits refuse most, `most` of each, with clients named by `name`.
+pub fn offenders(shared: &Shared, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
+    let installed = shared.installed();
+    let now = shared.clock.now();
+    let found = installed.refused().list(now);
+    let rules = &installed.snapshot().policy().rules;
+    let share = |count: u64| if found.total == 0 { 0.0 } else { count as f64 / found.total as f64 };
+    let client = |entry: &heaviest::Entry<Client>| Offender {
+        client: name(&entry.payload),
+        limit: rules.get(entry.rule as usize).map_or_else(String::new, |rule| rule.name.clone()),
+        count: entry.count,
+        error: entry.error,
+        share: share(entry.count),
+        last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
+    };
+    let network = |network: &refused::Network| Network {
+        network: match shared.clients_in_log() {
+            ClientInLog::Pseudonym => shared.pseudonyms.of_network(network.prefix).to_string(),
+            ClientInLog::Address => network.prefix.to_string(),
+        },
+        clients: network.entries,
+        count: network.count,
+        error: network.error,
+        share: share(network.count),
+    };
+    Offenders {
+        total: found.total,
+        error_bound: found.error_bound,
+        clients: found.entries.iter().take(most).map(client).collect(),
+        networks: found.networks.iter().take(most).map(network).collect(),
+    }
+}
+
+/// Notes the counters in the history. For the housekeeping, once a second.
+pub fn note_history(shared: &Shared) {
+    shared.history.note(shared.clock.now(), &counts(&shared.installed()));
+}
+
+/// Looks for notices. For the housekeeping, once a second.
+pub fn look_for_notices(shared: &Shared) {
+    let installed = shared.installed();
+    let look = Look {
+        settings: &shared.settings,
+        clients_in_log: shared.clients_in_log(),
+        snapshot: installed.snapshot(),
+        origins: installed.origins(),
+        sample: installed.sample(),
+        metrics: installed.metrics(),
+    };
+    shared.notices.look(&look, shared.clock.now());
+}
