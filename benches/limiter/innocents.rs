@@ -71,7 +71,7 @@ pub fn beside_abusers<L: Layout>(bytes: u64, abusers: u32, probes: u32) -> u32 {
     }
     let refused = |innocent: &u32| {
         let level = table.estimate(address_key(&seed, *innocent));
-        !bucket.admits(bucket.charge(level, now, Cost::ONE), now)
+        bucket.admit(level, now, Cost::ONE).is_none()
     };
     (abusers..abusers + probes).filter(refused).count() as u32
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tidegate::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed};
+use tidegate::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed, Spot};
 use tidegate::sync::AtomicU64;
 
 use crate::monotone::INTERVAL;
@@ -24,13 +24,13 @@ fn ask(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, times: usize) ->
     (0..times).filter_map(|_| admitted(levels.admit(bucket, key, at(now), cost(1)))).collect()
 }
 
-/// The same, as a request with several limits asks: all of them first, and then each is charged by what was seen.
+/// The levels of those that look first, as a request with several limits does, and are charged by what they saw.
 fn look_and_charge(levels: &Small, bucket: &Bucket, key: KeyHash, now: u64, times: usize) -> Vec<u64> {
     let one = |_| {
-        let mut spot = levels.spot(key);
-        let level = levels.look(&mut spot, key);
-        let charged = bucket.leaves_charged(level, at(now), cost(1))?;
-        if levels.raise_kept(&spot, bucket, key, at(now), &charged) {
+        let mut spot = Spot::default();
+        let level = levels.look(key, &mut spot);
+        let charged = bucket.admit(level, at(now), cost(1))?;
+        if levels.raise_seen(&spot, bucket, key, at(now), &charged) {
             return Some(charged.to);
         }
         admitted(levels.admit(bucket, key, at(now), cost(1)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
-use tidegate::limiter::{Kind, Limiter, Place, Spec};
+use tidegate::limiter::{Kind, Limiter, Place, Probe, Spec};
 use tidegate::sketch::Seed;
 use tidegate::units::{Bytes, Cost, Rate, Timestamp};
 
@@ -22,12 +22,12 @@ fn limiter() -> Arc<Limiter> {
     Arc::new(Limiter::new(&Spec::new("modelled", &[kind]), &Seed::from_bytes([7; 16])).unwrap())
 }
 
-fn place(limiter: &Limiter, number: u64) -> Place {
+fn place(limiter: &Limiter, number: u64) -> Place<'static> {
     Place { key: limiter.own_hash().of(key(number)), ..Place::default() }
 }
 
 fn admits(limiter: &Arc<Limiter>, place: &Place, now: Timestamp) -> bool {
-    limiter.admit(place, now, Cost::ONE, &mut None).is_ok()
+    limiter.commit(&Probe::unasked(place, Cost::ONE), now).is_ok()
 }
 
 #[test]

@@ -58,5 +58,5 @@ fn a_refusal_says_at_which_node_and_level_and_how_heavy() {
     assert_eq!((last.node, last.level, last.share), (Some(1), Some(1), 25.0));
     assert_eq!(last.refusal, Some(Refusal::Thinned));
     assert!((900.0..1_100.0).contains(&last.rate), "{last:?}");
-    assert_eq!(last.judgement().retry_nanos, None, "nobody can promise when a thinned request passes");
+    assert_eq!(last.judgement(2).retry_nanos, None, "nobody can promise when a thinned request passes");
 }

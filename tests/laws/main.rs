@@ -9,7 +9,6 @@ mod clock;
 mod corners;
 mod estimate;
 mod fading;
-mod foreseen;
 mod kept_out;
 mod kinds;
 mod later;

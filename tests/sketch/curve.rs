@@ -151,13 +151,13 @@ proptest! {
     ) {
         let bucket = bucket(interval, burst);
         let level = now + ahead.min(bucket.depth_nanos());
-        let remaining = bucket.remaining(level, at(now));
-        match bucket.next_unit_nanos(level, at(now)) {
+        let remaining = bucket.outlook(level, at(now)).0;
+        match bucket.outlook(level, at(now)).1.nanos() {
             None => prop_assert_eq!(remaining, burst),
             Some(wait) => {
                 prop_assert!(wait > 0);
-                prop_assert_eq!(bucket.remaining(level, at(now + wait - 1)), remaining);
-                prop_assert_eq!(bucket.remaining(level, at(now + wait)), remaining + 1);
+                prop_assert_eq!(bucket.outlook(level, at(now + wait - 1)).0, remaining);
+                prop_assert_eq!(bucket.outlook(level, at(now + wait)).0, remaining + 1);
             }
         }
     }

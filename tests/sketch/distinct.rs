@@ -5,16 +5,21 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::limiter::Distinct;
-use tidegate::sketch::Seed;
-use tidegate::units::Bytes;
+use tidegate::limiter::{Distinct, State};
+use tidegate::sketch::KeyHash;
+use tidegate::units::{Bytes, Cost, Timestamp};
 
 use crate::at;
-use crate::values::{HOUR, SECOND, ask, limit, passes, second};
+use crate::values::{HOUR, SECOND, ask, limit, limit_in, passes, place, probe, second};
+
+/// Counts the value unless it is seen, as at its answer.
+fn confirm(limit: &Distinct, asked: (KeyHash, KeyHash), now: Timestamp) {
+    limit.charge(&place(asked), now, Cost::ONE);
+}
 
 #[test]
 fn a_limit_out_of_range_is_no_limit_at_all() {
-    let new = |max, period, sliding, memory| Distinct::new(max, period, sliding, memory, Seed::from_bytes([3; 16]));
+    let new = limit_in;
     for sliding in [false, true] {
         assert!(new(0, HOUR, sliding, Bytes(1 << 20)).is_err());
         assert!(new(1, Duration::from_millis(999), sliding, Bytes(1 << 20)).is_err());
@@ -37,7 +42,7 @@ fn repeats_pass_when_the_quota_is_spent() {
             assert!(passes(&ours, 1, value, now));
         }
         let (client, pair) = ask(1, 3);
-        let told = ours.probe(client, pair, now);
+        let told = probe(&ours, (client, pair), now);
         assert_eq!((told.remaining, told.quota, told.retry_nanos, told.standing), (0, 5, Some(0), 0));
         assert!(told.reset_nanos().is_some_and(|reset| reset > 0));
         assert!(!passes(&ours, 1, 5, now) && passes(&ours, 2, 5, now), "another client has a quota of its own");
@@ -64,27 +69,27 @@ fn a_confirmed_value_is_charged_once_and_even_above_the_quota() {
         let now = second(7_200);
         for value in 0..7 {
             let (client, pair) = ask(1, value);
-            ours.confirm(0, client, pair, now);
-            let told = ours.probe(client, pair, now);
+            confirm(&ours, (client, pair), now);
+            let told = probe(&ours, (client, pair), now);
             assert_eq!(told.remaining, 5_u32.saturating_sub(value as u32 + 1));
             assert!(ours.is_repeat(pair, now));
-            ours.confirm(0, client, pair, now);
-            assert_eq!(ours.probe(client, pair, now).remaining, told.remaining, "charged twice");
+            confirm(&ours, (client, pair), now);
+            assert_eq!(probe(&ours, (client, pair), now).remaining, told.remaining, "charged twice");
         }
         let (client, pair) = ask(1, 99);
-        let refused = ours.probe(client, pair, now);
+        let refused = probe(&ours, (client, pair), now);
         assert!(!refused.admitted);
         let wait = refused.retry_nanos.unwrap();
         // sliding: two above the quota and the one that asks flow back at 12 minutes each
         assert_eq!(wait, if sliding { 3 * 720 * SECOND } else { 3_600 * SECOND });
-        assert!(!ours.probe(client, pair, at(now.nanos() + wait - 1)).admitted);
-        assert!(ours.probe(client, pair, at(now.nanos() + wait)).admitted);
+        assert!(!probe(&ours, (client, pair), at(now.nanos() + wait - 1)).admitted);
+        assert!(probe(&ours, (client, pair), at(now.nanos() + wait)).admitted);
     }
 }
 
 #[test]
 fn a_full_set_counts_again_and_never_lets_a_new_value_pass_free() {
-    let ours = Distinct::new(10, HOUR, false, Bytes(16 << 10), Seed::from_bytes([3; 16])).unwrap();
+    let ours = limit_in(10, HOUR, false, Bytes(16 << 10)).unwrap();
     // 8 KiB hold 2,048 pairs; 300 clients bring 3,000, nearly all of which the few counters tell apart
     for value in 0..10 {
         for client in 0..300 {
@@ -108,7 +113,7 @@ proptest! {
         max in 1_u32..6,
         steps in prop::collection::vec((0..3_u64, 0..14_u64, -4_i64..6, any::<bool>()), 1..400),
     ) {
-        let ours = Distinct::new(max, Duration::from_secs(8), false, Bytes(16 << 10), Seed::from_bytes([3; 16])).unwrap();
+        let ours = limit_in(max, Duration::from_secs(8), false, Bytes(16 << 10)).unwrap();
         let mut passed: HashMap<(u64, u64), HashSet<u64>> = HashMap::new();
         let (mut clock, mut newest) = (1_000_i64, 0);
         for (client, value, step, sweep) in steps {
@@ -158,9 +163,9 @@ proptest! {
             } else if !new {
                 prop_assert!(judged - last[&value].min(judged) < PERIOD, "free for too long");
             } else {
-                let wait = ours.probe(client, pair, now).retry_nanos.unwrap();
+                let wait = probe(&ours, (client, pair), now).retry_nanos.unwrap();
                 prop_assert!(wait > 0);
-                prop_assert!(ours.probe(client, pair, at(now.nanos() + wait)).admitted);
+                prop_assert!(probe(&ours, (client, pair), at(now.nanos() + wait)).admitted);
             }
         }
         counted.sort_unstable();

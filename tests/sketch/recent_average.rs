@@ -22,7 +22,7 @@ fn a_level_that_was_admitted_or_counted_fades_to_a_thousandth_of_a_request() {
     let meter = average(10, Duration::from_secs(10), 6);
     let level = meter.ceiling(at(SECOND));
     assert!(meter.sum(level, at(SECOND + meter.fade_nanos())) < 1.0 / 1_024.0);
-    assert_eq!(meter.remaining(level, at(SECOND + meter.fade_nanos())), meter.quota());
+    assert_eq!(meter.outlook(level, at(SECOND + meter.fade_nanos())).0, meter.quota());
 }
 
 /// The plain formula, in floating point and with its own state: the sum and its time.
@@ -59,9 +59,8 @@ fn a_greedy_client_reaches_the_curve_and_never_passes_it() {
     let (mut level, mut admitted) = (0, Vec::new());
     for step in 0..20_000_u64 {
         let now = SECOND + step * SECOND / 500;
-        let charged = meter.charge(level, at(now), cost(1));
-        if meter.admits(charged, at(now)) {
-            (level, admitted) = (charged, [admitted, vec![(now, 1)]].concat());
+        if let Some(charged) = meter.admit(level, at(now), cost(1)) {
+            (level, admitted) = (charged.to, [admitted, vec![(now, 1)]].concat());
         }
     }
     assert!(!breaks_the_curve(&meter, &admitted));
@@ -113,9 +112,9 @@ proptest! {
 
     #[test]
     fn what_remains_is_what_would_be_admitted_one_by_one((meter, now, mut level, _) in a_case()) {
-        let told = meter.remaining(level, at(now));
+        let told = meter.outlook(level, at(now)).0;
         let mut admitted = 0;
-        while admitted < 20_000 && meter.admits(meter.charge(level, at(now), cost(1)), at(now)) {
+        while admitted < 20_000 && meter.admit(level, at(now), cost(1)).is_some() {
             level = meter.charge(level, at(now), cost(1));
             admitted += 1;
         }

@@ -1,4 +1,4 @@
-//! What a meter tells by a shorter way is what it tells by the long one.
+//! What a meter charges a request that fits is what it charges any, and leaves what the level tells after it.
 
 use std::time::Duration;
 
@@ -9,38 +9,26 @@ use tidegate::units::{Cost, Rate};
 use super::{at, cost};
 
 /// At a level, and at all that a train of charges makes of it.
-fn hold_to_the_long_way(meter: &impl Meter, mut level: u64, now: u64, costs: &[u32]) {
+fn agrees_with_itself(meter: &impl Meter, mut level: u64, now: u64, costs: &[u32]) {
     let now = at(now);
     for units in costs {
-        let charged = meter.charge(level, now, cost(*units));
-        let fits = meter.admits(charged, now);
-        assert_eq!(meter.fits(level, now, cost(*units)), fits, "{level} {now:?} {units}");
-        let leaves = fits.then(|| meter.remaining(charged, now));
-        assert_eq!(meter.leaves(level, now, cost(*units)), leaves, "{level} {now:?} {units}");
-        let told = meter.leaves_charged(level, now, cost(*units));
+        let admitted = meter.admit(level, now, cost(*units));
         assert_eq!(
-            told.map(|told| (told.to, Some(told.remaining))),
-            fits.then_some((charged, leaves)),
-            "{level} {now:?}"
+            admitted.is_some(),
+            meter.retry_nanos(level, now, cost(*units)) == Some(0),
+            "{level} {now:?} {units}"
         );
-        if let Some(told) = told {
-            let next = meter.next_unit_later(&told, now).nanos();
-            assert_eq!(next, meter.next_unit_nanos(charged, now), "{level} {now:?} {units}");
-            assert_eq!(told.half_spent, meter.is_half_spent(charged, now), "{level} {now:?} {units}");
+        if let Some(admitted) = admitted {
+            assert_eq!(admitted.to, meter.charge(level, now, cost(*units)), "{level} {now:?} {units}");
+            let (remaining, next) = meter.outlook(admitted.to, now);
+            assert_eq!((admitted.remaining, admitted.next_unit.nanos()), (remaining, next.nanos()), "{level} {now:?}");
         }
-        let beyond_half = Cost::new(meter.quota() / 2 + 1).unwrap();
-        assert_eq!(meter.is_half_spent(level, now), !meter.fits(level, now, beyond_half), "{level} {now:?}");
-        let next = match meter.remaining(level, now) {
-            all if all == meter.quota() => None,
-            some => meter.retry_nanos(level, now, cost(some + 1)),
-        };
-        assert_eq!(meter.outlook(level, now), (meter.remaining(level, now), next), "{level} {now:?}");
-        assert_eq!(meter.next_unit_nanos(level, now), next, "{level} {now:?}");
-        let (remaining, later) = meter.outlook_later(level, now);
-        assert_eq!((remaining, later.nanos()), meter.outlook(level, now), "{level} {now:?}");
-        if fits {
-            level = charged;
-        }
+        let (remaining, next) = meter.outlook(level, now);
+        assert!(remaining == 0 || meter.admit(level, now, cost(remaining)).is_some(), "{level} {now:?}");
+        let one_more = Cost::new(remaining.saturating_add(1)).unwrap();
+        let wait = if remaining == meter.quota() { None } else { meter.retry_nanos(level, now, one_more) };
+        assert_eq!(next.nanos(), wait, "{level} {now:?}");
+        level = admitted.map_or(level, |admitted| admitted.to);
     }
 }
 
@@ -74,10 +62,10 @@ proptest! {
         let rate = Rate::new(events, Duration::from_secs(1)).unwrap();
         let half_life = Duration::from_millis(half_life);
         if let Ok(meter) = RecentAverage::new(rate, half_life, half_life) {
-            hold_to_the_long_way(&meter, level, now, &costs);
+            agrees_with_itself(&meter, level, now, &costs);
             // as near to the end of the budget as a request comes
             let most = cost(meter.quota().saturating_sub(3).max(1));
-            hold_to_the_long_way(&meter, meter.charge(level, at(now), most), now, &costs);
+            agrees_with_itself(&meter, meter.charge(level, at(now), most), now, &costs);
         }
     }
 
@@ -88,7 +76,7 @@ proptest! {
     ) {
         let rate = Rate::new(1, Duration::from_nanos(interval));
         if let Ok(meter) = rate.and_then(|rate| Bucket::new(rate, burst)) {
-            hold_to_the_long_way(&meter, level, now, &costs);
+            agrees_with_itself(&meter, level, now, &costs);
         }
     }
 
@@ -101,6 +89,6 @@ proptest! {
         // levels are windows and counts, so one around now is one of this window
         let level = if in_epoch { meter.charge(0, at(now), cost(1)) + level % 100 } else { level };
         prop_assume!(level != u64::MAX);
-        hold_to_the_long_way(&meter, level, now, &costs);
+        agrees_with_itself(&meter, level, now, &costs);
     }
 }

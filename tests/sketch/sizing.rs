@@ -13,7 +13,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use tidegate::limiter::fair_share::DEFAULT_HALF_LIFE;
-use tidegate::limiter::{Capacity, Hold, Kind, Limiter, Place, RefusedCount, Scope, Spec};
+use tidegate::limiter::{Capacity, Hold, Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec};
 use tidegate::sketch::{Accuracy, Meter, MonotoneTable, OfferedRates, RecentAverage, Seed, Window};
 use tidegate::units::{Bytes, Rate, Share, Timestamp};
 
@@ -79,12 +79,11 @@ fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
         // a value counts as one, whatever a request costs
         let (requests, each) = if matches!(kind, Kind::Distinct { .. }) { (EACH, 1) } else { (1, EACH) };
         for value in 0..u64::from(requests) {
-            let mut hold = None;
-            limiter.admit(&place(number, value), now, cost(each), &mut hold).unwrap();
-            held.extend(hold);
+            let probe = Probe::unasked(&place(number, value), cost(each));
+            held.extend(limiter.commit(&probe, now).unwrap().1);
         }
     }
-    let judgement = limiter.probe(&place(stranger, 0), now, cost(1));
+    let judgement = limiter.probe(&place(stranger, 0), now, cost(1)).judgement;
     f64::from(judgement.quota) - 1.0 - f64::from(judgement.remaining)
 }
 
@@ -165,7 +164,7 @@ proptest! {
                 charged.push((now / 1_000_000_000, units));
             }
             let all: u32 = charged.iter().filter(|(when, _)| *when == now / 1_000_000_000).map(|(_, units)| units).sum();
-            let counted = max - window.remaining(table.estimate(key(99)), at(now));
+            let counted = max - window.outlook(table.estimate(key(99)), at(now)).0;
             prop_assert!(counted <= all, "{counted} of {all}");
         }
     }

@@ -168,7 +168,7 @@ proptest! {
         level in anywhere(1_000),
         now in anywhere(1_000),
     ) {
-        let remaining = bucket.remaining(level, at(now));
+        let remaining = bucket.outlook(level, at(now)).0;
         prop_assert!(remaining <= bucket.burst());
         prop_assert_eq!(admitted_in_a_row(&bucket, level, at(now)), remaining);
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate::limiter::Distinct;
+use tidegate::limiter::{Distinct, Judgement, Kind, Place, RefusedCount, Spec, State};
 use tidegate::sketch::{KeyHash, KeyHasher, Seed};
-use tidegate::units::{Bytes, Timestamp};
+use tidegate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 use crate::shorthand::at;
 
@@ -12,7 +12,12 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
 pub fn limit(max: u32, period: Duration, sliding: bool) -> Distinct {
-    Distinct::new(max, period, sliding, Bytes(64 << 10), Seed::from_bytes([3; 16])).unwrap()
+    limit_in(max, period, sliding, Bytes(64 << 10)).unwrap()
+}
+
+pub fn limit_in(max: u32, window: Duration, sliding: bool, memory: Bytes) -> Result<Distinct, OutOfRange> {
+    let kind = Kind::Distinct { max, window, sliding, refused: RefusedCount::Admitted, memory };
+    Distinct::new(&Spec::new("values", &[kind]), &Seed::from_bytes([3; 16]))
 }
 
 pub fn second(number: u64) -> Timestamp {
@@ -28,11 +33,19 @@ pub fn ask(client: u64, value: u64) -> (KeyHash, KeyHash) {
     (client, hasher.finish())
 }
 
+pub fn place((key, value): (KeyHash, KeyHash)) -> Place<'static> {
+    Place { key, value, ..Place::default() }
+}
+
+/// What is said of a client and a value; changes nothing.
+pub fn probe(limit: &Distinct, asked: (KeyHash, KeyHash), now: Timestamp) -> Judgement {
+    limit.probe(&place(asked), now, Cost::ONE, 0).judgement
+}
+
 pub fn passes(limit: &Distinct, client: u64, value: u64, now: Timestamp) -> bool {
-    let (client, pair) = ask(client, value);
-    let probed = limit.probe(client, pair, now);
-    let admitted = limit.admit(client, pair, now);
-    assert_eq!(probed.admitted, admitted.is_ok(), "nobody else is here");
-    assert_eq!(probed, admitted.unwrap_or_else(|lost| lost.judgement));
-    probed.admitted
+    let probe = limit.probe(&place(ask(client, value)), now, Cost::ONE, 0);
+    let committed = limit.commit(&probe, now).map(|(judgement, _)| judgement);
+    assert_eq!(probe.judgement.admitted, committed.is_ok(), "nobody else is here");
+    assert_eq!(probe.judgement, committed.unwrap_or_else(|lost| lost.judgement));
+    probe.judgement.admitted
 }

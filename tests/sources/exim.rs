@@ -6,13 +6,12 @@ pub mod reference;
 use std::f64::consts::E;
 
 use tidegate::engine::Reading;
-use tidegate::limiter::Distinct;
-use tidegate::sketch::{Lifetime, Seed, SeenSet};
+use tidegate::sketch::{Lifetime, SeenSet};
 use tidegate::units::Bytes;
 
 use crate::gate::{Gate, passed};
 use crate::shorthand::{at, key};
-use crate::values::{HOUR, SECOND, ask, limit, passes, second};
+use crate::values::{HOUR, SECOND, ask, limit, limit_in, passes, probe, second};
 use reference::{Bits, Bloom, Counting, PerAddr, false_seen};
 
 /// The share of new values that are taken for old ones beside `offered` times the limit, with 16 bits a value and 8 hashes.
@@ -92,7 +91,7 @@ pub fn e2_of_all_values_offered_it_misses_a_few_percent_and_ours_none() {
         let counted = (0..values)
             .filter(|value| !ours.is_repeat(ask(1, *value).1, second(1)) && passes(&ours, 1, *value, second(1)));
         assert_eq!(counted.count() as u64, values);
-        assert_eq!(ours.probe(ask(1, 0).0, ask(1, 0).1, second(1)).remaining, 100_000 - values as u32);
+        assert_eq!(probe(&ours, ask(1, 0), second(1)).remaining, 100_000 - values as u32);
     }
 }
 
@@ -141,10 +140,10 @@ pub fn e4_the_way_back_is_the_logarithm_of_the_peak_or_what_was_told() {
         let passed = (0..60).filter(|n| passes(&ours, 1, *n, now)).count();
         assert_eq!(passed, 10);
         let (client, pair) = ask(1, 999);
-        let wait = ours.probe(client, pair, now).retry_nanos.unwrap();
+        let wait = probe(&ours, (client, pair), now).retry_nanos.unwrap();
         assert_eq!(wait, if sliding { 360 * SECOND } else { 3_600 * SECOND });
-        assert!(!ours.probe(client, pair, at(now.nanos() + wait - 1)).admitted);
-        assert!(ours.probe(client, pair, at(now.nanos() + wait)).admitted);
+        assert!(!probe(&ours, (client, pair), at(now.nanos() + wait - 1)).admitted);
+        assert!(probe(&ours, (client, pair), at(now.nanos() + wait)).admitted);
     }
 }
 
@@ -179,7 +178,7 @@ pub fn e5_a_limit_of_nothing_blocks_everything_or_is_no_limit_at_all() {
         }
     }
     for sliding in [false, true] {
-        assert!(Distinct::new(0, HOUR, sliding, Bytes(1 << 20), Seed::from_bytes([3; 16])).is_err());
+        assert!(limit_in(0, HOUR, sliding, Bytes(1 << 20)).is_err());
         let one = limit(1, HOUR, sliding);
         assert!(passes(&one, 1, 7, second(3_600)) && passes(&one, 1, 7, second(3_601)), "of one value ours passes one");
         assert!(!passes(&one, 1, 8, second(3_602)));
@@ -195,7 +194,7 @@ pub fn e6_one_value_ten_thousand_times_counts_once() {
             assert!(passes(&ours, 1, 7, at(4 * 3_600 * SECOND + n * SECOND / 100)));
         }
         let (client, pair) = ask(1, 8);
-        assert_eq!(ours.probe(client, pair, second(4 * 3_600 + 100)).remaining, 18, "of 20, after 7 and this one");
+        assert_eq!(probe(&ours, (client, pair), second(4 * 3_600 + 100)).remaining, 18, "of 20, after 7 and this one");
     }
 }
 

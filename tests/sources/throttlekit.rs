@@ -55,7 +55,7 @@ fn table(epsilon: f64, delta: f64) -> MonotoneTable {
 
 /// What a table of windows has counted for a key, in the first window.
 fn counted(table: &MonotoneTable, window: &Window, number: u64) -> u32 {
-    window.limit() - window.remaining(table.estimate(key(number)), at(0))
+    window.limit() - window.outlook(table.estimate(key(number)), at(0)).0
 }
 
 fn admits(table: &MonotoneTable, window: &Window, number: u64, millis: u64, units: u32) -> bool {
@@ -180,15 +180,15 @@ pub fn t7_the_window_rolls_at_its_end_and_says_so() {
     assert_eq!(window.retry_nanos(level, at(0), cost(1)), Some(1_000_000_000));
     assert!(matches!(ask(999), Admission::Refused { .. }));
     let Admission::Admitted { level } = ask(1_000) else { panic!("refused in the next window") };
-    assert_eq!(window.remaining(level, at(1_000_000_000)), 1);
+    assert_eq!(window.outlook(level, at(1_000_000_000)).0, 1);
     let Admission::Admitted { level } = ask(2_500) else { panic!("the first of its window was refused") };
-    assert_eq!(window.next_unit_nanos(level, at(2_500_000_000)), Some(500_000_000), "resets at 3,000 ms");
+    assert_eq!(window.outlook(level, at(2_500_000_000)).1.nanos(), Some(500_000_000), "resets at 3,000 ms");
 }
 
 pub fn t8_a_refusal_consumes_nothing_and_costs_are_whole() {
     let (table, three) = (MonotoneTable::<AtomicU64, 4>::with_shape(16).unwrap(), window(3, 1));
     assert_eq!(table.admit(&three, key(0), at(0), cost(4)), Admission::Refused { level: 0 });
-    assert_eq!((three.remaining(table.estimate(key(0)), at(0)), three.retry_nanos(0, at(0), cost(4))), (3, None));
+    assert_eq!((three.outlook(table.estimate(key(0)), at(0)).0, three.retry_nanos(0, at(0), cost(4))), (3, None));
     assert!(matches!(table.admit(&three, key(0), at(0), cost(3)), Admission::Admitted { .. }));
     let spent = table.estimate(key(0));
     for _ in 0..10 {

@@ -44,7 +44,8 @@ impl Subject for Ours {
         let mut hasher = KeyHasher::new(&self.seed);
         hasher.part(1, &key.to_le_bytes());
         let place = Place { key: self.limiter.own_hash().of(hasher.finish()), ..Place::default() };
-        self.limiter.admit(&place, Timestamp::ZERO.after(self.started.elapsed()), Cost::ONE, &mut None).is_ok()
+        let now = Timestamp::ZERO.after(self.started.elapsed());
+        self.limiter.commit(&self.limiter.probe(&place, now, Cost::ONE), now).is_ok()
     }
 }
 

@@ -21,7 +21,7 @@ pub fn decisions() -> Result<Vec<bool>, OutOfRange> {
 
     // the loop's own clock: a server passes nanoseconds since 1970 that never step back
     let times = (0..20).map(|step| Timestamp::from_nanos(step * 50_000_000));
-    Ok(times.map(|now| limiter.admit(&place, now, Cost::ONE, &mut None).is_ok()).collect())
+    Ok(times.map(|now| limiter.commit(&limiter.probe(&place, now, Cost::ONE), now).is_ok()).collect())
 }
 
 pub fn main() -> Result<(), OutOfRange> {

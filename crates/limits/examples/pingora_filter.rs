@@ -38,7 +38,7 @@ impl ProxyHttp for Gate {
         }
         let place = Place { key: self.limiter.own_hash().of(hasher.finish()), ..Place::default() };
         let now = Timestamp::ZERO.after(self.started.elapsed());
-        if self.limiter.admit(&place, now, Cost::ONE, &mut None).is_ok() {
+        if self.limiter.commit(&self.limiter.probe(&place, now, Cost::ONE), now).is_ok() {
             return Ok(false);
         }
         session.respond_error(429).await?;

@@ -68,9 +68,8 @@ where
         }
         let place = Place { key: limiter.own_hash().of(hasher.finish()), ..Place::default() };
         let now = Timestamp::ZERO.after(started.elapsed());
-        let mut hold = None;
-        match limiter.admit(&place, now, Cost::ONE, &mut hold) {
-            Ok(_) => {
+        match limiter.commit(&limiter.probe(&place, now, Cost::ONE), now) {
+            Ok((_, hold)) => {
                 let answer = self.inner.call(request);
                 Box::pin(async move {
                     // a place of an in-flight limit, given back after the answer

@@ -22,11 +22,13 @@
 //!
 //! let now = Timestamp::from_nanos(1 << 60);
 //! for _ in 0..10 {
-//!     assert!(limiter.admit(&place, now, Cost::ONE, &mut None).is_ok());
+//!     let probe = limiter.probe(&place, now, Cost::ONE); // reads
+//!     assert!(limiter.commit(&probe, now).is_ok()); // charges
 //! }
-//! let lost = limiter.admit(&place, now, Cost::ONE, &mut None).unwrap_err();
-//! let wait = lost.judgement.retry_nanos.expect("a rate knows when its next unit comes");
-//! assert!(limiter.admit(&place, Timestamp::from_nanos(now.nanos() + wait), Cost::ONE, &mut None).is_ok());
+//! let refused = limiter.probe(&place, now, Cost::ONE).judgement;
+//! let wait = refused.retry_nanos.expect("a rate knows when its next unit comes");
+//! let later = Timestamp::from_nanos(now.nanos() + wait);
+//! assert!(limiter.commit(&limiter.probe(&place, later, Cost::ONE), later).is_ok());
 //! # Ok(())
 //! # }
 //! ```
@@ -34,8 +36,8 @@
 //! 1. Draw a [`Seed`](sketch::Seed) of 16 random bytes at the start, and keep it secret. It lets its owner find keys that collide with others.
 //! 2. Make one [`Limiter`](limiter::Limiter) per limit. A [`Spec`](limiter::Spec) names it and holds the numbers of its [`Kind`](limiter::Kind).
 //! 3. Hash the key of each request once, part by part. `part(4, …)` and `part(6, …)` are different keys even for equal bytes.
-//! 4. Ask `probe` where several limits must agree, then charge each with `admit`. Use `admit` alone for one limit.
-//! 5. Keep the [`Hold`](limiter::Hold) that an admission puts into its last argument until the request ends. Dropping it gives a place in flight back.
+//! 4. Ask [`probe`](limiter::Limiter::probe) of every limit that must agree, then charge each with [`commit`](limiter::Limiter::commit). A commit reads again if others came first, so its answer is the last word.
+//! 5. Keep the [`Hold`](limiter::Hold) that a commit gives until the request ends. Dropping it gives a place in flight back.
 //! 6. Call [`maintain`](limiter::Limiter::maintain) every second or so. It ends collisions and drops what is over.
 //!
 //! # Which kind for which need

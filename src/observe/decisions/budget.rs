@@ -85,10 +85,10 @@ impl Budget {
         let room = u32::try_from(room).ok()?;
         let of_part = Bucket::new(Rate::new(room, KEPT_FOR).ok()?, room).ok()?;
         let used = Cell::load(cell);
-        if !of_part.admits(of_part.charge(used, now, cost), now) {
+        if of_part.admit(used, now, cost).is_none() {
             return Some(false);
         }
-        let whole = if of_part.is_half_spent(used, now) { WHOLE_IN_A_CROWD } else { WHOLE };
+        let whole = if of_part.outlook(used, now).0 <= room / 2 { WHOLE_IN_A_CROWD } else { WHOLE };
         let of_client = Bucket::new(Rate::new(1, PERIOD).ok()?, whole).ok()?;
         // a pseudonym: nobody without the secret can choose two that collide
         let mut key = KeyHasher::new(&Seed::from_bytes([0; 16]));

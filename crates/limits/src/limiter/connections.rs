@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::leveled::Leveled;
-use super::{InflightByKey, KeyPermit, Place};
+use super::{InflightByKey, KeyPermit, Place, Probe};
 use crate::sketch::{Bucket, KeyHasher, Seed};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Prefix, Rate, Timestamp};
@@ -179,7 +179,7 @@ impl ConnectionPlace {
         };
         if let Some(new) = &self.caps.new {
             let place = Place { key: key(new.seed()), ..Place::default() };
-            new.admit(&place, now, Cost::ONE).map_err(|_| CapReached::New)?;
+            new.commit(&Probe::unasked(&place, Cost::ONE), now).map_err(|_| CapReached::New)?;
         }
         self.client = permit;
         Ok(())

@@ -31,8 +31,10 @@
 //! *A refused request* costs the reads and raises of the levels up to the one that refused it. *Nothing is told to the
 //! client*: how near the total is to its end is not his business, and a retry time only where it is known.
 
+mod capacity;
 pub mod caps;
 pub mod controller;
+mod offer;
 pub mod root;
 pub mod spec;
 pub mod word;
@@ -41,6 +43,8 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
+pub(super) use capacity::SharedCapacity;
+pub(super) use offer::Offer;
 pub use spec::{Capacity, DEFAULT_HALF_LIFE, DEFAULT_MEMORY, FairShareSpec, MAX_NODES, NodeSpec, Parents};
 
 use self::caps::Caps;
@@ -48,7 +52,7 @@ use self::controller::Controller;
 use self::root::{Full, Total};
 use super::{Judgement, Lost};
 use crate::sketch::offered::{KeyRate, OneMore};
-use crate::sketch::{Admission, KeyHash, NextUnit, OfferedRates, Seed};
+use crate::sketch::{Admission, KeyHash, OfferedRates, Seed};
 use crate::sync::AtomicU64;
 use crate::units::{Bytes, Dice, OutOfRange, Timestamp};
 
@@ -117,26 +121,18 @@ impl Offered {
         self.refusal.is_none()
     }
 
-    /// The same in the words of every limit. It never tells a quota or what is left of it, and a wait only for the total:
-    /// when a thinned request would pass nobody can promise.
-    pub fn judgement(&self) -> Judgement {
-        let retry_nanos = match self.refusal {
-            None => Some(0),
-            Some(Refusal::Total) => Some(self.retry_nanos),
-            Some(Refusal::Thinned | Refusal::Capped) => None,
-        };
-        // both numbers are estimates, and half their digits tell as much
-        let standing = match self.admitted() {
-            true => 0,
-            false => u64::from((self.rate as f32).to_bits()) << 32 | u64::from((self.share as f32).to_bits()),
-        };
+    /// The judgement, of a fair share with so many nodes. It never tells a quota or what is left of it, and a wait only for the
+    /// total: when a thinned request would pass cannot be promised.
+    pub fn judgement(&self, nodes: usize) -> Judgement {
+        let Some(refusal) = self.refusal else { return Judgement::admitted(0, 0) };
+        let total = refusal == Refusal::Total;
+        let node = if total { Some(nodes) } else { self.node };
         Judgement {
-            admitted: self.admitted(),
-            remaining: 0,
-            quota: 0,
-            retry_nanos,
-            next_unit: NextUnit::Known(None),
-            standing,
+            retry_nanos: total.then_some(self.retry_nanos),
+            // both numbers are estimates, and half their digits tell as much
+            standing: u64::from((self.rate as f32).to_bits()) << 32 | u64::from((self.share as f32).to_bits()),
+            node: node.and_then(|node| u8::try_from(node).ok()),
+            ..Judgement::REFUSED
         }
     }
 }
@@ -274,19 +270,19 @@ impl FairShare {
     /// Others were faster, or it was refused before. A cap that is lost to others leaves the total charged: counted too high, never too low.
     pub fn admit(&self, keys: &[Option<KeyHash>], offered: &Offered, now: Timestamp) -> Result<Judgement, Lost> {
         if !offered.admitted() {
-            return Err(Lost { judgement: offered.judgement(), contended: false });
+            return Err(Lost::refused(offered.judgement(self.nodes.len())));
         }
         self.steered.controller.reached();
         self.steered.total.charge(now).map_err(|Full { retry_nanos, contended }| {
             let refused = Offered { refusal: Some(Refusal::Total), retry_nanos, ..*offered };
-            Lost { judgement: refused.judgement(), contended }
+            Lost { judgement: refused.judgement(self.nodes.len()), contended }
         })?;
         if let Some(caps) = &self.caps
             && offered.limited != 0
         {
             self.charge_caps(caps, keys, offered, now)?;
         }
-        Ok(offered.judgement())
+        Ok(offered.judgement(self.nodes.len()))
     }
 
     /// Sets the capacity of [`Capacity::Follows`] (or overrides the number of [`Capacity::Rate`]), in requests per
@@ -373,7 +369,7 @@ impl FairShare {
             if !matches!(admission, Admission::Admitted { .. }) {
                 let refused = Offered { refusal: Some(Refusal::Capped), ..*offered };
                 let contended = matches!(admission, Admission::Contended { .. });
-                return Err(Lost { judgement: refused.judgement(), contended });
+                return Err(Lost { judgement: refused.judgement(self.nodes.len()), contended });
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! `type: inflight` with a `key`: at most N requests of a client, tenant or whatever the key says at once.
+//! The places of `type: inflight` with a `key`: at most N requests of a client, tenant or whatever the key says at once.
 //!
 //! `held and not given back ≤ max`, for every key at every instant. The keys are as many as clients please, so they are
 //! counted in a summing sketch of fixed size; a number that the policy file fixes is counted exactly, in
-//! [`inflight`](super::inflight). A place is lent as a [`KeyPermit`] and comes back when that is dropped: at the answer's end, on
+//! [`slots`](super::slots). A place is lent as a [`KeyPermit`] and comes back when that is dropped: at the answer's end, on
 //! error, on a client's abort, on panic and on shutdown alike. A refused request reads eight cells and writes nothing.
 //!
 //! Streams that live long (upgrades, server-sent events) take a permit of another limit and then give this one back, or
@@ -22,8 +22,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Judgement, Lost, Said};
-use crate::sketch::{KeyHash, NextUnit, Seed, SummingTable};
+use super::{Judgement, Lost};
+use crate::sketch::{KeyHash, Seed, SummingTable};
 use crate::units::{Bytes, Cost, OutOfRange};
 
 /// The state of one `inflight` limit by key.
@@ -48,42 +48,47 @@ impl InflightByKey {
         Ok(InflightByKey { table: SummingTable::with_memory(memory, &seed)?, max, seed, upgraded: None })
     }
 
-    /// The same with a class that places move to when their connection is switched to another protocol.
+    /// Adds a class that places move to when their connection is switched to another protocol.
     pub fn with_upgraded(self, upgraded: Arc<InflightByKey>) -> InflightByKey {
         InflightByKey { upgraded: Some(upgraded), ..self }
     }
 
+    /// Loads what a probe of the key will read into the cache.
+    pub fn prefetch(&self, key: KeyHash) {
+        self.table.prefetch(key);
+    }
+
+    /// Where the key's places are counted, for a request that comes back to them.
+    pub fn spot(&self, key: KeyHash) -> [u32; 8] {
+        self.table.spot(key)
+    }
+
     /// Whether `cost` places of `max` are free for the key now. `max` is [`InflightByKey::max`], or the key's tier's.
-    #[inline]
     pub fn probe(&self, key: KeyHash, cost: Cost, max: u32) -> Judgement {
         self.probe_at(self.table.spot(key), cost, max)
     }
 
+    /// [`InflightByKey::probe`] of the key whose spot it is.
     #[inline]
-    fn probe_at(&self, spot: [u32; 8], cost: Cost, max: u32) -> Judgement {
+    pub fn probe_at(&self, spot: [u32; 8], cost: Cost, max: u32) -> Judgement {
         let others = self.table.estimate_at(spot);
         judgement(others, cost, max, others.checked_add(cost.get()).is_some_and(|sum| sum <= max))
-    }
-
-    /// The same of the key whose spot it is, in a word.
-    #[inline(never)]
-    pub fn said(&self, spot: [u32; 8], cost: Cost, max: u32) -> Said {
-        match self.probe_at(spot, cost, max) {
-            Judgement { admitted: true, remaining, .. } => Said::Fits(remaining.into()),
-            _ => Said::Nothing,
-        }
     }
 
     /// Takes `cost` places of `max`.
     ///
     /// # Errors
     /// They are not free any more; nothing was taken.
-    #[inline]
     pub fn admit(self: &Arc<Self>, key: KeyHash, cost: Cost, max: u32) -> Result<(Judgement, KeyPermit), Lost> {
         self.admit_at(key, self.table.spot(key), cost, max)
     }
 
-    fn admit_at(
+    /// [`InflightByKey::admit`] of the key whose spot it is.
+    ///
+    /// # Errors
+    /// They are not free any more; nothing was taken.
+    #[inline]
+    pub fn admit_at(
         self: &Arc<Self>,
         key: KeyHash,
         spot: [u32; 8],
@@ -95,34 +100,8 @@ impl InflightByKey {
                 let permit = KeyPermit { limiter: Arc::clone(self), key, spot, cost };
                 Ok((judgement(others, cost, max, true), permit))
             }
-            Err(others) => Err(Lost { judgement: judgement(others, cost, max, false), contended: false }),
+            Err(others) => Err(Lost::refused(judgement(others, cost, max, false))),
         }
-    }
-
-    /// [`InflightByKey::admit`] for the key whose spot it is, in a word: how many more would fit, and the places.
-    #[inline]
-    pub fn take(self: &Arc<Self>, key: KeyHash, spot: [u32; 8], cost: Cost, max: u32) -> Option<(u32, KeyPermit)> {
-        let others = self.table.reserve_at(spot, cost.get(), max).ok()?;
-        let permit = KeyPermit { limiter: Arc::clone(self), key, spot, cost };
-        Some((judgement(others, cost, max, true).remaining, permit))
-    }
-
-    /// Has all that the key would be judged by brought near.
-    #[inline]
-    pub fn prefetch(&self, key: KeyHash) {
-        self.table.prefetch(key);
-    }
-
-    /// Where the key's places are counted, for a request that comes back to them.
-    #[inline]
-    pub fn spot(&self, key: KeyHash) -> [u32; 8] {
-        self.table.spot(key)
-    }
-
-    /// [`InflightByKey::prefetch`] for the key whose spot it is.
-    #[inline]
-    pub fn prefetch_at(&self, spot: [u32; 8]) {
-        self.table.prefetch_at(spot);
     }
 
     /// How many places each key has, unless its tier says otherwise.
@@ -199,17 +178,13 @@ impl fmt::Debug for KeyPermit {
 /// `others`: places held without counting this request.
 #[inline]
 fn judgement(others: u32, cost: Cost, max: u32, admitted: bool) -> Judgement {
-    let own = if admitted { cost.get() } else { 0 };
     // most cost one, and a division takes as long as all else here
     let requests = |units: u32| if cost == Cost::ONE { units } else { units / cost.get() };
-    Judgement {
-        admitted,
-        remaining: requests(max.saturating_sub(others).saturating_sub(own)),
-        quota: requests(max),
-        // a place comes back when another request ends, which nobody can promise
-        retry_nanos: admitted.then_some(0),
-        next_unit: NextUnit::Known(None),
-        standing: if admitted { 0 } else { u64::from(others) },
+    let (free, quota) = (max.saturating_sub(others), requests(max));
+    // a place comes back when another request ends, which nobody can promise
+    match admitted {
+        true => Judgement::admitted(requests(free.saturating_sub(cost.get())), quota),
+        false => Judgement { remaining: requests(free), quota, standing: u64::from(others), ..Judgement::REFUSED },
     }
 }
 

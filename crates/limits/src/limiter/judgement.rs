@@ -1,48 +1,6 @@
-//! What a limit is asked, and what it says.
+//! What a limit says about a request.
 
-use crate::sketch::{Charged, KeyHash, NextUnit, Spot};
-use crate::units::Timestamp;
-
-/// Where a request is counted.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Place {
-    /// The limit's [own](super::Limiter::own_hash) hash of its key for this request. An exact `inflight` limit has no use for it.
-    pub key: KeyHash,
-    /// Of `distinct`: the limit's own hash of the key together with the value. Of a limit with `sharing: estimate`: the name that
-    /// all gates know the key by.
-    pub value: KeyHash,
-    /// Position of the route in the policy.
-    pub route: usize,
-    /// Position of the origin in the policy, if the route has one.
-    pub origin: Option<usize>,
-    /// Which numbers apply: 0 the limit's own, `n` those of its n-th tier.
-    pub tier: u8,
-    /// The moment at which the other tiers take note of the charge, if that is not the moment of the charge itself: a request that
-    /// waits is charged ahead of now by the numbers that make it wait, and by them alone.
-    pub noted: Option<Timestamp>,
-}
-
-/// What one request found out when it was asked about, so that it need not be found out again when it is charged. Of use to the
-/// limit and the key that it is of only; anything else, and whatever is out of date, is found out anew.
-#[derive(Clone, Copy, Default)]
-pub struct Near {
-    /// Where the levels of the key are, and what they were.
-    pub(super) spot: Spot,
-    /// What the key is charged; to level zero if nothing is known.
-    pub(super) charged: Charged,
-    /// As of when: the moment among the levels; of a value that was counted already, that at which it was found.
-    pub(super) at: Timestamp,
-    /// Of `distinct`: whether the value was found among those that were counted, so that nothing is charged.
-    pub(super) repeat: bool,
-    /// Where the places of the key are counted.
-    pub(super) places: [u32; 8],
-}
-
-impl std::fmt::Debug for Near {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Near(secret)")
-    }
-}
+use crate::sketch::NextUnit;
 
 /// What a limit says about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,37 +17,34 @@ pub struct Judgement {
     pub next_unit: NextUnit,
     /// Of a refusal: what it rests on, in the arithmetic of its kind, for [`Limiter::owed`](super::Limiter::owed); zero otherwise.
     pub standing: u64,
+    /// Of a refusal by `fair_share`: position of the node whose share is exceeded, or the number of nodes for the whole capacity.
+    pub node: Option<u8>,
 }
 
 impl Judgement {
+    /// A refusal without a promise: of a place that does not exist.
+    pub const REFUSED: Judgement = Judgement {
+        admitted: false,
+        remaining: 0,
+        quota: 0,
+        retry_nanos: None,
+        next_unit: NextUnit::Known(None),
+        standing: 0,
+        node: None,
+    };
+
+    /// An admission, with room for `remaining` more of `quota`.
+    pub const fn admitted(remaining: u32, quota: u32) -> Judgement {
+        Judgement { admitted: true, remaining, quota, retry_nanos: Some(0), ..Judgement::REFUSED }
+    }
+
     /// Nanoseconds until more budget appears; `None` when full or when that is up to others.
     pub fn reset_nanos(&self) -> Option<u64> {
         self.next_unit.nanos()
     }
 }
 
-/// What a limit says of a request in a word: most fit, and then most of a [`Judgement`] says the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
-    /// It fits, and so many more of the same cost would, after this one: at most 2³² − 1, as wide as a level so that either is
-    /// handed over in registers.
-    Fits(u64),
-    /// It does not, and the key's level is this.
-    Over(u64),
-    /// That takes more than a word.
-    Nothing,
-}
-
-/// How many more of the same cost would fit at once, after a request that was charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// As many as were said when it was asked about.
-    AsAsked,
-    /// So many.
-    Now(u32),
-}
-
-/// Why [`Limiter::admit`](super::Limiter::admit) said no although [`Limiter::probe`](super::Limiter::probe) had said yes.
+/// Why [`Limiter::commit`](super::Limiter::commit) refused although [`Limiter::probe`](super::Limiter::probe) had admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
     /// What the limit says now.
@@ -98,7 +53,14 @@ pub struct Lost {
     pub contended: bool,
 }
 
-/// What a limit's refusal means, before anybody has put it into words.
+impl Lost {
+    /// A refusal that no race forced.
+    pub const fn refused(judgement: Judgement) -> Lost {
+        Lost { judgement, contended: false }
+    }
+}
+
+/// What a limit's refusal means, before it is put into words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refuses {
     /// The key's budget is spent.

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Judgement, Lost, Near, Place, Said};
-use crate::sketch::{Admission, Axis, Course, Crowding, KeyHash, Levels, Meter, NextUnit, Pace, Seed};
+use super::probe::{Probe, Seen, SeenLevel};
+use super::{Judgement, Lost, Place};
+use crate::sketch::{Admission, Axis, Charged, Course, Crowding, KeyHash, Levels, Meter, NextUnit, Pace, Seed, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// A table of levels and the meter that judges by them.
@@ -114,81 +115,61 @@ impl<M: Meter> Leveled<M> {
         &self.course
     }
 
-    /// Whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
-    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
-        let meter = &self.meter;
-        let at = self.course.at(now);
-        let level = self.levels.estimate(meter.key_at(place.key, at));
-        let whole = cost.saturating_add(held);
-        if let Some(remaining) = meter.leaves(level, at, whole) {
-            // when more appears is told by what `admit` says, and costs some meters two logarithms
-            fitting(meter, remaining, cost)
-        } else {
-            // as if all that others hold back were charged now: sooner than that nobody can promise
-            let beside = Cost::new(held).map_or(level, |held| meter.charge(level, at, held));
-            self.told(place, beside, now, cost)
-        }
-    }
-
-    /// What [`Leveled::probe`] says where nothing is held back, in a word.
-    #[inline(never)]
-    pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
-        let meter = &self.meter;
-        let (level, at) = (self.levels.look(&mut near.spot, place.key), self.course.at(now));
-        match meter.leaves_charged(level, at, cost) {
+    /// Reads whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
+    #[inline]
+    pub(super) fn probe(&self, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
+        let (meter, at) = (&self.meter, self.course.at(now));
+        let mut spot = Spot::default();
+        let level = self.levels.look(self.key_at(place.key, at), &mut spot);
+        let (judgement, seen) = match meter.admit(level, at, cost.saturating_add(held)) {
+            // when more appears is told by the commit, as it costs some meters two logarithms
             Some(charged) => {
-                (near.charged, near.at) = (charged, at);
-                Said::Fits(requests(charged.remaining, cost).into())
+                let seen = if held == 0 { Seen::Level(SeenLevel { spot, charged, at }) } else { Seen::Nothing };
+                (fitting(meter, charged.remaining, cost), seen)
             }
-            None => Said::Over(level),
-        }
+            None => {
+                // as if all that others hold back were charged now: sooner than that nobody can promise
+                let beside = Cost::new(held).map_or(level, |held| meter.charge(level, at, held));
+                (self.refusal(place, beside, now, cost), Seen::Nothing)
+            }
+        };
+        Probe::new(place, cost, judgement, seen)
     }
 
-    /// Charges a request of which was said that it fits, if nothing has moved since. Says whether it did, and puts into `next` when the
-    /// next unit comes back.
-    #[inline(never)]
-    pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp, next: &mut NextUnit) -> bool {
-        let meter = &self.meter;
-        let (at, charged) = (self.course.at(now), &near.charged);
-        if charged.to == 0 || near.at != at || !self.levels.raise_kept(&near.spot, meter, place.key, at, charged) {
-            return false;
-        }
-        *next = meter.next_unit_later(charged, at);
-        if !self.course.axis().is_time() {
-            *next = converted_next(next, self.course.axis(), now);
-        }
-        true
-    }
-
-    /// Charges `cost`.
+    /// Charges what was probed, from what the probe saw if that still stands.
     ///
     /// # Errors
     /// It does not fit any more.
-    pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
-        let meter = &self.meter;
-        let at = self.course.at(now);
-        let (level, contended) = match self.levels.admit(meter, meter.key_at(place.key, at), at, cost) {
+    #[inline]
+    pub(super) fn commit(&self, probe: &Probe, now: Timestamp) -> Result<Judgement, Lost> {
+        let (meter, cost, at) = (&self.meter, probe.cost, self.course.at(now));
+        let key = self.key_at(probe.place.key, at);
+        if let Seen::Level(seen) = &probe.seen
+            && seen.at == at
+            && self.levels.raise_seen(&seen.spot, meter, key, at, &seen.charged)
+        {
+            let Charged { remaining, next_unit, .. } = seen.charged;
+            return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
+        }
+        let (level, contended) = match self.levels.admit(meter, key, at, cost) {
             Admission::Admitted { level } => {
-                let (remaining, next_unit) = meter.outlook_later(level, at);
+                let (remaining, next_unit) = meter.outlook(level, at);
                 return Ok(self.in_time(Judgement { next_unit, ..fitting(meter, remaining, cost) }, now));
             }
             Admission::Refused { level } => (level, false),
             Admission::Contended { level } => (level, true),
         };
-        Err(Lost { judgement: self.told(place, level, now, cost), contended })
+        Err(Lost { judgement: self.refusal(&probe.place, level, now, cost), contended })
     }
 
     /// Charges `cost` whether it fits or not, up to sixteen quotas' worth of debt, or an hour's if that is more.
-    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
+    pub fn charge(&self, place: &Place<'_>, now: Timestamp, cost: Cost) {
         let meter = &self.meter;
         let most = Cost::new(meter.quota().saturating_mul(MOST_QUOTAS)).unwrap_or(Cost::ONE);
         let at = self.course.at(now);
-        let hour = if meter.is_linear() {
-            at.nanos().saturating_add(self.course.axis().pace().places_in(MOST_NANOS))
-        } else {
-            0
-        };
-        self.levels.charge(meter, meter.key_at(place.key, at), at, cost, meter.charge(0, at, most).max(hour));
+        let hour =
+            if M::IS_LINEAR { at.nanos().saturating_add(self.course.axis().pace().places_in(MOST_NANOS)) } else { 0 };
+        self.levels.charge(meter, self.key_at(place.key, at), at, cost, meter.charge(0, at, most).max(hour));
     }
 
     /// Takes note of `cost` that was charged by other numbers, up to the whole quota of these: a key that changes its tier takes
@@ -196,22 +177,22 @@ impl<M: Meter> Leveled<M> {
     pub fn take_note(&self, key: KeyHash, now: Timestamp, cost: Cost) {
         let (meter, at) = (&self.meter, self.course.at(now));
         let spent = Cost::new(meter.quota()).unwrap_or(Cost::ONE);
-        self.levels.charge(meter, meter.key_at(key, at), at, cost, meter.charge(0, at, spent));
+        self.levels.charge(meter, self.key_at(key, at), at, cost, meter.charge(0, at, spent));
     }
 
     /// Charges `cost` whether it fits or not, up to the level `ceiling`; says where the level is then.
-    pub fn charge_up_to(&self, place: &Place, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
+    pub fn charge_up_to(&self, place: &Place<'_>, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
         self.levels.charge(&self.meter, place.key, self.course.at(now), cost, ceiling)
     }
 
     /// The level of a key, or more.
-    pub fn level(&self, place: &Place) -> u64 {
+    pub fn level(&self, place: &Place<'_>) -> u64 {
         self.levels.estimate(place.key)
     }
 
-    /// What the key would be told at this level of it.
+    /// The refusal of a key at this level.
     #[inline(never)]
-    pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
+    pub fn refusal(&self, place: &Place<'_>, level: u64, now: Timestamp, cost: Cost) -> Judgement {
         let judgement = self.in_time(refused(&self.meter, level, self.course.at(now), cost), now);
         match judgement.retry_nanos {
             Some(wait) if self.longest_wait > 0 && self.course.axis().is_time() => {
@@ -227,7 +208,7 @@ impl<M: Meter> Leveled<M> {
         let meter = &self.meter;
         loop {
             let at = now.after(Duration::from_nanos(wait));
-            let then = meter.key_at(key, at);
+            let then = self.key_at(key, at);
             if then == key || wait > self.longest_wait {
                 return Some(wait);
             }
@@ -244,11 +225,15 @@ impl<M: Meter> Leveled<M> {
         self.levels.carry(from, to);
         let mut at = now;
         loop {
-            let at_its_key = meter.key_at(from, at);
+            let at_its_key = self.key_at(from, at);
             if at_its_key != from {
-                self.levels.carry(at_its_key, meter.key_at(to, at));
+                self.levels.carry(at_its_key, self.key_at(to, at));
             }
-            match meter.key_changes_nanos(at).and_then(|nanos| at.nanos().checked_add(nanos)) {
+            match meter
+                .windows()
+                .and_then(|windows| windows.key_changes_nanos(at))
+                .and_then(|nanos| at.nanos().checked_add(nanos))
+            {
                 Some(next) if next <= end => at = Timestamp::from_nanos(next),
                 _ => return,
             }
@@ -272,6 +257,12 @@ impl<M: Meter> Leveled<M> {
         let span = |nanos| self.course.axis().pace().places_in_at_least(nanos);
         let debt = if self.indebts { longest.saturating_mul(u64::from(MOST_QUOTAS)).max(span(MOST_NANOS)) } else { 0 };
         longest.saturating_add(debt).saturating_add(span(self.longest_wait)).max(self.before.fade)
+    }
+
+    /// The key under which `key` is counted at `at`.
+    #[inline]
+    fn key_at(&self, key: KeyHash, at: Timestamp) -> KeyHash {
+        self.meter.windows().map_or(key, |windows| windows.key_at(key, at))
     }
 
     /// What a meter says, in spans of time.
@@ -323,25 +314,19 @@ fn requests(units: u32, cost: Cost) -> u32 {
 
 #[inline]
 fn fitting<M: Meter>(meter: &M, remaining: u32, cost: Cost) -> Judgement {
-    Judgement {
-        admitted: true,
-        remaining: requests(remaining, cost),
-        quota: requests(meter.quota(), cost),
-        retry_nanos: Some(0),
-        next_unit: NextUnit::Known(None),
-        standing: 0,
-    }
+    Judgement::admitted(requests(remaining, cost), requests(meter.quota(), cost))
 }
 
 fn refused<M: Meter>(meter: &M, level: u64, now: Timestamp, cost: Cost) -> Judgement {
     // a race that could not be settled is refused although it fits: "at once" is what a client may try next
     let retry_nanos = meter.retry_nanos(level, now, cost);
+    let (remaining, next) = meter.outlook(level, now);
     Judgement {
-        admitted: false,
-        remaining: meter.remaining(level, now) / cost.get(),
+        remaining: remaining / cost.get(),
         quota: meter.quota() / cost.get(),
         retry_nanos,
-        next_unit: NextUnit::Known(retry_nanos.or_else(|| meter.next_unit_nanos(level, now))),
+        next_unit: NextUnit::Known(retry_nanos.or_else(|| next.nanos())),
         standing: meter.standing(level, now),
+        ..Judgement::REFUSED
     }
 }

@@ -1,14 +1,15 @@
-//! One kind of limit per file, named after the word in `type:`; the only list of them stands in `state`.
+//! One kind of limit per file, named after the word in `type:`; [`limit`] has the only list of them.
 //!
-//! A limiter is asked twice about a request: [`Limiter::probe`] reads and changes nothing, [`Limiter::admit`] charges. The
-//! engine asks every limit of a route first and charges only when all agree, so nobody pays for another limit's refusal.
+//! A request meets four verbs of a [`Limiter`]. [`Limiter::prefetch`] and [`Limiter::probe`] read; [`Limiter::commit`] charges what
+//! was probed; [`Limiter::charge`] does not ask. The engine probes every limit of a route first and commits only when all agree, so
+//! no client pays for another limit's refusal. What a kind keeps, and how, is behind one trait, [`State`].
 //!
 //! No kind but a way to count: [`cluster`], for limits that several gates share.
 
 pub mod adaptive;
 mod admission;
-mod asked;
 mod attempt;
+mod by_level;
 pub mod cluster;
 pub mod connections;
 pub mod distinct;
@@ -16,23 +17,28 @@ pub mod fair_share;
 mod follows;
 mod gauges;
 mod hold;
-pub mod inflight;
+mod inflight;
 pub mod inflight_by_key;
 pub mod judgement;
 pub mod kind;
 pub mod leveled;
+pub mod limit;
 pub mod needs;
 mod pardon;
 mod pardoned;
 mod part;
 pub mod pending;
+mod place;
+mod probe;
 mod quota;
 mod rate;
 mod recent_average;
 mod sliding_quota;
+pub mod slots;
 mod spec;
 mod state;
 mod succession;
+mod taken;
 pub mod tiered;
 
 pub use adaptive::Adaptive;
@@ -41,15 +47,19 @@ pub use connections::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
 pub use distinct::Distinct;
 pub use fair_share::{FairShare, Offered};
 pub use gauges::Gauges;
-pub use hold::{Hold, Keeper};
-pub use inflight::{Inflight, Permit, Slots};
+pub use hold::Hold;
 pub use inflight_by_key::{InflightByKey, KeyPermit};
-pub use judgement::{Judgement, Left, Lost, Near, Place, Refuses, Said};
+pub use judgement::{Judgement, Lost, Refuses};
 pub use kind::{Capacity, Kind, RefusedCount, Scope, Sketch};
+pub use limit::Limiter;
 pub use needs::{Needs, Owed};
 pub use pardoned::{Full, MOST_PARDONS};
 pub use pending::Pending;
+pub use place::Place;
+pub use probe::Probe;
+pub use slots::{Permit, Slots};
 pub use spec::Spec;
-pub use state::Limiter;
+pub use state::State;
 pub use succession::Moved;
+pub use taken::Taken;
 pub use tiered::Tiered;

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use super::{Judgement, Limiter, Lost, Place};
+use super::{Judgement, Limiter, Lost, Place, Probe};
 use crate::units::{Cost, Timestamp};
 
 impl Limiter {
@@ -26,7 +26,7 @@ impl Limiter {
     /// It does not fit the part now; the judgement says when it will.
     pub fn admit_part(
         self: &Arc<Self>,
-        place: &Place,
+        place: &Place<'_>,
         now: Timestamp,
         cost: Cost,
         parts: u32,
@@ -34,12 +34,12 @@ impl Limiter {
         let charged = cost.get().saturating_mul(parts.max(1));
         let fits = charged.min(self.whole(place.tier).unwrap_or(charged)).max(cost.get());
         let whole = Cost::new(fits).unwrap_or(cost);
-        let judgement = self.admit(place, now, whole, &mut None)?;
+        let (judgement, _) = self.commit(&Probe::unasked(place, whole), now)?;
         match Cost::new(charged.saturating_sub(fits)) {
             // no request comes in between: the first step has left nothing
             Ok(beyond) => {
                 self.charge(place, now, beyond);
-                Ok(Judgement { next_unit: self.probe(place, now, whole).next_unit, ..judgement })
+                Ok(Judgement { next_unit: self.probe(place, now, whole).judgement.next_unit, ..judgement })
             }
             Err(_) => Ok(judgement),
         }

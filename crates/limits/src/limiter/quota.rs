@@ -12,54 +12,74 @@
 
 use std::time::Duration;
 
+use super::by_level::ByLevel;
 use super::kind::MIXED;
 use super::leveled::Leveled;
+use super::needs::Owed;
 use super::tiered::Tiered;
-use super::{Kind, Spec};
+use super::{Kind, Moved, Spec};
 use crate::sketch::{Pace, Seed, Window, Windows};
-use crate::units::{Bytes, OutOfRange, Period, Timestamp};
+use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
 /// The state of one `quota` limit without `sliding`.
-pub type QuotaLimiter = Tiered<Window>;
+#[derive(Debug)]
+pub(super) struct Quota(Tiered<Window>);
 
-/// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
-///
-/// # Errors
-/// No kind, one that is not `quota`, or numbers that [`Window::on`] or the table refuse.
-pub fn quota(spec: &Spec<'_>, memory: Bytes, seed: &Seed) -> Result<QuotaLimiter, OutOfRange> {
-    let windows = Windows::of(period(spec.kinds)?, spec.unix_nanos_at_origin)?;
-    let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
-    let meters = spec.kinds.iter().map(|kind| Window::on(max(kind)?, windows.clone()));
-    let table = |meter| Leveled::new(meter, memory, seed.clone(), spec.indebts);
-    Ok(Tiered::empty(meters, Window::has_windows_of, table)?.with_longest_wait(spec.longest_wait))
+impl Quota {
+    /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
+    ///
+    /// # Errors
+    /// No kind, one that is not `quota`, or numbers that [`Window::on`] or the table refuse.
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Quota, OutOfRange> {
+        let Some(Kind::Quota { memory, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let windows = Windows::of(period(spec.kinds)?, spec.unix_nanos_at_origin)?;
+        let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
+        let meters = spec.kinds.iter().map(|kind| Window::on(max(kind)?, windows.clone()));
+        let table = |meter| Leveled::new(meter, *memory, seed.clone(), spec.indebts);
+        Ok(Quota(Tiered::empty(meters, Window::has_windows_of, table)?.with_longest_wait(spec.longest_wait)))
+    }
 }
 
-/// The same counts under other numbers and in other windows, from `now` on; for each of the kinds, `was` says which tier it was.
-///
-/// # Errors
-/// As [`quota`].
-pub fn followed_by(
-    before: &QuotaLimiter,
-    spec: &Spec<'_>,
-    was: &[Option<u8>],
-    now: Timestamp,
-) -> Result<QuotaLimiter, OutOfRange> {
-    let (period, ahead) = (period(spec.kinds)?, before.at(0).longest_wait().max(spec.longest_wait));
-    let windows = before.at(0).meter().windows().followed_by(
-        (period, spec.unix_nanos_at_origin),
-        (now, ahead),
-        spec.longest_wait > 0,
-    )?;
-    let follow = |before: &Leveled<Window>, kind: &Kind| {
-        let window = Window::on(max(kind)?, windows.clone())?;
-        // counts need no axis but time
-        let course = before.course().followed_by(Timestamp::ZERO, Pace::EVEN);
-        Ok(course.map(|course| before.followed_by(window, course, spec.indebts)))
-    };
-    // counts of the same windows mean the same, so none is ever apart
-    let apart = |_: &Leveled<Window>, _: &Kind| Err(MIXED);
-    let after = before.follow((spec.kinds, was), Window::has_windows_of, follow, apart)?;
-    Ok(after.with_longest_wait(spec.longest_wait))
+impl ByLevel for Quota {
+    type Meter = Window;
+
+    fn tiered(&self) -> &Tiered<Window> {
+        &self.0
+    }
+
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Quota, OutOfRange> {
+        if !matches!(spec.kinds.first(), Some(Kind::Quota { sliding: false, .. })) {
+            return Err(MIXED);
+        }
+        let own = self.0.at(0);
+        let ahead = own.longest_wait().max(spec.longest_wait);
+        let windows = own.meter().windows().followed_by(
+            (period(spec.kinds)?, spec.unix_nanos_at_origin),
+            (moved.now, ahead),
+            spec.longest_wait > 0,
+        )?;
+        let follow = |before: &Leveled<Window>, kind: &Kind| {
+            let window = Window::on(max(kind)?, windows.clone())?;
+            // counts need no axis but time
+            let course = before.course().followed_by(Timestamp::ZERO, Pace::EVEN);
+            Ok(course.map(|course| before.followed_by(window, course, spec.indebts)))
+        };
+        // counts of the same windows mean the same, so none is ever apart
+        let apart = |_: &Leveled<Window>, _: &Kind| Err(MIXED);
+        let after = self.0.follow((spec.kinds, moved.tiers), Window::has_windows_of, follow, apart)?;
+        Ok(Quota(after.with_longest_wait(spec.longest_wait)))
+    }
+
+    /// A straggler does not fit any number: that is more than 32 bits hold.
+    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn windows_begin(&self, now: Timestamp) -> Option<[u32; 4]> {
+        self.0.at(0).meter().windows().begins_around(now)
+    }
 }
 
 /// The period of all kinds of a limit.

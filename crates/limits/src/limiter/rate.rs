@@ -5,50 +5,64 @@
 //! key refused early, with the probability that `tidegate check -v` prints. A changed rate or burst keeps the state and
 //! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::Axis`]).
 
-use super::Kind;
+use super::by_level::ByLevel;
 use super::kind::MIXED;
 use super::leveled::Leveled;
+use super::needs::Owed;
 use super::tiered::Tiered;
+use super::{Kind, Moved, Spec};
 use crate::sketch::{Bucket, Pace, Seed};
-use crate::units::{Bytes, OutOfRange, Timestamp};
+use crate::units::{Cost, OutOfRange};
 
 /// The state of one `rate` limit.
-pub type RateLimiter = Tiered<Bucket>;
-
-/// An empty limiter with the numbers of `kinds`: the limit's own, then those of its tiers.
-///
-/// # Errors
-/// No kind, one that is not `rate`, or numbers that [`Bucket::new`] or the table refuse.
-pub fn rate(kinds: &[Kind], memory: Bytes, seed: &Seed, indebts: bool) -> Result<RateLimiter, OutOfRange> {
-    let meters = kinds.iter().map(|kind| bucket(kind, Pace::EVEN));
-    Tiered::empty(meters, Bucket::eq, |bucket| Leveled::new(bucket, memory, seed.clone(), indebts))
+#[derive(Debug)]
+pub(super) struct Rate {
+    tiered: Tiered<Bucket>,
+    /// Bytes per unit of the numbers; 1 where requests are counted.
+    unit: u32,
 }
 
-/// The same levels under other numbers, from `now` on. `was` says for each of `kinds` which
-/// tier it was before. `units` are the bytes per unit of the limiter before and of this one, 1 each where requests are counted.
-///
-/// What was spent stays spent, to the unit, for each tier by its own change of rate.
-///
-/// # Errors
-/// As [`rate`].
-pub fn followed_by(
-    before: &RateLimiter,
-    (kinds, was): (&[Kind], &[Option<u8>]),
-    units: (u32, u32),
-    indebts: bool,
-    now: Timestamp,
-) -> Result<RateLimiter, OutOfRange> {
-    let follow = |before: &Leveled<Bucket>, kind: &Kind| {
-        let new = bucket(kind, Pace::EVEN)?;
-        let pace = before.meter().pace_for(&new, units);
-        let course = before.course().followed_by(now, pace).filter(|_| new.fits(pace));
-        course.map(|course| Ok(before.followed_by(bucket(kind, pace)?, course, indebts))).transpose()
-    };
-    let apart = |before: &Leveled<Bucket>, kind: &Kind| {
-        let new = bucket(kind, Pace::EVEN)?;
-        Ok(before.apart(new, now, before.meter().pace_for(&new, units), indebts))
-    };
-    before.follow((kinds, was), Bucket::eq, follow, apart)
+impl Rate {
+    /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
+    ///
+    /// # Errors
+    /// No kind, one that is not `rate`, or numbers that [`Bucket::new`] or the table refuse.
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Rate, OutOfRange> {
+        let Some(Kind::Rate { memory, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let meters = spec.kinds.iter().map(|kind| bucket(kind, Pace::EVEN));
+        let table = |bucket| Leveled::new(bucket, *memory, seed.clone(), spec.indebts);
+        let tiered = Tiered::empty(meters, Bucket::eq, table)?.with_longest_wait(spec.longest_wait);
+        Ok(Rate { tiered, unit: spec.unit })
+    }
+}
+
+impl ByLevel for Rate {
+    type Meter = Bucket;
+
+    fn tiered(&self) -> &Tiered<Bucket> {
+        &self.tiered
+    }
+
+    /// What was spent stays spent, to the unit, for each tier by its own change of rate.
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Rate, OutOfRange> {
+        let units = (self.unit, spec.unit);
+        let follow = |before: &Leveled<Bucket>, kind: &Kind| {
+            let new = bucket(kind, Pace::EVEN)?;
+            let pace = before.meter().pace_for(&new, units);
+            let course = before.course().followed_by(moved.now, pace).filter(|_| new.fits(pace));
+            course.map(|course| Ok(before.followed_by(bucket(kind, pace)?, course, spec.indebts))).transpose()
+        };
+        let apart = |before: &Leveled<Bucket>, kind: &Kind| {
+            let new = bucket(kind, Pace::EVEN)?;
+            Ok(before.apart(new, moved.now, before.meter().pace_for(&new, units), spec.indebts))
+        };
+        let after = self.tiered.follow((spec.kinds, moved.tiers), Bucket::eq, follow, apart)?;
+        Ok(Rate { tiered: after.with_longest_wait(spec.longest_wait), unit: spec.unit })
+    }
+
+    fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::of_rate(self.tiered.at(tier).meter(), kind, standing, cost)
+    }
 }
 
 /// The bucket of these numbers on an axis of this pace.
@@ -63,40 +77,65 @@ fn bucket(kind: &Kind, pace: Pace) -> Result<Bucket, OutOfRange> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::Place;
+    use super::super::state::State;
+    use super::super::{Judgement, Lost, Place, Probe};
     use super::*;
     use crate::sketch::KeyHasher;
-    use crate::units::{Cost, Rate, Timestamp};
+    use crate::units::{self, Bytes, Timestamp};
 
-    fn limiter() -> RateLimiter {
-        let kind =
-            |burst| Kind::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst, memory: Bytes(1 << 16) };
-        rate(&[kind(5), kind(50)], Bytes(1 << 16), &Seed::from_bytes([1; 16]), false).unwrap()
+    const MEMORY: Bytes = Bytes(1 << 16);
+
+    fn rate(kinds: &[Kind], indebts: bool, unit: u32) -> super::Rate {
+        let spec = Spec { indebts, unit, ..Spec::new("tested", kinds) };
+        super::Rate::new(&spec, &Seed::from_bytes([1; 16])).unwrap()
     }
 
-    fn place(limiter: &RateLimiter, name: &str) -> Place {
-        let mut hasher = KeyHasher::new(limiter.seed());
+    fn followed(before: &super::Rate, kinds: &[Kind], unit: u32, now: Timestamp) -> super::Rate {
+        let tiers: Vec<_> = (0..kinds.len() as u8).map(Some).collect();
+        let moved = Moved { routes: &[], origins: &[], tiers: &tiers, now };
+        ByLevel::follow(
+            before,
+            &Spec { indebts: before.unit > 1 || unit > 1, unit, ..Spec::new("tested", kinds) },
+            &moved,
+        )
+        .unwrap()
+    }
+
+    fn probe(limiter: &super::Rate, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Judgement {
+        limiter.probe(place, now, cost, held).judgement
+    }
+
+    fn admit(limiter: &super::Rate, place: &Place<'_>, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
+        limiter.commit(&Probe::unasked(place, cost), now).map(|(judgement, _)| judgement)
+    }
+
+    fn limiter() -> super::Rate {
+        rate(&[kind(10, 1, 5), kind(10, 1, 50)], false, 1)
+    }
+
+    fn place(limiter: &super::Rate, name: &str) -> Place<'static> {
+        let mut hasher = KeyHasher::new(limiter.tiered.seed());
         hasher.part(1, name.as_bytes());
         Place { key: hasher.finish(), ..Place::default() }
     }
 
     /// After `from` of `before` was spent at once, what is left after each of the chain, and the limiter at its end.
-    fn chained(before: &[Kind], spent: usize, chain: &[[Kind; 2]], now: Timestamp) -> (Vec<[u32; 2]>, RateLimiter) {
-        let mut limiter = rate(before, Bytes(1 << 16), &Seed::from_bytes([1; 16]), false).unwrap();
+    fn chained(before: &[Kind], spent: usize, chain: &[[Kind; 2]], now: Timestamp) -> (Vec<[u32; 2]>, super::Rate) {
+        let mut limiter = rate(before, false, 1);
         let own = place(&limiter, "alice");
-        (0..spent).for_each(|_| assert!(limiter.admit(&own, now, Cost::ONE).is_ok()));
+        (0..spent).for_each(|_| assert!(admit(&limiter, &own, now, Cost::ONE).is_ok()));
         let mut left = Vec::new();
         for kinds in chain {
-            limiter = followed_by(&limiter, (kinds, &[Some(0), Some(1)]), (1, 1), false, now).unwrap();
-            limiter.take_over();
+            limiter = followed(&limiter, kinds, 1, now);
+            State::take_over(&limiter);
             let gold = Place { tier: 1, ..own };
-            left.push([own, gold].map(|place| 1 + limiter.probe(&place, now, Cost::ONE, 0).remaining));
+            left.push([own, gold].map(|place| 1 + probe(&limiter, &place, now, Cost::ONE, 0).remaining));
         }
         (left, limiter)
     }
 
     fn kind(events: u32, seconds: u64, burst: u32) -> Kind {
-        Kind::Rate { rate: Rate::new(events, Duration::from_secs(seconds)).unwrap(), burst, memory: Bytes(1 << 16) }
+        Kind::Rate { rate: units::Rate::new(events, Duration::from_secs(seconds)).unwrap(), burst, memory: MEMORY }
     }
 
     #[test]
@@ -109,29 +148,29 @@ mod tests {
         assert_eq!(left, [[7, 7], [27, 3], [3, 7]]);
         // those who shared a table still do
         let (_, last) = chained(&[slow.clone(), slow.clone()], 3, &[[faster.clone(), faster]], now);
-        assert!(last.at(0).shares_table_with(last.at(1)));
-        assert!(last.at(0).course().axis().is_time());
+        assert!(last.tiered.at(0).shares_table_with(last.tiered.at(1)));
+        assert!(last.tiered.at(0).course().axis().is_time());
         // an hour's levels fade in the time that the new numbers need for them
-        assert!(last.fade_nanos() <= 30_000, "{}", last.fade_nanos());
+        assert!(last.tiered.fade_nanos() <= 30_000, "{}", last.tiered.fade_nanos());
         // it goes on where the axis can: no table is made
         let (_, last) = chained(&[kind(10, 1, 10), slow.clone()], 3, &[[slow, kind(5, 3_600, 6)]], now);
-        assert!(!last.at(0).course().axis().is_time());
+        assert!(!last.tiered.at(0).course().axis().is_time());
     }
 
     #[test]
     fn a_debt_that_no_life_would_pay_is_cut_to_ten_years_and_locks_nobody_out_for_ever() {
         const DAY: u64 = 86_400 * 1_000_000_000;
-        let (now, was, mebibytes) = (Timestamp::from_nanos(1 << 50), [Some(0)], 1 << 20);
+        let (now, mebibyte) = (Timestamp::from_nanos(1 << 50), 1 << 20);
         let fast = [kind(1_000, 1, 100)];
-        let before = rate(&fast, Bytes(1 << 16), &Seed::from_bytes([1; 16]), true).unwrap();
+        let before = rate(&fast, true, mebibyte);
         let alice = place(&before, "alice");
-        (0..100).for_each(|_| assert!(before.admit(&alice, now, Cost::ONE).is_ok()));
+        (0..100).for_each(|_| assert!(admit(&before, &alice, now, Cost::ONE).is_ok()));
         // a byte a day instead of a thousand mebibytes a second
-        let slow = followed_by(&before, (&[kind(1, 86_400, 1)], &was), (mebibytes, 1), true, now).unwrap();
-        let wait = slow.probe(&alice, now, Cost::ONE, 0).retry_nanos.unwrap();
+        let slow = followed(&before, &[kind(1, 86_400, 1)], 1, now);
+        let wait = probe(&slow, &alice, now, Cost::ONE, 0).retry_nanos.unwrap();
         assert_eq!(wait.div_ceil(DAY), 3_650, "beyond one that it may have");
-        let back = followed_by(&slow, (&fast, &was), (1, mebibytes), true, now).unwrap();
-        assert!(back.probe(&alice, now, Cost::ONE, 0).admitted);
+        let back = followed(&slow, &fast, mebibyte, now);
+        assert!(probe(&back, &alice, now, Cost::ONE, 0).admitted);
     }
 
     #[test]
@@ -139,11 +178,14 @@ mod tests {
         let limiter = limiter();
         let alice = place(&limiter, "alice");
         for _ in 0..100 {
-            assert!(limiter.probe(&alice, Timestamp::ZERO, Cost::ONE, 0).admitted);
+            assert!(probe(&limiter, &alice, Timestamp::ZERO, Cost::ONE, 0).admitted);
         }
-        assert_eq!(limiter.probe(&alice, Timestamp::ZERO, Cost::ONE, 0).remaining, 4);
-        assert_eq!(limiter.probe(&alice, Timestamp::ZERO, Cost::ONE, 4).remaining, 0);
-        assert!(!limiter.probe(&alice, Timestamp::ZERO, Cost::ONE, 5).admitted, "what is held back for others counts");
+        assert_eq!(probe(&limiter, &alice, Timestamp::ZERO, Cost::ONE, 0).remaining, 4);
+        assert_eq!(probe(&limiter, &alice, Timestamp::ZERO, Cost::ONE, 4).remaining, 0);
+        assert!(
+            !probe(&limiter, &alice, Timestamp::ZERO, Cost::ONE, 5).admitted,
+            "what is held back for others counts"
+        );
     }
 
     #[test]
@@ -152,14 +194,14 @@ mod tests {
         let alice = place(&limiter, "alice");
         let now = Timestamp::from_nanos(1 << 40);
         for left in (0..5).rev() {
-            assert_eq!(limiter.admit(&alice, now, Cost::ONE).unwrap().remaining, left);
+            assert_eq!(admit(&limiter, &alice, now, Cost::ONE).unwrap().remaining, left);
         }
-        let refused = limiter.admit(&alice, now, Cost::ONE).unwrap_err();
+        let refused = admit(&limiter, &alice, now, Cost::ONE).unwrap_err();
         assert!(!refused.contended);
         let wait = refused.judgement.retry_nanos.unwrap();
         let almost = Timestamp::from_nanos(now.nanos() + wait - 1);
-        assert!(!limiter.probe(&alice, almost, Cost::ONE, 0).admitted);
-        assert!(limiter.admit(&alice, Timestamp::from_nanos(now.nanos() + wait), Cost::ONE).is_ok());
+        assert!(!probe(&limiter, &alice, almost, Cost::ONE, 0).admitted);
+        assert!(admit(&limiter, &alice, Timestamp::from_nanos(now.nanos() + wait), Cost::ONE).is_ok());
     }
 
     #[test]
@@ -167,11 +209,11 @@ mod tests {
         let limiter = limiter();
         let alice = place(&limiter, "alice");
         let two = Cost::new(2).unwrap();
-        assert_eq!(limiter.admit(&alice, Timestamp::ZERO, two).unwrap().remaining, 1);
-        assert_eq!(limiter.admit(&alice, Timestamp::ZERO, two).unwrap().remaining, 0);
-        let refused = limiter.admit(&alice, Timestamp::ZERO, two).unwrap_err().judgement;
+        assert_eq!(admit(&limiter, &alice, Timestamp::ZERO, two).unwrap().remaining, 1);
+        assert_eq!(admit(&limiter, &alice, Timestamp::ZERO, two).unwrap().remaining, 0);
+        let refused = admit(&limiter, &alice, Timestamp::ZERO, two).unwrap_err().judgement;
         assert_eq!((refused.admitted, refused.remaining), (false, 0));
-        assert_eq!(limiter.probe(&alice, Timestamp::ZERO, Cost::new(6).unwrap(), 0).retry_nanos, None);
+        assert_eq!(probe(&limiter, &alice, Timestamp::ZERO, Cost::new(6).unwrap(), 0).retry_nanos, None);
     }
 
     #[test]
@@ -180,9 +222,9 @@ mod tests {
         let alice = place(&limiter, "alice");
         let gold = Place { tier: 1, ..alice };
         for _ in 0..20 {
-            limiter.admit(&gold, Timestamp::ZERO, Cost::ONE).unwrap();
+            admit(&limiter, &gold, Timestamp::ZERO, Cost::ONE).unwrap();
         }
-        assert_eq!(limiter.probe(&gold, Timestamp::ZERO, Cost::ONE, 0).remaining, 29);
-        assert!(!limiter.probe(&alice, Timestamp::ZERO, Cost::ONE, 0).admitted);
+        assert_eq!(probe(&limiter, &gold, Timestamp::ZERO, Cost::ONE, 0).remaining, 29);
+        assert!(!probe(&limiter, &alice, Timestamp::ZERO, Cost::ONE, 0).admitted);
     }
 }

@@ -10,85 +10,85 @@
 //! the full average itself needs, however long a client went on. Above that cap, and for raises too small to matter,
 //! nothing is written, so that a flood costs reads only.
 
+use super::by_level::ByLevel;
+use super::kind::MIXED;
 use super::leveled::Leveled;
+use super::needs::Owed;
 use super::tiered::Tiered;
-use super::{Judgement, Kind, Place, RefusedCount};
+use super::{Judgement, Kind, Moved, Place, RefusedCount, Spec};
 use crate::sketch::{Meter, Pace, RecentAverage, Seed};
-use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use crate::units::{Cost, OutOfRange, Timestamp};
 
 /// The state of one `recent_average` limit.
 #[derive(Debug)]
-pub struct RecentAverageLimiter {
+pub(super) struct RecentAverageLimit {
     tiered: Tiered<RecentAverage>,
     counts_refused: bool,
 }
 
-impl RecentAverageLimiter {
-    /// An empty limiter with the numbers of `kinds`: the limit's own, then those of its tiers.
+impl RecentAverageLimit {
+    /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers.
     ///
     /// # Errors
     /// No kind, one that is not `recent_average`, or numbers that [`RecentAverage::new`] or the table refuse.
-    pub fn new(kinds: &[Kind], memory: Bytes, seed: &Seed, indebts: bool) -> Result<RecentAverageLimiter, OutOfRange> {
-        let counts_refused = counts_refused(kinds);
-        let meters = kinds.iter().map(|kind| average(kind, Pace::EVEN));
-        let table = |meter| Leveled::new(meter, memory, seed.clone(), indebts);
-        Ok(RecentAverageLimiter { tiered: Tiered::empty(meters, RecentAverage::eq, table)?, counts_refused })
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<RecentAverageLimit, OutOfRange> {
+        let Some(Kind::RecentAverage { memory, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let meters = spec.kinds.iter().map(|kind| average(kind, Pace::EVEN));
+        let table = |meter| Leveled::new(meter, *memory, seed.clone(), spec.indebts);
+        RecentAverageLimit::of(Tiered::empty(meters, RecentAverage::eq, table)?, spec)
     }
 
-    /// The same averages under other numbers, from `now` on.
-    ///
-    /// # Errors
-    /// As [`RecentAverageLimiter::new`].
-    pub fn followed_by(
-        &self,
-        (kinds, was): (&[Kind], &[Option<u8>]),
-        indebts: bool,
-        now: Timestamp,
-    ) -> Result<RecentAverageLimiter, OutOfRange> {
-        let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
-            Kind::RecentAverage { half_life, .. } => Ok(before.meter().pace_for(*half_life)),
-            _ => Err(super::kind::MIXED),
-        };
-        let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
-            let pace = pace(before, kind)?;
-            let course = before.course().followed_by(now, pace);
-            course.map(|course| Ok(before.followed_by(average(kind, pace)?, course, indebts))).transpose()
-        };
-        let apart = |before: &Leveled<RecentAverage>, kind: &Kind| {
-            Ok(before.apart(average(kind, Pace::EVEN)?, now, pace(before, kind)?, indebts))
-        };
-        let counts_refused = counts_refused(kinds);
-        let tiered = self.tiered.follow((kinds, was), RecentAverage::eq, follow, apart)?;
-        Ok(RecentAverageLimiter { tiered, counts_refused })
+    fn of(tiered: Tiered<RecentAverage>, spec: &Spec<'_>) -> Result<RecentAverageLimit, OutOfRange> {
+        let tiered = tiered.with_longest_wait(spec.longest_wait);
+        let counts_refused =
+            matches!(spec.kinds.first(), Some(Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }));
+        Ok(RecentAverageLimit { tiered, counts_refused })
     }
+}
 
-    /// The same for requests that may be charged so far ahead of now, because they wait.
-    pub fn with_longest_wait(self, nanos: u64) -> RecentAverageLimiter {
-        RecentAverageLimiter { tiered: self.tiered.with_longest_wait(nanos), ..self }
-    }
+impl ByLevel for RecentAverageLimit {
+    type Meter = RecentAverage;
 
-    /// Levels and meters.
-    pub fn tiered(&self) -> &Tiered<RecentAverage> {
+    fn tiered(&self) -> &Tiered<RecentAverage> {
         &self.tiered
     }
 
-    /// Counts a request that was refused, if refused ones count. Says what the client is told after that, and whether it has
-    /// gone on for so long that its average is at the cap. It counts by the numbers that refused it alone: a client may choose to be
-    /// refused by a slow tier, and must not lock others out of a faster one by that.
-    pub fn count_refusal(&self, place: &Place, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<RecentAverageLimit, OutOfRange> {
+        let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
+            Kind::RecentAverage { half_life, .. } => Ok(before.meter().pace_for(*half_life)),
+            _ => Err(MIXED),
+        };
+        let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
+            let pace = pace(before, kind)?;
+            let course = before.course().followed_by(moved.now, pace);
+            course.map(|course| Ok(before.followed_by(average(kind, pace)?, course, spec.indebts))).transpose()
+        };
+        let apart = |before: &Leveled<RecentAverage>, kind: &Kind| {
+            Ok(before.apart(average(kind, Pace::EVEN)?, moved.now, pace(before, kind)?, spec.indebts))
+        };
+        let after = self.tiered.follow((spec.kinds, moved.tiers), RecentAverage::eq, follow, apart)?;
+        RecentAverageLimit::of(after, spec)
+    }
+
+    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::sum(f64::from_bits(standing) + f64::from(cost.get()))
+    }
+
+    /// Counts by the numbers that refused the request alone: a client may choose to be refused by a slow tier, and must not lock
+    /// others out of a faster one by that.
+    fn count_refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
         if !self.counts_refused {
             return None;
         }
-        let leveled = self.tiered.at(place.tier);
-        let meter = leveled.meter();
-        let at = leveled.course().at(now);
-        let ceiling = meter.ceiling(at);
-        let before = leveled.level(place);
-        let raised = meter.charge(before, at, cost).min(ceiling);
+        let leveled = self.tiered.at(at.tier);
+        let (meter, moment) = (leveled.meter(), leveled.course().at(now));
+        let ceiling = meter.ceiling(moment);
+        let before = leveled.level(at);
+        let raised = meter.charge(before, moment, cost).min(ceiling);
         let level =
-            if meter.worth_raising(before, raised) { leveled.charge_up_to(place, now, cost, ceiling) } else { before };
+            if meter.worth_raising(before, raised) { leveled.charge_up_to(at, now, cost, ceiling) } else { before };
         let at_the_cap = !meter.worth_raising(level, ceiling);
-        Some((leveled.told(place, level, now, cost), at_the_cap))
+        Some((leveled.refusal(at, level, now, cost), at_the_cap))
     }
 }
 
@@ -102,10 +102,6 @@ fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
             };
             RecentAverage::paced(*rate, *half_life, penalty, pace)
         }
-        _ => Err(super::kind::MIXED),
+        _ => Err(MIXED),
     }
-}
-
-fn counts_refused(kinds: &[Kind]) -> bool {
-    matches!(kinds.first(), Some(Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }))
 }

@@ -6,13 +6,17 @@
 //! What is held of a key are two counts and not one level, so there is no exact table beside the sketch, no tiers, and no charge
 //! that waits for an answer.
 
-use super::{Judgement, Kind, Lost, Place};
-use crate::sketch::{KeyHash, NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
+use super::needs::Owed;
+use super::probe::{Probe, Seen};
+use super::state::State;
+use super::taken::Taken;
+use super::{Judgement, Kind, Lost, Moved, Place, Spec};
+use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
 #[derive(Debug)]
-pub struct SlidingQuota {
+pub(super) struct SlidingQuota {
     windows: SlidingWindows,
     max: u32,
 }
@@ -22,65 +26,11 @@ impl SlidingQuota {
     ///
     /// # Errors
     /// Not exactly one kind, one that is not `quota`, or numbers that [`Window::on`] or the tables refuse.
-    pub fn new(kinds: &[Kind], unix_nanos_at_origin: u64, seed: Seed) -> Result<SlidingQuota, OutOfRange> {
-        let [Kind::Quota { max, window, memory, .. }] = kinds else {
-            return Err(OutOfRange { allowed: "no tiers when sliding" });
-        };
-        let windows = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<SlidingQuota, OutOfRange> {
+        let (max, window, memory) = numbers(spec)?;
         // both tables have a successor beside them, which takes as much again
         let half = Bytes((memory.0 / 2).max(8 << 10));
-        let windows = SlidingWindows::with_memory(windows, half, &seed)?;
-        Ok(SlidingQuota { windows, max: *max })
-    }
-
-    /// The same counts under another quota.
-    ///
-    /// # Errors
-    /// As [`SlidingQuota::new`], and other windows, in which counts mean something else.
-    pub fn followed_by(&self, kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<SlidingQuota, OutOfRange> {
-        let [Kind::Quota { max, window, .. }] = kinds else {
-            return Err(OutOfRange { allowed: "no tiers when sliding" });
-        };
-        let window = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;
-        Ok(SlidingQuota { windows: self.windows.with_limit_of(window)?, max: *max })
-    }
-
-    /// Whether a request of `cost` fits now.
-    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost) -> Judgement {
-        let reading = self.windows.probe(place.key, now, cost);
-        // a reading tells what is free before the request
-        let own = if reading.admitted { cost.get() } else { 0 };
-        self.judgement(&reading, reading.remaining.saturating_sub(own), cost)
-    }
-
-    /// Charges `cost`.
-    ///
-    /// # Errors
-    /// It does not fit any more.
-    pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
-        let reading = self.windows.admit(place.key, now, cost);
-        let judgement = self.judgement(&reading, reading.remaining, cost);
-        if reading.admitted { Ok(judgement) } else { Err(Lost { judgement, contended: reading.contended }) }
-    }
-
-    /// Re-keys the tables when that is due.
-    pub fn maintain(&self, now: Timestamp) {
-        self.windows.maintain(now);
-    }
-
-    /// Nanoseconds after which whatever a key was charged has faded.
-    pub fn fade_nanos(&self) -> u64 {
-        self.windows.fade_nanos()
-    }
-
-    /// Raises the counts of a key to at least those of another.
-    pub fn carry(&self, from: KeyHash, to: KeyHash) {
-        self.windows.carry(from, to);
-    }
-
-    /// The size of all tables, those that take turns included: twice what was asked for.
-    pub fn memory(&self) -> Bytes {
-        self.windows.memory()
+        Ok(SlidingQuota { windows: SlidingWindows::with_memory(window, half, seed)?, max })
     }
 
     fn judgement(&self, reading: &SlidingReading, remaining: u32, cost: Cost) -> Judgement {
@@ -91,6 +41,62 @@ impl SlidingQuota {
             retry_nanos: reading.retry_nanos,
             next_unit: NextUnit::Known(reading.reset_nanos),
             standing: if reading.admitted { 0 } else { reading.spent },
+            node: None,
         }
     }
+}
+
+impl State for SlidingQuota {
+    fn probe(&self, at: &Place<'_>, now: Timestamp, cost: Cost, _held: u32) -> Probe {
+        let reading = self.windows.probe(at.key, now, cost);
+        // a reading tells what is free before the request
+        let own = if reading.admitted { cost.get() } else { 0 };
+        let judgement = self.judgement(&reading, reading.remaining.saturating_sub(own), cost);
+        Probe::new(at, cost, judgement, Seen::Nothing)
+    }
+
+    fn commit(&self, probe: &Probe, now: Timestamp) -> Result<(Judgement, Option<Taken>), Lost> {
+        let reading = self.windows.admit(probe.place.key, now, probe.cost);
+        let judgement = self.judgement(&reading, reading.remaining, probe.cost);
+        if reading.admitted { Ok((judgement, None)) } else { Err(Lost { judgement, contended: reading.contended }) }
+    }
+
+    /// Other windows are refused: counts would mean something else in them.
+    fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
+        let (max, window, _) = numbers(spec)?;
+        Ok(Box::new(SlidingQuota { windows: self.windows.with_limit_of(window)?, max }))
+    }
+
+    fn carry(&self, from: &Place<'_>, to: &Place<'_>, _now: Timestamp) {
+        self.windows.carry(from.key, to.key);
+    }
+
+    fn fade_nanos(&self) -> Option<u64> {
+        Some(self.windows.fade_nanos())
+    }
+
+    fn maintain(&self, now: Timestamp) {
+        self.windows.maintain(now);
+    }
+
+    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
+    }
+
+    fn has_windows(&self) -> bool {
+        true
+    }
+
+    /// The size of all tables, those that take turns included: twice what was asked for.
+    fn memory(&self) -> Bytes {
+        self.windows.memory()
+    }
+}
+
+/// The quota, its window and the memory.
+fn numbers(spec: &Spec<'_>) -> Result<(u32, Window, Bytes), OutOfRange> {
+    let [Kind::Quota { max, window, sliding: true, memory }] = spec.kinds else {
+        return Err(OutOfRange { allowed: "no tiers when sliding" });
+    };
+    Ok((*max, Window::on(*max, Windows::of(window, spec.unix_nanos_at_origin)?)?, *memory))
 }

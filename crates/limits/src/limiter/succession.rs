@@ -16,14 +16,7 @@
 //!
 //! What a state means must be the same on both sides: the engine asks only when type, key, `of`, window, nodes and memory are.
 
-use std::sync::Arc;
-
-use super::follows::Follows;
-use super::kind::{MIXED, fixed, most, most_upgraded};
-use super::state::{State, pending, share_spec};
-use super::{FairShare, Kind, Limiter, Scope, Spec, quota, rate};
-use crate::sketch::Seed;
-use crate::units::{OutOfRange, Timestamp};
+use crate::units::Timestamp;
 
 /// What a new policy has moved around a limit.
 #[derive(Debug, Clone, Copy)]
@@ -36,102 +29,4 @@ pub struct Moved<'a> {
     pub tiers: &'a [Option<u8>],
     /// When. No stamp that a request was judged by may be later.
     pub now: Timestamp,
-}
-
-impl Limiter {
-    /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
-    /// judges by its own numbers. Nothing changes for anybody before the first question to the new one and
-    /// [`Limiter::take_over`].
-    ///
-    /// # Errors
-    /// As [`Limiter::new`], and a state that means something else under the new numbers.
-    pub fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Limiter, OutOfRange> {
-        let state = self.state_under(spec, moved)?;
-        let held_back = match (&self.pending, spec.deferred) {
-            (Some(before), _) => Some(Arc::clone(before)),
-            (None, true) => Some(pending(&self.seed)?),
-            (None, false) => None,
-        };
-        Ok(Limiter {
-            state,
-            pending: held_back,
-            deferred: spec.deferred,
-            own_hash: self.own_hash.clone(),
-            seed: self.seed.clone(),
-            unit: spec.unit,
-            pardons: Arc::clone(&self.pardons),
-        })
-    }
-
-    /// From now on this limiter's policy is in force: what is one for it and the limiter before goes by its numbers.
-    pub fn take_over(&self) {
-        match &self.state {
-            State::Rate(limiter) => limiter.take_over(),
-            State::Quota(limiter) => limiter.take_over(),
-            State::RecentAverage(limiter) => limiter.tiered().take_over(),
-            State::Distinct(limiter) => limiter.take_over(),
-            State::FairShare { share, capacity: Some(capacity), .. } => share.set_capacity(*capacity),
-            State::FairShare { capacity: None, .. }
-            | State::SlidingQuota(_)
-            | State::Inflight(_)
-            | State::InflightByKey { .. } => {}
-        }
-    }
-
-    /// The seed that all of its tables are drawn by.
-    pub fn seed(&self) -> &Seed {
-        &self.seed
-    }
-
-    fn state_under(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<State, OutOfRange> {
-        let (kinds, now) = (spec.kinds, moved.now);
-        let kinds_were = (kinds, moved.tiers);
-        Ok(match (&self.state, kinds.first().ok_or(MIXED)?) {
-            (State::Rate(before), Kind::Rate { .. }) => {
-                let after = rate::followed_by(before, kinds_were, (self.unit, spec.unit), spec.indebts, now)?;
-                State::Rate(after.with_longest_wait(spec.longest_wait))
-            }
-            (State::Quota(before), Kind::Quota { sliding: false, .. }) => {
-                State::Quota(quota::followed_by(before, spec, moved.tiers, now)?)
-            }
-            (State::SlidingQuota(before), Kind::Quota { sliding: true, .. }) => {
-                State::SlidingQuota(before.followed_by(kinds, spec.unix_nanos_at_origin)?)
-            }
-            (State::RecentAverage(before), Kind::RecentAverage { .. }) => {
-                let after = before.followed_by(kinds_were, spec.indebts, now)?;
-                State::RecentAverage(after.with_longest_wait(spec.longest_wait))
-            }
-            (State::Distinct(before), Kind::Distinct { .. }) => {
-                let after = before.followed_by(kinds_were, now)?;
-                State::Distinct(after.with_longest_wait(spec.longest_wait))
-            }
-            (State::Inflight(before), Kind::Inflight { max, upgraded, .. }) => {
-                State::Inflight(before.followed_by(*max, *upgraded, moved.routes, moved.origins))
-            }
-            (State::InflightByKey { places, upgraded, .. }, Kind::Inflight { scope: Scope::Key { .. }, .. }) => {
-                State::InflightByKey {
-                    places: Arc::clone(places),
-                    upgraded: Arc::clone(upgraded),
-                    max: kinds.iter().map(most).collect::<Result<_, _>>()?,
-                    most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
-                }
-            }
-            (State::FairShare { share, follows, .. }, Kind::FairShare { .. }) => {
-                fair_share_under(spec, moved, share, follows.as_ref())?
-            }
-            _ => return Err(MIXED),
-        })
-    }
-}
-
-fn fair_share_under(
-    spec: &Spec<'_>,
-    moved: &Moved<'_>,
-    share: &FairShare,
-    follows: Option<&Follows>,
-) -> Result<State, OutOfRange> {
-    let kind = spec.kinds.first().ok_or(MIXED)?;
-    let Kind::FairShare { capacity, .. } = kind else { return Err(MIXED) };
-    let after = Follows::new(*capacity, spec.origin_caps).map(|after| after.following(follows, moved.origins));
-    Ok(State::FairShare { share: share.followed_by(&share_spec(kind)?)?, follows: after, capacity: fixed(*capacity) })
 }

@@ -13,8 +13,9 @@
 
 use super::kind::MIXED;
 use super::leveled::Leveled;
-use super::{Judgement, Kind, Lost, Near, Place, Said};
-use crate::sketch::{Crowding, KeyHash, Levels, Meter, NextUnit, Seed};
+use super::probe::Probe;
+use super::{Judgement, Kind, Lost, Place};
+use crate::sketch::{Crowding, KeyHash, Levels, Meter, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The limit's own numbers and those of its tiers.
@@ -116,53 +117,35 @@ impl<M: Meter> Tiered<M> {
     pub fn take_over(&self) {
         for each in self.all() {
             each.course().take_over();
-            each.meter().take_over();
+            if let Some(windows) = each.meter().windows() {
+                windows.take_over();
+            }
         }
     }
 
-    /// [`Leveled::probe`].
-    pub fn probe(&self, place: &Place, now: Timestamp, cost: Cost, held: u32) -> Judgement {
+    /// [`Leveled::probe`] by the numbers of the place's tier.
+    pub(super) fn probe(&self, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
         self.at(place.tier).probe(place, now, cost, held)
     }
 
-    /// [`Leveled::said`].
-    #[inline]
-    pub fn said(&self, place: &Place, near: &mut Near, now: Timestamp, cost: Cost) -> Said {
-        self.at(place.tier).said(place, near, now, cost)
-    }
-
-    /// [`Leveled::charge_asked`].
-    #[inline]
-    pub fn charge_asked(&self, place: &Place, near: &Near, now: Timestamp, cost: Cost, next: &mut NextUnit) -> bool {
-        let charged = self.at(place.tier).charge_asked(place, near, now, next);
-        if charged {
-            self.note_elsewhere(place.tier, place.key, now, cost);
-        }
-        charged
-    }
-
-    /// [`Leveled::admit`].
+    /// [`Leveled::commit`] by the numbers of the probe's tier; the others take note.
     ///
     /// # Errors
     /// It does not fit any more.
-    pub fn admit(&self, place: &Place, now: Timestamp, cost: Cost) -> Result<Judgement, Lost> {
-        let judgement = self.at(place.tier).admit(place, now, cost)?;
-        self.note_elsewhere(place.tier, place.key, place.noted.unwrap_or(now), cost);
+    pub(super) fn commit(&self, probe: &Probe, now: Timestamp) -> Result<Judgement, Lost> {
+        let place = &probe.place;
+        let judgement = self.at(place.tier).commit(probe, now)?;
+        self.note_elsewhere(place.tier, place.key, place.noted.unwrap_or(now), probe.cost);
         Ok(judgement)
     }
 
-    /// [`Leveled::charge`].
-    pub fn charge(&self, place: &Place, now: Timestamp, cost: Cost) {
+    /// [`Leveled::charge`] by the numbers of the place's tier; the others take note.
+    pub fn charge(&self, place: &Place<'_>, now: Timestamp, cost: Cost) {
         self.at(place.tier).charge(place, now, cost);
         self.note_elsewhere(place.tier, place.key, now, cost);
     }
 
-    /// [`Leveled::told`].
-    pub fn told(&self, place: &Place, level: u64, now: Timestamp, cost: Cost) -> Judgement {
-        self.at(place.tier).told(place, level, now, cost)
-    }
-
-    /// Has the other numbers take note of what was charged by those of a tier.
+    /// Notes in the other tables what was charged by the numbers of a tier.
     #[inline]
     pub fn note_elsewhere(&self, tier: u8, key: KeyHash, now: Timestamp, cost: Cost) {
         // most limits have none

@@ -45,30 +45,13 @@ impl NodeLevels {
     /// The level of `key` under node number `node`. Puts where its cells are and what they hold into `spot`.
     #[inline]
     pub fn look(&self, key: KeyHash, node: usize, spot: &mut Spot) -> u64 {
-        let key = turned(key, node);
-        self.levels.look_alone(key, spot).unwrap_or_else(|| self.look_at_both(key, spot))
-    }
-
-    /// The same while two tables serve.
-    #[inline(never)]
-    fn look_at_both(&self, key: KeyHash, spot: &mut Spot) -> u64 {
-        *spot = self.levels.spot(key);
-        match self.levels.read_at(spot) {
-            Some(reading) => {
-                spot.keep(&reading);
-                reading.level()
-            }
-            None => {
-                spot.forget();
-                self.levels.estimate(key)
-            }
-        }
+        self.levels.look(turned(key, node), spot)
     }
 
     /// Raises what was [looked at](NodeLevels::look) to `level`; false if anything has moved since.
     #[inline]
-    pub fn raise_kept(&self, spot: &Spot, level: u64) -> bool {
-        self.levels.raise_kept(spot, level)
+    pub fn raise_seen(&self, spot: &Spot, level: u64) -> bool {
+        self.levels.raise_seen(spot, level)
     }
 
     /// Has the cells of `key` under node number `node` brought near; see [`Rekeyed::prefetch`].
@@ -164,12 +147,12 @@ mod tests {
         for (level, next) in [(10, 601), (20, 3), (30, 601), (40, 3)] {
             let (mut before, mut after) = (Spot::default(), Spot::default());
             let seen = levels.look(key(1), 3, &mut before);
-            assert!(levels.raise_kept(&before, level));
-            assert!(!levels.raise_kept(&before, level + 1), "the cells have moved");
+            assert!(levels.raise_seen(&before, level));
+            assert!(!levels.raise_seen(&before, level + 1), "the cells have moved");
             assert_eq!(levels.look(key(1), 3, &mut after), level, "{seen}");
             step(next * SECOND);
             step(SECOND / 2);
-            assert!(!levels.raise_kept(&after, level + 2), "the phase has");
+            assert!(!levels.raise_seen(&after, level + 2), "the phase has");
             levels.lift(key(1), 3, level + 2);
             assert_eq!(levels.look(key(1), 3, &mut after), level + 2);
         }

@@ -87,28 +87,19 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         }
     }
 
-    /// Where the sketch has the key's cells, for a request that comes back to them.
+    /// [`Levels::estimate`]; puts what was seen into `spot`, for [`Levels::raise_seen`].
     #[inline]
-    pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
-        self.sketch.spot(key)
-    }
-
-    /// [`Levels::estimate`] of the key whose spot it is, which keeps what was seen, for [`Levels::raise_kept`].
-    // always, as it is asked in one place for each kind
-    #[inline(always)]
-    pub fn look(&self, spot: &mut Spot<ROWS>, key: KeyHash) -> u64 {
-        if let Some(reading) = self.sketch.read_at(spot) {
-            // in this order, as it may be charged by: cells first, then the entry
-            if !self.exact.is_touched(key) || matches!(self.exact.line(key).find(key), Found::Absent) {
-                spot.keep(&reading);
-                return reading.level();
-            }
+    pub fn look(&self, key: KeyHash, spot: &mut Spot<ROWS>) -> u64 {
+        let level = self.sketch.look(key, spot);
+        // in this order, as it may be charged by: cells first, then the entry
+        if !self.exact.is_touched(key) || matches!(self.exact.line(key).find(key), Found::Absent) {
+            return level;
         }
         spot.forget();
         self.estimate_anew(key)
     }
 
-    /// The same where what is known of the key is of no use.
+    /// The level where what was seen of the key is of no use.
     #[inline(never)]
     fn estimate_anew(&self, key: KeyHash) -> u64 {
         self.estimate(key)
@@ -136,36 +127,26 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
     /// Has all that a request of this key would be judged by brought near; see [`MonotoneTable::prefetch`].
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
-        super::bring_near(self.exact.line(key));
-        self.sketch.prefetch(key);
-    }
-
-    /// [`Levels::prefetch`] of the key whose spot it is.
-    #[inline]
-    pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
         if self.exact.is_touched(key) {
             super::bring_near(self.exact.line(key));
         }
-        self.sketch.prefetch_at(spot, key);
+        self.sketch.prefetch(key);
     }
 
     /// Asks to admit one request of `key`. At a key's limit this only reads.
     #[inline]
     pub fn admit<M: Meter>(&self, meter: &M, key: KeyHash, now: Timestamp, cost: Cost) -> Admission {
-        let admitted = |level| {
-            let charged = meter.charge(level, now, cost);
-            meter.admits(charged, now).then_some(charged)
-        };
+        let admitted = |level| meter.admit(level, now, cost).map(|charged| charged.to);
         admission(self.settle(|| self.sketch.read_alone(key), meter, key, now, admitted))
     }
 
-    /// Admits a request that was judged by what [`Levels::look`] kept: raises the key's level from there to what the meter said at `now`
+    /// Admits a request that was judged by what [`Levels::look`] saw: raises the key's level from there to what the meter said at `now`
     /// that it is charged. Says whether it did; if not, nothing may be concluded, and [`Levels::admit`] starts again.
     ///
     /// Steps 4 to 6 of the protocol, after the look was steps 1 to 3: however long ago it was, the exchanges succeed only where no
     /// cell has moved since.
     #[inline]
-    pub fn raise_kept<M: Meter>(
+    pub fn raise_seen<M: Meter>(
         &self,
         spot: &Spot<ROWS>,
         meter: &M,
@@ -173,16 +154,16 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         now: Timestamp,
         charged: &Charged,
     ) -> bool {
-        if charged.half_spent && charged.to <= HIGHEST_LEVEL {
-            return self.promote_kept(spot, meter, key, now, charged.to);
+        if is_heavy(meter, charged.to, now) {
+            return self.promote_seen(spot, meter, key, now, charged.to);
         }
-        self.sketch.raise_kept(spot, charged.to)
+        self.sketch.raise_seen(spot, charged.to)
     }
 
-    /// The same of a heavy key.
+    /// [`Levels::raise_seen`] of a heavy key.
     #[cold]
-    fn promote_kept<M: Meter>(&self, spot: &Spot<ROWS>, meter: &M, key: KeyHash, now: Timestamp, to: u64) -> bool {
-        let reading = self.sketch.reading_kept(spot);
+    fn promote_seen<M: Meter>(&self, spot: &Spot<ROWS>, meter: &M, key: KeyHash, now: Timestamp, to: u64) -> bool {
+        let reading = self.sketch.reading_of(spot);
         reading.is_some_and(|reading| self.promote(meter, key, now, &reading, to))
     }
 
@@ -427,16 +408,17 @@ fn admission(settled: Settled) -> Admission {
     }
 }
 
-/// Whether the key is to have an entry at this level.
+/// Whether the key is to have an entry at this level: half its quota or more is spent.
 #[inline]
 fn is_heavy<M: Meter>(meter: &M, level: u64, now: Timestamp) -> bool {
-    level <= HIGHEST_LEVEL && meter.is_half_spent(level, now)
+    let beyond_half = Cost::new(meter.quota() / 2 + 1).unwrap_or(Cost::ONE);
+    level <= HIGHEST_LEVEL && meter.admit(level, now, beyond_half).is_none()
 }
 
 /// Whether three quarters of the quota are free again: far enough from [`is_heavy`] that keys do not take turns in a slot.
 fn has_faded<M: Meter>(meter: &M, level: u64, now: Timestamp) -> bool {
     let three_quarters = Cost::new(meter.quota() - meter.quota() / 4).unwrap_or(Cost::ONE);
-    meter.fits(level, now, three_quarters)
+    meter.admit(level, now, three_quarters).is_some()
 }
 
 impl<C: Word, const ROWS: usize> fmt::Debug for Levels<C, ROWS> {

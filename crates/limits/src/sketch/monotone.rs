@@ -194,12 +194,9 @@ pub fn admit<C: Cell, M: Meter, const CELLS: usize>(
     loop {
         let snapshot = Snapshot::take(cells);
         let level = snapshot.level();
-        let charged = meter.charge(level, now, cost);
-        if !meter.admits(charged, now) {
-            return Admission::Refused { level };
-        }
-        if snapshot.raise(charged) {
-            return Admission::Admitted { level: charged };
+        let Some(charged) = meter.admit(level, now, cost) else { return Admission::Refused { level } };
+        if snapshot.raise(charged.to) {
+            return Admission::Admitted { level: charged.to };
         }
         attempt += 1;
         if attempt == MAX_ATTEMPTS {

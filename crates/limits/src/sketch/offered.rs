@@ -122,7 +122,7 @@ impl OfferedRates {
     pub fn raise(&self, seen: &KeyRate, more: &OneMore) {
         // A cell above it belongs to a busier key, and stays. If another raised one meanwhile, or the tables changed, this
         // level is still one that the key has reached.
-        if !self.levels.raise_kept(&seen.spot, more.level) {
+        if !self.levels.raise_seen(&seen.spot, more.level) {
             self.levels.lift(seen.key, seen.node, more.level);
         }
     }

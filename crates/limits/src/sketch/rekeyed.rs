@@ -89,16 +89,22 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         }
     }
 
-    /// Where the key's cells are, in all tables that serve.
+    /// The level of the key. Puts where its cells are, and what they hold, into `spot`.
     #[inline]
-    pub fn spot(&self, key: KeyHash) -> Spot<ROWS> {
+    pub fn look(&self, key: KeyHash, spot: &mut Spot<ROWS>) -> u64 {
         let seen = self.phase.load();
         let (serving, other) = self.pair(seen);
-        let mut spot = Spot { phase: seen, columns: columns_in(serving, key), ..Spot::default() };
-        if seen & OVERLAPPING != 0 {
-            spot.joining.columns = columns_in(other, key);
+        spot.phase = seen;
+        spot.columns = columns_in(serving, key);
+        let snapshot = Snapshot::take(serving.cells_in(spot.columns));
+        spot.held = snapshot.seen();
+        if seen & OVERLAPPING == 0 {
+            return snapshot.level();
         }
-        spot
+        spot.joining.columns = columns_in(other, key);
+        let joining = Snapshot::take(other.cells_in(spot.joining.columns));
+        spot.joining.held = joining.seen();
+        snapshot.level().max(joining.level())
     }
 
     /// [`Rekeyed::read`] while one table serves; `None` while two do.
@@ -112,43 +118,16 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         Some(Reading { phase: &self.phase, seen, serving, joining: None })
     }
 
-    /// The level of the key while one table serves, and `None` while two do. Puts where its cells are into `spot`, and what they hold.
-    #[inline]
-    pub(super) fn look_alone(&self, key: KeyHash, spot: &mut Spot<ROWS>) -> Option<u64> {
-        let seen = self.phase.load();
-        if seen & OVERLAPPING != 0 {
-            return None;
-        }
-        let serving = self.pair(seen).0;
-        spot.columns = columns_in(serving, key);
-        let snapshot = Snapshot::take(serving.cells_in(spot.columns));
-        (spot.phase, spot.held) = (seen, snapshot.seen());
-        Some(snapshot.level())
-    }
-
-    /// [`Rekeyed::read`] of the key whose spot it is; `None` if the spot is none any more.
-    // always, as what it returns is taken apart at once and need not be written anywhere
-    #[inline(always)]
-    pub fn read_at(&self, spot: &Spot<ROWS>) -> Option<Reading<'_, C, ROWS>> {
-        let seen = self.phase.load();
-        if seen != spot.phase {
-            return None;
-        }
-        let (serving, other) = self.pair(seen);
-        let joining = (seen & OVERLAPPING != 0).then(|| Snapshot::take(other.cells_in(spot.joining.columns)));
-        Some(Reading { phase: &self.phase, seen, serving: Snapshot::take(serving.cells_in(spot.columns)), joining })
-    }
-
     /// [`Reading::raise`] from what the key's cells held when they were looked at; false also if the spot is none any more.
     #[inline]
-    pub fn raise_kept(&self, spot: &Spot<ROWS>, level: u64) -> bool {
-        self.reading_kept(spot).is_some_and(|reading| reading.raise(level))
+    pub fn raise_seen(&self, spot: &Spot<ROWS>, level: u64) -> bool {
+        self.reading_of(spot).is_some_and(|reading| reading.raise(level))
     }
 
     /// What the key's cells held when they were looked at, as a reading: its raises fail wherever a cell has moved since. `None` if the
     /// spot is none any more.
     #[inline(always)]
-    pub fn reading_kept(&self, spot: &Spot<ROWS>) -> Option<Reading<'_, C, ROWS>> {
+    pub fn reading_of(&self, spot: &Spot<ROWS>) -> Option<Reading<'_, C, ROWS>> {
         let seen = self.phase.load();
         if seen != spot.phase {
             return None;
@@ -164,19 +143,6 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
     #[inline(never)]
     pub fn estimate(&self, key: KeyHash) -> u64 {
         self.read(key).level()
-    }
-
-    /// [`Rekeyed::prefetch`] of the key whose spot it is.
-    #[inline]
-    pub fn prefetch_at(&self, spot: &Spot<ROWS>, key: KeyHash) {
-        if spot.phase == NOWHERE {
-            return self.prefetch(key);
-        }
-        let (serving, other) = self.pair(spot.phase);
-        serving.cells_in(spot.columns).into_iter().for_each(super::bring_near);
-        if spot.phase & OVERLAPPING != 0 {
-            other.cells_in(spot.joining.columns).into_iter().for_each(super::bring_near);
-        }
     }
 
     /// [`MonotoneTable::prefetch`], in all tables that serve.
@@ -196,12 +162,9 @@ impl<C: Word, const ROWS: usize> Rekeyed<C, ROWS> {
         loop {
             let reading = self.read(key);
             let level = reading.level();
-            let charged = meter.charge(level, now, cost);
-            if !meter.admits(charged, now) {
-                return Admission::Refused { level };
-            }
-            if reading.raise(charged) {
-                return Admission::Admitted { level: charged };
+            let Some(charged) = meter.admit(level, now, cost) else { return Admission::Refused { level } };
+            if reading.raise(charged.to) {
+                return Admission::Admitted { level: charged.to };
             }
             attempt += 1;
             if attempt == MAX_ATTEMPTS {
@@ -350,16 +313,7 @@ fn columns_in<C: Word, const ROWS: usize>(table: &MonotoneTable<C, ROWS>, key: K
 }
 
 impl<const ROWS: usize> Spot<ROWS> {
-    /// Keeps what the cells held.
-    #[inline]
-    pub(super) fn keep<C: Word>(&mut self, reading: &Reading<'_, C, ROWS>) {
-        self.held = reading.serving.seen();
-        if let Some(joining) = &reading.joining {
-            self.joining.held = joining.seen();
-        }
-    }
-
-    /// From now on it is none.
+    /// Makes it the spot of no key.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.phase = NOWHERE;

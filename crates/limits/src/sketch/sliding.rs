@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use super::hash::{KeyHash, Seed};
 use super::meter::window::split;
-use super::meter::{Meter, Window};
+use super::meter::{Charged, Meter, NextUnit, Window};
 use super::monotone::{Admission, MonotoneTable, Word};
 use super::rekeyed::Rekeyed;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -293,7 +293,7 @@ struct Allowance<'a> {
     units: u32,
 }
 
-/// Only [`Meter::charge`] and [`Meter::admits`] are asked here; the rest is that of the whole window.
+/// Only [`Meter::charge`] and [`Meter::admit`] are asked here; the rest is that of the whole window.
 impl Meter for Allowance<'_> {
     #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
@@ -301,25 +301,20 @@ impl Meter for Allowance<'_> {
     }
 
     #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
-        split(charged).1 <= self.units && self.window.admits(charged, now)
+    fn admit(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        self.window.admit(level, now, cost).filter(|charged| split(charged.to).1 <= self.units)
     }
 
     fn quota(&self) -> u32 {
         self.units
     }
 
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
-        let spent = self.window.limit().saturating_sub(self.window.remaining(level, now));
-        self.units.saturating_sub(spent)
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
+        self.window.outlook(level, now)
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
         self.window.retry_nanos(level, now, cost)
-    }
-
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        self.window.next_unit_nanos(level, now)
     }
 
     fn standing(&self, level: u64, now: Timestamp) -> u64 {

@@ -96,7 +96,8 @@ impl Exact {
 
 /// Whether it fits, the level after it, and how many units are left then.
 fn weigh<M: Meter>(meter: &M, level: u64, at: Timestamp, cost: crate::units::Cost) -> (bool, u64, u32) {
-    let charged = meter.charge(level, at, cost);
-    let fits = meter.admits(charged, at);
-    (fits, charged, if fits { meter.remaining(charged, at) } else { 0 })
+    match meter.admit(level, at, cost) {
+        Some(charged) => (true, charged.to, charged.remaining),
+        None => (false, meter.charge(level, at, cost), 0),
+    }
 }

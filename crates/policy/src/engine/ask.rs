@@ -1,81 +1,36 @@
-//! Puts one limit's question where the request [counts](super::find), and takes in what the limit says to it.
+//! Asks one limit about the request, where it [counts](super::find).
 
 use super::by::By;
-use super::decision::{Outcome, Reading, Refusal};
-use super::judged::{Ask, Judged};
+use super::decision::{Outcome, Refusal};
+use super::judged::Judged;
 use super::keys::keys_into;
 use super::read::Read;
-use super::reading::{fill, fit};
+use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::client::key::Keys;
-use crate::limiter::{Judgement, Refuses, Said};
+use crate::limiter::{Judgement, Probe, Refuses};
 use crate::policy::{Mode, OnLimit, Rule};
 use crate::sketch::{KeyHasher, Seed};
-use crate::units::Timestamp;
 
 impl Snapshot {
-    /// Asks the rule of one reading, if it has a question; what it says but that the request fits is yet to be
-    /// [taken in](Snapshot::take_in). No limit is asked twice.
-    #[inline]
-    pub(super) fn ask(&self, reading: &mut Reading, asked: &mut Option<Ask>, at: Timestamp) -> Option<Said> {
-        let Ask { place, cost, near } = asked.as_mut()?;
-        if !self.is_alone(reading.rule) {
-            return Some(Said::Nothing);
-        }
-        match self.limiter(reading.rule)?.ask(place, near, at, *cost, &mut reading.next_unit) {
-            Said::Fits(remaining) => {
-                fit(reading, remaining);
-                None
-            }
-            said => Some(said),
-        }
-    }
-
-    /// Puts what a limit said into its reading, and says why it forbids the request if it does.
-    #[inline(never)]
-    pub(super) fn take_in(&self, slot: usize, said: Said, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
-        let Judged { decision, asks, .. } = judged;
-        let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
-        if !self.is_alone(reading.rule) {
-            return self.ask_at_length(slot, about, judged);
-        }
-        let Ask { place, cost, .. } = asked.as_mut()?;
-        match self.limiter(reading.rule)?.in_full(said, place, about.at, *cost) {
-            Some(judgement) => fill(reading, &judgement),
-            None => {
-                *asked = None;
-                return None;
-            }
-        }
-        if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, judged) }
-    }
-
-    /// Asks any rule.
-    #[inline(never)]
-    fn ask_at_length(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
-        let Judged { decision, asks, shared_slots, refills, .. } = judged;
-        let (reading, asked) = (decision.readings.get_mut(slot)?, asks.get_mut(slot)?);
-        let Ask { place, cost, near } = asked.as_mut()?;
+    /// Asks the limit of one reading, if it has a place to be asked at; says why it forbids the request if it does.
+    pub(super) fn ask(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+        let Judged { decision, probes, shared_slots, refills, .. } = judged;
+        let (reading, asked) = (decision.readings.get_mut(slot)?, probes.get_mut(slot)?);
+        let Probe { place, cost, .. } = asked.as_ref()?;
         let (rule, limiter) = self.rule(reading.rule)?;
+        if limiter.is_exempt(place.key, about.at) {
+            *asked = None;
+            return None;
+        }
         match self.cluster(reading.rule) {
             None => {
-                match limiter.ask(place, near, about.at, *cost, &mut reading.next_unit) {
-                    Said::Fits(remaining) => fit(reading, remaining),
-                    said => match limiter.in_full(said, place, about.at, *cost) {
-                        Some(judgement) => fill(reading, &judgement),
-                        None => {
-                            *asked = None;
-                            return None;
-                        }
-                    },
-                }
+                let probe = limiter.probe(place, about.at, *cost);
+                fill(reading, &probe.judgement);
+                *asked = Some(probe);
                 if self.told(reading.rule).is_some() {
                     reading.by = By::Estimate;
                 }
-            }
-            Some(_) if limiter.is_exempt(place.key, about.at) => {
-                *asked = None;
-                return None;
             }
             Some(cluster) => {
                 let (judgement, due) = cluster.look(place, about.at, *cost);
@@ -85,19 +40,15 @@ impl Snapshot {
                 *shared_slots |= 1 << slot;
             }
         }
-        if let Some(seed) = self.rollout(reading.rule) {
-            reading.mode = self.mode_by(seed, rule, about);
-        }
+        reading.mode = self.mode_of(reading.rule, rule, about);
         if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, judged) }
     }
 
     /// What follows when the limit of one reading has said that the request does not fit.
-    #[inline(never)]
     pub(super) fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
-        let Judged { decision, asks, .. } = judged;
-        let (reading, Ask { place, cost, .. }) = (decision.readings.get_mut(slot)?, asks.get(slot)?.as_ref()?);
+        let Judged { decision, probes, .. } = judged;
+        let (reading, Probe { place, cost, .. }) = (decision.readings.get_mut(slot)?, probes.get(slot)?.as_ref()?);
         let (rule, limiter) = self.rule(reading.rule)?;
-        let cost = *cost;
         match (&rule.action, reading.mode, reading.retry_nanos) {
             (OnLimit::Tag { .. }, Mode::Enforce, _) => {
                 reading.outcome = Outcome::Tagged;
@@ -111,7 +62,7 @@ impl Snapshot {
             _ => {}
         }
         let mut refusal = Refusal::from(limiter.refusal());
-        if let Some((judgement, penalised)) = limiter.count_refusal(place, about.at, cost) {
+        if let Some((judgement, penalised)) = limiter.count_refusal(place, about.at, *cost) {
             // what it was refused for is what stood before it was counted
             fill(reading, &Judgement { standing: reading.standing, ..judgement });
             reading.outcome = Outcome::Refused;
@@ -129,7 +80,7 @@ impl Snapshot {
         self.rollout(index).map_or(rule.mode, |seed| self.mode_by(seed, rule, about))
     }
 
-    pub(super) fn mode_by(&self, seed: &Seed, rule: &Rule, about: &Read<'_>) -> Mode {
+    fn mode_by(&self, seed: &Seed, rule: &Rule, about: &Read<'_>) -> Mode {
         let mut keys = Keys::from_iter([KeyHasher::new(seed)]);
         if keys_into(&mut keys, rule, self.policy(), (about.request, about.client, about.route)).is_err() {
             return rule.mode;

@@ -14,18 +14,14 @@
 //! makes the request wait again, for `D` at most, the origin sees up to `D` more of its budget in any interval. The last one's promise,
 //! and those of all limits that do not delay, hold by the moments at which requests go on.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::brief::Brief;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judged::{Ask, Held, Holds, Judged};
+use super::judged::{Held, Holds, Judged, More};
 use super::reading::fill;
 use super::snapshot::Snapshot;
-use crate::limiter::{Hold, Judgement, Keeper, Left, Limiter, Lost, Place};
+use crate::limiter::{Judgement, Limiter, Lost, Place, Probe};
 use crate::policy::{Mode, OnLimit, Route, Rule};
-use crate::sketch::NextUnit;
-use crate::units::{Cost, Timestamp};
+use crate::units::Timestamp;
+use crate::units::time::saturating_nanos;
 
 impl Decision {
     /// When the request may go on: at once, or after its wait.
@@ -46,7 +42,7 @@ impl Snapshot {
             return None;
         }
         // what was read is not what is charged
-        judged.decision.delay_nanos = nanos(now.since(judged.decision.at));
+        judged.decision.delay_nanos = saturating_nanos(now.since(judged.decision.at));
         let mut windows = false;
         for slot in 0..judged.decision.readings.len() {
             match self.delaying(judged, slot) {
@@ -117,10 +113,10 @@ impl Snapshot {
             let (at, mut more) = (judged.decision.goes_on(), 0);
             for (slot, open) in open.iter().enumerate() {
                 let Some((limiter, most)) = *open else { continue };
-                let first = judged.asks.get(slot).copied().flatten().map(|ask| (ask.place, ask.cost));
-                let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| (more.place, more.cost));
+                let first = judged.probes.get(slot).and_then(Option::as_ref).map(|probe| (&probe.place, probe.cost));
+                let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| (&more.place, more.cost));
                 for (place, cost) in first.into_iter().chain(further) {
-                    let said = limiter.probe(&place, at, cost);
+                    let said = limiter.probe(place, at, cost).judgement;
                     match said.retry_nanos {
                         _ if said.admitted => {}
                         Some(wait) if judged.decision.delay_nanos.saturating_add(wait) <= most => more = more.max(wait),
@@ -141,12 +137,11 @@ impl Snapshot {
     fn reserve_slot(&self, judged: &mut Judged, slot: usize, now: Timestamp, most: u64) -> Result<(), bool> {
         judged.charged |= 1 << slot;
         let Some(reading) = judged.decision.readings.get(slot).copied() else { return Ok(()) };
-        let Some(ask) = judged.asks.get(slot).copied().flatten() else { return Ok(()) };
-        let ask = Ask { place: Place { noted: Some(now), ..ask.place }, ..ask };
-        let mut charged = self.reserve_one(judged, &reading, &ask, most);
-        for more in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
-            let ask = Ask { place: Place { noted: Some(now), ..more.place }, cost: more.cost, ..ask };
-            charged = charged.and_then(|_| self.reserve_one(judged, &reading, &ask, most));
+        let Some(first) = judged.probes.get(slot).copied().flatten() else { return Ok(()) };
+        let noted = |place: Place<'_>, cost| Probe::unasked(&Place { noted: Some(now), ..place }, cost);
+        let mut charged = self.reserve_one(judged, &reading, &noted(first.place, first.cost), most);
+        for More { place, cost, .. } in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
+            charged = charged.and_then(|_| self.reserve_one(judged, &reading, &noted(place, cost), most));
         }
         match charged {
             Ok(judgement) => {
@@ -159,7 +154,7 @@ impl Snapshot {
             }
             Err(mut lost) => {
                 // it was asked about a later moment than the client is told at
-                let ahead = nanos(judged.decision.goes_on().since(now));
+                let ahead = saturating_nanos(judged.decision.goes_on().since(now));
                 lost.judgement.retry_nanos = lost.judgement.retry_nanos.map(|wait| wait.saturating_add(ahead));
                 self.refuse_late(judged, slot, &lost, now);
                 Err(lost.contended)
@@ -239,13 +234,13 @@ impl Snapshot {
     }
 
     /// Charges a limit that delays at the first moment that is free, at most `most` away.
-    fn reserve_one(&self, judged: &mut Judged, reading: &Reading, ask: &Ask, most: u64) -> Result<Judgement, Lost> {
+    fn reserve_one(&self, judged: &mut Judged, reading: &Reading, probe: &Probe, most: u64) -> Result<Judgement, Lost> {
         let Some(limiter) = self.limiters().get(reading.rule) else { return Err(GONE) };
         let mut tries = 0;
         loop {
             // limits that delay are charged on entry, so there is nothing to hold
-            let lost = match limiter.admit(&ask.place, judged.decision.goes_on(), ask.cost, &mut None) {
-                Ok(judgement) => return Ok(judgement),
+            let lost = match limiter.commit(probe, judged.decision.goes_on()) {
+                Ok((judgement, _)) => return Ok(judgement),
                 Err(lost) => lost,
             };
             tries += 1;
@@ -259,74 +254,37 @@ impl Snapshot {
     }
 
     /// Charges the limit of one reading, if it was asked, and adds what the request holds then.
-    #[inline]
     fn charge_one(&self, judged: &mut Judged, slot: usize, now: Timestamp, holds: &mut Holds) -> Result<(), Lost> {
-        let Judged { decision, asks, more, .. } = judged;
-        let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
-        // what was found out about one of several keys may not be about the one that is left here
-        if more.is_empty()
-            && let Some(Some(Ask { place, cost, near })) = asks.get(slot)
-            && let Some(limiter) = self.limiter(reading.rule)
-        {
-            let keeper = Holding { slot, holds };
-            let left = limiter.charge_asked(place, near, now, *cost, &mut reading.next_unit, keeper);
-            if let Some(Left::Now(remaining)) = left {
-                reading.remaining = remaining;
-            }
-            if left.is_some() {
-                if let Some(told) = self.told(reading.rule) {
-                    told.count(place, *cost);
-                }
-                return Ok(());
-            }
+        let Judged { decision, probes, .. } = judged;
+        if let (Some(reading), Some(Some(probe))) = (decision.readings.get_mut(slot), probes.get(slot)) {
+            fill(reading, &self.commit((slot, reading.rule), probe, now, holds)?);
         }
-        self.charge_at_length(judged, slot, now, holds)
-    }
-
-    /// The same by the long way.
-    #[inline(never)]
-    fn charge_at_length(
-        &self,
-        judged: &mut Judged,
-        slot: usize,
-        now: Timestamp,
-        holds: &mut Holds,
-    ) -> Result<(), Lost> {
-        let Judged { decision, asks, shared, .. } = judged;
-        let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
-        let Some(limiter) = self.limiters().get(reading.rule) else { return Ok(()) };
-        if let Some(taken) = shared.as_ref().and_then(|shared| shared.take(slot, limiter, now)) {
-            fill(reading, &taken?);
-            return Ok(());
-        }
-        let Some(Some(Ask { place, cost, .. })) = asks.get(slot) else { return Ok(()) };
-        let by = (reading.rule, limiter);
-        fill(reading, &self.charge_place(by, (place, *cost), now, Holding { slot, holds })?);
         Ok(())
     }
 
-    /// Charges one key of a request under one limit.
-    pub(super) fn charge_place(
+    /// Charges what was found of one key of a request, and adds what the request holds then.
+    pub(super) fn commit(
         &self,
-        (rule, limiter): (usize, &Arc<Limiter>),
-        (place, cost): (&Place, Cost),
+        (slot, rule): (usize, usize),
+        probe: &Probe,
         now: Timestamp,
-        holding: Holding<'_>,
+        holds: &mut Holds,
     ) -> Result<Judgement, Lost> {
-        let mut hold = None;
-        let judgement = limiter.admit(place, now, cost, &mut hold)?;
+        let limiter = self.limiters().get(rule).ok_or(GONE)?;
+        let (judgement, hold) = limiter.commit(probe, now)?;
         if let Some(hold) = hold {
-            holding.keep(hold);
+            // there are as many places for holds as keys, so none is ever dropped here
+            let _ = holds.try_push(Held { slot, hold });
         }
         if let Some(told) = self.told(rule) {
-            told.count(place, cost);
+            told.count(&probe.place, probe.cost);
         }
         Ok(judgement)
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.
     fn refuse_late(&self, judged: &mut Judged, slot: usize, lost: &Lost, now: Timestamp) {
-        let ask = judged.asks.get(slot).copied().flatten();
+        let probe = judged.probes.get(slot).copied().flatten();
         let in_the_dark = self.refuses_in_the_dark(judged, slot);
         let Some(reading) = judged.decision.readings.get_mut(slot) else { return };
         let Some((rule, limiter)) = self.rule(reading.rule) else { return };
@@ -336,13 +294,10 @@ impl Snapshot {
             return;
         }
         // a limit that counts its refusals counts this one too
-        if let Some((judgement, _)) = ask.and_then(|ask| limiter.count_refusal(&ask.place, now, ask.cost)) {
+        if let Some((judgement, _)) = probe.and_then(|probe| limiter.count_refusal(&probe.place, now, probe.cost)) {
             // what it was refused for is what stood before it was counted
             fill(reading, &Judgement { standing: reading.standing, ..judgement });
             reading.outcome = Outcome::Refused;
-        }
-        if let Some(shared) = &judged.shared {
-            reading.node = reading.node.or(shared.late_node(slot, rule, lost));
         }
         if reading.mode == Mode::Enforce {
             let refusal = if in_the_dark { Refusal::StoreSilent } else { limiter.refusal().into() };
@@ -352,30 +307,10 @@ impl Snapshot {
     }
 }
 
-/// Takes what a request holds of the limit of one reading.
-pub(super) struct Holding<'a> {
-    pub slot: usize,
-    pub holds: &'a mut Holds,
-}
-
-impl Keeper for Holding<'_> {
-    #[inline(always)]
-    fn keep(self, hold: Hold) {
-        // there are as many places for holds as keys, so none is ever dropped here
-        if !self.holds.is_full() {
-            let _ = self.holds.try_push(Held { slot: self.slot, hold });
-        }
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// How long the limit may make this request wait; `None` if it does not delay, or was not asked.
 fn longest_wait(rule: &Rule, reading: &Reading) -> Option<u64> {
     match (&rule.action, reading.mode, reading.outcome) {
-        (OnLimit::Delay { max }, Mode::Enforce, Outcome::Admitted | Outcome::Delayed) => Some(nanos(*max)),
+        (OnLimit::Delay { max }, Mode::Enforce, Outcome::Admitted | Outcome::Delayed) => Some(saturating_nanos(*max)),
         _ => None,
     }
 }
@@ -384,17 +319,7 @@ fn longest_wait(rule: &Rule, reading: &Reading) -> Option<u64> {
 const MAX_TRIES: u32 = 8;
 
 /// A limit that is not there: cannot happen, and refuses if it does.
-const GONE: Lost = Lost {
-    judgement: Judgement {
-        admitted: false,
-        remaining: 0,
-        quota: 0,
-        retry_nanos: None,
-        next_unit: NextUnit::Known(None),
-        standing: 0,
-    },
-    contended: false,
-};
+const GONE: Lost = Lost::refused(Judgement::REFUSED);
 
 /// The readings in the order of charging: what can be given back first, then by what is left of it. One word for each, whose
 /// lowest byte is its position; there are as many as readings.
@@ -403,9 +328,9 @@ fn charging_order(snapshot: &Snapshot, readings: &Readings) -> [u64; Route::MAX_
     let mut order = [u64::MAX; Route::MAX_RULES];
     for (slot, reading) in readings.iter().enumerate() {
         // whether it cannot be given back, what is left, and, where all else is equal, the position
-        let rank = |brief: &Brief| u64::from(!brief.gives_back) << 48 | u64::from(reading.remaining) << 8;
+        let rank = |limiter: &Limiter| u64::from(!limiter.gives_back()) << 48 | u64::from(reading.remaining) << 8;
         // one that is not there comes first, and is passed over
-        let mut word = snapshot.brief(reading.rule).map_or(0, rank) | slot as u64;
+        let mut word = snapshot.limiter(reading.rule).map_or(0, rank) | slot as u64;
         for placed in order.iter_mut().take(slot) {
             if word < *placed {
                 std::mem::swap(&mut word, placed);

@@ -180,13 +180,13 @@ impl Cluster {
     }
 
     /// What there is of a key of which this gate holds so much, as far as is known.
-    fn left(&self, place: &Place, held: u32) -> u32 {
+    fn left(&self, place: &Place<'_>, held: u32) -> u32 {
         held.saturating_add(self.leases.left_in_store(place.key.of_tier(place.tier)))
             .min(self.promise(place.tier).most())
     }
 
     /// By what leases of this key are found, and what they are of.
-    fn held_by(&self, place: &Place) -> (KeyHash, Promise) {
+    fn held_by(&self, place: &Place<'_>) -> (KeyHash, Promise) {
         (place.key.of_tier(place.tier), self.promise(place.tier))
     }
 
@@ -197,7 +197,7 @@ impl Cluster {
 
     /// What is known without asking, and whether the store should be asked in the background all the same. A request that
     /// nothing is known about fits so far.
-    pub(super) fn look(&self, place: &Place, now: Timestamp, cost: Cost) -> (Judgement, bool) {
+    pub(super) fn look(&self, place: &Place<'_>, now: Timestamp, cost: Cost) -> (Judgement, bool) {
         let (key, promise) = self.held_by(place);
         let most = promise.most();
         if cost.get() > most {
@@ -209,36 +209,18 @@ impl Cluster {
                 Look::Refused { retry_nanos, .. } => {
                     (refused(most, retry_nanos.map(|nanos| nanos.saturating_add(<Leases>::SLACK_NANOS))), false)
                 }
-                _ => (admitted(most, most), false),
+                _ => (Judgement::admitted(most, most), false),
             };
         }
         match known {
             // the low are filled up when they are taken from
-            Look::Holds { left, .. } => (admitted(self.left(place, left), most), false),
+            Look::Holds { left, .. } => (Judgement::admitted(self.left(place, left), most), false),
             Look::Refused { retry_nanos, due } => (refused(most, retry_nanos), due),
-            Look::Unknown => (admitted(0, most), false),
+            Look::Unknown => (Judgement::admitted(0, most), false),
         }
     }
 }
 
-fn admitted(left: u32, quota: u32) -> Judgement {
-    Judgement {
-        admitted: true,
-        remaining: left,
-        quota,
-        retry_nanos: Some(0),
-        next_unit: NextUnit::Known(None),
-        standing: 0,
-    }
-}
-
 fn refused(quota: u32, retry_nanos: Option<u64>) -> Judgement {
-    Judgement {
-        admitted: false,
-        remaining: 0,
-        quota,
-        retry_nanos,
-        next_unit: NextUnit::Known(retry_nanos),
-        standing: 0,
-    }
+    Judgement { quota, retry_nanos, next_unit: NextUnit::Known(retry_nanos), ..Judgement::REFUSED }
 }

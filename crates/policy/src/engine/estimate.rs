@@ -126,7 +126,7 @@ impl Told {
 
     /// Counts what was admitted at this place, whose value is the name of its key.
     #[inline]
-    pub(super) fn count(&self, place: &Place, cost: Cost) {
+    pub(super) fn count(&self, place: &Place<'_>, cost: Cost) {
         self.deltas.count(StoreKey::from_halves(place.value.halves()), place.tier, cost);
     }
 
@@ -159,7 +159,7 @@ impl Told {
 
     /// How much stands charged of a key, and comes back in the longest period.
     fn standing(&self, delta: &Delta, now: Timestamp) -> u64 {
-        let judgement = self.limiter.probe(&self.place(delta), now, Cost::ONE);
+        let judgement = self.limiter.probe(&self.place(delta), now, Cost::ONE).judgement;
         // a probe says what is left after one more
         let left = u64::from(judgement.remaining) + u64::from(judgement.admitted);
         let fades = self.fades.get(usize::from(delta.tier)).or(self.fades.first()).copied().unwrap_or(0);
@@ -167,7 +167,7 @@ impl Told {
         u64::from(judgement.quota).saturating_sub(left).saturating_add(fades)
     }
 
-    fn place(&self, delta: &Delta) -> Place {
+    fn place(&self, delta: &Delta) -> Place<'static> {
         Place { key: self.key(delta.name), tier: delta.tier, ..Place::default() }
     }
 }

@@ -3,7 +3,6 @@
 use http::{HeaderMap, HeaderValue};
 
 use super::decision::{Decision, Refusal, Verdict};
-use super::foresight::Foreseen;
 use super::judged::{Arrival, Holds, Judged};
 use super::keys::Hashed;
 use super::read::Read;
@@ -53,54 +52,10 @@ impl Snapshot {
         Some(headers)
     }
 
-    /// The same as [`judge`](Snapshot::judge) for a client that is known and fields that are [as sent on](Snapshot::as_sent_on).
-    /// Nobody has been asked about the request: the record has its place already, as it is a kilobyte that need not be moved then.
+    /// Judges a request whose client and fields [as sent on](Snapshot::as_sent_on) are known, in a new record: it is large, and
+    /// need not be moved then.
     pub fn judge_into(&self, request: &Request, client: Option<Client>, judged: &mut Judged) {
         let found = self.policy().routes.find(request);
-        self.judge_on(judged, found, &mut Hashed::default(), request, client);
-    }
-
-    /// The same for a client that is known already, as in a log; `None` for one that the policy refuses to serve because its
-    /// address cannot be told.
-    #[inline]
-    pub fn judge_for(&self, request: &Request, client: Option<Client>, arrival: Arrival) -> Judged {
-        // written where it is returned, as a decision is half a kilobyte
-        let mut judged = Judged::new(arrival);
-        let found = self.policy().routes.find(request);
-        self.judge_on(&mut judged, found, &mut Hashed::default(), request, client);
-        judged
-    }
-
-    /// The same for a request of which a [`Foresight`](super::Foresight) of the same policy and seed has found what it could, and
-    /// which was [approached](Snapshot::approach) not long ago. What is in `judged` is forgotten first.
-    pub fn judge_foreseen(
-        &self,
-        foreseen: &Foreseen,
-        request: &Request,
-        client: Client,
-        arrival: Arrival,
-        judged: &mut Judged,
-    ) {
-        judged.begin(arrival);
-        let found = match foreseen.route() {
-            Some(index) => Ok(self.policy().routes.route(index).map(|route| (index, route))),
-            // there is none, or it could not be told
-            None => self.policy().routes.find(request),
-        };
-        let mut hashed = Hashed::default();
-        hashed.take_over(foreseen.keys());
-        self.judge_on(judged, found, &mut hashed, request, Some(client));
-    }
-
-    #[inline]
-    fn judge_on(
-        &self,
-        judged: &mut Judged,
-        found: Result<Option<(usize, &Route)>, Undecided>,
-        hashed: &mut Hashed,
-        request: &Request,
-        client: Option<Client>,
-    ) {
         let found = match (self.fields().check(request.headers), found) {
             (Ok(()), Ok(found)) => Ok(found),
             (Err(FieldFault::Nominated), _) => Err(Refusal::NominatedField),
@@ -116,7 +71,7 @@ impl Snapshot {
         judged.decision.client = Some(client);
         match found {
             Ok(Some((index, route))) => {
-                judged.decision.verdict = self.read_limits(judged, request, &client, (index, route), hashed);
+                judged.decision.verdict = self.read_limits(judged, request, &client, (index, route));
             }
             Ok(None) => {}
             Err(refusal) => judged.decision.verdict = Verdict::Refused(refusal),
@@ -139,38 +94,21 @@ impl Snapshot {
         request: &Request,
         client: &Client,
         (index, route): (usize, &Route),
-        hashed: &mut Hashed,
     ) -> Verdict {
         let mut room = KeyRoom::new();
         let request = &route.counted(request, &mut room);
         let about = Read { request, client, route, index, at: judged.decision.at };
-        // who has been approached is near
-        let ahead = route.rules.len() > 1 && hashed.known().is_empty();
-        let mut worst = None;
+        let ahead = route.rules.len() > 1;
+        let (mut worst, mut hashed) = (None, Hashed::default());
         // all are found before the first is asked: otherwise each would wait for main memory by itself, as nothing is loaded
         // ahead of the atomic exchanges of the one before it
-        for &rule_index in &route.rules {
-            if self.find_in_brief(rule_index, &about, ahead, judged, hashed) {
-                continue;
-            }
-            if let Some(refusal) = self.find(rule_index, &about, ahead, judged, hashed) {
+        for &rule in &route.rules {
+            if let Some(refusal) = self.find(rule, &about, ahead, judged, &mut hashed) {
                 worst = strictest(worst, refusal);
             }
         }
-        let mut slot = 0;
-        loop {
-            let Judged { decision, asks, .. } = judged;
-            let mut said = None;
-            // on to the next that does not just say that the request fits
-            for (reading, asked) in decision.readings.iter_mut().zip(asks).skip(slot) {
-                slot += 1;
-                said = self.ask(reading, asked, about.at);
-                if said.is_some() {
-                    break;
-                }
-            }
-            let Some(said) = said else { break };
-            if let Some(refusal) = self.take_in(slot - 1, said, &about, judged) {
+        for slot in 0..judged.decision.readings.len() {
+            if let Some(refusal) = self.ask(slot, &about, judged) {
                 worst = strictest(worst, refusal);
             }
         }
@@ -180,7 +118,7 @@ impl Snapshot {
             worst = strictest(worst, refusal);
         }
         if worst.is_none() {
-            worst = self.ask_share(judged, &about, hashed);
+            worst = self.ask_share(judged, &about, &mut hashed);
         }
         if worst.is_some() {
             judged.decision.delay_nanos = 0;

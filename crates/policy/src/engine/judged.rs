@@ -4,8 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::cluster::Settled;
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
-use super::offered::Shared;
-use crate::limiter::{Hold, Near, Place};
+use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
@@ -21,24 +20,13 @@ pub struct Arrival {
     pub dice: u64,
 }
 
-/// What a limit was asked, to be charged by later.
-#[derive(Debug, Clone, Copy)]
-pub struct Ask {
-    /// Where the request counts.
-    pub place: Place,
-    /// What it costs.
-    pub cost: Cost,
-    /// What was found out when it was asked.
-    pub near: Near,
-}
-
-/// One key more of a request under the limit of one reading.
+/// One more key of a request under the limit of one reading. It is read again to be charged, which keeps the record small.
 #[derive(Debug, Clone, Copy)]
 pub struct More {
     /// Position of the reading.
     pub slot: usize,
     /// Where the request counts.
-    pub place: Place,
+    pub place: Place<'static>,
     /// What it costs.
     pub cost: Cost,
 }
@@ -53,11 +41,10 @@ impl More {
 pub struct Judged {
     /// The record so far. Its verdict says whether [`Snapshot::admit`](super::Snapshot::admit) is worth asking.
     pub decision: Decision,
-    pub(super) asks: ArrayVec<Option<Ask>, { Route::MAX_RULES }>,
+    /// What the limit of each reading was asked, to be charged by later.
+    pub(super) probes: ArrayVec<Option<Probe>, { Route::MAX_RULES }>,
     /// The further keys of a request that has several under a limit.
     pub(super) more: ArrayVec<More, { More::MOST }>,
-    /// What the route's `fair_share` was offered.
-    pub(super) shared: Option<Shared>,
     /// The readings that have been charged before the wait, a bit each.
     pub(super) charged: u8,
     /// The readings whose limits are shared through a store, a bit each.
@@ -88,9 +75,8 @@ impl Judged {
                 delay_nanos: 0,
                 verdict: Verdict::Refused(Refusal::NoRoute),
             },
-            asks: ArrayVec::new(),
+            probes: ArrayVec::new(),
             more: ArrayVec::new(),
-            shared: None,
             charged: 0,
             shared_slots: 0,
             refills: 0,
@@ -100,23 +86,10 @@ impl Judged {
         }
     }
 
-    /// The same in the place of another request, without moving what is large.
-    pub(super) fn begin(&mut self, arrival: Arrival) {
-        let Judged { decision, asks, more, shared, charged, shared_slots, refills, noted, settled, carried } = self;
-        (decision.id, decision.at, decision.dice) = (arrival.id, arrival.at, arrival.dice);
-        (decision.client, decision.route, decision.delay_nanos) = (None, None, 0);
-        decision.verdict = Verdict::Refused(Refusal::NoRoute);
-        decision.readings.clear();
-        asks.clear();
-        more.clear();
-        settled.clear();
-        (*shared, *charged, *shared_slots, *refills, *noted, *carried) = (None, 0, 0, 0, 0, 0);
-    }
-
     /// The hash of the key that the limit of the reading at this position was asked by, of several the one that it objects to
     /// most; `None` if it was not asked by one.
     pub fn key(&self, slot: usize) -> Option<KeyHash> {
-        self.asks.get(slot)?.as_ref().map(|ask| ask.place.key)
+        self.probes.get(slot)?.as_ref().filter(|probe| !probe.is_by_nodes()).map(|probe| probe.place.key)
     }
 
     /// The hashes of the further keys that the same limit was asked by.

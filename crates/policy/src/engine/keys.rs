@@ -59,24 +59,10 @@ pub struct Hashed {
 }
 
 impl Hashed {
-    /// Takes over hashes that are known already, by the numbers of what they are of.
-    #[inline]
-    pub fn take_over(&mut self, shared: &[(usize, KeyHash)]) {
-        for known in shared {
-            // one that finds no room is taken anew
-            let _ = self.one.try_push(*known);
-        }
-    }
-
     /// The hash of the key with this number, if it has been taken.
     #[inline]
-    pub fn find(&self, number: usize) -> Option<KeyHash> {
+    fn find(&self, number: usize) -> Option<KeyHash> {
         Some(self.one.iter().find(|(known, _)| *known == number)?.1)
-    }
-
-    /// All hashes that are not of one limiter alone, by the numbers of what they are of.
-    pub fn known(&self) -> &[(usize, KeyHash)] {
-        &self.one
     }
 }
 
@@ -113,7 +99,7 @@ impl SharedKeys {
         policy: &Policy,
         about: &Read<'_>,
         hashed: &mut Hashed,
-        place: &mut Place,
+        place: &mut Place<'_>,
     ) -> Result<(), Unkeyed> {
         let key = self.key(index, rule, policy, about, hashed)?;
         if let Some(of) = &rule.of {
@@ -134,30 +120,6 @@ impl SharedKeys {
         client: &Client,
     ) -> Result<KeyHash, Unkeyed> {
         Ok(limiter.own_hash().of(rule.key.hash(request, client, "", &self.seed)?))
-    }
-
-    /// The limiter's own hash of the rule's key, if it is among these.
-    pub fn own_of(&self, index: usize, limiter: &Limiter, known: &[(usize, KeyHash)]) -> Option<KeyHash> {
-        let number = self.numbers.get(index)?.key;
-        let (_, key) = known.iter().find(|(of, _)| *of == number)?;
-        Some(limiter.own_hash().of(*key))
-    }
-
-    /// Hashes the rule's key and the value that it counts, as far as the request has them.
-    pub fn hash_shared(&self, index: usize, rule: &Rule, policy: &Policy, about: &Read<'_>, hashed: &mut Hashed) {
-        if !rule.key.parts().is_empty()
-            && self.key(index, rule, policy, about, hashed).is_ok()
-            && let Some(of) = &rule.of
-        {
-            // what is missing is missed again by whoever asks for it
-            let _ = self.value(index, of, about, hashed);
-        }
-    }
-
-    /// The number of a rule's key, the same for rules of equal ones.
-    pub fn number(&self, index: usize) -> u32 {
-        // there are not as many rules as do not fit, and one that is not there hashes as none
-        self.numbers.get(index).and_then(|numbers| u32::try_from(numbers.key).ok()).unwrap_or(u32::MAX)
     }
 
     /// The hash of a rule's key.
@@ -201,11 +163,6 @@ impl SharedKeys {
     ) -> Result<KeyHash, Unkeyed> {
         let number = self.numbers.get(index).and_then(|numbers| numbers.nodes.get(position)).copied();
         once(hashed, number, || self.hash_of(node, about))
-    }
-
-    /// The same if it has been taken already.
-    pub fn known_node(&self, index: usize, position: usize, hashed: &Hashed) -> Option<KeyHash> {
-        hashed.find(*self.numbers.get(index)?.nodes.get(position)?)
     }
 
     fn hash_of(&self, key: &KeySpec, about: &Read<'_>) -> Result<KeyHash, Unkeyed> {

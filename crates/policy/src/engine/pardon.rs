@@ -5,7 +5,6 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 
 use super::Snapshot;
-use super::offered::is_share;
 use crate::client::{Client, ClientNetwork, KeyPart};
 use crate::limiter::Full;
 use crate::policy::Rule;
@@ -93,7 +92,7 @@ impl Snapshot {
     pub(super) fn key_of_client(&self, index: usize, client: &Client) -> Option<KeyHash> {
         let (rule, limiter) = self.rule(index)?;
         counted_as(rule, client)?;
-        if !limiter.is_keyed() || is_share(rule) {
+        if !limiter.is_keyed() || limiter.is_by_nodes() {
             return None;
         }
         let headers = HeaderMap::new();

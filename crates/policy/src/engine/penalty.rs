@@ -28,7 +28,7 @@ impl Snapshot {
         if limiter.is_exempt(key, now) {
             return 0;
         }
-        let judged = limiter.probe(&Place { key, ..Place::default() }, now, Cost::ONE);
-        if judged.admitted { 0 } else { judged.retry_nanos.unwrap_or(0) }
+        let judgement = limiter.probe(&Place { key, ..Place::default() }, now, Cost::ONE).judgement;
+        if judgement.admitted { 0 } else { judgement.retry_nanos.unwrap_or(0) }
     }
 }

@@ -23,13 +23,6 @@ pub(super) fn blank(rule: usize, mode: Mode) -> Reading {
     }
 }
 
-/// Puts what a limit said in a word into its reading; the rest is as in one that was not asked about yet.
-#[inline]
-pub(super) fn fit(reading: &mut Reading, remaining: u64) {
-    (reading.outcome, reading.remaining) = (Outcome::Admitted, u32::try_from(remaining).unwrap_or(u32::MAX));
-    reading.retry_nanos = Some(0);
-}
-
 /// Copies what a limit said into its reading.
 pub(super) fn fill(reading: &mut Reading, judgement: &Judgement) {
     reading.outcome = if judgement.admitted { Outcome::Admitted } else { Outcome::Refused };
@@ -37,4 +30,5 @@ pub(super) fn fill(reading: &mut Reading, judgement: &Judgement) {
     reading.retry_nanos = judgement.retry_nanos;
     reading.next_unit = judgement.next_unit;
     reading.standing = judgement.standing;
+    reading.node = judgement.node;
 }

@@ -67,7 +67,7 @@ impl Snapshot {
         let before = judged.carried;
         judged.carried = before.saturating_add(bytes);
         let mut pause = 0;
-        let asked = judged.asks.iter().enumerate().filter_map(|(slot, ask)| Some((slot, &ask.as_ref()?.place)));
+        let asked = judged.probes.iter().enumerate().filter_map(|(slot, probe)| Some((slot, &probe.as_ref()?.place)));
         for (slot, place) in asked.chain(judged.more.iter().map(|more| (more.slot, &more.place))) {
             let Some(reading) = judged.decision.readings.get(slot) else { continue };
             let Some((rule, limiter)) = self.rule(reading.rule) else { continue };

@@ -5,17 +5,16 @@
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
 
 use super::by::By;
-use super::charge::Holding;
 use super::decision::{Outcome, Reading, Refusal};
 use super::judge::strictest;
-use super::judged::{Ask, Holds, Judged, More};
+use super::judged::{Holds, Judged, More};
 use super::keys::{Hashed, Unkeyed, all};
 use super::read::Read;
 use super::reading::fill;
 use super::snapshot::Snapshot;
 use crate::client::key;
 use crate::limiter::cluster::StoreKey;
-use crate::limiter::{Limiter, Lost, Near, Place};
+use crate::limiter::{Limiter, Lost, Place, Probe};
 use crate::policy::{Mode, Rule};
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
@@ -32,7 +31,7 @@ impl Snapshot {
         (index, rule, limiter): (usize, &Rule, &Limiter),
         unkeyed: Unkeyed,
         about: &Read<'_>,
-        (place, cost): (Place, Cost),
+        (place, cost): (Place<'_>, Cost),
         judged: &mut Judged,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
@@ -40,20 +39,19 @@ impl Snapshot {
         let asks_one = self.cluster(index).is_some() || unkeyed == Unkeyed::TooMany;
         let keys = if asks_one { None } else { self.all_keys((index, rule, limiter), unkeyed, about, hashed).ok() };
         let keys = keys.filter(|keys| keys.len() <= judged.more.remaining_capacity() + 1);
-        let slot = judged.asks.len().checked_sub(1)?;
+        let slot = judged.probes.len().checked_sub(1)?;
         let Some(keys) = keys else {
             let reading = judged.decision.readings.last_mut()?;
             reading.outcome = Outcome::Refused;
             return (reading.mode == Mode::Enforce).then_some(Refusal::AmbiguousValue);
         };
         for (number, (key, value)) in keys.into_iter().enumerate() {
-            let place = Place { key, value, ..place };
+            let place = Place { key, value, ..place.without_nodes() };
             if number > 0 {
                 // there is room for all
                 let _ = judged.more.try_push(More { slot, place, cost });
-            } else if let Some(asked) = judged.asks.last_mut() {
-                let Ask { place, near, .. } = asked.insert(Ask { place, cost, near: Near::default() });
-                limiter.spot(place, near, false);
+            } else if let Some(asked) = judged.probes.last_mut() {
+                *asked = Some(Probe::unasked(&place, cost));
             }
         }
         None
@@ -101,11 +99,16 @@ impl Snapshot {
         worst
     }
 
-    /// Asks by one key. Gives the place that is still to be charged beside the one in the ask; `None` if there is none.
-    fn ask_one_more(&self, more: More, about: &Read<'_>, judged: &mut Judged) -> (Option<Place>, Option<Refusal>) {
+    /// Asks by one key. Gives the place that is still to be charged beside that of the reading; `None` if there is none.
+    fn ask_one_more(
+        &self,
+        more: More,
+        about: &Read<'_>,
+        judged: &mut Judged,
+    ) -> (Option<Place<'static>>, Option<Refusal>) {
         let More { slot, place, cost } = more;
-        let Judged { decision, asks, .. } = judged;
-        let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), asks.get_mut(slot)) else {
+        let Judged { decision, probes, .. } = judged;
+        let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), probes.get_mut(slot)) else {
             return (None, None);
         };
         let Some((rule, limiter)) = self.rule(reading.rule) else { return (None, None) };
@@ -114,21 +117,20 @@ impl Snapshot {
         }
         let (before, own) = (*reading, *asked);
         // asked about one key, it knows its mode already, which is the same for all
-        if own.is_none()
-            && let Some(seed) = self.rollout(reading.rule)
-        {
-            reading.mode = self.mode_by(seed, rule, about);
+        if own.is_none() {
+            reading.mode = self.mode_of(reading.rule, rule, about);
         }
-        fill(reading, &limiter.probe(&place, about.at, cost));
+        let probe = limiter.probe(&place, about.at, cost);
+        fill(reading, &probe.judgement);
         if self.told(reading.rule).is_some() {
             reading.by = By::Estimate;
         }
         let fits = reading.outcome == Outcome::Admitted;
-        *asked = Some(Ask { place, cost, near: Near::default() });
+        *asked = Some(probe);
         let refusal = if fits { None } else { self.over_limit(slot, about, judged) };
         let Some(own) = own else { return (None, refusal) };
-        let Judged { decision, asks, .. } = judged;
-        if let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), asks.get_mut(slot))
+        let Judged { decision, probes, .. } = judged;
+        if let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), probes.get_mut(slot))
             && objection(&before) >= objection(reading)
         {
             (*reading, *asked) = (before, Some(own));
@@ -152,10 +154,8 @@ impl Snapshot {
     ) -> Result<(), Lost> {
         let Judged { decision, more, .. } = judged;
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
-        let Some(limiter) = self.limiters().get(reading.rule) else { return Ok(()) };
         for More { place, cost, .. } in more.iter().filter(|more| more.slot == slot) {
-            let by = (reading.rule, limiter);
-            let judgement = self.charge_place(by, (place, *cost), now, Holding { slot, holds })?;
+            let judgement = self.commit((slot, reading.rule), &Probe::unasked(place, *cost), now, holds)?;
             if judgement.remaining < reading.remaining {
                 fill(reading, &judgement);
             }

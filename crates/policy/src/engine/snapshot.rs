@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::brief::Brief;
 use super::cluster::Cluster;
 use super::estimate::Told;
 use super::keys::SharedKeys;
@@ -21,8 +20,6 @@ pub struct Snapshot {
     /// Of limits that are enforced for a part of their keys only: what picks them.
     pub(super) rollouts: Vec<Option<Seed>>,
     pub(super) keys: SharedKeys,
-    /// What there is to know of each rule.
-    pub(super) briefs: Vec<Brief>,
     /// Limits that a store is asked about; empty in a face without stores.
     pub(super) clusters: Vec<Option<Arc<Cluster>>>,
     /// Limits that gates tell each other of; empty in a face without stores.
@@ -85,18 +82,6 @@ impl Snapshot {
     /// A rule and its state.
     pub(super) fn rule(&self, index: usize) -> Option<(&Rule, &Limiter)> {
         Some((self.policy.rules.get(index)?, self.limiter(index)?))
-    }
-
-    /// What there is to know of a rule before there is a request.
-    #[inline]
-    pub(super) fn brief(&self, index: usize) -> Option<&Brief> {
-        self.briefs.get(index)
-    }
-
-    /// Whether a rule's limiter alone says what is read of it.
-    #[inline]
-    pub(super) fn is_alone(&self, index: usize) -> bool {
-        self.brief(index).is_some_and(|brief| brief.alone)
     }
 
     /// What answers told that requests cost.

@@ -10,7 +10,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::brief::Brief;
 use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::numbers::Numbers;
@@ -158,13 +157,6 @@ impl Snapshot {
             None => (Vec::new(), Vec::new()),
         };
         let keys = SharedKeys::new(&policy, seed);
-        let brief = |(index, (rule, limiter)): (usize, (&Arc<Rule>, &Arc<Limiter>))| {
-            let brief = Brief::new(rule, limiter, keys.number(index));
-            let shared =
-                clusters.get(index).is_some_and(Option::is_some) || told.get(index).is_some_and(Option::is_some);
-            if shared { brief.shared() } else { brief }
-        };
-        let briefs = policy.rules.iter().zip(&limiters).enumerate().map(brief).collect();
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
         let next = Snapshot {
@@ -173,7 +165,6 @@ impl Snapshot {
             limiters,
             rollouts,
             keys,
-            briefs,
             clusters,
             told,
             learned,

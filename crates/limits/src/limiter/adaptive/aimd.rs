@@ -12,7 +12,7 @@
 //! and control" §2, §3.
 
 use super::ceiling::Ceiling;
-use super::{AdaptiveSpec, Sample, whole};
+use super::spec::{AdaptiveSpec, Sample, whole};
 use crate::units::Timestamp;
 
 /// What is left of the cap after a sign of overload. TCP halves, because its losses come late; a time to answer is seen at

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use super::ceiling::Ceiling;
-use super::{AdaptiveSpec, Sample, whole};
+use super::spec::{AdaptiveSpec, Sample, whole};
 use crate::units::Timestamp;
 
 /// By how much times may lie above the mean before the cap falls.

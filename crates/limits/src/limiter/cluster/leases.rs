@@ -32,186 +32,24 @@ mod entry;
 mod refusals;
 mod size;
 mod steps;
+mod table;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use std::fmt;
-
 use super::{Answer, Promise};
 use crate::sketch::{KeyHash, Word};
-use crate::sync::{AtomicU64, Ordering};
-use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+use crate::sync::Ordering;
+use crate::units::{Cost, Timestamp};
 use entry::{Claim, Entry, Line};
 pub use refusals::Watch;
 use size::{Demand, Terms};
 use steps::{ATTEMPTS, Fresh, Start, is_low, keep, known, start};
-use words::{Held, LEAD_NANOS, LIFE, MOST_TOKENS, State, TICK, tick, tick_from};
-
-/// The leases of one gate, of any number of limits.
-pub struct Leases<C = AtomicU64> {
-    lines: Box<[Line<C>]>,
-    /// Stands in for a line out of range, which masking makes impossible.
-    spare: Line<C>,
-    /// Tells questions apart that begin in one tick.
-    nonces: AtomicU64,
-    /// See [`refusals`].
-    grants: Box<[AtomicU64]>,
-}
-
-/// What is known about a key without asking, or what became of a request.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// It is held, or was just taken.
-    Holds {
-        /// What is left: before taking from [`Leases::look`], after it otherwise.
-        left: u32,
-        /// Whether so little is left that somebody should [`refill`](Leases::refill) in the background.
-        low: bool,
-    },
-    /// The store has said no, or the cost is above all that there can be.
-    Refused {
-        /// Nanoseconds from now until it would fit if nobody else took any; `None` when it never will.
-        retry_nanos: Option<u64>,
-        /// Whether the store is likely to have some again by now, so that somebody should [`refill`](Leases::refill) in the
-        /// background; this request is refused all the same. At most 20 times a second, of a key that is spent all the time.
-        due: bool,
-    },
-    /// Only the store knows. From [`Leases::answered`]: its answer came too late to be used, which is as good as silence.
-    Unknown,
-}
-
-/// When something that was held ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ends(u64);
-
-impl Ends {
-    /// Of what cannot be held.
-    pub const NEVER_LIVED: Ends = Ends(0);
-}
-
-/// Whether to ask the store.
-#[must_use]
-#[derive(Debug)]
-pub enum Begin {
-    /// Ask it this. To be settled by [`Leases::answered`] or [`Leases::silent`]; one that is lost keeps the key from being
-    /// asked about for a second.
-    Ask(Asking),
-    /// Somebody else is asking about the key: wait for that, at most until the deadline, or refuse.
-    Busy,
-    /// No need any more: this is known meanwhile. Nothing is taken yet.
-    Known(Look),
-}
-
-/// A question on its way: what to ask, and what the answer is to be used for.
-#[derive(Debug)]
-pub struct Asking {
-    wanted: u32,
-    least: u32,
-    /// What the request that asks will take for itself; 0 in the background.
-    own: u32,
-    /// How much is to be held.
-    size: u32,
-    /// How much of that is little.
-    mark: u32,
-    /// How long what it brings lives at most, in nanoseconds.
-    life: u64,
-    /// Whether there is a stock to give a token up from.
-    stocked: bool,
-    promise: Promise,
-    kept: Option<Kept>,
-}
-
-/// The entry that keeps what a question brings.
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    line: usize,
-    number: usize,
-    /// The state while it is on its way.
-    asking: u64,
-    /// The low-water mark before.
-    low: u32,
-}
-
-impl Asking {
-    /// For what the request needs by itself.
-    fn first(least: u32, own: u32, promise: &Promise, kept: Option<Kept>) -> Asking {
-        Asking { wanted: least, least, own, size: least, mark: 0, life: LIFE, stocked: false, promise: *promise, kept }
-    }
-
-    /// For the next request of the key too, where there is a stock.
-    fn with_one_more(self, terms: &Terms) -> Asking {
-        let size = self.least.saturating_add(1);
-        if terms.stock < 2 || size > terms.part {
-            return self;
-        }
-        Asking { wanted: size, size, mark: 1, life: terms.life, stocked: true, ..self }
-    }
-
-    /// For what is missing to a lease by the demand.
-    fn again(self, demand: u32, left: u32, terms: &Terms) -> Asking {
-        let size = terms.lease(demand, self.least);
-        let (mark, wanted) = (terms.mark(size, demand), size.saturating_sub(left).max(self.least));
-        Asking { wanted, size, mark, life: terms.life, stocked: terms.stock > 1, ..self }
-    }
-
-    /// How much to ask for: at least [`Asking::least`].
-    pub fn wanted(&self) -> u32 {
-        self.wanted
-    }
-
-    /// How much is needed for any to be of use: at least 1.
-    pub fn least(&self) -> u32 {
-        self.least
-    }
-
-    /// How many nanoseconds what it brings may be spent for at most, from before it was sent.
-    pub fn life_nanos(&self) -> u64 {
-        self.life
-    }
-
-    /// Whether there is room to keep anything. If not, exactly the request's own cost is asked for, others may be asking about the
-    /// same key, and neither a lease nor a refusal stays.
-    pub fn is_kept(&self) -> bool {
-        self.kept.is_some()
-    }
-}
-
-impl Leases {
-    /// What a gate has unless told otherwise: 2 MiB.
-    pub const MEMORY: Bytes = Bytes(2 << 20);
-
-    /// By how much a refusal of [`Leases::remember`] is forgotten before the store's own time, at most: a tick, and what the answer took.
-    pub const SLACK_NANOS: u64 = TICK + LEAD_NANOS;
-
-    /// An empty table: the greatest power of two of lines of 64 bytes that fits.
-    ///
-    /// # Errors
-    /// Less than 64 KiB or more than 1 GiB.
-    pub fn new(memory: Bytes) -> Result<Leases, OutOfRange> {
-        if !(64 << 10..=1 << 30).contains(&memory.0) {
-            return Err(OutOfRange { allowed: "64KiB to 1GiB" });
-        }
-        let lines = memory.0 / size_of::<Line<AtomicU64>>() as u64;
-        Ok(Leases::with_lines(1 << lines.ilog2()))
-    }
-}
+use table::Kept;
+pub use table::{Asking, Begin, Ends, Leases, Look};
+use words::{Held, LIFE, MOST_TOKENS, State, tick, tick_from};
 
 impl<C: Word> Leases<C> {
-    /// So many lines of two entries, rounded up to a power of two. Every one is written, so that no request meets a page
-    /// fault.
-    pub fn with_lines(lines: usize) -> Self {
-        let lines: Box<[_]> = (0..lines.next_power_of_two()).map(|_| std::hint::black_box(Line::default())).collect();
-        let grants = refusals::counters(lines.len());
-        Leases { lines, spare: Line::default(), nonces: AtomicU64::new(0), grants }
-    }
-
-    /// What the table takes, beside 2 KiB of counters; it never grows.
-    pub fn memory(&self) -> Bytes {
-        Bytes(size_of_val(&*self.lines) as u64)
-    }
-
     /// What is known about a request of this cost. Takes nothing; one that is refused is counted as by [`Leases::note`], since a
     /// refusal is remembered for as long as somebody runs into it. `key` is a hash of the limit's own, and of the tier's.
     #[inline]
@@ -353,23 +191,6 @@ impl<C: Word> Leases<C> {
         entries.map(|entry| u64::from(Held::of(entry.held.load()).left(now))).sum()
     }
 
-    /// The number of the key's line, and its tag: disjoint halves of the hash.
-    #[inline]
-    fn place(&self, key: KeyHash) -> (usize, u64) {
-        let [low, high] = key.halves();
-        (low as usize & self.lines.len().wrapping_sub(1), high.max(1))
-    }
-
-    #[inline]
-    fn line(&self, number: usize) -> &Line<C> {
-        self.lines.get(number).unwrap_or(&self.spare)
-    }
-
-    fn kept(&self, asking: &Asking) -> Option<(&Entry<C>, Kept)> {
-        let kept = asking.kept?;
-        Some((self.line(kept.line).0.get(kept.number)?, kept))
-    }
-
     /// [`Leases::begin`] of a request that needs `least` and takes `own` of it.
     fn ask(&self, key: KeyHash, least: u32, own: u32, promise: &Promise, nodes: u32, now: Timestamp) -> Begin {
         let (line, tag) = self.place(key);
@@ -448,11 +269,5 @@ impl<C: Word> Leases<C> {
             }
         }
         None
-    }
-}
-
-impl<C> fmt::Debug for Leases<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases").field("lines", &self.lines.len()).finish_non_exhaustive()
     }
 }

@@ -108,42 +108,10 @@ impl Meter for Counter {
     }
 
     #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
+    fn admit(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
         match self {
-            Counter::Aligned(window) => window.admits(charged, now),
-            Counter::Sliding(bucket, _) => bucket.admits(charged, now),
-        }
-    }
-
-    #[inline]
-    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
-        match self {
-            Counter::Aligned(window) => window.leaves(level, now, cost),
-            Counter::Sliding(bucket, _) => bucket.leaves(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
-        match self {
-            Counter::Aligned(window) => window.leaves_charged(level, now, cost),
-            Counter::Sliding(bucket, _) => bucket.leaves_charged(level, now, cost),
-        }
-    }
-
-    #[inline]
-    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
-        match self {
-            Counter::Aligned(window) => window.next_unit_later(charged, now),
-            Counter::Sliding(bucket, _) => bucket.next_unit_later(charged, now),
-        }
-    }
-
-    #[inline]
-    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
-        match self {
-            Counter::Aligned(window) => window.is_half_spent(level, now),
-            Counter::Sliding(bucket, _) => bucket.is_half_spent(level, now),
+            Counter::Aligned(window) => window.admit(level, now, cost),
+            Counter::Sliding(bucket, _) => bucket.admit(level, now, cost),
         }
     }
 
@@ -156,10 +124,10 @@ impl Meter for Counter {
     }
 
     #[inline]
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         match self {
-            Counter::Aligned(window) => window.remaining(level, now),
-            Counter::Sliding(bucket, _) => bucket.remaining(level, now),
+            Counter::Aligned(window) => window.outlook(level, now),
+            Counter::Sliding(bucket, _) => bucket.outlook(level, now),
         }
     }
 
@@ -172,25 +140,10 @@ impl Meter for Counter {
     }
 
     #[inline]
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        match self {
-            Counter::Aligned(window) => window.next_unit_nanos(level, now),
-            Counter::Sliding(bucket, _) => bucket.next_unit_nanos(level, now),
-        }
-    }
-
     fn standing(&self, level: u64, now: Timestamp) -> u64 {
         match self {
             Counter::Aligned(window) => window.standing(level, now),
             Counter::Sliding(bucket, _) => bucket.standing(level, now),
-        }
-    }
-
-    #[inline]
-    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
-        match self {
-            Counter::Aligned(window) => window.outlook(level, now),
-            Counter::Sliding(bucket, _) => bucket.outlook(level, now),
         }
     }
 

@@ -48,7 +48,7 @@ impl Caps {
     #[inline]
     pub fn probe(&self, key: KeyHash, node: usize, per_second: f64, now: Timestamp) -> bool {
         let Some(bucket) = bucket(per_second) else { return false };
-        bucket.admits(bucket.charge(self.levels.read(key, node).level(), now, Cost::ONE), now)
+        bucket.admit(self.levels.read(key, node).level(), now, Cost::ONE).is_some()
     }
 
     /// Charges one request.

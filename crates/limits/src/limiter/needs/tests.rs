@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Limiter, Place, RefusedCount, Scope, Spec};
+use crate::limiter::{Limiter, Place, Probe, RefusedCount, Scope, Spec};
 use crate::sketch::{KeyHasher, Seed};
 use crate::units::{Bytes, Cost, Timestamp};
 
@@ -39,19 +39,18 @@ fn first_refusal(kind: &Kind, steps: &[Step]) -> Option<(Vec<Step>, Step, Owed)>
         now += after;
         let step = (now, cost, value);
         let (place, units) = asked(&limiter, step);
-        let judgement = limiter.probe(&place, at(now), units);
+        let probe = limiter.probe(&place, at(now), units);
+        let judgement = probe.judgement;
         if !judgement.admitted {
             return Some((charged, step, limiter.owed(kind, place.tier, judgement.standing, units)));
         }
-        let mut hold = None;
-        limiter.admit(&place, at(now), units, &mut hold).unwrap();
-        holds.extend(hold);
+        holds.extend(limiter.commit(&probe, at(now)).unwrap().1);
         charged.push(step);
     }
     None
 }
 
-fn asked(limiter: &Limiter, (_, cost, value): Step) -> (Place, Cost) {
+fn asked(limiter: &Limiter, (_, cost, value): Step) -> (Place<'static>, Cost) {
     let place = Place { key: hash(limiter, "key"), value: hash(limiter, &value.to_string()), ..Place::default() };
     (place, Cost::new(cost).unwrap())
 }
@@ -62,15 +61,14 @@ fn admits(kind: &Kind, charged: &[Step], last: Step) -> bool {
     let mut holds = Vec::new();
     for step in charged {
         let (place, cost) = asked(&limiter, *step);
-        let mut hold = None;
         // by force where the smaller number would not have admitted it: it is the same charges that count
-        if limiter.admit(&place, at(step.0), cost, &mut hold).is_err() {
-            limiter.charge(&place, at(step.0), cost);
+        match limiter.commit(&Probe::unasked(&place, cost), at(step.0)) {
+            Ok((_, hold)) => holds.extend(hold),
+            Err(_) => limiter.charge(&place, at(step.0), cost),
         }
-        holds.extend(hold);
     }
     let (place, cost) = asked(&limiter, last);
-    limiter.probe(&place, at(last.0), cost).admitted
+    limiter.probe(&place, at(last.0), cost).judgement.admitted
 }
 
 fn with_units(kind: &Kind, units: u32) -> Kind {
@@ -222,8 +220,8 @@ fn a_straggler_is_refused_whatever_the_limit_is() {
         let kind = Kind::Quota { max: 3, window: SECOND.into(), sliding, memory: MEMORY };
         let limiter = limiter(&kind);
         let (place, cost) = asked(&limiter, (0, 1, 0));
-        limiter.admit(&place, at(5_000_000_000), cost, &mut None).unwrap();
-        let judgement = limiter.probe(&place, at(0), cost);
+        limiter.commit(&Probe::unasked(&place, cost), at(5_000_000_000)).unwrap();
+        let judgement = limiter.probe(&place, at(0), cost).judgement;
         assert!(!judgement.admitted);
         assert_eq!(limiter.owed(&kind, place.tier, judgement.standing, cost).needs(&kind), Needs::default());
     }

@@ -1,10 +1,11 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
-use super::super::state::UNASKED;
-use super::super::{Kind, RefusedCount, Scope, Spec};
+use super::super::admission::stricter;
+use super::super::{Hold, Judgement, Kind, MOST_PARDONS, Place, Probe, RefusedCount, Scope, Spec};
 use super::*;
-use crate::limiter::MOST_PARDONS;
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Cost, Rate};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 400 * 86_400 * SECOND;
@@ -20,21 +21,22 @@ fn hash(kind: u8, number: u64) -> KeyHash {
     hasher.finish()
 }
 
-fn place(limiter: &Limiter, key: u64, value: u64) -> Place {
+fn place(limiter: &Limiter, key: u64, value: u64) -> Place<'static> {
     let (key, value) = (hash(0, key), hash(1, value));
     Place { key: limiter.own_hash().of(key), value: limiter.own_hash().of_pair(key, value), ..Place::default() }
 }
 
 /// Asks as the engine does, and says whether the request was admitted.
-fn ask(limiter: &Arc<Limiter>, place: &Place, now: u64) -> bool {
+fn ask(limiter: &Arc<Limiter>, place: &Place<'_>, now: u64) -> bool {
     let now = Timestamp::from_nanos(now);
-    if !limiter.probe(place, now, Cost::ONE).admitted {
+    let probe = limiter.probe(place, now, Cost::ONE);
+    if !probe.judgement.admitted {
         limiter.count_refusal(place, now, Cost::ONE);
         return false;
     }
-    let mut hold = None;
-    let admitted = limiter.admit(place, now, Cost::ONE, &mut hold).is_ok();
-    if let Some(Hold::Attempt(mut attempt)) = hold {
+    let committed = limiter.commit(&probe, now);
+    let admitted = committed.is_ok();
+    if let Ok((_, Some(Hold::Attempt(mut attempt)))) = committed {
         attempt.sent();
     }
     admitted
@@ -170,10 +172,9 @@ fn what_counts_what_is_there_has_nothing_to_forget() {
     let limiter = limiter(&kind, false);
     let place = place(&limiter, 1, 0);
     let now = Timestamp::from_nanos(START);
-    let mut hold = None;
-    limiter.admit(&place, now, Cost::ONE, &mut hold).unwrap();
+    let _held = limiter.commit(&Probe::unasked(&place, Cost::ONE), now).unwrap();
     limiter.pardon(place.key, now, Duration::ZERO).unwrap();
-    assert!(!limiter.probe(&place, now, Cost::ONE).admitted);
+    assert!(!limiter.probe(&place, now, Cost::ONE).judgement.admitted);
     limiter.pardon(place.key, now, Duration::from_secs(1)).unwrap();
     assert!(limiter.is_exempt(place.key, now));
 }
@@ -197,7 +198,7 @@ fn the_list_is_bounded_and_what_is_over_makes_room() {
 #[test]
 fn of_two_judgements_of_one_kind_the_one_that_leaves_less_is_told() {
     for admitted in [true, false] {
-        let [few, many] = [1, 7].map(|remaining| Judgement { admitted, remaining, ..UNASKED });
+        let [few, many] = [1, 7].map(|remaining| Judgement { admitted, remaining, ..Judgement::REFUSED });
         assert_eq!(stricter(few, many).remaining, 1);
         assert_eq!(stricter(many, few).remaining, 1);
     }

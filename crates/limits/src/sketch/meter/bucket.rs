@@ -17,8 +17,6 @@ pub struct Bucket {
     interval: Divisor,
     burst: u32,
     depth: u64,
-    /// How far half a burst and one request more move a level on.
-    beyond_half: u64,
 }
 
 impl Bucket {
@@ -51,8 +49,7 @@ impl Bucket {
     }
 
     fn of(interval: u64, burst: u32, depth: u64) -> Bucket {
-        let beyond_half = interval.saturating_mul(u64::from(burst / 2) + 1);
-        Bucket { interval: Divisor::new(interval), burst, depth, beyond_half }
+        Bucket { interval: Divisor::new(interval), burst, depth }
     }
 
     /// The pace at which one request of the new rate, counted in units `units.1` for every `units.0` of this one's, moves
@@ -90,16 +87,39 @@ impl Bucket {
     }
 }
 
+impl Bucket {
+    /// Whether a request stamped `now` that would leave the level at `charged` may be admitted.
+    #[inline]
+    pub fn admits(&self, charged: u64, now: Timestamp) -> bool {
+        charged < u64::MAX && charged.saturating_sub(now.nanos()) <= self.depth
+    }
+}
+
 impl Meter for Bucket {
+    const IS_LINEAR: bool = true;
+
     #[inline]
     fn charge(&self, level: u64, now: Timestamp, cost: Cost) -> u64 {
         let span = self.interval.get().saturating_mul(u64::from(cost.get()));
         level.max(now.nanos()).saturating_add(span)
     }
 
+    /// One division for what remains and for what is left of it, which is how far the next unit has come.
     #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
-        charged < u64::MAX && charged.saturating_sub(now.nanos()) <= self.depth
+    fn admit(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        let to = self.charge(level, now, cost);
+        if !self.admits(to, now) {
+            return None;
+        }
+        if to > u64::MAX - 1 - self.depth {
+            // near the end of time the room is less than the depth says
+            let (remaining, next_unit) = self.outlook(to, now);
+            return Some(Charged { to, remaining, next_unit });
+        }
+        // what was charged lies ahead of now
+        let (units, part) = self.interval.divide(self.depth - (to - now.nanos()));
+        let remaining = u32::try_from(units).map_or(self.burst, |units| units.min(self.burst));
+        Some(Charged { to, remaining, next_unit: NextUnit::Known(Some(self.interval.get() - part)) })
     }
 
     fn quota(&self) -> u32 {
@@ -107,42 +127,15 @@ impl Meter for Bucket {
     }
 
     #[inline]
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let start = level.max(now.nanos());
         let ahead = start - now.nanos();
         // the second bound keeps clear of the last nanosecond of time, at which nothing is admitted
         let room = self.depth.saturating_sub(ahead).min((u64::MAX - 1).saturating_sub(start));
         let (units, _) = self.interval.divide(room);
-        u32::try_from(units).map_or(self.burst, |units| units.min(self.burst))
-    }
-
-    #[inline]
-    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
-        !self.admits(level.max(now.nanos()).saturating_add(self.beyond_half), now)
-    }
-
-    /// One division for what remains and for what is left of it, which is how far the next unit has come.
-    #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
-        let to = self.charge(level, now, cost);
-        if !self.admits(to, now) {
-            return None;
-        }
-        // what was charged lies ahead of now
-        let room = (self.depth - (to - now.nanos())).min(u64::MAX - 1 - to);
-        let (units, part) = self.interval.divide(room);
         let remaining = u32::try_from(units).map_or(self.burst, |units| units.min(self.burst));
-        let half_spent = self.is_half_spent(to, now);
-        Some(Charged { to, remaining, half_spent, by_the_way: self.interval.get() - part })
-    }
-
-    #[inline]
-    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
-        // near the end of time the room is less than the depth says
-        if charged.to > u64::MAX - 1 - self.depth {
-            return NextUnit::Known(self.next_unit_nanos(charged.to, now));
-        }
-        NextUnit::Known(Some(charged.by_the_way))
+        let next = Cost::new(remaining.saturating_add(1)).ok().filter(|_| remaining < self.burst);
+        (remaining, NextUnit::Known(next.and_then(|cost| self.retry_nanos(level, now, cost))))
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
@@ -157,24 +150,9 @@ impl Meter for Bucket {
         Some(charged.saturating_sub(self.depth).saturating_sub(now.nanos()))
     }
 
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        self.outlook(level, now).1
-    }
-
-    #[inline]
-    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
-        let remaining = self.remaining(level, now);
-        let next = Cost::new(remaining.saturating_add(1)).ok().filter(|_| remaining < self.burst);
-        (remaining, next.and_then(|cost| self.retry_nanos(level, now, cost)))
-    }
-
     /// How far ahead it lies.
     fn standing(&self, level: u64, now: Timestamp) -> u64 {
         level.saturating_sub(now.nanos())
-    }
-
-    fn is_linear(&self) -> bool {
-        true
     }
 
     fn fade_nanos(&self) -> u64 {
@@ -220,11 +198,11 @@ mod tests {
     fn remaining_retry_and_next_unit_agree() {
         let bucket = bucket(1, Duration::from_secs(1), 5);
         let now = Timestamp::from_nanos(7 * SECOND);
-        assert_eq!(bucket.remaining(0, now), 5);
-        assert_eq!(bucket.next_unit_nanos(0, now), None);
+        assert_eq!(bucket.outlook(0, now).0, 5);
+        assert_eq!(bucket.outlook(0, now).1.nanos(), None);
         let level = 10 * SECOND - 1; // three units spent, and one nanosecond refilled
-        assert_eq!(bucket.remaining(level, now), 2);
-        assert_eq!(bucket.next_unit_nanos(level, now), Some(SECOND - 1));
+        assert_eq!(bucket.outlook(level, now).0, 2);
+        assert_eq!(bucket.outlook(level, now).1.nanos(), Some(SECOND - 1));
         assert_eq!(bucket.retry_nanos(level, now, Cost::new(2).unwrap()), Some(0));
         assert_eq!(bucket.retry_nanos(level, now, Cost::new(3).unwrap()), Some(SECOND - 1));
         assert_eq!(bucket.retry_nanos(level, now, Cost::new(5).unwrap()), Some(3 * SECOND - 1));
@@ -242,11 +220,11 @@ mod tests {
         let bucket = bucket(1, Duration::from_secs(1), 5);
         let now = Timestamp::from_nanos(u64::MAX - 2 * SECOND);
         let mut level = 0;
-        assert_eq!(bucket.remaining(level, now), 1);
+        assert_eq!(bucket.outlook(level, now).0, 1);
         assert!(spend(&bucket, &mut level, now.nanos(), 1));
         assert!(!spend(&bucket, &mut level, now.nanos(), 1));
         assert_eq!(bucket.retry_nanos(level, now, Cost::ONE), None);
-        assert_eq!(bucket.next_unit_nanos(level, now), None);
+        assert_eq!(bucket.outlook(level, now).1.nanos(), None);
     }
 
     #[test]

@@ -39,8 +39,6 @@ pub struct RecentAverage {
     /// What is added to every instant to be sure that it is not too early.
     margin: u64,
     quantum: u64,
-    /// The greatest lead of a level over the stamp at which more than half the quota is left.
-    half_lead: i64,
     /// By how much less, in units of cost, a sum may be than the one that its level stands for after a charge.
     slack: f64,
 }
@@ -113,11 +111,9 @@ impl RecentAverage {
             margin,
             // ln(1 + 1/n) ≥ 1/(n + 1): no more than what one request adds to the level at the ceiling
             quantum: ((nanos / ((at_ceiling + 1.0) * std::f64::consts::LN_2)) as u64).clamp(1, half_life >> 10),
-            half_lead: 0,
             slack: 0.0,
         };
         meter.most = meter.greatest_sum().ok_or(BUDGET)?;
-        meter.half_lead = meter.decay().greatest_lead(f64::from(meter.quota() / 2 + 1));
         // a charge rounds the instant up by a nanosecond, the margin and the errors that this is for, of twice its size at
         // most; to one more than before it if that is later, which is within the same
         let rounded = (4 * margin + 8) as f64 / nanos;
@@ -204,6 +200,28 @@ impl RecentAverage {
         (left >= 0.0 && beyond > self.slack && beyond < 1.0 - self.slack).then_some(units)
     }
 
+    /// ⌊B − N⌋. Rounding can take the last one when they come one by one, see the type; it never adds one.
+    #[inline]
+    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+        if now.nanos() > self.last() {
+            return 0;
+        }
+        let sum = self.sum(level, now);
+        let fits = |units: u32| sum + f64::from(units) <= self.most;
+        // to the nearest: one more or one less than what the comparison of sums says
+        let units = (self.most - sum).max(0.0) as u32;
+        match units.checked_add(1) {
+            Some(more) if fits(more) => more,
+            _ if fits(units) => units,
+            _ => units.saturating_sub(1),
+        }
+    }
+
+    #[inline]
+    fn next_unit(&self, level: u64, now: Timestamp, remaining: u32) -> NextUnit {
+        NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining))
+    }
+
     /// The last stamp that is admitted: levels at the end of time can no longer be told apart.
     #[inline]
     fn last(&self) -> u64 {
@@ -228,50 +246,17 @@ impl Meter for RecentAverage {
         now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1))
     }
 
+    /// Sums are compared as [`Meter::retry_nanos`] compares them. What remains follows from the sum before it becomes a level again,
+    /// unless rounding could tell the two apart.
     #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
-        charged.saturating_sub(now.nanos()) <= self.depth && now.nanos() <= self.last()
-    }
-
-    /// Sums are compared as [`Meter::retry_nanos`] compares them, which spares a logarithm.
-    #[inline]
-    fn fits(&self, level: u64, now: Timestamp, cost: Cost) -> bool {
-        now.nanos() <= self.last() && self.sum(level, now) + f64::from(cost.get()) <= self.most
-    }
-
-    /// From the sum before it becomes a level again, unless rounding could tell the two apart.
-    #[inline]
-    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
-        if now.nanos() > self.last() {
-            return None;
-        }
+    fn admit(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
         let sum = self.sum(level, now) + f64::from(cost.get());
-        if sum > self.most {
-            return None;
-        }
-        Some(self.left(sum).unwrap_or_else(|| self.remaining(self.charge(level, now, cost), now)))
-    }
-
-    /// One sum for both.
-    #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
-        if now.nanos() > self.last() {
-            return None;
-        }
-        let sum = self.sum(level, now) + f64::from(cost.get());
-        if sum > self.most {
+        if now.nanos() > self.last() || sum > self.most {
             return None;
         }
         let to = now.nanos().saturating_add(self.instant(sum)).max(level.saturating_add(1));
         let remaining = self.left(sum).unwrap_or_else(|| self.remaining(to, now));
-        Some(Charged { to, remaining, half_spent: self.is_half_spent(to, now), by_the_way: 0 })
-    }
-
-    /// By the lead alone: the sum keeps its order.
-    #[inline]
-    fn is_half_spent(&self, level: u64, now: Timestamp) -> bool {
-        let lead = i128::from(level) - i128::from(now.nanos());
-        now.nanos() > self.last() || (level > 0 && lead > i128::from(self.half_lead))
+        Some(Charged { to, remaining, next_unit: self.next_unit(to, now, remaining) })
     }
 
     #[inline]
@@ -279,49 +264,20 @@ impl Meter for RecentAverage {
         self.most as u32
     }
 
-    /// ⌊B − N⌋. Rounding can take the last one when they come one by one, see the type; it never adds one.
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
-        if now.nanos() > self.last() {
-            return 0;
-        }
-        let sum = self.sum(level, now);
-        let fits = |units: u32| sum + f64::from(units) <= self.most;
-        // to the nearest: one more or one less than what the comparison of sums says
-        let units = (self.most - sum).max(0.0) as u32;
-        match units.checked_add(1) {
-            Some(more) if fits(more) => more,
-            _ if fits(units) => units,
-            _ => units.saturating_sub(1),
-        }
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
+        let remaining = self.remaining(level, now);
+        (remaining, self.next_unit(level, now, remaining))
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        if self.fits(level, now, cost) { Some(0) } else { self.decay().opens(level, now, cost) }
+        let fits = now.nanos() <= self.last() && self.sum(level, now) + f64::from(cost.get()) <= self.most;
+        if fits { Some(0) } else { self.decay().opens(level, now, cost) }
     }
 
     /// The bits of the sum.
     fn standing(&self, level: u64, now: Timestamp) -> u64 {
         self.sum(level, now).to_bits()
-    }
-
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        self.outlook(level, now).1
-    }
-
-    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
-        let (remaining, next) = self.outlook_later(level, now);
-        (remaining, next.nanos())
-    }
-
-    #[inline]
-    fn outlook_later(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
-        let remaining = self.remaining(level, now);
-        (remaining, NextUnit::Decayed(NextDecayed::new(self.decay(), level, now, remaining)))
-    }
-
-    #[inline]
-    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
-        NextUnit::Decayed(NextDecayed::new(self.decay(), charged.to, now, charged.remaining))
     }
 
     /// When less than 1/1,024 of a request is left of the highest level that can be admitted or counted.
@@ -347,22 +303,19 @@ mod tests {
     }
 
     fn spend(meter: &RecentAverage, level: &mut u64, now: u64, cost: u32) -> bool {
-        let charged = meter.charge(*level, at(now), Cost::new(cost).unwrap());
-        let admitted = meter.admits(charged, at(now));
-        if admitted {
-            *level = charged;
-        }
-        admitted
+        let charged = meter.admit(*level, at(now), Cost::new(cost).unwrap());
+        *level = charged.map_or(*level, |charged| charged.to);
+        charged.is_some()
     }
 
     #[test]
     fn the_whole_budget_passes_at_once_even_at_the_origin() {
         let meter = ten_per_second();
-        assert_eq!((meter.quota(), meter.remaining(0, at(0)), meter.next_unit_nanos(0, at(0))), (144, 144, None));
+        assert_eq!((meter.quota(), meter.outlook(0, at(0)).0, meter.outlook(0, at(0)).1.nanos()), (144, 144, None));
         let mut level = 0;
         for left in (0..144).rev() {
             assert!(spend(&meter, &mut level, 0, 1));
-            assert_eq!(meter.remaining(level, at(0)), left);
+            assert_eq!(meter.outlook(level, at(0)).0, left);
         }
         assert!(!spend(&meter, &mut level, 0, 1));
         assert!(spend(&meter, &mut 0, 0, 144) && !spend(&meter, &mut 0, 0, 145));
@@ -405,7 +358,7 @@ mod tests {
         let meter = ten_per_second();
         let last = meter.last();
         assert!(spend(&meter, &mut 0, last, 144) && !spend(&meter, &mut 0, last + 1, 1));
-        assert_eq!((meter.remaining(0, at(last)), meter.remaining(0, at(last + 1))), (144, 0));
+        assert_eq!((meter.outlook(0, at(last)).0, meter.outlook(0, at(last + 1)).0), (144, 0));
         let mut level = 0;
         assert!(spend(&meter, &mut level, last, 144));
         assert_eq!(meter.retry_nanos(level, at(last), Cost::ONE), None);

@@ -3,11 +3,11 @@
 //! Source: the epoch-aligned window limiter of throttlekit's overload page, without its table of counters: here a newer
 //! epoch is a greater level than any count of an older one, so nothing has to be rotated or reset.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::time::Duration;
 
 use super::windows::Within;
 use super::{Charged, Meter, NextUnit, Windows};
-use crate::sketch::hash::KeyHash;
 use crate::units::{Cost, OutOfRange, Timestamp};
 
 /// At most `limit` in every **aligned** window of `length`, or in every day, week or month.
@@ -130,83 +130,43 @@ impl Meter for Window {
     }
 
     #[inline]
-    fn admits(&self, charged: u64, now: Timestamp) -> bool {
-        let (epoch, count) = split(charged);
-        // an epoch ahead of now's: the request is a straggler (see the type); nothing is behind, as charging saw to that
-        self.epoch(now) == Some(epoch) && count <= self.limit
+    fn admit(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
+        let Within { epoch: Some(current), left, .. } = self.windows.within(now) else { return None };
+        let (epoch, count) = split(level);
+        let spent = if epoch < current { 0 } else { count };
+        // an epoch ahead of now's has nothing to give: the request is a straggler (see the type)
+        let spent = spent.checked_add(cost.get()).filter(|_| epoch <= current)?;
+        let remaining = self.limit.checked_sub(spent)?;
+        // the end of the window, as something is spent of it
+        let names_it = current < u32::MAX && now.nanos().checked_add(left).is_some();
+        Some(Charged { to: join(current, spent), remaining, next_unit: NextUnit::Known(names_it.then_some(left)) })
     }
 
     fn quota(&self) -> u32 {
         self.limit
     }
 
-    fn remaining(&self, level: u64, now: Timestamp) -> u32 {
+    #[inline]
+    fn outlook(&self, level: u64, now: Timestamp) -> (u32, NextUnit) {
         let (epoch, count) = split(level);
-        match self.epoch(now) {
-            Some(current) if epoch < current => self.limit,
-            Some(current) if epoch == current => self.limit.saturating_sub(count),
-            _ => 0,
-        }
+        let Some(current) = self.epoch(now) else { return (0, NextUnit::Known(None)) };
+        let remaining = match epoch.cmp(&current) {
+            Less => self.limit,
+            Equal => self.limit.saturating_sub(count),
+            Greater => 0,
+        };
+        let next = if remaining == self.limit { None } else { self.opens(level, now, 1) };
+        (remaining, NextUnit::Known(next))
     }
 
     fn retry_nanos(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u64> {
-        if self.admits(self.charge(level, now, cost), now) {
+        if self.admit(level, now, cost).is_some() {
             return Some(0);
         }
         if cost.get() > self.limit {
             return None;
         }
         self.opens(level, now, cost.get())
-    }
-
-    fn next_unit_nanos(&self, level: u64, now: Timestamp) -> Option<u64> {
-        if self.remaining(level, now) == self.limit {
-            return None;
-        }
-        self.opens(level, now, 1)
-    }
-
-    #[inline]
-    fn leaves(&self, level: u64, now: Timestamp, cost: Cost) -> Option<u32> {
-        self.leaves_charged(level, now, cost).map(|charged| charged.remaining)
-    }
-
-    #[inline]
-    fn leaves_charged(&self, level: u64, now: Timestamp, cost: Cost) -> Option<Charged> {
-        let Within { epoch: Some(current), left, .. } = self.windows.within(now) else { return None };
-        let (epoch, count) = split(level);
-        let spent = if epoch < current { 0 } else { count };
-        // an epoch ahead of now's has nothing to give; see `admits`
-        let spent = spent.checked_add(cost.get()).filter(|_| epoch <= current)?;
-        let remaining = self.limit.checked_sub(spent)?;
-        // one more than the other half fits no more
-        let half_spent = remaining < self.limit / 2 + 1;
-        Some(Charged { to: join(current, spent), remaining, half_spent, by_the_way: left })
-    }
-
-    /// The end of the window, as something is spent of it.
-    #[inline]
-    fn next_unit_later(&self, charged: &Charged, now: Timestamp) -> NextUnit {
-        let (epoch, _) = split(charged.to);
-        let names_it = epoch < u32::MAX && now.nanos().checked_add(charged.by_the_way).is_some();
-        NextUnit::Known(names_it.then_some(charged.by_the_way))
-    }
-
-    #[inline]
-    fn outlook(&self, level: u64, now: Timestamp) -> (u32, Option<u64>) {
-        let (epoch, count) = split(level);
-        let Within { epoch: Some(current), left: end, .. } = self.windows.within(now) else { return (0, None) };
-        if epoch < current {
-            return (self.limit, None);
-        }
-        if epoch == current && count > 0 {
-            // of the common case the end of this window, without finding it once more
-            let names_it = current.checked_add(1).is_some() && now.nanos().checked_add(end).is_some();
-            return (self.limit.saturating_sub(count), names_it.then_some(end));
-        }
-        let remaining = if epoch == current { self.limit.saturating_sub(count) } else { 0 };
-        let next = if remaining == self.limit { None } else { self.opens(level, now, 1) };
-        (remaining, next)
     }
 
     /// What is spent of the window of `now`; [`Window::NO_LIMIT_HELPS`] of a straggler, which is refused whatever the limit is.
@@ -223,22 +183,8 @@ impl Meter for Window {
         self.windows.longest_nanos()
     }
 
-    #[inline]
-    fn key_at(&self, key: KeyHash, now: Timestamp) -> KeyHash {
-        match self.epoch(now) {
-            Some(epoch) if self.windows.are_apart(epoch, now) => key.of_window(epoch),
-            _ => key,
-        }
-    }
-
-    fn key_changes_nanos(&self, now: Timestamp) -> Option<u64> {
-        let next = self.epoch(now)?.checked_add(1)?;
-        let wait = self.until(next, now)?;
-        self.windows.are_apart(next, now.after(Duration::from_nanos(wait))).then_some(wait)
-    }
-
-    fn take_over(&self) {
-        self.windows.take_over();
+    fn windows(&self) -> Option<&Windows> {
+        Some(&self.windows)
     }
 }
 
@@ -257,12 +203,9 @@ mod tests {
     }
 
     fn spend(window: &Window, level: &mut u64, now: u64, cost: u32) -> bool {
-        let charged = window.charge(*level, at(now), Cost::new(cost).unwrap());
-        let admitted = window.admits(charged, at(now));
-        if admitted {
-            *level = charged;
-        }
-        admitted
+        let charged = window.admit(*level, at(now), Cost::new(cost).unwrap());
+        *level = charged.map_or(*level, |charged| charged.to);
+        charged.is_some()
     }
 
     #[test]
@@ -276,14 +219,14 @@ mod tests {
         assert!(spend(&window, &mut level, SECOND, 1));
         // the first request of a window is told its end
         assert!(spend(&window, &mut level, 2_500_000_000, 1));
-        assert_eq!(window.next_unit_nanos(level, at(2_500_000_000)), Some(500_000_000));
+        assert_eq!(window.outlook(level, at(2_500_000_000)).1.nanos(), Some(500_000_000));
     }
 
     #[test]
     fn nobody_seen_has_the_whole_window_even_at_the_origin() {
         let window = window(5, 60);
-        assert_eq!(window.remaining(0, Timestamp::ZERO), 5);
-        assert_eq!(window.next_unit_nanos(0, Timestamp::ZERO), None);
+        assert_eq!(window.outlook(0, Timestamp::ZERO).0, 5);
+        assert_eq!(window.outlook(0, Timestamp::ZERO).1.nanos(), None);
     }
 
     #[test]
@@ -307,10 +250,10 @@ mod tests {
         let mut level = 0;
         assert!(spend(&window, &mut level, 20 * SECOND, 1));
         assert!(!spend(&window, &mut level, 20 * SECOND - 3, 1), "how much of the old window was spent is forgotten");
-        assert_eq!(window.remaining(level, at(20 * SECOND - 3)), 0);
+        assert_eq!(window.outlook(level, at(20 * SECOND - 3)).0, 0);
         assert_eq!(window.retry_nanos(level, at(20 * SECOND - 3), Cost::ONE), Some(3));
         assert_eq!(window.retry_nanos(level, at(20 * SECOND - 3), Cost::new(2).unwrap()), Some(10 * SECOND + 3));
-        assert_eq!(window.next_unit_nanos(level, at(20 * SECOND - 3)), Some(3));
+        assert_eq!(window.outlook(level, at(20 * SECOND - 3)).1.nanos(), Some(3));
     }
 
     #[test]
@@ -326,7 +269,7 @@ mod tests {
         assert!(!spend(&window, &mut level, last + 1, 1));
         assert_eq!(window.retry_nanos(level, at(last), Cost::new(u32::MAX - 1).unwrap()), None);
         assert_eq!(window.retry_nanos(level, at(last + 1), Cost::ONE), None);
-        assert_eq!((window.end_nanos(at(last)), window.remaining(0, at(u64::MAX))), (None, 0));
+        assert_eq!((window.end_nanos(at(last)), window.outlook(0, at(u64::MAX)).0), (None, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::sketch::hash::KeyHash;
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Calendar, Divisor, OutOfRange, Period, Timestamp};
 
@@ -170,6 +171,25 @@ impl Windows {
     #[inline]
     pub fn keep_apart(&self) -> bool {
         self.last().apart_from.load(Ordering::Relaxed) != u32::MAX
+    }
+
+    /// The key under which `key` is counted at `now`: another for each window that is kept apart.
+    #[inline]
+    pub fn key_at(&self, key: KeyHash, now: Timestamp) -> KeyHash {
+        if !self.keep_apart() {
+            return key;
+        }
+        match self.within(now).epoch {
+            Some(epoch) if self.are_apart(epoch, now) => key.of_window(epoch),
+            _ => key,
+        }
+    }
+
+    /// Nanoseconds until [`Windows::key_at`] is another; `None` if it stays what it is.
+    pub fn key_changes_nanos(&self, now: Timestamp) -> Option<u64> {
+        let next = self.within(now).epoch?.checked_add(1)?;
+        let wait = self.until(next, now)?;
+        self.are_apart(next, now.after(Duration::from_nanos(wait))).then_some(wait)
     }
 
     /// The window that `now` lies in.

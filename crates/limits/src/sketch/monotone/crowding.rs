@@ -29,9 +29,9 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
     /// How crowded it is at `now`.
     pub fn crowding<M: Meter>(&self, meter: &M, now: Timestamp) -> Crowding {
         let columns = self.columns() as f64;
-        let fill = self.fill(|level| meter.remaining(level, now) < meter.quota());
+        let fill = self.fill(|level| meter.outlook(level, now).0 < meter.quota());
         let empty = (1.0 - fill).max(1.0 / columns);
-        let full = |level| !meter.fits(level, now, Cost::ONE);
+        let full = |level| meter.admit(level, now, Cost::ONE).is_none();
         let error = self.rows.iter().map(|row| share_in_sample(row, full)).product();
         Crowding { fill, keys: (-empty.ln() * columns).round().max(0.0) as u64, error }
     }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use super::names::Names;
-use super::{Brought, Cluster, End, Errand, Step, admitted, refused};
+use super::{Brought, Cluster, End, Errand, Step, refused};
 use crate::client::Client;
 use crate::client::key::Keys;
 use crate::engine::by::By;
 use crate::engine::decision::{Outcome, Verdict};
-use crate::engine::judged::{Ask, Judged};
+use crate::engine::judged::Judged;
 use crate::engine::keys::keys_into;
 use crate::engine::snapshot::Snapshot;
 use crate::limiter::cluster::{Asking, Begin, Look, OnStoreError, Question, Rotation, Sharing, Silence};
-use crate::limiter::{Judgement, Lost};
+use crate::limiter::{Judgement, Lost, Probe};
 use crate::policy::{Mode, OnLimit, Route};
 use crate::request::Request;
 use crate::units::Timestamp;
@@ -110,7 +110,7 @@ impl Snapshot {
 
     pub(super) fn errand(
         &self,
-        (rule, cluster, ask): (usize, &Arc<Cluster>, &Ask),
+        (rule, cluster, ask): (usize, &Arc<Cluster>, &Probe),
         (request, client, route): (&Request<'_>, &Client, Option<usize>),
         asking: Option<Asking>,
         (wanted, least): (u32, u32),
@@ -160,9 +160,9 @@ impl Snapshot {
             .push((slot, Brought { by: By::Fallback, end: End::Silent { silence, nodes }, low: false, back: None }));
     }
 
-    pub(super) fn shared_at(&self, judged: &Judged, slot: usize) -> Option<(usize, &Arc<Cluster>, Ask)> {
+    pub(super) fn shared_at(&self, judged: &Judged, slot: usize) -> Option<(usize, &Arc<Cluster>, Probe)> {
         let rule = judged.decision.readings.get(slot)?.rule;
-        Some((rule, self.cluster(rule)?, judged.asks.get(slot).copied().flatten()?))
+        Some((rule, self.cluster(rule)?, judged.probes.get(slot).copied().flatten()?))
     }
 
     /// Charges a shared limit by what is settled; the second value is whose word that was.
@@ -172,7 +172,7 @@ impl Snapshot {
         slot: usize,
         now: Timestamp,
     ) -> (Result<Judgement, Lost>, By) {
-        let lost = |judgement| Err(Lost { judgement, contended: false });
+        let lost = |judgement| Err(Lost::refused(judgement));
         let Some((rule, cluster, ask)) = self.shared_at(judged, slot) else {
             return (lost(refused(0, None)), By::Gate);
         };
@@ -183,10 +183,10 @@ impl Snapshot {
         let Brought { by, end, .. } = settled(judged, slot).unwrap_or(silent);
         let said = match end {
             // in requests like this one, as of a limit of the gate itself
-            End::Paid { left } => Ok(admitted(left / ask.cost.get(), most / ask.cost.get())),
+            End::Paid { left } => Ok(Judgement::admitted(left / ask.cost.get(), most / ask.cost.get())),
             End::Refused { retry_nanos } => lost(refused(most, retry_nanos)),
             End::Silent { silence, nodes } => match direction(cluster, silence) {
-                OnStoreError::Open => Ok(admitted(0, most)),
+                OnStoreError::Open => Ok(Judgement::admitted(0, most)),
                 OnStoreError::Closed => lost(refused(most, None)),
                 OnStoreError::Local => match self.limiters().get(rule) {
                     Some(limiter) => limiter.admit_part(&ask.place, now, ask.cost, nodes),

@@ -19,14 +19,6 @@ use crate::sketch::{KeyHash, Word};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
 
-/// The most counters of grants.
-const COUNTERS: usize = 256;
-
-/// Those of a table of so many lines, a power of two.
-pub(super) fn counters(lines: usize) -> Box<[AtomicU64]> {
-    (0..lines.min(COUNTERS)).map(|_| AtomicU64::new(0)).collect()
-}
-
 /// What is held against a refusal while its question is on its way: how many grants had been counted before it was sent.
 #[derive(Debug)]
 pub struct Watch {

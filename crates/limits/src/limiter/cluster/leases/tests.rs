@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::sketch::{KeyHasher, Seed};
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 const MS: u64 = 1_000_000;
 

@@ -1,0 +1,189 @@
+//! One limit of a policy: the state of its kind, and what all kinds have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::distinct::Distinct;
+use super::fair_share::SharedCapacity;
+use super::inflight::{Inflight, KeyedPlaces};
+use super::kind::{Kind, MIXED, Scope};
+use super::needs::Owed;
+use super::pardoned::Pardons;
+use super::pending::Pending;
+use super::quota::Quota;
+use super::rate::Rate;
+use super::recent_average::RecentAverageLimit;
+use super::sliding_quota::SlidingQuota;
+use super::state::State;
+use super::{Gauges, Moved, Place, Refuses, Spec};
+use crate::sketch::{Crowding, OwnHash, Seed};
+use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
+
+/// The state of one limit.
+#[derive(Debug)]
+pub struct Limiter {
+    pub(super) state: Box<dyn State>,
+    /// Of limits whose charge waits for the answer, or did before a reload: attempts on their way.
+    pub(super) pending: Option<Arc<Pending>>,
+    /// Whether it waits.
+    pub(super) deferred: bool,
+    pub(super) own_hash: OwnHash,
+    seed: Seed,
+    /// Shared with the limiters that it follows.
+    pub(super) pardons: Arc<Pardons>,
+}
+
+/// The empty state of a kind: the only list of all kinds.
+fn empty(spec: &Spec<'_>, seed: Seed) -> Result<Box<dyn State>, OutOfRange> {
+    Ok(match spec.kinds.first().ok_or(MIXED)? {
+        Kind::Rate { .. } => Box::new(Rate::new(spec, &seed)?),
+        Kind::Quota { sliding: false, .. } => Box::new(Quota::new(spec, &seed)?),
+        Kind::Quota { sliding: true, .. } => Box::new(SlidingQuota::new(spec, &seed)?),
+        Kind::RecentAverage { .. } => Box::new(RecentAverageLimit::new(spec, &seed)?),
+        Kind::Distinct { .. } => Box::new(Distinct::new(spec, &seed)?),
+        Kind::FairShare { .. } => Box::new(SharedCapacity::new(spec, &seed)?),
+        Kind::Inflight { scope: Scope::Key { .. }, .. } => Box::new(KeyedPlaces::new(spec, &seed)?),
+        Kind::Inflight { .. } => Box::new(Inflight::new(spec)?),
+    })
+}
+
+impl Limiter {
+    /// An empty limiter.
+    ///
+    /// # Errors
+    /// Numbers that the kind does not take.
+    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Limiter, OutOfRange> {
+        let seed = seed.derive(spec.name);
+        let own = seed.derive("levels");
+        let own_hash = OwnHash::new(&own);
+        let state = empty(spec, own)?;
+        let pending = if spec.deferred { Some(pending(&seed)?) } else { None };
+        Ok(Limiter { state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default() })
+    }
+
+    /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
+    /// judges by its own numbers. Nothing changes before the first question to the new one and [`Limiter::take_over`].
+    ///
+    /// # Errors
+    /// As [`Limiter::new`], and a state that means something else under the new numbers.
+    pub fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Limiter, OutOfRange> {
+        let state = self.state.follow(spec, moved)?;
+        let held_back = match (&self.pending, spec.deferred) {
+            (Some(before), _) => Some(Arc::clone(before)),
+            (None, true) => Some(pending(&self.seed)?),
+            (None, false) => None,
+        };
+        Ok(Limiter {
+            state,
+            pending: held_back,
+            deferred: spec.deferred,
+            own_hash: self.own_hash.clone(),
+            seed: self.seed.clone(),
+            pardons: Arc::clone(&self.pardons),
+        })
+    }
+
+    /// Puts this limiter's numbers in force for what is one for it and the limiter before.
+    pub fn take_over(&self) {
+        self.state.take_over();
+    }
+
+    /// Loads what a probe of this place will read into the cache, so that the cache misses of several limits overlap.
+    #[inline]
+    pub fn prefetch(&self, at: &Place<'_>) {
+        self.state.prefetch(at);
+    }
+
+    /// Turns hashes of keys that all limits share into this limit's own, which [`Place`] holds.
+    pub fn own_hash(&self) -> &OwnHash {
+        &self.own_hash
+    }
+
+    /// The seed that all of its tables are drawn by.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// The origin at this position took so long to answer, and may have `cap` requests at once now.
+    pub fn completed(&self, origin: usize, took: Duration, cap: u32) {
+        self.state.completed(origin, took, cap);
+    }
+
+    /// Drops what is over. For a timer.
+    pub fn maintain(&self, now: Timestamp) {
+        self.pardons.maintain(now);
+        self.state.maintain(now);
+    }
+
+    /// The most that can be charged at once under the numbers of a tier; `None` of kinds that do not wait for answers that tell a
+    /// cost.
+    pub fn whole(&self, tier: u8) -> Option<u32> {
+        self.state.whole(tier)
+    }
+
+    /// Whether it counts by windows: a charge ahead of now then takes a part of a later window.
+    pub fn has_windows(&self) -> bool {
+        self.state.has_windows()
+    }
+
+    /// Of a quota by the calendar: the beginnings of the window before that of `now`, of its own, and of the two after, in seconds
+    /// since 1970.
+    pub fn windows_begin(&self, now: Timestamp) -> Option<[u32; 4]> {
+        self.state.windows_begin(now)
+    }
+
+    /// What a refusal with this [`Judgement::standing`](super::Judgement::standing) is short of; `kind` has the numbers of the tier.
+    /// Reads no state.
+    pub fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
+        self.state.owed(kind, tier, standing, cost)
+    }
+
+    /// Whether what is counted for the place's key is exact at this moment, rather than a sketch's, which may be too high.
+    pub fn is_exact(&self, at: &Place<'_>) -> bool {
+        self.state.is_exact(at)
+    }
+
+    /// What its refusal means.
+    pub fn refusal(&self) -> Refuses {
+        self.state.refuses()
+    }
+
+    /// Whether what a request takes comes back at its end, so that charging it first risks nothing.
+    pub fn gives_back(&self) -> bool {
+        self.deferred || self.state.gives_back()
+    }
+
+    /// Whether it counts by keys; an exact `inflight` limit has no use for one.
+    pub fn is_keyed(&self) -> bool {
+        self.state.is_keyed()
+    }
+
+    /// Whether it counts a request under several nodes, each with a key of its own, and every request that it is asked about: then it
+    /// is asked last, with [`Place::nodes`].
+    pub fn is_by_nodes(&self) -> bool {
+        self.state.is_by_nodes()
+    }
+
+    /// The memory it holds, the same from its first request to its last.
+    pub fn memory(&self) -> Bytes {
+        Bytes(self.state.memory().0 + self.pending.as_ref().map_or(0, |pending| pending.memory().0))
+    }
+
+    /// What it can tell of its state.
+    pub fn gauges(&self) -> Gauges {
+        let pending = self.pending.as_ref().map(|pending| pending.total());
+        let mut gauges = Gauges { memory: self.memory().0, pending, ..Gauges::default() };
+        self.state.gauge(&mut gauges);
+        gauges
+    }
+
+    /// How crowded its table is at `now`, of `rate`, aligned `quota` and `recent_average`: the others have no such table.
+    pub fn crowding(&self, now: Timestamp) -> Option<Crowding> {
+        self.state.crowding(now)
+    }
+}
+
+/// Nothing held back; `seed` is the limit's.
+fn pending(seed: &Seed) -> Result<Arc<Pending>, OutOfRange> {
+    Pending::new(Pending::DEFAULT_MEMORY, &seed.derive("pending")).map(Arc::new)
+}
