@@ -1,6 +1,6 @@
 //! Sketch and exact entries together under loom: promotion, eviction, charges and re-keying, in the code that serves.
 //!
-//! The order of steps is explored without any bound by the model of the same protocol (`tests/sketch/promotion_model.rs`). This runs the
+//! The order of steps is explored without any bound by the model of the same protocol (`crates/limits/tests/sketch/promotion_model.rs`). This runs the
 //! code itself, with the memory orderings of C11: every load may also return an older value. That makes so many runs
 //! of the larger cases that they are cut off, so passing them is evidence and not a proof.
 

@@ -125,11 +125,10 @@ fn draw(modules: &Modules) -> String {
     // boxes of a row in a column share its width
     let columns = [(30.0, 150.0), (190.0, 290.0), (490.0, 420.0), (920.0, 290.0), (30.0, 1180.0)];
     let mut boxes: BTreeMap<&str, (f64, f64, f64)> = BTreeMap::new();
-    for column in 0..COLUMNS.len() {
+    for (column, (left, room)) in columns.into_iter().enumerate() {
         let own = |row: usize| rows.iter().filter(move |(name, at)| **at == row && modules[**name].column == column);
         for row in 0..=top {
             let names: Vec<&str> = own(row).map(|(name, _)| *name).collect();
-            let (left, room) = columns[column];
             let gaps = 16.0 * (names.len() as f64 + 1.0);
             let wanted: f64 = names.iter().map(|name| width_of(name, &modules[*name])).sum();
             let needed: f64 = names.iter().map(|name| least(name)).sum();

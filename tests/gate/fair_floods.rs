@@ -24,7 +24,7 @@ const DURING: Duration = Duration::from_secs(5);
 const ONSET: Duration = Duration::from_secs(1);
 
 /// Bystanders that may be refused because the machine stood still for a moment, after which much of the flood came at
-/// once, beside the one in a hundred that `tests/fair_share` allows on a virtual clock, which knows no such moments.
+/// once, beside the one in a hundred that `crates/limits/tests/fair_share` allows on a virtual clock, which knows no such moments.
 const HICCUP: usize = 3;
 
 const THREADS: usize = 2;

@@ -12,16 +12,16 @@ mod table;
 mod throttlekit;
 
 // the words in which other folders ask the same parts
-#[path = "../fair_share/ground.rs"]
+#[path = "../../crates/limits/tests/fair_share/ground.rs"]
 mod ground;
 #[path = "../../crates/policy/src/answer/sample.rs"]
 mod sample;
 #[allow(dead_code, reason = "the tests of sketches use more of it")]
-#[path = "../sketch/shorthand.rs"]
+#[path = "../../crates/limits/tests/sketch/shorthand.rs"]
 mod shorthand;
 #[path = "../client/support.rs"]
 mod support;
-#[path = "../sketch/values.rs"]
+#[path = "../../crates/limits/tests/sketch/values.rs"]
 mod values;
 #[path = "../client/vectors.rs"]
 mod vectors;

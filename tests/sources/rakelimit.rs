@@ -4,6 +4,7 @@
 //! Its 4-tuple becomes `address {/32, /24, *} × source port {exact, *}` below one destination port: six nodes in four
 //! levels. A scenario's own destination is one port, everything else goes to another, as to another service.
 
+#[path = "../../crates/limits/tests/fair_share/reference.rs"]
 pub mod reference;
 
 use std::net::IpAddr;

@@ -58,7 +58,7 @@ pub static TABLE: &[Row] = &[
         numbers: "(0.01, 0.001) → 272 × 7 there, 1,024 × 4 here; sizes that are no table's refused",
         adapted: "a policy says `accuracy` or `memory`; four rows, whose width makes up for the rows that are fewer",
         loads: &["a: { rate: 5/s, memory: 32KiB }", "a: { rate: 5/s, accuracy: { error: 1%, confidence: 99.9% } }"],
-        also: &["tests/sketch/sizing.rs::every_kind_has_the_error_that_its_sketch_was_sized_for"],
+        also: &["crates/limits/tests/sketch/sizing.rs::every_kind_has_the_error_that_its_sketch_was_sized_for"],
         refuses: &["a: { rate: 5/s, memory: 5000 }", "a: { rate: 5/s, memory: 3MiB }", "a: { rate: 5/s, memory: 0 }"],
         documented: "limits/README.md#memory-and-accuracy",
     },
@@ -84,7 +84,7 @@ pub static TABLE: &[Row] = &[
         source: "throttlekit",
         claim: "never over-admits",
         numbers: "300,000 hits, 2,000 keys, limit 50, one window, (0.05, 0.01)",
-        also: &["tests/sketch/races.rs::ten_million_contested_decisions_admit_exactly_the_limit"],
+        also: &["crates/limits/tests/sketch/races.rs::ten_million_contested_decisions_admit_exactly_the_limit"],
         documented: "limits/README.md#what-holds-for-all-of-them",
     },
     row! {
@@ -103,7 +103,7 @@ pub static TABLE: &[Row] = &[
         source: "throttlekit",
         claim: "the error is bounded and light keys pass",
         numbers: "200,000 hits, every 5th on one key, 50,000 others: over by ε·N at most, light refusals < 1 %",
-        also: &["tests/sketch/accuracy.rs::innocents_are_refused_as_rarely_as_stated"],
+        also: &["crates/limits/tests/sketch/accuracy.rs::innocents_are_refused_as_rarely_as_stated"],
         documented: "limits/rate.md#what-it-costs",
     },
     row! {

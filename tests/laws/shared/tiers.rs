@@ -224,7 +224,7 @@ proptest! {
                     units.extend(std::iter::repeat_n(*at, *cost as usize));
                 }
             }
-            // as in tests/leases/costs.rs: a gate may hold twice the cost of a request that is dear for its part
+            // as in crates/limits/tests/leases/costs.rs: a gate may hold twice the cost of a request that is dear for its part
             let held = (f64::from(*burst) / 12.0).max(10.0);
             let extra = (3.0 * held).min(1.5 * per_second);
             let worst = worst_excess(&units, per_second);
