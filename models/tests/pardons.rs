@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
-use tidegate::limiter::{Kind, Limiter, Place, Spec};
+use tidegate::limiter::{Kind, kinds, Limiter, Place, Spec};
 use tidegate::sketch::Seed;
 use tidegate::units::{Bytes, Cost, Rate, Timestamp};
 
@@ -18,7 +18,7 @@ const MOST_RUNS: usize = 2_000;
 
 /// One request at once, and one more every hour.
 fn limiter() -> Arc<Limiter> {
-    let kind = Kind::Rate { rate: Rate::new(1, Duration::from_secs(3_600)).unwrap(), burst: 1, memory: Bytes(4 << 10) };
+    let kind = Kind::Rate(kinds::Rate { rate: Rate::new(1, Duration::from_secs(3_600)).unwrap(), burst: 1, memory: Bytes(4 << 10) });
     Arc::new(Limiter::new(&Spec::new("modelled", &[kind]), &Seed::from_bytes([7; 16])).unwrap())
 }
 

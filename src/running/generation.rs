@@ -17,7 +17,7 @@ use crate::observe::refused::MostRefused;
 use crate::origins::origin::OriginState;
 use crate::origins::resolve::carry_over;
 use crate::origins::tls::TlsFault;
-use crate::policy::{Capacity, Kind, OnClientAbort, OnLimit, Origin, OriginAddress, Policy, Route, Rule};
+use crate::policy::{OnClientAbort, OnLimit, Origin, OriginAddress, Policy, Route, Rule};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::Clock;
@@ -325,7 +325,7 @@ fn tag_fields(policy: &Policy) -> Vec<HeaderName> {
 fn follows_an_origin(rule: &Rule) -> bool {
     let tiers = rule.tiers.iter().filter_map(|tier| tier.kind.as_ref());
     let mut kinds = std::iter::once(&rule.kind).chain(tiers);
-    kinds.any(|kind| matches!(kind, Kind::FairShare { capacity: Capacity::Origin(_), .. }))
+    kinds.any(|kind| kind.follows_origin().is_some())
 }
 
 /// Whether what is known of the origin depends on the time.

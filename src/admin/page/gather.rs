@@ -8,7 +8,6 @@ use super::view::{
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::explain::Explanation;
-use crate::limiter::Kind;
 use crate::observe::decisions::Surroundings;
 use crate::observe::flood::shown_client;
 use crate::observe::history::{OriginTotals, RouteTotals, Totals};
@@ -135,7 +134,7 @@ fn shares(installed: &Installed) -> Vec<ShareView> {
     let snapshot = installed.snapshot();
     let shares = snapshot.policy().rules.iter().zip(snapshot.limiters());
     shares
-        .filter(|(rule, _)| matches!(rule.kind, Kind::FairShare { .. }))
+        .filter(|(rule, _)| rule.kind.has_nodes())
         .take(MOST_ROWS)
         .map(|(rule, limiter)| {
             let gauges = limiter.gauges();

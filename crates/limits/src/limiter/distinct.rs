@@ -24,10 +24,11 @@ mod counter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::kind::{MIXED, most};
+use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::needs::{self, Owed};
-use super::{Judgement, Kind, Lost, Near, Place, RefusedCount, Said, Tiered};
+use super::spec::most;
+use super::{Judgement, Kind, Lost, Near, Place, RefusedCount, Said, Tiered, kinds};
 use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use counter::{Counter, Counting};
@@ -56,7 +57,16 @@ impl Distinct {
     /// `max` of nothing or of 2³²−1; a period outside 1 s to 31 days, or above a day when `sliding`; or
     /// `memory` that is not a power of two from 16 KiB to 1 GiB.
     pub fn new(max: u32, period: Duration, sliding: bool, memory: Bytes, seed: Seed) -> Result<Distinct, OutOfRange> {
-        Distinct::of(&[Kind::Distinct { max, window: period, sliding, refused: RefusedCount::Admitted, memory }], seed)
+        Distinct::of(
+            &[Kind::Distinct(kinds::Distinct {
+                max,
+                window: period,
+                sliding,
+                refused: RefusedCount::Admitted,
+                memory,
+            })],
+            seed,
+        )
     }
 
     /// The same with the numbers of `kinds`: the limit's own, then those of its tiers. They share the set, and take note of what
@@ -66,7 +76,9 @@ impl Distinct {
     /// As [`Distinct::new`].
     pub fn of(kinds: &[Kind], seed: Seed) -> Result<Distinct, OutOfRange> {
         let own = kinds.first().ok_or(MIXED)?;
-        let (counting, Kind::Distinct { memory, .. }) = (Counting::of(own)?, own) else { return Err(MIXED) };
+        let (counting, Kind::Distinct(kinds::Distinct { memory, .. })) = (Counting::of(own)?, own) else {
+            return Err(MIXED);
+        };
         if !(16 << 10..=1 << 30).contains(&memory.0) || !memory.0.is_power_of_two() {
             return Err(OutOfRange { allowed: "a power of two from 16KiB to 1GiB" });
         }
@@ -256,7 +268,7 @@ impl Distinct {
             Counter::Aligned(_) => Owed::units(standing.saturating_add(1), 0),
             Counter::Sliding(bucket, _) => {
                 let lead = u128::from(standing);
-                let Kind::Distinct { window, .. } = kind else { return Owed::default() };
+                let Kind::Distinct(kinds::Distinct { window, .. }) = kind else { return Owed::default() };
                 // m·I − lead: how long ago m values at one instant were; by then one of m per window must have come back
                 let fits = |max: u32| {
                     let since = (u128::from(max) * u128::from(bucket.interval_nanos())).saturating_sub(lead);

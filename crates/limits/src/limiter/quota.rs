@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::tiered::Tiered;
-use super::{Kind, Spec};
+use super::{Kind, Spec, kinds};
 use crate::sketch::{Pace, Seed, Window, Windows};
 use crate::units::{Bytes, OutOfRange, Period, Timestamp};
 
@@ -65,13 +65,13 @@ pub fn followed_by(
 /// The period of all kinds of a limit.
 fn period(kinds: &[Kind]) -> Result<&Period, OutOfRange> {
     match kinds.first() {
-        Some(Kind::Quota { window, .. }) => Ok(window),
+        Some(Kind::Quota(kinds::Quota { window, .. })) => Ok(window),
         _ => Err(MIXED),
     }
 }
 
 fn max(kind: &Kind) -> Result<u32, OutOfRange> {
-    if let Kind::Quota { max, .. } = kind { Ok(*max) } else { Err(MIXED) }
+    if let Kind::Quota(kinds::Quota { max, .. }) = kind { Ok(*max) } else { Err(MIXED) }
 }
 
 /// How far into a window the origin of all stamps lies.

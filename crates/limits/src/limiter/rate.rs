@@ -5,10 +5,10 @@
 //! key refused early, with the probability that `tidegate check -v` prints. A changed rate or burst keeps the state and
 //! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::Axis`]).
 
-use super::Kind;
 use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::tiered::Tiered;
+use super::{Kind, kinds};
 use crate::sketch::{Bucket, Pace, Seed};
 use crate::units::{Bytes, OutOfRange, Timestamp};
 
@@ -54,7 +54,7 @@ pub fn followed_by(
 /// The bucket of these numbers on an axis of this pace.
 fn bucket(kind: &Kind, pace: Pace) -> Result<Bucket, OutOfRange> {
     match kind {
-        Kind::Rate { rate, burst, .. } => Bucket::paced(*rate, *burst, pace),
+        Kind::Rate(kinds::Rate { rate, burst, .. }) => Bucket::paced(*rate, *burst, pace),
         _ => Err(MIXED),
     }
 }
@@ -69,8 +69,13 @@ mod tests {
     use crate::units::{Cost, Rate, Timestamp};
 
     fn limiter() -> RateLimiter {
-        let kind =
-            |burst| Kind::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst, memory: Bytes(1 << 16) };
+        let kind = |burst| {
+            Kind::Rate(kinds::Rate {
+                rate: Rate::new(10, Duration::from_secs(1)).unwrap(),
+                burst,
+                memory: Bytes(1 << 16),
+            })
+        };
         rate(&[kind(5), kind(50)], Bytes(1 << 16), &Seed::from_bytes([1; 16]), false).unwrap()
     }
 
@@ -96,7 +101,11 @@ mod tests {
     }
 
     fn kind(events: u32, seconds: u64, burst: u32) -> Kind {
-        Kind::Rate { rate: Rate::new(events, Duration::from_secs(seconds)).unwrap(), burst, memory: Bytes(1 << 16) }
+        Kind::Rate(kinds::Rate {
+            rate: Rate::new(events, Duration::from_secs(seconds)).unwrap(),
+            burst,
+            memory: Bytes(1 << 16),
+        })
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use super::leveled::Leveled;
 use super::tiered::Tiered;
-use super::{Judgement, Kind, Place, RefusedCount};
+use super::{Judgement, Kind, Place, RefusedCount, kinds};
 use crate::sketch::{Meter, Pace, RecentAverage, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -46,7 +46,7 @@ impl RecentAverageLimiter {
         now: Timestamp,
     ) -> Result<RecentAverageLimiter, OutOfRange> {
         let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
-            Kind::RecentAverage { half_life, .. } => Ok(before.meter().pace_for(*half_life)),
+            Kind::RecentAverage(kinds::RecentAverage { half_life, .. }) => Ok(before.meter().pace_for(*half_life)),
             _ => Err(super::kind::MIXED),
         };
         let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
@@ -95,7 +95,7 @@ impl RecentAverageLimiter {
 /// The meter of these numbers on an axis of this pace.
 fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
     match kind {
-        Kind::RecentAverage { rate, half_life, refused, .. } => {
+        Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused, .. }) => {
             let penalty = match refused {
                 RefusedCount::All { max_penalty } => *max_penalty,
                 RefusedCount::Admitted => std::time::Duration::ZERO,
@@ -107,5 +107,5 @@ fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
 }
 
 fn counts_refused(kinds: &[Kind]) -> bool {
-    matches!(kinds.first(), Some(Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }))
+    matches!(kinds.first(), Some(Kind::RecentAverage(kinds::RecentAverage { refused: RefusedCount::All { .. }, .. })))
 }

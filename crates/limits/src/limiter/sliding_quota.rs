@@ -6,7 +6,7 @@
 //! What is held of a key are two counts and not one level, so there is no exact table beside the sketch, no tiers, and no charge
 //! that waits for an answer.
 
-use super::{Judgement, Kind, Lost, Place};
+use super::{Judgement, Kind, Lost, Place, kinds};
 use crate::sketch::{KeyHash, NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -23,7 +23,7 @@ impl SlidingQuota {
     /// # Errors
     /// Not exactly one kind, one that is not `quota`, or numbers that [`Window::on`] or the tables refuse.
     pub fn new(kinds: &[Kind], unix_nanos_at_origin: u64, seed: Seed) -> Result<SlidingQuota, OutOfRange> {
-        let [Kind::Quota { max, window, memory, .. }] = kinds else {
+        let [Kind::Quota(kinds::Quota { max, window, memory, .. })] = kinds else {
             return Err(OutOfRange { allowed: "no tiers when sliding" });
         };
         let windows = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;
@@ -38,7 +38,7 @@ impl SlidingQuota {
     /// # Errors
     /// As [`SlidingQuota::new`], and other windows, in which counts mean something else.
     pub fn followed_by(&self, kinds: &[Kind], unix_nanos_at_origin: u64) -> Result<SlidingQuota, OutOfRange> {
-        let [Kind::Quota { max, window, .. }] = kinds else {
+        let [Kind::Quota(kinds::Quota { max, window, .. })] = kinds else {
             return Err(OutOfRange { allowed: "no tiers when sliding" });
         };
         let window = Window::on(*max, Windows::of(window, unix_nanos_at_origin)?)?;

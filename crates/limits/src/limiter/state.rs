@@ -9,7 +9,7 @@ use super::follows::Follows;
 use super::inflight::Inflight;
 use super::inflight_by_key::InflightByKey;
 use super::judgement::{Judgement, Lost, Place, Refuses};
-use super::kind::{Capacity, Kind, MIXED, Scope, fixed, most, most_upgraded};
+use super::kind::{Capacity, MIXED, Scope, fixed};
 use super::needs::Owed;
 use super::pardoned::Pardons;
 use super::pending::Pending;
@@ -17,7 +17,8 @@ use super::quota::{self, QuotaLimiter};
 use super::rate::{self, RateLimiter};
 use super::recent_average::RecentAverageLimiter;
 use super::sliding_quota::SlidingQuota;
-use super::spec::Spec;
+use super::spec::{Spec, most, most_upgraded};
+use super::{Kind, kinds};
 use crate::sketch::{KeyHash, Meter, NextUnit, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -70,29 +71,31 @@ impl Limiter {
         let own_hash = OwnHash::new(&own);
         let kinds = spec.kinds;
         let state = match kinds.first().ok_or(MIXED)? {
-            Kind::Rate { memory, .. } => {
+            Kind::Rate(kinds::Rate { memory, .. }) => {
                 let limiter = rate::rate(kinds, *memory, &own, spec.indebts)?;
                 State::Rate(limiter.with_longest_wait(spec.longest_wait))
             }
-            Kind::Quota { sliding: false, memory, .. } => State::Quota(quota::quota(spec, *memory, &own)?),
-            Kind::Quota { sliding: true, .. } => {
+            Kind::Quota(kinds::Quota { sliding: false, memory, .. }) => {
+                State::Quota(quota::quota(spec, *memory, &own)?)
+            }
+            Kind::Quota(kinds::Quota { sliding: true, .. }) => {
                 State::SlidingQuota(SlidingQuota::new(kinds, spec.unix_nanos_at_origin, own)?)
             }
-            Kind::RecentAverage { memory, .. } => {
+            Kind::RecentAverage(kinds::RecentAverage { memory, .. }) => {
                 let limiter = RecentAverageLimiter::new(kinds, *memory, &own, spec.indebts)?;
                 State::RecentAverage(limiter.with_longest_wait(spec.longest_wait))
             }
-            Kind::Distinct { window, .. } => {
+            Kind::Distinct(kinds::Distinct { window, .. }) => {
                 let limiter = Distinct::of(kinds, own)?;
                 let phase = quota::phase(*window, spec.unix_nanos_at_origin);
                 State::Distinct(limiter.with_offset(phase).with_longest_wait(spec.longest_wait))
             }
-            Kind::FairShare { capacity, .. } => State::FairShare {
+            Kind::FairShare(kinds::FairShare { capacity, .. }) => State::FairShare {
                 share: FairShare::new(&share_spec(kinds.first().ok_or(MIXED)?)?, &own)?,
                 follows: Follows::new(*capacity, spec.origin_caps),
                 capacity: fixed(*capacity),
             },
-            Kind::Inflight { scope: Scope::Key { memory }, .. } => {
+            Kind::Inflight(kinds::Inflight { scope: Scope::Key { memory }, .. }) => {
                 let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
                 State::InflightByKey {
                     places: Arc::new(InflightByKey::new(u32::MAX, *memory, own)?.with_upgraded(Arc::clone(&upgraded))),
@@ -101,7 +104,7 @@ impl Limiter {
                     most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
                 }
             }
-            Kind::Inflight { max, upgraded, scope } => {
+            Kind::Inflight(kinds::Inflight { max, upgraded, scope }) => {
                 State::Inflight(Inflight::new(*max, *upgraded, *scope, spec.routes, spec.origin_caps.len()))
             }
         };
@@ -255,7 +258,7 @@ impl Limiter {
     pub fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
         let with_cost = standing.saturating_add(u64::from(cost.get()));
         match &self.state {
-            State::Rate(limiter) => Owed::of_rate(limiter.at(tier).meter(), kind, standing, cost),
+            State::Rate(limiter) => Owed::of_rate(limiter.at(tier).meter(), kind.refill(), standing, cost),
             State::RecentAverage(_) => Owed::sum(f64::from_bits(standing) + f64::from(cost.get())),
             State::Distinct(limiter) => limiter.owed(kind, tier, standing),
             State::FairShare { .. } => Owed::shares(standing),
@@ -347,7 +350,9 @@ impl Limiter {
 }
 
 pub(super) fn share_spec(kind: &Kind) -> Result<fair_share::FairShareSpec, OutOfRange> {
-    let Kind::FairShare { capacity, multipliers, levels, charge_parents, memory } = kind else { return Err(MIXED) };
+    let Kind::FairShare(kinds::FairShare { capacity, multipliers, levels, charge_parents, memory }) = kind else {
+        return Err(MIXED);
+    };
     let capacity = match capacity {
         Capacity::Rate(rate) => fair_share::Capacity::Rate(*rate),
         Capacity::Origin(_) => fair_share::Capacity::Follows,

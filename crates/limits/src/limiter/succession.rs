@@ -19,9 +19,10 @@
 use std::sync::Arc;
 
 use super::follows::Follows;
-use super::kind::{MIXED, fixed, most, most_upgraded};
+use super::kind::{MIXED, fixed};
+use super::spec::{most, most_upgraded};
 use super::state::{State, pending, share_spec};
-use super::{FairShare, Kind, Limiter, Scope, Spec, quota, rate};
+use super::{FairShare, Kind, Limiter, Scope, Spec, kinds, quota, rate};
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
@@ -87,36 +88,37 @@ impl Limiter {
         let (kinds, now) = (spec.kinds, moved.now);
         let kinds_were = (kinds, moved.tiers);
         Ok(match (&self.state, kinds.first().ok_or(MIXED)?) {
-            (State::Rate(before), Kind::Rate { .. }) => {
+            (State::Rate(before), Kind::Rate(..)) => {
                 let after = rate::followed_by(before, kinds_were, (self.unit, spec.unit), spec.indebts, now)?;
                 State::Rate(after.with_longest_wait(spec.longest_wait))
             }
-            (State::Quota(before), Kind::Quota { sliding: false, .. }) => {
+            (State::Quota(before), Kind::Quota(kinds::Quota { sliding: false, .. })) => {
                 State::Quota(quota::followed_by(before, spec, moved.tiers, now)?)
             }
-            (State::SlidingQuota(before), Kind::Quota { sliding: true, .. }) => {
+            (State::SlidingQuota(before), Kind::Quota(kinds::Quota { sliding: true, .. })) => {
                 State::SlidingQuota(before.followed_by(kinds, spec.unix_nanos_at_origin)?)
             }
-            (State::RecentAverage(before), Kind::RecentAverage { .. }) => {
+            (State::RecentAverage(before), Kind::RecentAverage(..)) => {
                 let after = before.followed_by(kinds_were, spec.indebts, now)?;
                 State::RecentAverage(after.with_longest_wait(spec.longest_wait))
             }
-            (State::Distinct(before), Kind::Distinct { .. }) => {
+            (State::Distinct(before), Kind::Distinct(..)) => {
                 let after = before.followed_by(kinds_were, now)?;
                 State::Distinct(after.with_longest_wait(spec.longest_wait))
             }
-            (State::Inflight(before), Kind::Inflight { max, upgraded, .. }) => {
+            (State::Inflight(before), Kind::Inflight(kinds::Inflight { max, upgraded, .. })) => {
                 State::Inflight(before.followed_by(*max, *upgraded, moved.routes, moved.origins))
             }
-            (State::InflightByKey { places, upgraded, .. }, Kind::Inflight { scope: Scope::Key { .. }, .. }) => {
-                State::InflightByKey {
-                    places: Arc::clone(places),
-                    upgraded: Arc::clone(upgraded),
-                    max: kinds.iter().map(most).collect::<Result<_, _>>()?,
-                    most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
-                }
-            }
-            (State::FairShare { share, follows, .. }, Kind::FairShare { .. }) => {
+            (
+                State::InflightByKey { places, upgraded, .. },
+                Kind::Inflight(kinds::Inflight { scope: Scope::Key { .. }, .. }),
+            ) => State::InflightByKey {
+                places: Arc::clone(places),
+                upgraded: Arc::clone(upgraded),
+                max: kinds.iter().map(most).collect::<Result<_, _>>()?,
+                most_upgraded: kinds.iter().map(most_upgraded).collect::<Result<_, _>>()?,
+            },
+            (State::FairShare { share, follows, .. }, Kind::FairShare(..)) => {
                 fair_share_under(spec, moved, share, follows.as_ref())?
             }
             _ => return Err(MIXED),
@@ -131,7 +133,7 @@ fn fair_share_under(
     follows: Option<&Follows>,
 ) -> Result<State, OutOfRange> {
     let kind = spec.kinds.first().ok_or(MIXED)?;
-    let Kind::FairShare { capacity, .. } = kind else { return Err(MIXED) };
+    let Kind::FairShare(kinds::FairShare { capacity, .. }) = kind else { return Err(MIXED) };
     let after = Follows::new(*capacity, spec.origin_caps).map(|after| after.following(follows, moved.origins));
     Ok(State::FairShare { share: share.followed_by(&share_spec(kind)?)?, follows: after, capacity: fixed(*capacity) })
 }

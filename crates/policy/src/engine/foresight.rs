@@ -102,26 +102,29 @@ mod tests {
     use crate::client::{self, ClientRules};
     use crate::engine::{Arrival, DecisionId, Holds, Judged, Refusal, Verdict};
     use crate::limiter::Capacity;
-    use crate::policy::{Action, HeaderEdits, Kind, Mode, Responses, Route, RouteTable, Rule, origin};
+    use crate::policy::{Action, HeaderEdits, Kind, Mode, Responses, Route, RouteTable, Rule, kinds, origin};
     use crate::request::Peer;
     use crate::units::{Bytes, Rate};
 
     fn policy() -> Policy {
         let rule = |name: &str, parts: &[KeyPart], burst| {
-            let kind =
-                Kind::Rate { rate: Rate::new(1, Duration::from_secs(1)).unwrap(), burst, memory: Bytes(1 << 20) };
+            let kind = Kind::Rate(kinds::Rate {
+                rate: Rate::new(1, Duration::from_secs(1)).unwrap(),
+                burst,
+                memory: Bytes(1 << 20),
+            });
             let missing = matches!(parts, [KeyPart::Header(_)]).then_some(Missing::Allow);
             let key = KeySpec::new(parts.iter().cloned(), missing).unwrap();
             Arc::new(Rule::new(name, key, kind, Mode::Enforce))
         };
         let capacity = Capacity::Rate(Rate::new(400, Duration::from_secs(1)).unwrap());
-        let kind = Kind::FairShare {
+        let kind = Kind::FairShare(kinds::FairShare {
             capacity,
             multipliers: vec![1; 4],
             levels: vec![0, 1, 2, 3],
             charge_parents: false,
             memory: Bytes(1 << 20),
-        };
+        });
         let key = |parts: &[KeyPart], missing| KeySpec::new(parts.iter().cloned(), missing).unwrap();
         let mut share = Rule::new("e", key(&[KeyPart::CLIENT_IP], None), kind, Mode::Enforce);
         share.nodes = vec![

@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use crate::limiter::fair_share::MAX_NODES;
-use crate::limiter::{Judgement, Kind, Limiter, Lost, Offered};
+use crate::limiter::{Judgement, Limiter, Lost, Offered};
 use crate::policy::Rule;
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
@@ -33,5 +33,5 @@ impl Shared {
 
 /// Whether the rule is a `fair_share`.
 pub fn is_share(rule: &Rule) -> bool {
-    matches!(rule.kind, Kind::FairShare { .. })
+    rule.kind.has_nodes()
 }

@@ -14,7 +14,7 @@ use crate::config::schema;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::word::LimitType::{Distinct, Inflight, Quota, Rate, RecentAverage};
-use crate::policy::{Condition, CostRule, Kind, Rule, Scope, Tier};
+use crate::policy::{Condition, CostRule, Kind, Rule, Scope, Tier, kinds};
 use crate::units::Prefix;
 use tidegate_http::hearsay;
 
@@ -115,7 +115,7 @@ fn tier(
     }
     let (base, cost) = (numbers?, largest(cost));
     match &base.kind {
-        Kind::Rate { memory, .. } => {
+        Kind::Rate(kinds::Rate { memory, .. }) => {
             let unit = match base.bytes {
                 Some(CostRule::Bytes { unit }) if counts_bytes(written) => Some(unit),
                 _ => None,
@@ -126,15 +126,16 @@ fn tier(
                 None => (limit.rate.get()?, &own.burst),
             };
             let (rate, burst) = rate_and_burst(rate, burst, cost, unit, faults)?;
-            Some(Some(Kind::Rate { rate, burst, memory: *memory }))
+            Some(Some(Kind::Rate(kinds::Rate { rate, burst, memory: *memory })))
         }
-        Kind::RecentAverage { half_life, refused, memory, .. } => {
+        Kind::RecentAverage(kinds::RecentAverage { half_life, refused, memory, .. }) => {
             let rate = average(own.rate.get()?, *half_life, cost, true, faults)?;
             let (half_life, refused, memory) = (*half_life, *refused, *memory);
-            Some(Some(Kind::RecentAverage { rate, half_life, refused, memory }))
+            Some(Some(Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused, memory })))
         }
         // told with the words that do not belong there
-        Kind::FairShare { .. } | Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. } => None,
+        Kind::FairShare(..)
+        | Kind::Inflight(kinds::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. }) => None,
         base => with_max(written, base, &own.max, cost, faults).map(Some),
     }
 }

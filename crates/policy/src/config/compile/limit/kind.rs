@@ -15,7 +15,7 @@ use crate::config::scalar::{self, Count};
 use crate::config::span::Span;
 use crate::config::word::{CalendarWord, LimitType};
 use crate::limiter::{Distinct, Sketch};
-use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
+use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope, kinds};
 use crate::units::{Bytes, Calendar, CalendarUnit, Cost, Period, Rate, Weekday, Zone};
 
 /// The sizes that a sketch can have; beyond that it must be a power of two.
@@ -76,7 +76,10 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
     let rate = limit.rate.get()?;
     let unit = unit(written, faults)?;
     let (rate, burst) = rate_and_burst(rate, &limit.burst, cost, unit, faults)?;
-    Some(Numbers { kind: Kind::Rate { rate, burst, memory }, bytes: unit.map(|unit| CostRule::Bytes { unit }) })
+    Some(Numbers {
+        kind: Kind::Rate(kinds::Rate { rate, burst, memory }),
+        bytes: unit.map(|unit| CostRule::Bytes { unit }),
+    })
 }
 
 fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
@@ -122,7 +125,7 @@ fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind>
         }
     };
     holds_one(max, cost, at, faults)?;
-    Some(Kind::Quota { max, window, sliding, memory })
+    Some(Kind::Quota(kinds::Quota { max, window, sliding, memory }))
 }
 
 /// The part of the calendar that a quota is for; `None` if a word of it is bad, which has been told.
@@ -226,7 +229,7 @@ fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Opt
         _ => RefusedCount::All { max_penalty: penalty },
     };
     limit.half_life.get()?;
-    Some(Kind::RecentAverage { rate: rate?, half_life, refused, memory })
+    Some(Kind::RecentAverage(kinds::RecentAverage { rate: rate?, half_life, refused, memory }))
 }
 
 /// The rate of an average, if its first request fits: alone, it makes an average of cost · ln 2 / half-life. `known`: the
@@ -275,13 +278,13 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
         );
         return None;
     }
-    Some(Kind::Distinct {
+    Some(Kind::Distinct(kinds::Distinct {
         max: sliding_max(max?, window?, sliding, &limit.max, faults)?,
         window: window?,
         sliding,
         refused,
         memory,
-    })
+    }))
 }
 
 /// Whether refused values count, and how long they can keep a key out: no longer than a used-up quota does, unless said otherwise.
@@ -347,7 +350,7 @@ fn fair_share(
     let nodes = nodes?;
     let multipliers = nodes.iter().map(|node| node.multiplier).collect();
     let levels = nodes.iter().map(|node| node.level).collect();
-    Some(Kind::FairShare { capacity, multipliers, levels, charge_parents, memory })
+    Some(Kind::FairShare(kinds::FairShare { capacity, multipliers, levels, charge_parents, memory }))
 }
 
 fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) -> Option<Kind> {
@@ -358,7 +361,7 @@ fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) ->
     let memory = memory(written, Sketch::PLACES, MEMORY, INFLIGHT_DEFAULT, faults);
     let max = checked32(&limit.max, 1..=u32::MAX, faults);
     let upgraded = number32(&limit.upgraded, 0..=u32::MAX, max.unwrap_or_default(), faults);
-    Some(Kind::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) })
+    Some(Kind::Inflight(kinds::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) }))
 }
 
 /// The kind of a tier that has a `max` of its own.
@@ -370,23 +373,23 @@ pub fn with_max(
     faults: &mut Faults,
 ) -> Option<Kind> {
     let mut kind = base.clone();
-    let most = if matches!(base, Kind::Inflight { .. }) { u32::MAX } else { MAX };
+    let most = if matches!(base, Kind::Inflight(..)) { u32::MAX } else { MAX };
     let own = checked32(field, 1..=most, faults)?;
     match &mut kind {
-        Kind::Quota { max, .. } => {
+        Kind::Quota(kinds::Quota { max, .. }) => {
             holds_one(own, cost, field.get()?.span, faults)?;
             *max = own;
         }
-        Kind::Distinct { max, window, sliding, .. } => {
+        Kind::Distinct(kinds::Distinct { max, window, sliding, .. }) => {
             *max = sliding_max(own, *window, *sliding, field, faults)?;
         }
-        Kind::Inflight { max, upgraded, .. } => {
+        Kind::Inflight(kinds::Inflight { max, upgraded, .. }) => {
             *max = own;
             if !written.limit.upgraded.is_present() {
                 *upgraded = own;
             }
         }
-        Kind::Rate { .. } | Kind::RecentAverage { .. } | Kind::FairShare { .. } => return None,
+        Kind::Rate(..) | Kind::RecentAverage(..) | Kind::FairShare(..) => return None,
     }
     Some(kind)
 }

@@ -11,7 +11,7 @@ use crate::config::shape::Either;
 use crate::config::span::Span;
 use crate::config::word::{LimitType, Word};
 use crate::limiter::cluster::{OnStoreError, Promise, Sharing};
-use crate::policy::{Kind, OnLimit, Shared, Tier};
+use crate::policy::{Kind, OnLimit, Shared, Tier, kinds};
 
 /// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.
 pub fn shared(
@@ -75,7 +75,7 @@ pub fn shared(
 fn comes_back(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>, faults: &mut Faults) {
     let limit = written.limit;
     let is_long = |kind: &Kind| match kind {
-        Kind::Rate { rate, burst, .. } => Promise::Rate { rate: *rate, burst: *burst }.terms().is_err(),
+        Kind::Rate(kinds::Rate { rate, burst, .. }) => Promise::Rate { rate: *rate, burst: *burst }.terms().is_err(),
         _ => false,
     };
     let own = kind.is_some_and(is_long).then(|| limit.burst.key().or(limit.rate.key())).flatten();
