@@ -48,7 +48,7 @@ impl Distinct {
     /// The memory of a limit unless the operator says otherwise: half for [`SeenSet::DEFAULT_MEMORY`], a quarter for each
     /// of the two tables of counters that take turns; innocents beside 1,000 keys at their limit are wrongly refused with
     /// probability 8·10⁻⁷.
-    pub const DEFAULT_MEMORY: Bytes = Bytes(4 << 20);
+    pub const DEFAULT_MEMORY: Bytes = kinds::Distinct::FORM.memory;
 
     /// An empty limiter: at most `max` different values per key and `period`. Half of `memory` holds the values and half
     /// the counters, of which 1/32 of it more are exact.

@@ -1,5 +1,6 @@
 //! `type: distinct`: a count of different values per key.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::form::{Allowance, Counts, Form, LimitKind, Part, Value, ceil_seconds, compared, max_penalty};
@@ -23,6 +24,13 @@ pub struct Distinct {
 }
 
 impl Distinct {
+    /// The greatest `max`.
+    pub const MOST: u32 = u32::MAX - 1;
+    /// The lengths of windows and of penalties.
+    pub const WINDOWS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
+    /// The longest window that slides: it is kept as a rate, whose period is a day at most.
+    pub const LONGEST_SLIDING: Duration = Duration::from_secs(86_400);
+
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["unique"],
@@ -30,6 +38,8 @@ impl Distinct {
         tier_words: &["max"],
         counts_refused: true,
         counts_answers: true,
+        // halved between two tables
+        least_memory: Bytes(16 << 10),
         ..Form::new("distinct")
     };
 }

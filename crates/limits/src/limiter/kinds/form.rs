@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::limiter::cluster::Promise;
 use crate::limiter::kind::{Capacity, RefusedCount, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
-use crate::sketch::Meter;
+use crate::sketch::{Meter, MonotoneTable};
 use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp, Weekday};
 
 /// A kind of limit before it has numbers.
@@ -29,8 +29,14 @@ pub struct Form {
     pub counts_refused: bool,
     /// `count: responses LIST` is possible.
     pub counts_answers: bool,
+    /// Its rate may be one of bytes.
+    pub may_count_bytes: bool,
     /// A request gives back at its end what it took; `global`, `route` and `origin` are then counted exactly.
     pub gives_back: bool,
+    /// The size of its sketch if the file says none.
+    pub memory: Bytes,
+    /// The smallest size of its sketch.
+    pub least_memory: Bytes,
     /// How gates can share it.
     pub sharing: Shareable,
     /// Why no request can wait for it.
@@ -40,6 +46,9 @@ pub struct Form {
 }
 
 impl Form {
+    /// The largest size of a sketch.
+    pub const MOST_MEMORY: Bytes = Bytes(512 << 20);
+
     /// A form with only a word.
     pub const fn new(word: &'static str) -> Form {
         Form {
@@ -49,7 +58,10 @@ impl Form {
             tier_words: &[],
             counts_refused: false,
             counts_answers: false,
+            may_count_bytes: false,
             gives_back: false,
+            memory: MonotoneTable::DEFAULT_MEMORY,
+            least_memory: Bytes(4 << 10),
             sharing: Shareable::Never,
             no_delay: None,
             no_stand_in: None,

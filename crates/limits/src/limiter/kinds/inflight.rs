@@ -23,9 +23,18 @@ impl Inflight {
         words: &["key", "missing", "max", "upgraded", "tiers"],
         tier_words: &["max"],
         gives_back: true,
+        // 65,536 columns of eight rows: 10⁻¹⁴ for a thousand busy keys
+        memory: Bytes(2 << 20),
         no_delay: Some("when a place becomes free is up to others"),
         ..Form::new("inflight")
     };
+}
+
+impl Inflight {
+    /// Tells whether it counts by key, in a sketch.
+    pub fn is_keyed(&self) -> bool {
+        matches!(self.scope, Scope::Key { .. })
+    }
 }
 
 impl LimitKind for Inflight {
@@ -67,8 +76,7 @@ impl LimitKind for Inflight {
 
     /// How full the gate or an origin is, is not the client's business.
     fn allowance(&self) -> Option<Allowance> {
-        let keyed = matches!(self.scope, Scope::Key { .. });
-        keyed.then_some(Allowance { quota: u64::from(self.max), counts: Counts::Concurrent, window: None })
+        self.is_keyed().then_some(Allowance { quota: u64::from(self.max), counts: Counts::Concurrent, window: None })
     }
 
     fn scope(&self) -> Option<Scope> {

@@ -31,7 +31,7 @@ macro_rules! kinds {
         }
 
         /// Every kind before it has numbers, in the order in which texts name them.
-        pub static FORMS: &[&Form] = &[$(&$kind::FORM,)*];
+        pub const FORMS: &[&Form] = &[$(&$kind::FORM,)*];
 
         $(
             impl From<$kind> for Kind {

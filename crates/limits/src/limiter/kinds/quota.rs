@@ -1,5 +1,6 @@
 //! `type: quota`: a count per key and window of the clock.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::form::{
@@ -26,6 +27,11 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// The greatest `max`: an aligned window counts in half of a level, with one number to spare.
+    pub const MOST: u32 = u32::MAX - 1;
+    /// The lengths of windows. Shorter windows are a rate; longer ones outlive the process that keeps them.
+    pub const WINDOWS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
+
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["window", "fixed_window", "sliding_window"],

@@ -25,6 +25,7 @@ impl Rate {
         words: &["key", "missing", "rate", "burst", "cost", "cost_estimate", "cost_max", "count", "tiers"],
         tier_words: &["rate", "burst"],
         counts_answers: true,
+        may_count_bytes: true,
         sharing: Shareable::Always,
         ..Form::new("rate")
     };

@@ -1,5 +1,6 @@
 //! `type: recent_average`: an average per key that forgets.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::form::{
@@ -25,6 +26,16 @@ pub struct RecentAverage {
 }
 
 impl RecentAverage {
+    /// The half-lives that an average can have.
+    pub const HALF_LIVES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    /// The penalties that it can have.
+    pub const PENALTIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
+
+    /// Six half-lives: an abuser that went silent at the cap has then sunk to a sixty-fourth of it.
+    pub fn default_penalty(half_life: Duration) -> Duration {
+        half_life.saturating_mul(6)
+    }
+
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["smooth", "ewma", "cewma"],

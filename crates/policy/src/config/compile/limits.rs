@@ -141,8 +141,8 @@ impl Limits {
         None
     }
 
-    /// Whether the rule at this position is of type `fair_share`.
-    pub fn is_fair_share(&self, rule: usize) -> bool {
+    /// Tells whether the rule at this position judges by nodes.
+    pub fn has_nodes(&self, rule: usize) -> bool {
         self.rules.get(rule).is_some_and(|rule| rule.kind.has_nodes())
     }
 
