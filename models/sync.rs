@@ -1,4 +1,4 @@
-//! `tidegate::sync` on loom's words, each of whose orderings can be taken away for a while.
+//! `tidegate_limits::sync` on loom's words, each of whose orderings can be taken away for a while.
 //!
 //! [`weakened`] runs a model as if one place of the source said `Relaxed`, or had no fence. A model that passes nevertheless
 //! does not need that ordering, or cannot see what needs it.

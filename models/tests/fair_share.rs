@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate::limiter::fair_share::controller::Controller;
-use tidegate::limiter::fair_share::root::Total;
-use tidegate::sync::{AtomicU64, stepwise};
-use tidegate::units::Timestamp;
+use tidegate_limits::limiter::fair_share::controller::Controller;
+use tidegate_limits::limiter::fair_share::root::Total;
+use tidegate_limits::sync::{AtomicU64, stepwise};
+use tidegate_limits::units::Timestamp;
 
 use crate::explore;
 
@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    /// One request, as [`FairShare`](tidegate::limiter::FairShare) makes it: tick, probe, charge.
+    /// One request, as [`FairShare`](tidegate_limits::limiter::FairShare) makes it: tick, probe, charge.
     fn ask(&self, nanos: u64) -> bool {
         self.controller.tick(&self.total, at(nanos));
         self.controller.reached();

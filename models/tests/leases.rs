@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use loom::thread;
-use tidegate::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
-use tidegate::sketch::KeyHash;
-use tidegate::units::{Cost, Timestamp};
+use tidegate_limits::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
+use tidegate_limits::sketch::KeyHash;
+use tidegate_limits::units::{Cost, Timestamp};
 
 use crate::{at, explore, key};
 

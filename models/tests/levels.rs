@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use tidegate::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed, Spot};
-use tidegate::sync::AtomicU64;
+use tidegate_limits::sketch::{Admission, Bucket, KeyHash, Levels, Meter, Rekeyed, Seed, Spot};
+use tidegate_limits::sync::AtomicU64;
 
 use crate::monotone::INTERVAL;
 use crate::{at, broken_interval, bucket, cost, explore, key, once};
@@ -150,7 +150,7 @@ pub fn a_charge_and_an_admission_that_race_are_both_counted() {
     }
 }
 
-const PERIOD: u64 = tidegate::sketch::rekeyed::PERIOD_NANOS;
+const PERIOD: u64 = tidegate_limits::sketch::rekeyed::PERIOD_NANOS;
 const SECOND: u64 = 1_000_000_000;
 
 #[test]

@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tidegate::sketch::monotone::admit;
-use tidegate::sketch::{Admission, Bucket, Cell, KeyHash, Meter, MonotoneTable};
-use tidegate::sync::{AtomicU64, Ordering, stepwise};
+use tidegate_limits::sketch::monotone::admit;
+use tidegate_limits::sketch::{Admission, Bucket, Cell, KeyHash, Meter, MonotoneTable};
+use tidegate_limits::sync::{AtomicU64, Ordering, stepwise};
 
 use crate::{at, broken_interval, bucket, cost, explore, key, once, quietly};
 

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread;
 
-use tidegate::sync::{Site, Without, orderings, weakened};
+use tidegate_limits::sync::{Site, Without, orderings, weakened};
 
 use crate::{deltas, fair_share, leases, levels, quietly, seen, sliding, summing};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
-use tidegate::limiter::{Kind, Limiter, Place, Probe, Spec};
-use tidegate::sketch::Seed;
-use tidegate::units::{Bytes, Cost, Rate, Timestamp};
+use tidegate_limits::limiter::{Kind, Limiter, Place, Probe, Spec, kinds};
+use tidegate_limits::sketch::Seed;
+use tidegate_limits::units::{Bytes, Cost, Rate, Timestamp};
 
 use crate::{at, explore, key};
 
@@ -18,7 +18,11 @@ const MOST_RUNS: usize = 2_000;
 
 /// One request at once, and one more every hour.
 fn limiter() -> Arc<Limiter> {
-    let kind = Kind::Rate { rate: Rate::new(1, Duration::from_secs(3_600)).unwrap(), burst: 1, memory: Bytes(4 << 10) };
+    let kind = Kind::Rate(kinds::Rate {
+        rate: Rate::new(1, Duration::from_secs(3_600)).unwrap(),
+        burst: 1,
+        memory: Bytes(4 << 10),
+    });
     Arc::new(Limiter::new(&Spec::new("modelled", &[kind]), &Seed::from_bytes([7; 16])).unwrap())
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
-use tidegate::sketch::UpperQuantile;
-use tidegate::sync::stepwise;
+use tidegate_limits::sketch::UpperQuantile;
+use tidegate_limits::sync::stepwise;
 
 use crate::{at, explore};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::sketch::{Inserted, Lifetime, SeenSet};
-use tidegate::sync::stepwise;
-use tidegate::units::Timestamp;
+use tidegate_limits::sketch::{Inserted, Lifetime, SeenSet};
+use tidegate_limits::sync::stepwise;
+use tidegate_limits::units::Timestamp;
 
 use crate::{at, explore, key};
 

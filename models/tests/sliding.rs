@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tidegate::sketch::rekeyed::PERIOD_NANOS;
-use tidegate::sketch::{Seed, SlidingWindows};
-use tidegate::sync::AtomicU64;
+use tidegate_limits::sketch::rekeyed::PERIOD_NANOS;
+use tidegate_limits::sketch::{Seed, SlidingWindows};
+use tidegate_limits::sync::AtomicU64;
 
 use crate::shorthand::{LENGTH, breaks_the_promise, window};
 use crate::{at, cost, explore, key};

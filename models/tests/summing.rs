@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as RealU32;
 
 use loom::sync::atomic::{AtomicU32, Ordering};
-use tidegate::limiter::Pending;
-use tidegate::sketch::{KeyHash, Seed, SummingTable};
+use tidegate_limits::limiter::Pending;
+use tidegate_limits::sketch::{KeyHash, Seed, SummingTable};
 
 use crate::{cost, explore, key, once, quietly};
 
 const SEED: Seed = Seed::from_bytes([2; 16]);
 
-type Table<const ROWS: usize> = SummingTable<tidegate::sync::AtomicU32, ROWS>;
+type Table<const ROWS: usize> = SummingTable<tidegate_limits::sync::AtomicU32, ROWS>;
 
 /// How many hold a place, on counters that the model checker does not see: its threads run one at a time.
 #[derive(Default)]

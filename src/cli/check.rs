@@ -17,7 +17,6 @@ use crate::limiter::cluster::Sharing;
 use crate::observe::metrics::Metrics;
 use crate::policy::{CostRule, Rule};
 use crate::sketch::{Accuracy, Shape};
-use crate::units::Period;
 
 /// Tell all that is wrong with a policy file
 #[derive(Debug, Args)]
@@ -134,7 +133,7 @@ fn details(config: &Config, series: usize) -> String {
         "** of what all keys together have spent lately: no count is higher by more than that, with this confidence; \
          docs/limits/README.md#memory-and-accuracy\n",
     );
-    if config.policy.rules.iter().any(|rule| matches!(rule.kind, Kind::Distinct { .. })) {
+    if config.policy.rules.iter().any(|rule| rule.kind.falsely_seen().is_some()) {
         text.push_str("  (seen): probability that a new value is taken for one that was seen\n");
     }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
@@ -157,32 +156,14 @@ fn row(rule: &Rule, config: &Config) -> [String; 8] {
     let columns = table.map_or_else(none, |(_, shape)| shape.columns.to_string());
     let refused = table.map_or_else(|| "0 (exact)".to_owned(), |(_, shape)| format!("{:.1e}", shape.covered(BUSY)));
     let error = table.map_or_else(none, |(_, shape)| error(shape, rule.accuracy));
-    let (promise, refused) = match &rule.kind {
-        Kind::Rate { .. } => (format!("{} burst {}", text("rate"), text("burst")), refused),
-        Kind::Quota { window: Period::Calendar(calendar), .. } => (format!("{} per {calendar}", text("max")), refused),
-        Kind::Quota { sliding, .. } => {
-            let sliding = if *sliding { ", sliding" } else { "" };
-            (format!("{} per {}{sliding}", text("max"), text("window")), refused)
-        }
-        Kind::RecentAverage { .. } => (format!("{} by half-life {}", text("rate"), text("half_life")), refused),
-        Kind::Distinct { .. } => {
-            let promise = format!("{} of {} per {}", text("max"), text("of"), text("window"));
-            (promise, format!("{refused}, {FALSELY_SEEN:.1e} (seen)"))
-        }
-        Kind::FairShare { .. } => (format!("{} in all", text("capacity")), none()),
-        Kind::Inflight { .. } => (format!("{} at once", text("max")), refused),
+    let refused = match rule.kind.falsely_seen() {
+        // an estimate by its nature
+        _ if rule.kind.has_nodes() => none(),
+        Some(seen) => format!("{refused}, {seen:.1e} (seen)"),
+        None => refused,
     };
-    let key = match &rule.kind {
-        Kind::FairShare { levels, .. } => {
-            let mut different = levels.clone();
-            different.dedup();
-            // a chain has a level for each
-            let of =
-                if different.len() == levels.len() { String::new() } else { format!(" in {} levels", different.len()) };
-            format!("{} nodes{of}", levels.len())
-        }
-        _ => text("key"),
-    };
+    let promise = filled(&rule.kind.summary(), text);
+    let key = rule.kind.nodes_summary().unwrap_or_else(|| text("key"));
     let store = match &rule.shared {
         Some(shared) if shared.sharing == Sharing::Estimate => format!("{}, {}", text("store"), shared.sharing.word()),
         Some(shared) => format!("{}, {}, else {}", text("store"), shared.sharing.word(), shared.on_store_error.word()),
@@ -197,11 +178,7 @@ fn row(rule: &Rule, config: &Config) -> [String; 8] {
 
 /// How many tables the limit has: one for each tier with numbers of its own, but where all of them count in one.
 fn tables(rule: &Rule) -> usize {
-    let own_each = match rule.kind {
-        Kind::Rate { .. } | Kind::RecentAverage { .. } => true,
-        Kind::Distinct { sliding, .. } => sliding,
-        _ => false,
-    };
+    let own_each = rule.kind.has_table_per_tier();
     let mut kinds: Vec<&Kind> = vec![&rule.kind];
     for kind in rule.tiers.iter().filter_map(|tier| tier.kind.as_ref()) {
         if own_each && !kinds.contains(&kind) {
@@ -215,7 +192,7 @@ fn tables(rule: &Rule) -> usize {
 fn overshoot(rule: &Rule) -> String {
     let CostRule::Response { estimate, max, .. } = &rule.cost else { return String::new() };
     let tiers = rule.tiers.iter().filter_map(|tier| tier.kind.as_ref());
-    let whole = std::iter::once(&rule.kind).chain(tiers).filter_map(Kind::at_once).max().unwrap_or(0);
+    let whole = std::iter::once(&rule.kind).chain(tiers).filter_map(|kind| kind.at_once()).max().unwrap_or(0);
     let (name, estimate) = (&rule.name, estimate.get());
     let requests = whole / estimate;
     let bound = match max {
@@ -234,8 +211,18 @@ fn overshoot(rule: &Rule) -> String {
 
 /// So many keys are taken to be at their limit.
 const BUSY: u64 = 1_000;
-/// What two fingerprints of distinct values share by chance, whatever the size of the set.
-const FALSELY_SEEN: f64 = 1.2e-7;
+
+/// The text with settings in the place of their words in braces.
+fn filled(text: &str, setting: impl Fn(&str) -> String) -> String {
+    let mut parts = text.split('{');
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for (word, rest) in parts.filter_map(|part| part.split_once('}')) {
+        filled.push_str(&setting(word));
+        filled.push_str(rest);
+    }
+    filled
+}
+
 /// By how much of all that is spent a count may be too high, at the confidence that was asked for, or else that of the paper.
 fn error(shape: Shape, asked: Option<Accuracy>) -> String {
     let confidence = asked.map_or_else(|| shape.confidence(), |accuracy| accuracy.confidence);

@@ -132,7 +132,7 @@ mod tests {
     use crate::config::settings::LogLevel;
     use crate::observe::captured::Captured;
     use crate::observe::log::{Style, subscriber};
-    use crate::policy::{Capacity, Kind, Mode};
+    use crate::policy::{Capacity, Kind, Mode, kinds};
     use crate::request::Peer;
     use crate::units::{Bytes, Rate};
 
@@ -147,8 +147,13 @@ mod tests {
     fn flood() -> Flood {
         let capacity = Capacity::Rate(Rate::new(1, Duration::from_secs(1)).unwrap());
         let memory = Bytes(1 << 20);
-        let kind =
-            Kind::FairShare { capacity, multipliers: vec![1, 16], levels: vec![0, 1], charge_parents: false, memory };
+        let kind = Kind::FairShare(kinds::FairShare {
+            capacity,
+            multipliers: vec![1, 16],
+            levels: vec![0, 1],
+            charge_parents: false,
+            memory,
+        });
         let mut rule = Rule::new("fair", key("global"), kind, Mode::Enforce);
         rule.nodes = vec![key("client_ip"), key("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
         Flood::of(&rule).unwrap()

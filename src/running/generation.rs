@@ -21,7 +21,7 @@ use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::offenders::MostRefused;
 use crate::origins::origin::OriginState;
-use crate::policy::{Capacity, Kind, OnClientAbort, OnLimit, Origin, Policy, Route, Rule};
+use crate::policy::{OnClientAbort, OnLimit, Origin, Policy, Route, Rule};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::{Clock, wall_nanos};
@@ -277,7 +277,7 @@ fn tag_fields(policy: &Policy) -> Vec<HeaderName> {
 fn follows_an_origin(rule: &Rule) -> bool {
     let tiers = rule.tiers.iter().filter_map(|tier| tier.kind.as_ref());
     let mut kinds = std::iter::once(&rule.kind).chain(tiers);
-    kinds.any(|kind| matches!(kind, Kind::FairShare { capacity: Capacity::Origin(_), .. }))
+    kinds.any(|kind| kind.follows_origin().is_some())
 }
 
 /// Returns whether what is learnt of the origin depends on the time of its answers.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::engine::{Snapshot, Verdict};
 use tidegate::limiter::cluster::{OnStoreError, Sharing};
-use tidegate::limiter::{Kind, RefusedCount};
+use tidegate::limiter::{Kind, RefusedCount, kinds};
 use tidegate::policy::{Counted, Mode, Rule, StatusSet};
 use tidegate::units::{Bytes, Rate};
 
@@ -25,13 +25,13 @@ fn a_decision_allocates_nothing() {
 #[test]
 fn no_kind_of_limit_allocates() {
     let window = Duration::from_secs(60);
-    let average = Kind::RecentAverage {
+    let average = Kind::RecentAverage(kinds::RecentAverage {
         rate: Rate::new(100, Duration::from_secs(1)).unwrap(),
         half_life: Duration::from_secs(1),
         refused: RefusedCount::All { max_penalty: Duration::from_secs(6) },
         memory: MEMORY,
-    };
-    let quota = |sliding| Kind::Quota { max: 50, window: window.into(), sliding, memory: MEMORY };
+    });
+    let quota = |sliding| Kind::Quota(kinds::Quota { max: 50, window: window.into(), sliding, memory: MEMORY });
     let failed = StatusSet::NONE.with(401, 401);
     decides_without_allocating(vec![
         by_client("quota", quota(false)),

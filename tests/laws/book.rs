@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
 use tidegate::client::{ClientRules, ProxySet, Trust};
 use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Snapshot};
-use tidegate::limiter::{Capacity, Kind, RefusedCount, Scope};
+use tidegate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
 use tidegate::policy::{Action, FixedAnswer, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule, Timeouts};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
@@ -17,7 +17,7 @@ use tidegate::units::{Bytes, Prefix, Rate, Timestamp};
 /// `events` per second with `burst`, by client.
 pub fn rate(name: &str, events: u32, burst: u32, mode: Mode) -> Rule {
     let rate = Rate::new(events, Duration::from_secs(1)).unwrap();
-    let kind = Kind::Rate { rate, burst, memory: Bytes(1 << 20) };
+    let kind = Kind::Rate(kinds::Rate { rate, burst, memory: Bytes(1 << 20) });
     let client_ip = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
     let key = KeySpec::new([client_ip], None).unwrap();
     Rule::new(name, key, kind, mode)
@@ -30,7 +30,13 @@ pub fn by_client(name: &str, kind: Kind) -> Rule {
 
 /// At most `max` different values of the header `x-name` per client and window.
 pub fn distinct(max: u32, window: Duration, sliding: bool) -> Rule {
-    let kind = Kind::Distinct { max, window, sliding, refused: RefusedCount::Admitted, memory: Bytes(1 << 20) };
+    let kind = Kind::Distinct(kinds::Distinct {
+        max,
+        window,
+        sliding,
+        refused: RefusedCount::Admitted,
+        memory: Bytes(1 << 20),
+    });
     let of = KeySpec::new([KeyPart::Header("x-name".parse().unwrap())], Some(Missing::Allow)).unwrap();
     Rule { of: Some(of), ..by_client("distinct", kind) }
 }
@@ -38,7 +44,7 @@ pub fn distinct(max: u32, window: Duration, sliding: bool) -> Rule {
 /// The same in windows that move along, where refused values count too and keep a client out for so long at most.
 pub fn strict_distinct(max: u32, window: Duration, max_penalty: Duration) -> Rule {
     let refused = RefusedCount::All { max_penalty };
-    let kind = Kind::Distinct { max, window, sliding: true, refused, memory: Bytes(1 << 20) };
+    let kind = Kind::Distinct(kinds::Distinct { max, window, sliding: true, refused, memory: Bytes(1 << 20) });
     Rule { kind, name: "strict_distinct".into(), ..distinct(max, window, true) }
 }
 
@@ -46,13 +52,13 @@ pub fn strict_distinct(max: u32, window: Duration, max_penalty: Duration) -> Rul
 pub fn fair_share(per_second: u32) -> Rule {
     let prefixes = |ipv4, ipv6| KeyPart::ClientIp { ipv4_prefix: Some(ipv4), ipv6_prefix: Some(ipv6) };
     let nodes = [KeyPart::CLIENT_IP, prefixes(24, 48), prefixes(16, 32)];
-    let kind = Kind::FairShare {
+    let kind = Kind::FairShare(kinds::FairShare {
         capacity: Capacity::Rate(Rate::new(per_second, Duration::from_secs(1)).unwrap()),
         multipliers: vec![1, 16, 64],
         levels: vec![0, 1, 2],
         charge_parents: false,
         memory: Bytes(1 << 20),
-    };
+    });
     let key = KeySpec::new([KeyPart::Global], None).unwrap();
     let nodes = nodes.into_iter().map(|part| KeySpec::new([part], None).unwrap()).collect();
     Rule { nodes, ..Rule::new("share", key, kind, Mode::Enforce) }
@@ -60,13 +66,16 @@ pub fn fair_share(per_second: u32) -> Rule {
 
 /// At most `max` at once per client.
 pub fn inflight_by_client(max: u32) -> Rule {
-    by_client("concurrency", Kind::Inflight { max, upgraded: max, scope: Scope::Key { memory: Bytes(1 << 20) } })
+    by_client(
+        "concurrency",
+        Kind::Inflight(kinds::Inflight { max, upgraded: max, scope: Scope::Key { memory: Bytes(1 << 20) } }),
+    )
 }
 
 /// At most `max` at once.
 pub fn inflight(name: &str, max: u32, mode: Mode) -> Rule {
     let key = KeySpec::new([KeyPart::Global], None).unwrap();
-    Rule::new(name, key, Kind::Inflight { max, upgraded: max, scope: Scope::Global }, mode)
+    Rule::new(name, key, Kind::Inflight(kinds::Inflight { max, upgraded: max, scope: Scope::Global }), mode)
 }
 
 /// The same limit, counted by a header.

@@ -8,7 +8,7 @@ use tidegate::engine::{Base, By, Judged, Snapshot, Verdict};
 use tidegate::limiter::cluster::deltas::message::{Message, NodeId, Section};
 use tidegate::limiter::cluster::deltas::peers::{Heard, Peers};
 use tidegate::limiter::cluster::{OnStoreError, Sharing};
-use tidegate::policy::{Kind, Mode, Rule};
+use tidegate::policy::{Kind, Mode, Rule, kinds};
 use tidegate::units::{Bytes, Timestamp};
 
 use crate::book::{arrival, head, rate, request};
@@ -264,7 +264,12 @@ fn gates_that_were_cut_off_stay_within_what_the_cut_allows() {
 
 #[test]
 fn a_quota_counts_what_others_admitted_in_its_window_and_forgets_it_at_its_end() {
-    let kind = Kind::Quota { max: 30, window: Duration::from_secs(10).into(), sliding: false, memory: Bytes(1 << 20) };
+    let kind = Kind::Quota(kinds::Quota {
+        max: 30,
+        window: Duration::from_secs(10).into(),
+        sliding: false,
+        memory: Bytes(1 << 20),
+    });
     let rule = estimated(Rule { kind, ..rate("per_client", 1, 1, Mode::Enforce) });
     let mut world = World::new(3, &rule, MILLISECOND);
     for nth in 0..4_000_u64 {
@@ -282,12 +287,12 @@ fn a_quota_counts_what_others_admitted_in_its_window_and_forgets_it_at_its_end()
 
 #[test]
 fn an_average_counts_what_others_admitted() {
-    let kind = Kind::RecentAverage {
+    let kind = Kind::RecentAverage(kinds::RecentAverage {
         rate: tidegate::units::Rate::new(20, Duration::from_secs(1)).unwrap(),
         half_life: Duration::from_secs(2),
         refused: tidegate::limiter::RefusedCount::Admitted,
         memory: Bytes(1 << 20),
-    };
+    });
     let rule = estimated(Rule { kind, ..rate("per_client", 1, 1, Mode::Enforce) });
     let mut world = World::new(3, &rule, MILLISECOND);
     for nth in 0..40_000_u64 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::engine::Verdict;
-use tidegate::limiter::{Kind, RefusedCount};
+use tidegate::limiter::{Kind, RefusedCount, kinds};
 use tidegate::units::{Bytes, Rate};
 
 use crate::book::{ask, book, by_client, head};
@@ -23,12 +23,12 @@ proptest! {
         floods in prop::collection::vec((0_u64..20_000, 1_usize..400), 1..8),
     ) {
         let max_penalty = Duration::from_secs(penalty);
-        let rule = by_client("average", Kind::RecentAverage {
+        let rule = by_client("average", Kind::RecentAverage(kinds::RecentAverage {
             rate: Rate::new(per_second, Duration::from_secs(1)).unwrap(),
             half_life: Duration::from_secs(half_life),
             refused: RefusedCount::All { max_penalty },
             memory: Bytes(1 << 20),
-        });
+        }));
         let snapshot = book(vec![rule]);
         let client = head("203.0.113.9");
         // B = L·h/ln 2, and one request less than it

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use tidegate::engine::{Decision, Snapshot, Verdict};
-use tidegate::limiter::{Kind, RefusedCount};
+use tidegate::limiter::{Kind, RefusedCount, kinds};
 use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::request::Request;
 use tidegate::units::{Bytes, Cost, Rate};
@@ -31,12 +31,15 @@ pub enum Promise {
 /// Every kind that promises something of stamps, in small numbers.
 pub fn kinds() -> Vec<(Rule, Promise)> {
     let per_second = |events| Rate::new(events, Duration::from_secs(1)).unwrap();
-    let quota = |sliding| Kind::Quota { max: 5, window: Duration::from_secs(2).into(), sliding, memory: MEMORY };
-    let average = |refused| Kind::RecentAverage {
-        rate: per_second(4),
-        half_life: Duration::from_secs(1),
-        refused,
-        memory: MEMORY,
+    let quota =
+        |sliding| Kind::Quota(kinds::Quota { max: 5, window: Duration::from_secs(2).into(), sliding, memory: MEMORY });
+    let average = |refused| {
+        Kind::RecentAverage(kinds::RecentAverage {
+            rate: per_second(4),
+            half_life: Duration::from_secs(1),
+            refused,
+            memory: MEMORY,
+        })
     };
     let all = RefusedCount::All { max_penalty: Duration::from_secs(6) };
     // B = L·h/ln 2
@@ -63,7 +66,7 @@ pub fn kinds() -> Vec<(Rule, Promise)> {
 }
 
 fn counts_refused(rule: &Rule) -> bool {
-    matches!(rule.kind.refused(), RefusedCount::All { .. })
+    matches!(rule.kind.refused(), Some(RefusedCount::All { .. }))
 }
 
 impl Promise {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::engine::{Fate, Snapshot, Verdict};
-use tidegate::limiter::Kind;
+use tidegate::limiter::{Kind, kinds};
 use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::units::{Bytes, Rate, Timestamp};
 
@@ -19,7 +19,10 @@ const TEN_YEARS: u128 = 3_650 * 86_400 * 1_000_000_000;
 
 fn limit(events: u32, seconds: u64, burst: u32) -> Option<Rule> {
     let rate = Rate::new(events, Duration::from_secs(seconds)).ok()?;
-    Some(Rule { mode: Mode::Enforce, ..by_client("one", Kind::Rate { rate, burst, memory: Bytes(1 << 20) }) })
+    Some(Rule {
+        mode: Mode::Enforce,
+        ..by_client("one", Kind::Rate(kinds::Rate { rate, burst, memory: Bytes(1 << 20) }))
+    })
 }
 
 fn gate(rule: Rule) -> Option<Snapshot> {

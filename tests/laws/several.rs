@@ -9,7 +9,7 @@ use proptest::sample::select;
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
 use tidegate::engine::{Holds, Judged, Outcome, Refusal, Snapshot, Verdict};
 use tidegate::limiter::cluster::{OnStoreError, Sharing};
-use tidegate::limiter::{Kind, RefusedCount, Scope};
+use tidegate::limiter::{Kind, RefusedCount, Scope, kinds};
 use tidegate::policy::{CostRule, Counted, Mode, OnLimit, Rule, StatusSet};
 use tidegate::request::Request;
 use tidegate::units::{Bytes, Cost, Rate, Share, Timestamp};
@@ -27,7 +27,7 @@ fn by_token(name: &str, kind: Kind) -> Rule {
 }
 
 fn rate(burst: u32) -> Kind {
-    Kind::Rate { rate: Rate::new(1, HOUR).unwrap(), burst, memory: MEMORY }
+    Kind::Rate(kinds::Rate { rate: Rate::new(1, HOUR).unwrap(), burst, memory: MEMORY })
 }
 
 fn judge(snapshot: &Snapshot, query: &str, nanos: u64) -> (Judged, Holds) {
@@ -46,14 +46,14 @@ fn passes(snapshot: &Snapshot, query: &str) -> bool {
 
 /// Kinds that promise three in an hour.
 fn of_three() -> Vec<Rule> {
-    let quota = |sliding| Kind::Quota { max: 3, window: HOUR.into(), sliding, memory: MEMORY };
-    let average = Kind::RecentAverage {
+    let quota = |sliding| Kind::Quota(kinds::Quota { max: 3, window: HOUR.into(), sliding, memory: MEMORY });
+    let average = Kind::RecentAverage(kinds::RecentAverage {
         // three and a half, as levels are rounded up
         rate: Rate::new(35, HOUR * 10).unwrap(),
         half_life: HOUR.mul_f64(std::f64::consts::LN_2),
         refused: RefusedCount::Admitted,
         memory: MEMORY,
-    };
+    });
     vec![
         by_token("rate", rate(3)),
         by_token("quota", quota(false)),
@@ -137,7 +137,7 @@ proptest! {
 
 #[test]
 fn places_are_held_under_each_value_and_come_back() {
-    let kind = Kind::Inflight { max: 2, upgraded: 2, scope: Scope::Key { memory: MEMORY } };
+    let kind = Kind::Inflight(kinds::Inflight { max: 2, upgraded: 2, scope: Scope::Key { memory: MEMORY } });
     let snapshot = book(vec![by_token("places", kind)]);
     let (_, first) = judge(&snapshot, "t=a&t=b", START);
     let (_, second) = judge(&snapshot, "t=b&t=c", START);
@@ -155,7 +155,10 @@ fn places_are_held_under_each_value_and_come_back() {
 }
 
 fn book_of_places() -> Snapshot {
-    book(vec![by_token("places", Kind::Inflight { max: 2, upgraded: 2, scope: Scope::Key { memory: MEMORY } })])
+    book(vec![by_token(
+        "places",
+        Kind::Inflight(kinds::Inflight { max: 2, upgraded: 2, scope: Scope::Key { memory: MEMORY } }),
+    )])
 }
 
 #[test]
@@ -184,7 +187,13 @@ fn failures_count_for_each_value() {
 #[test]
 fn values_are_counted_for_each_key_and_each_value() {
     let of = KeySpec::new([KeyPart::Query("name".into())], Some(Missing::Allow)).unwrap();
-    let kind = Kind::Distinct { max: 2, window: HOUR, sliding: false, refused: RefusedCount::Admitted, memory: MEMORY };
+    let kind = Kind::Distinct(kinds::Distinct {
+        max: 2,
+        window: HOUR,
+        sliding: false,
+        refused: RefusedCount::Admitted,
+        memory: MEMORY,
+    });
     let snapshot = book(vec![Rule { of: Some(of), ..by_token("names", kind) }]);
     assert!(passes(&snapshot, "t=a&name=1&name=2"));
     assert!(!passes(&snapshot, "t=a&name=3"), "both count");
@@ -281,7 +290,7 @@ fn a_part_that_is_enforced_is_not_escaped_by_a_value_beside_it() {
 
 #[test]
 fn a_decision_about_several_values_allocates_nothing() {
-    let kind = Kind::Inflight { max: 50, upgraded: 50, scope: Scope::Key { memory: MEMORY } };
+    let kind = Kind::Inflight(kinds::Inflight { max: 50, upgraded: 50, scope: Scope::Key { memory: MEMORY } });
     let failed = StatusSet::NONE.with(401, 401);
     let cost = CostRule::Fixed(Cost::new(1).unwrap());
     let rules = [of_three(), vec![by_token("places", kind), Rule { cost, ..by_token("more", rate(50)) }]].concat();

@@ -1,7 +1,7 @@
 //! Every short form has exactly one long form: both give the same policy.
 
 use tidegate::client::key::Missing;
-use tidegate::policy::{CostRule, Kind, Mode, Scope};
+use tidegate::policy::{CostRule, Kind, Mode, Scope, kinds};
 use tidegate::units::Bytes;
 
 use crate::{codes, good};
@@ -242,9 +242,9 @@ fn a_rate_of_bytes_is_kept_in_units_and_shown_in_bytes() {
         good(&with_limit("{ rate: 20MiB/s, burst: 64MiB, tiers: [{ when: { cidr: 10.0.0.0/8 }, rate: 1MiB/s }] }"));
     let rule = &config.policy.rules[1];
     assert_eq!(rule.cost, CostRule::Bytes { unit: 32 });
-    let Kind::Rate { rate, burst, .. } = &rule.kind else { panic!("{rule:?}") };
+    let Kind::Rate(kinds::Rate { rate, burst, .. }) = &rule.kind else { panic!("{rule:?}") };
     assert_eq!((rate.events(), *burst), (655_360, 2 << 20));
-    let Some(Kind::Rate { rate, burst, .. }) = &rule.tiers[0].kind else { panic!("{rule:?}") };
+    let Some(Kind::Rate(kinds::Rate { rate, burst, .. })) = &rule.tiers[0].kind else { panic!("{rule:?}") };
     assert_eq!((rate.events(), *burst), (32_768, 32_768));
     let shown = config.effective.at("limits.a").unwrap().to_yaml();
     assert!(shown.contains("rate: 20MiB/s\nburst: 64MiB\n") && shown.contains("rate: 1MiB/s\n"), "{shown}");
@@ -266,7 +266,7 @@ fn a_request_without_the_key_is_handed_to_another_limit() {
 fn places_are_counted_exactly_or_by_key() {
     let scope = |key: &str| {
         let config = good(&with_limit(&format!("{{ type: inflight, key: {key}, max: 5 }}")));
-        let Kind::Inflight { scope, .. } = config.policy.rules[1].kind else { panic!() };
+        let Kind::Inflight(kinds::Inflight { scope, .. }) = config.policy.rules[1].kind else { panic!() };
         (scope, config.policy.rules[1].by_origin)
     };
     let by_key = Scope::Key { memory: Bytes(2 << 20) };

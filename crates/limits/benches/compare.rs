@@ -11,7 +11,7 @@ use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use tidegate_limits::limiter::{Kind, Limiter, Place, Spec};
+use tidegate_limits::limiter::{Kind, Limiter, Place, Spec, kinds};
 use tidegate_limits::sketch::{KeyHasher, Seed};
 use tidegate_limits::units::{Bytes, Cost, Dice, Rate, Timestamp};
 
@@ -33,7 +33,7 @@ struct Ours {
 impl Ours {
     fn with_memory(memory: Bytes) -> Box<dyn Subject> {
         let seed = Seed::from_bytes([7; 16]);
-        let kind = Kind::Rate { rate: Rate::new(BURST, HOUR).expect("in range"), burst: BURST, memory };
+        let kind = Kind::Rate(kinds::Rate { rate: Rate::new(BURST, HOUR).expect("in range"), burst: BURST, memory });
         let limiter = Limiter::new(&Spec::new("compare", &[kind]), &seed).expect("valid numbers");
         Box::new(Ours { limiter: Arc::new(limiter), seed, started: Instant::now() })
     }

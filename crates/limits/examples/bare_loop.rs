@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_limits::limiter::{Kind, Limiter, Place, Spec};
+use tidegate_limits::limiter::{Kind, Limiter, Place, Spec, kinds};
 use tidegate_limits::sketch::{KeyHasher, Seed};
 use tidegate_limits::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
@@ -12,7 +12,8 @@ use tidegate_limits::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 pub fn decisions() -> Result<Vec<bool>, OutOfRange> {
     // a server draws the 16 bytes at random, so that no client can compute which keys collide
     let seed = Seed::from_bytes([7; 16]);
-    let kinds = [Kind::Rate { rate: Rate::new(5, Duration::from_secs(1))?, burst: 3, memory: Bytes(64 << 10) }];
+    let kinds =
+        [Kind::Rate(kinds::Rate { rate: Rate::new(5, Duration::from_secs(1))?, burst: 3, memory: Bytes(64 << 10) })];
     let limiter = Arc::new(Limiter::new(&Spec::new("per client", &kinds), &seed)?);
 
     let mut hasher = KeyHasher::new(&seed);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use pingora::prelude::{HttpPeer, Result, Server};
 use pingora::proxy::{ProxyHttp, Session, http_proxy_service};
-use tidegate_limits::limiter::{Kind, Limiter, Place, Spec};
+use tidegate_limits::limiter::{Kind, Limiter, Place, Spec, kinds};
 use tidegate_limits::sketch::{KeyHasher, Seed};
 use tidegate_limits::units::{Bytes, Cost, Rate, Timestamp};
 
@@ -53,7 +53,8 @@ impl ProxyHttp for Gate {
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     // a server draws the 16 bytes at random
     let seed = Seed::from_bytes([7; 16]);
-    let kind = Kind::Rate { rate: Rate::new(1, Duration::from_secs(60))?, burst: 3, memory: Bytes(4 << 20) };
+    let kind =
+        Kind::Rate(kinds::Rate { rate: Rate::new(1, Duration::from_secs(60))?, burst: 3, memory: Bytes(4 << 20) });
     let limiter = Arc::new(Limiter::new(&Spec::new("per client", &[kind]), &seed)?);
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     std::thread::spawn(move || {

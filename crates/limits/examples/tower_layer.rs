@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_limits::limiter::{Kind, Limiter, Place, Spec};
+use tidegate_limits::limiter::{Kind, Limiter, Place, Spec, kinds};
 use tidegate_limits::sketch::{KeyHasher, Seed};
 use tidegate_limits::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 use tower::{Layer, Service};
@@ -104,7 +104,8 @@ impl Service<IpAddr> for Hello {
 
 /// Sends five requests at once against one request a minute with a burst of 3.
 pub fn outcomes() -> Result<Vec<Outcome<&'static str>>, OutOfRange> {
-    let kind = Kind::Rate { rate: Rate::new(1, Duration::from_secs(60))?, burst: 3, memory: Bytes(64 << 10) };
+    let kind =
+        Kind::Rate(kinds::Rate { rate: Rate::new(1, Duration::from_secs(60))?, burst: 3, memory: Bytes(64 << 10) });
     let layer = LimitLayer::new(kind, Seed::from_bytes([7; 16]), |client: &IpAddr| *client)?;
     let mut service = layer.layer(Hello);
     let client = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));

@@ -7,13 +7,13 @@
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use tidegate_limits::limiter::{Kind, Limiter, Place, Spec};
+//! use tidegate_limits::limiter::{Kind, Limiter, Place, Spec, kinds};
 //! use tidegate_limits::sketch::{KeyHasher, Seed};
 //! use tidegate_limits::units::{Bytes, Cost, Rate, Timestamp};
 //!
 //! # fn main() -> Result<(), tidegate_limits::units::OutOfRange> {
 //! let seed = Seed::from_bytes([7; 16]); // random when serving
-//! let kind = Kind::Rate { rate: Rate::new(5, Duration::from_secs(1))?, burst: 10, memory: Bytes(4 << 20) };
+//! let kind = Kind::Rate(kinds::Rate { rate: Rate::new(5, Duration::from_secs(1))?, burst: 10, memory: Bytes(4 << 20) });
 //! let limiter = Arc::new(Limiter::new(&Spec::new("per client", &[kind]), &seed)?);
 //!
 //! let mut key = KeyHasher::new(&seed);

@@ -20,7 +20,7 @@ use crate::config::settings::{
     Tls,
 };
 use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
-use crate::limiter::{Capacity, Kind, Scope};
+use crate::limiter::{Capacity, Kind, Scope, kinds};
 use crate::observe::state;
 use crate::policy::{
     Action, FixedAnswer, HeaderEdits, InflightCap, Mode, Origin, OriginAddress, Responses, Route, RouteTable, Rule,
@@ -56,13 +56,13 @@ fn settings() -> Settings {
 fn rule(name: &str, mode: Mode) -> Arc<Rule> {
     let client = KeyPart::ClientIp { ipv4_prefix: None, ipv6_prefix: None };
     let rate = Rate::new(1, Duration::from_secs(1)).unwrap();
-    let kind = Kind::Rate { rate, burst: 1, memory: Bytes(1 << 16) };
+    let kind = Kind::Rate(kinds::Rate { rate, burst: 1, memory: Bytes(1 << 16) });
     let key = KeySpec::new([client], None).unwrap();
     Arc::new(Rule::new(name, key, kind, mode))
 }
 
 fn inflight(name: &str) -> Arc<Rule> {
-    let kind = Kind::Inflight { max: 5, upgraded: 5, scope: Scope::Global };
+    let kind = Kind::Inflight(kinds::Inflight { max: 5, upgraded: 5, scope: Scope::Global });
     let key = KeySpec::new([KeyPart::Global], None).unwrap();
     Arc::new(Rule { key, kind, ..(*rule(name, Mode::Enforce)).clone() })
 }
@@ -113,8 +113,13 @@ fn shop() -> Policy {
 fn fair_share(name: &str) -> Arc<Rule> {
     let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
     let multipliers = vec![1, 16];
-    let kind =
-        Kind::FairShare { capacity, multipliers, levels: vec![0, 1], charge_parents: false, memory: Bytes(1 << 16) };
+    let kind = Kind::FairShare(kinds::FairShare {
+        capacity,
+        multipliers,
+        levels: vec![0, 1],
+        charge_parents: false,
+        memory: Bytes(1 << 16),
+    });
     let node = |part: &str| KeySpec::new([part.parse().unwrap()], None).unwrap();
     let nodes = vec![node("client_ip"), node("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
     Arc::new(Rule { kind, nodes, ..(*rule(name, Mode::Enforce)).clone() })

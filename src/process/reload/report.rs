@@ -398,7 +398,11 @@ mod tests {
             Tree::map([("limits", Tree::map([("login", login)]))])
         };
         let carried = |name: &str, fate| Carried { name: name.into(), fate };
-        let before = crate::limiter::Kind::Inflight { max: 1, upgraded: 1, scope: crate::limiter::Scope::Global };
+        let before = crate::limiter::Kind::Inflight(crate::limiter::kinds::Inflight {
+            max: 1,
+            upgraded: 1,
+            scope: crate::limiter::Scope::Global,
+        });
         let succession = Succession {
             limits: vec![
                 carried("all", Fate::Kept { from: None }),

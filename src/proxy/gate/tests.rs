@@ -25,7 +25,7 @@ use crate::observe::pseudonym::Pseudonyms;
 use crate::origins::origin::Located;
 use crate::policy::{
     Action, FixedAnswer, HeaderEdits, InflightCap, Kind, Mode, OnLimit, Origin, OriginAddress, Policy, Responses,
-    Retries, Route, RouteTable, Rule, Timeouts,
+    Retries, Route, RouteTable, Rule, Timeouts, kinds,
 };
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
@@ -73,7 +73,11 @@ fn by_client() -> KeySpec {
 
 /// `events` in `window`, `burst` at once.
 fn rate(name: &str, events: u32, window: Duration, burst: u32, action: OnLimit) -> Rule {
-    let kind = Kind::Rate { rate: Rate::new(events, window).unwrap(), burst, memory: crate::units::Bytes(1 << 20) };
+    let kind = Kind::Rate(kinds::Rate {
+        rate: Rate::new(events, window).unwrap(),
+        burst,
+        memory: crate::units::Bytes(1 << 20),
+    });
     Rule { action, ..Rule::new(name, by_client(), kind, Mode::Enforce) }
 }
 

@@ -151,16 +151,20 @@ fn who_changes_tier_takes_along_what_was_spent() {
 
 fn rate_per(seconds: u64, name: &str, events: u32, burst: u32) -> Rule {
     let rate = tidegate::units::Rate::new(events, Duration::from_secs(seconds)).unwrap();
-    let kind = tidegate::limiter::Kind::Rate { rate, burst, memory: tidegate::units::Bytes(1 << 20) };
+    let kind = tidegate::limiter::Kind::Rate(tidegate::limiter::kinds::Rate {
+        rate,
+        burst,
+        memory: tidegate::units::Bytes(1 << 20),
+    });
     crate::book::by_client(name, kind)
 }
 
 fn month() -> tidegate::limiter::Kind {
     let window = Duration::from_secs(31 * 86_400);
-    tidegate::limiter::Kind::Quota {
+    tidegate::limiter::Kind::Quota(tidegate::limiter::kinds::Quota {
         max: 2_000,
         window: window.into(),
         sliding: false,
         memory: tidegate::units::Bytes(1 << 20),
-    }
+    })
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use http::Method;
-use tidegate::limiter::Kind;
+use tidegate::limiter::{Kind, kinds};
 use tidegate::policy::CostRule;
 use tidegate::units::{Bytes, Cost, Rate};
 
@@ -42,7 +42,7 @@ fn worst_units(spent: &[(u64, u32)], per_second: f64) -> f64 {
 #[test]
 fn six_gates_of_five_a_minute_each_let_one_in_and_say_when_the_next_passes() {
     let minute = Rate::new(5, Duration::from_secs(60)).unwrap();
-    let kind = Kind::Rate { rate: minute, burst: 5, memory: Bytes(1 << 20) };
+    let kind = Kind::Rate(kinds::Rate { rate: minute, burst: 5, memory: Bytes(1 << 20) });
     for sharing in [Sharing::Lease, Sharing::Exact] {
         let rule = shared(crate::book::by_client("per_client", kind.clone()), sharing, OnStoreError::Local);
         let gates: Vec<Snapshot> = (0..6).map(|_| gate(vec![rule.clone()])).collect();
@@ -88,7 +88,7 @@ proptest! {
         let heavy = heavy.min(burst);
         let window = Duration::from_secs(2);
         let rule = if quota {
-            crate::book::by_client("per_client", Kind::Quota { max: burst, window: window.into(), sliding: false, memory: Bytes(1 << 20) })
+            crate::book::by_client("per_client", Kind::Quota(kinds::Quota { max: burst, window: window.into(), sliding: false, memory: Bytes(1 << 20) }))
         } else {
             rate("per_client", events, burst, Mode::Enforce)
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::book::by_client;
-use tidegate::limiter::Kind;
+use tidegate::limiter::{Kind, kinds};
 use tidegate::units::Bytes;
 
 const OLD: Secrets<'static> = SECRETS;
@@ -87,7 +87,12 @@ fn a_secret_that_is_replaced_with_the_previous_one_at_hand_gives_nobody_more() {
 fn a_quota_has_its_budget_once_per_window_while_its_secret_is_replaced() {
     const MAX: u32 = 100;
     const WINDOW: u64 = 2 * SECOND;
-    let kind = Kind::Quota { max: MAX, window: Duration::from_secs(2).into(), sliding: false, memory: Bytes(1 << 20) };
+    let kind = Kind::Quota(kinds::Quota {
+        max: MAX,
+        window: Duration::from_secs(2).into(),
+        sliding: false,
+        memory: Bytes(1 << 20),
+    });
     let rule = shared(by_client("per_client", kind), Sharing::Lease, OnStoreError::Closed);
     let run = |changes: &[_]| {
         let world = World::changed(&rule, MILLISECOND, (0..3_000).map(|nth| nth * 6 * MILLISECOND), changes);

@@ -4,13 +4,13 @@
 use super::beside::Lone;
 use super::*;
 use http::{HeaderMap, HeaderValue, Method};
-use tidegate::limiter::Kind;
+use tidegate::limiter::{Kind, kinds};
 use tidegate::policy::{Condition, CostRule, Tier};
 use tidegate::units::{Bytes, Cost, Rate};
 
 pub fn per(seconds: u64, events: u32, burst: u32) -> Kind {
     let rate = Rate::new(events, Duration::from_secs(seconds)).unwrap();
-    Kind::Rate { rate, burst, memory: Bytes(1 << 20) }
+    Kind::Rate(kinds::Rate { rate, burst, memory: Bytes(1 << 20) })
 }
 
 /// A limit whose tiers are told by `x-tier`, counted from 1, 0 being its own numbers. POST costs 2, PUT 5.

@@ -24,16 +24,17 @@ mod counter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::kind::{MIXED, most};
+use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::needs::{self, Owed};
 use super::probe::{Probe, Seen, SeenLevel};
 use super::quota;
+use super::spec::most;
 use super::state::State;
 use super::succession::Moved;
 use super::taken::Taken;
 use super::tiered::Tiered;
-use super::{Gauges, Judgement, Kind, Lost, Place, Spec};
+use super::{Gauges, Judgement, Kind, Lost, Place, Spec, kinds};
 use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -54,7 +55,7 @@ impl Distinct {
     /// The memory of a limit unless the operator says otherwise: half for [`SeenSet::DEFAULT_MEMORY`], a quarter for each
     /// of the two tables of counters that take turns; innocents beside 1,000 keys at their limit are wrongly refused with
     /// probability 8·10⁻⁷.
-    pub const DEFAULT_MEMORY: Bytes = Bytes(4 << 20);
+    pub const DEFAULT_MEMORY: Bytes = kinds::Distinct::FORM.memory;
 
     /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers. They share the set, and
     /// note what others count, so a client that changes its tier takes along what it has had. Half of the memory holds the values
@@ -65,7 +66,9 @@ impl Distinct {
     /// power of two from 16 KiB to 1 GiB.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Distinct, OutOfRange> {
         let own = spec.kinds.first().ok_or(MIXED)?;
-        let (counting, Kind::Distinct { memory, window, .. }) = (Counting::of(own)?, own) else { return Err(MIXED) };
+        let (counting, Kind::Distinct(kinds::Distinct { memory, window, .. })) = (Counting::of(own)?, own) else {
+            return Err(MIXED);
+        };
         if !(16 << 10..=1 << 30).contains(&memory.0) || !memory.0.is_power_of_two() {
             return Err(OutOfRange { allowed: "a power of two from 16KiB to 1GiB" });
         }
@@ -276,7 +279,7 @@ impl State for Distinct {
             Counter::Aligned(_) => Owed::units(standing.saturating_add(1), 0),
             Counter::Sliding(bucket, _) => {
                 let lead = u128::from(standing);
-                let Kind::Distinct { window, .. } = kind else { return Owed::default() };
+                let Kind::Distinct(kinds::Distinct { window, .. }) = kind else { return Owed::default() };
                 // m·I − lead: how long ago m values at one instant were; by then one of m per window must have come back
                 let fits = |max: u32| {
                     let since = (u128::from(max) * u128::from(bucket.interval_nanos())).saturating_sub(lead);

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use super::kind::{MIXED, most, most_upgraded};
+use super::kind::MIXED;
 use super::needs::Owed;
 use super::probe::{Probe, Seen};
+use super::spec::{most, most_upgraded};
 use super::state::State;
 use super::taken::Taken;
-use super::{Gauges, InflightByKey, Judgement, Kind, Lost, Moved, Place, Refuses, Scope, Slots, Spec};
+use super::{Gauges, InflightByKey, Judgement, Kind, Lost, Moved, Place, Refuses, Scope, Slots, Spec, kinds};
 use crate::sketch::Seed;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -124,7 +125,7 @@ impl State for Inflight {
 
 fn numbers(spec: &Spec<'_>) -> Result<(u32, u32, Scope), OutOfRange> {
     match spec.kinds.first() {
-        Some(Kind::Inflight { max, upgraded, scope }) => Ok((*max, *upgraded, *scope)),
+        Some(Kind::Inflight(kinds::Inflight { max, upgraded, scope })) => Ok((*max, *upgraded, *scope)),
         _ => Err(MIXED),
     }
 }
@@ -155,7 +156,9 @@ impl KeyedPlaces {
     /// # Errors
     /// No kind, another one, or what [`InflightByKey::new`] refuses.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<KeyedPlaces, OutOfRange> {
-        let Some(Kind::Inflight { scope: Scope::Key { memory }, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let Some(Kind::Inflight(kinds::Inflight { scope: Scope::Key { memory }, .. })) = spec.kinds.first() else {
+            return Err(MIXED);
+        };
         let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
         let places = InflightByKey::new(u32::MAX, *memory, seed.clone())?.with_upgraded(Arc::clone(&upgraded));
         KeyedPlaces::of(Arc::new(places), upgraded, spec)
@@ -195,7 +198,9 @@ impl State for KeyedPlaces {
 
     /// The same places under other numbers.
     fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
-        let Some(Kind::Inflight { scope: Scope::Key { .. }, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let Some(Kind::Inflight(kinds::Inflight { scope: Scope::Key { .. }, .. })) = spec.kinds.first() else {
+            return Err(MIXED);
+        };
         Ok(Box::new(KeyedPlaces::of(Arc::clone(&self.places), Arc::clone(&self.upgraded), spec)?))
     }
 
@@ -235,7 +240,7 @@ mod tests {
     }
 
     fn limit(max: u32, scope: Scope, routes: usize, origins: usize) -> Inflight {
-        let kind = Kind::Inflight { max, upgraded: 1, scope };
+        let kind = Kind::Inflight(kinds::Inflight { max, upgraded: 1, scope });
         let caps = vec![None; origins];
         let spec = Spec { routes, origin_caps: &caps, ..Spec::new("tested", std::slice::from_ref(&kind)) };
         Inflight::new(&spec).unwrap()

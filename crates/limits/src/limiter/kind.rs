@@ -1,127 +1,9 @@
-//! The kinds of limit and their numbers, as the policy file gives them.
+//! Terms that several kinds of limit share: how a sketch lies in memory, whether refused requests count, what is shared, what counts together.
 
 use std::time::Duration;
 
-use crate::sketch::{Accuracy, Meter, RecentAverage, Shape};
-use crate::units::{Bytes, OutOfRange, Period, Rate};
-
-/// What a limit promises. The variants are named after the words in `type:`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
-    /// At most `burst + rate·τ` in every interval of length τ, per key.
-    Rate {
-        /// How fast the budget comes back, in units of cost.
-        rate: Rate,
-        /// How much may be spent at once: at least the rule's cost.
-        burst: u32,
-        /// Size of the sketch, fixed for the process's life.
-        memory: Bytes,
-    },
-    /// At most `max` per aligned window, per key.
-    Quota {
-        /// How much per window: at least the rule's cost.
-        max: u32,
-        /// What a window is. Windows of whole fractions of a day begin at midnight UTC.
-        window: Period,
-        /// Whether the window before counts in part, which smooths the boundary; not for windows of the calendar.
-        sliding: bool,
-        /// Size of the sketch.
-        memory: Bytes,
-    },
-    /// At most `rate` as an average that forgets by `half_life`, per key.
-    RecentAverage {
-        /// The average.
-        rate: Rate,
-        /// After this long without a request, the average has halved.
-        half_life: Duration,
-        /// Whether a refused request counts as well.
-        refused: RefusedCount,
-        /// Size of the sketch.
-        memory: Bytes,
-    },
-    /// At most `max` different values of one thing per key and period.
-    Distinct {
-        /// How many different values.
-        max: u32,
-        /// In what time.
-        window: Duration,
-        /// Whether the period is aligned (`false`) or moves along.
-        sliding: bool,
-        /// Whether a refused value counts as well, which only has a meaning where the period moves along.
-        refused: RefusedCount,
-        /// Size of the set of values that were seen.
-        memory: Bytes,
-    },
-    /// At most `capacity` in all; above it the heaviest give way first.
-    FairShare {
-        /// What is shared.
-        capacity: Capacity,
-        /// How many times a client's share each node may take, in the order of the rule's nodes; at least 1.
-        multipliers: Vec<u32>,
-        /// How far each node is generalised, in the same order: never less than the one before it. Nodes of one level are compared
-        /// with each other, and the heaviest stands for all.
-        levels: Vec<u8>,
-        /// Whether traffic that one node limited still counts in the wider ones.
-        charge_parents: bool,
-        /// Size of the table of offered rates.
-        memory: Bytes,
-    },
-    /// At most `max` requests at once.
-    Inflight {
-        /// How many, at least one.
-        max: u32,
-        /// How many connections that were switched to another protocol at once; these do not count in `max`.
-        upgraded: u32,
-        /// What is counted together.
-        scope: Scope,
-    },
-}
-
-impl Kind {
-    /// How many units one key may spend at once, of kinds that are charged in units.
-    pub fn at_once(&self) -> Option<u32> {
-        match self {
-            Kind::Rate { burst, .. } => Some(*burst),
-            Kind::Quota { max, .. } => Some(*max),
-            Kind::RecentAverage { rate, half_life, .. } => {
-                RecentAverage::new(*rate, *half_life, Duration::ZERO).ok().map(|average| average.quota())
-            }
-            Kind::Distinct { .. } | Kind::FairShare { .. } | Kind::Inflight { .. } => None,
-        }
-    }
-
-    /// Whether refused requests count too, and for how long that can keep a key out.
-    pub fn refused(&self) -> RefusedCount {
-        match self {
-            Kind::RecentAverage { refused, .. } | Kind::Distinct { refused, .. } => *refused,
-            _ => RefusedCount::Admitted,
-        }
-    }
-
-    /// The size of its sketch as the policy has it, and how a table lies in it; `None` of what is counted exactly.
-    pub fn sketch(&self) -> Option<(Sketch, Bytes)> {
-        Some(match self {
-            Kind::Rate { memory, .. } | Kind::RecentAverage { memory, .. } => (Sketch::WHOLE, *memory),
-            Kind::Quota { sliding: false, memory, .. } => (Sketch::WHOLE, *memory),
-            Kind::Quota { sliding: true, memory, .. } | Kind::Distinct { memory, .. } => (Sketch::QUARTER, *memory),
-            Kind::FairShare { memory, .. } => (Sketch::HALF, *memory),
-            Kind::Inflight { scope: Scope::Key { memory }, .. } => (Sketch::PLACES, *memory),
-            Kind::Inflight { .. } => return None,
-        })
-    }
-
-    /// The word in `type:`.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Kind::Rate { .. } => "rate",
-            Kind::Quota { .. } => "quota",
-            Kind::RecentAverage { .. } => "recent_average",
-            Kind::Distinct { .. } => "distinct",
-            Kind::FairShare { .. } => "fair_share",
-            Kind::Inflight { .. } => "inflight",
-        }
-    }
-}
+use crate::sketch::{Accuracy, Shape};
+use crate::units::{Bytes, OutOfRange, Rate};
 
 /// How the table that estimates are read from lies in the memory of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,27 +82,5 @@ pub(super) fn fixed(capacity: Capacity) -> Option<f64> {
     match capacity {
         Capacity::Rate(rate) => Some(rate.per_second()),
         Capacity::Origin(_) => None,
-    }
-}
-
-/// How many, of kinds that say just that.
-///
-/// # Errors
-/// Another kind.
-pub(super) fn most(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight { max, .. } | Kind::Distinct { max, .. } => Ok(*max),
-        _ => Err(MIXED),
-    }
-}
-
-/// How many switched connections.
-///
-/// # Errors
-/// Not `inflight`.
-pub(super) fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight { upgraded, .. } => Ok(*upgraded),
-        _ => Err(MIXED),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::distinct::Distinct;
 use super::fair_share::SharedCapacity;
 use super::inflight::{Inflight, KeyedPlaces};
-use super::kind::{Kind, MIXED, Scope};
+use super::kind::{MIXED, Scope};
 use super::needs::Owed;
 use super::pardoned::Pardons;
 use super::pending::Pending;
@@ -15,7 +15,7 @@ use super::rate::Rate;
 use super::recent_average::RecentAverageLimit;
 use super::sliding_quota::SlidingQuota;
 use super::state::State;
-use super::{Gauges, Moved, Place, Refuses, Spec};
+use super::{Gauges, Kind, Moved, Place, Refuses, Spec, kinds};
 use crate::sketch::{Crowding, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -36,14 +36,14 @@ pub struct Limiter {
 /// The empty state of a kind: the only list of all kinds.
 fn empty(spec: &Spec<'_>, seed: Seed) -> Result<Box<dyn State>, OutOfRange> {
     Ok(match spec.kinds.first().ok_or(MIXED)? {
-        Kind::Rate { .. } => Box::new(Rate::new(spec, &seed)?),
-        Kind::Quota { sliding: false, .. } => Box::new(Quota::new(spec, &seed)?),
-        Kind::Quota { sliding: true, .. } => Box::new(SlidingQuota::new(spec, &seed)?),
-        Kind::RecentAverage { .. } => Box::new(RecentAverageLimit::new(spec, &seed)?),
-        Kind::Distinct { .. } => Box::new(Distinct::new(spec, &seed)?),
-        Kind::FairShare { .. } => Box::new(SharedCapacity::new(spec, &seed)?),
-        Kind::Inflight { scope: Scope::Key { .. }, .. } => Box::new(KeyedPlaces::new(spec, &seed)?),
-        Kind::Inflight { .. } => Box::new(Inflight::new(spec)?),
+        Kind::Rate(kinds::Rate { .. }) => Box::new(Rate::new(spec, &seed)?),
+        Kind::Quota(kinds::Quota { sliding: false, .. }) => Box::new(Quota::new(spec, &seed)?),
+        Kind::Quota(kinds::Quota { sliding: true, .. }) => Box::new(SlidingQuota::new(spec, &seed)?),
+        Kind::RecentAverage(kinds::RecentAverage { .. }) => Box::new(RecentAverageLimit::new(spec, &seed)?),
+        Kind::Distinct(kinds::Distinct { .. }) => Box::new(Distinct::new(spec, &seed)?),
+        Kind::FairShare(kinds::FairShare { .. }) => Box::new(SharedCapacity::new(spec, &seed)?),
+        Kind::Inflight(kinds::Inflight { scope: Scope::Key { .. }, .. }) => Box::new(KeyedPlaces::new(spec, &seed)?),
+        Kind::Inflight(kinds::Inflight { .. }) => Box::new(Inflight::new(spec)?),
     })
 }
 

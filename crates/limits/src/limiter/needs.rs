@@ -1,7 +1,7 @@
 //! What it would have taken to let a refused request through: a decision read backwards.
 //!
 //! A refusal is told together with its *standing*: what counted then, in the arithmetic of its kind.
-//! [`Limiter::owed`](super::Limiter::owed) makes of it one word that keeps, and [`Owed::needs`] makes of that the numbers that an
+//! [`Limiter::owed`](super::Limiter::owed) makes of it one word that keeps, and [`LimitKind::needs`](super::LimitKind::needs) makes of that the numbers that an
 //! operator could have written.
 //!
 //! **Definition.** *On the same charges*: everything that this limit had charged to the key when the request was judged is
@@ -21,8 +21,7 @@
 //! Requests that were refused before would have been admitted, and charged, by the greater number too. Nobody knows which
 //! would still have been sent then, so they are left out.
 
-use super::Kind;
-use crate::sketch::{Bucket, RecentAverage};
+use crate::sketch::Bucket;
 use crate::units::{Cost, Rate};
 
 /// One refusal's distance from being none, in a word that means something only to its kind.
@@ -60,11 +59,11 @@ impl Owed {
     }
 
     /// What a bucket is short of by this [standing](super::Judgement::standing).
-    pub(super) fn of_rate(bucket: &Bucket, kind: &Kind, standing: u64, cost: Cost) -> Owed {
+    pub(super) fn of_rate(bucket: &Bucket, rate: Option<Rate>, standing: u64, cost: Cost) -> Owed {
         let lead = standing.saturating_add(bucket.interval_nanos().saturating_mul(u64::from(cost.get())));
         let excess = lead.saturating_sub(bucket.depth_nanos());
-        let events = match kind {
-            Kind::Rate { rate, .. } if excess > 0 => events(*rate, excess, bucket.interval_nanos()),
+        let events = match rate {
+            Some(rate) if excess > 0 => events(rate, excess, bucket.interval_nanos()),
             _ => 0,
         };
         Owed::units(lead.div_ceil(bucket.interval_nanos().max(1)), events)
@@ -80,38 +79,20 @@ impl Owed {
         Owed(standing)
     }
 
-    /// What it would have taken from a limit with these numbers. Takes some ten microseconds for `recent_average`.
-    pub fn needs(self, kind: &Kind) -> Needs {
-        let [high, low] = [(self.0 >> 32) as u32, self.0 as u32];
-        let units = (high > 0).then_some(high);
-        match kind {
-            Kind::Rate { rate, .. } => {
-                let rate = (low > 0).then(|| Rate::new(low, rate.period()).ok()).flatten();
-                Needs { units, rate, ..Needs::default() }
-            }
-            Kind::Quota { .. } | Kind::Distinct { .. } | Kind::Inflight { .. } => Needs { units, ..Needs::default() },
-            Kind::RecentAverage { rate, half_life, .. } => {
-                let sum = f64::from_bits(self.0);
-                if self.0 == 0 || !sum.is_finite() {
-                    return Needs::default();
-                }
-                let fits = |events: u32| {
-                    let rate = Rate::new(events, rate.period()).ok()?;
-                    let average = RecentAverage::new(rate, *half_life, std::time::Duration::ZERO).ok()?;
-                    Some(average.most() >= sum)
-                };
-                Needs {
-                    // what a level's rounding adds is no request
-                    units: Some((sum - 0.01).ceil().clamp(1.0, f64::from(u32::MAX)) as u32),
-                    rate: smallest(rate.events(), fits).and_then(|events| Rate::new(events, rate.period()).ok()),
-                    ..Needs::default()
-                }
-            }
-            Kind::FairShare { .. } if self.0 > 0 => {
-                Needs { offered: Some(f32::from_bits(high)), share: Some(f32::from_bits(low)), ..Needs::default() }
-            }
-            Kind::FairShare { .. } => Needs::default(),
-        }
+    /// The units, and the events per period of the limit's rate, of a kind that counts units.
+    pub(super) fn parts(self) -> (Option<u32>, Option<u32>) {
+        let [units, events] = [(self.0 >> 32) as u32, self.0 as u32];
+        ((units > 0).then_some(units), (events > 0).then_some(events))
+    }
+
+    /// The sum of an average.
+    pub(super) fn as_sum(self) -> Option<f64> {
+        Some(f64::from_bits(self.0)).filter(|sum| self.0 != 0 && sum.is_finite())
+    }
+
+    /// The rate that was offered and the share that it was held against.
+    pub(super) fn as_shares(self) -> Option<(f32, f32)> {
+        (self.0 > 0).then_some((f32::from_bits((self.0 >> 32) as u32), f32::from_bits(self.0 as u32)))
     }
 }
 

@@ -17,7 +17,7 @@ use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::needs::Owed;
 use super::tiered::Tiered;
-use super::{Kind, Moved, Spec};
+use super::{Kind, Moved, Spec, kinds};
 use crate::sketch::{Pace, Seed, Window, Windows};
 use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
@@ -31,7 +31,7 @@ impl Quota {
     /// # Errors
     /// No kind, one that is not `quota`, or numbers that [`Window::on`] or the table refuse.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Quota, OutOfRange> {
-        let Some(Kind::Quota { memory, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let Some(Kind::Quota(kinds::Quota { memory, .. })) = spec.kinds.first() else { return Err(MIXED) };
         let windows = Windows::of(period(spec.kinds)?, spec.unix_nanos_at_origin)?;
         let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
         let meters = spec.kinds.iter().map(|kind| Window::on(max(kind)?, windows.clone()));
@@ -48,7 +48,7 @@ impl ByLevel for Quota {
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Quota, OutOfRange> {
-        if !matches!(spec.kinds.first(), Some(Kind::Quota { sliding: false, .. })) {
+        if !matches!(spec.kinds.first(), Some(Kind::Quota(kinds::Quota { sliding: false, .. }))) {
             return Err(MIXED);
         }
         let own = self.0.at(0);
@@ -85,13 +85,13 @@ impl ByLevel for Quota {
 /// The period of all kinds of a limit.
 fn period(kinds: &[Kind]) -> Result<&Period, OutOfRange> {
     match kinds.first() {
-        Some(Kind::Quota { window, .. }) => Ok(window),
+        Some(Kind::Quota(kinds::Quota { window, .. })) => Ok(window),
         _ => Err(MIXED),
     }
 }
 
 fn max(kind: &Kind) -> Result<u32, OutOfRange> {
-    if let Kind::Quota { max, .. } = kind { Ok(*max) } else { Err(MIXED) }
+    if let Kind::Quota(kinds::Quota { max, .. }) = kind { Ok(*max) } else { Err(MIXED) }
 }
 
 /// How far into a window the origin of all stamps lies.

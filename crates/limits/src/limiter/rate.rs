@@ -10,7 +10,7 @@ use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::needs::Owed;
 use super::tiered::Tiered;
-use super::{Kind, Moved, Spec};
+use super::{Kind, Moved, Spec, kinds};
 use crate::sketch::{Bucket, Pace, Seed};
 use crate::units::{Cost, OutOfRange};
 
@@ -28,7 +28,7 @@ impl Rate {
     /// # Errors
     /// No kind, one that is not `rate`, or numbers that [`Bucket::new`] or the table refuse.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Rate, OutOfRange> {
-        let Some(Kind::Rate { memory, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let Some(Kind::Rate(kinds::Rate { memory, .. })) = spec.kinds.first() else { return Err(MIXED) };
         let meters = spec.kinds.iter().map(|kind| bucket(kind, Pace::EVEN));
         let table = |bucket| Leveled::new(bucket, *memory, seed.clone(), spec.indebts);
         let tiered = Tiered::empty(meters, Bucket::eq, table)?.with_longest_wait(spec.longest_wait);
@@ -61,14 +61,14 @@ impl ByLevel for Rate {
     }
 
     fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
-        Owed::of_rate(self.tiered.at(tier).meter(), kind, standing, cost)
+        Owed::of_rate(self.tiered.at(tier).meter(), kind.refill(), standing, cost)
     }
 }
 
 /// The bucket of these numbers on an axis of this pace.
 fn bucket(kind: &Kind, pace: Pace) -> Result<Bucket, OutOfRange> {
     match kind {
-        Kind::Rate { rate, burst, .. } => Bucket::paced(*rate, *burst, pace),
+        Kind::Rate(kinds::Rate { rate, burst, .. }) => Bucket::paced(*rate, *burst, pace),
         _ => Err(MIXED),
     }
 }
@@ -135,7 +135,11 @@ mod tests {
     }
 
     fn kind(events: u32, seconds: u64, burst: u32) -> Kind {
-        Kind::Rate { rate: units::Rate::new(events, Duration::from_secs(seconds)).unwrap(), burst, memory: MEMORY }
+        Kind::Rate(kinds::Rate {
+            rate: units::Rate::new(events, Duration::from_secs(seconds)).unwrap(),
+            burst,
+            memory: MEMORY,
+        })
     }
 
     #[test]

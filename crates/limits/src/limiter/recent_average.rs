@@ -15,7 +15,7 @@ use super::kind::MIXED;
 use super::leveled::Leveled;
 use super::needs::Owed;
 use super::tiered::Tiered;
-use super::{Judgement, Kind, Moved, Place, RefusedCount, Spec};
+use super::{Judgement, Kind, Moved, Place, RefusedCount, Spec, kinds};
 use crate::sketch::{Meter, Pace, RecentAverage, Seed};
 use crate::units::{Cost, OutOfRange, Timestamp};
 
@@ -32,7 +32,9 @@ impl RecentAverageLimit {
     /// # Errors
     /// No kind, one that is not `recent_average`, or numbers that [`RecentAverage::new`] or the table refuse.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<RecentAverageLimit, OutOfRange> {
-        let Some(Kind::RecentAverage { memory, .. }) = spec.kinds.first() else { return Err(MIXED) };
+        let Some(Kind::RecentAverage(kinds::RecentAverage { memory, .. })) = spec.kinds.first() else {
+            return Err(MIXED);
+        };
         let meters = spec.kinds.iter().map(|kind| average(kind, Pace::EVEN));
         let table = |meter| Leveled::new(meter, *memory, seed.clone(), spec.indebts);
         RecentAverageLimit::of(Tiered::empty(meters, RecentAverage::eq, table)?, spec)
@@ -40,8 +42,10 @@ impl RecentAverageLimit {
 
     fn of(tiered: Tiered<RecentAverage>, spec: &Spec<'_>) -> Result<RecentAverageLimit, OutOfRange> {
         let tiered = tiered.with_longest_wait(spec.longest_wait);
-        let counts_refused =
-            matches!(spec.kinds.first(), Some(Kind::RecentAverage { refused: RefusedCount::All { .. }, .. }));
+        let counts_refused = matches!(
+            spec.kinds.first(),
+            Some(Kind::RecentAverage(kinds::RecentAverage { refused: RefusedCount::All { .. }, .. }))
+        );
         Ok(RecentAverageLimit { tiered, counts_refused })
     }
 }
@@ -55,7 +59,7 @@ impl ByLevel for RecentAverageLimit {
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<RecentAverageLimit, OutOfRange> {
         let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
-            Kind::RecentAverage { half_life, .. } => Ok(before.meter().pace_for(*half_life)),
+            Kind::RecentAverage(kinds::RecentAverage { half_life, .. }) => Ok(before.meter().pace_for(*half_life)),
             _ => Err(MIXED),
         };
         let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
@@ -95,7 +99,7 @@ impl ByLevel for RecentAverageLimit {
 /// The meter of these numbers on an axis of this pace.
 fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
     match kind {
-        Kind::RecentAverage { rate, half_life, refused, .. } => {
+        Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused, .. }) => {
             let penalty = match refused {
                 RefusedCount::All { max_penalty } => *max_penalty,
                 RefusedCount::Admitted => std::time::Duration::ZERO,

@@ -10,7 +10,7 @@ use super::needs::Owed;
 use super::probe::{Probe, Seen};
 use super::state::State;
 use super::taken::Taken;
-use super::{Judgement, Kind, Lost, Moved, Place, Spec};
+use super::{Judgement, Kind, Lost, Moved, Place, Spec, kinds};
 use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -95,7 +95,7 @@ impl State for SlidingQuota {
 
 /// The quota, its window and the memory.
 fn numbers(spec: &Spec<'_>) -> Result<(u32, Window, Bytes), OutOfRange> {
-    let [Kind::Quota { max, window, sliding: true, memory }] = spec.kinds else {
+    let [Kind::Quota(kinds::Quota { max, window, sliding: true, memory })] = spec.kinds else {
         return Err(OutOfRange { allowed: "no tiers when sliding" });
     };
     Ok((*max, Window::on(*max, Windows::of(window, spec.unix_nanos_at_origin)?)?, *memory))

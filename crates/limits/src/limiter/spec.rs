@@ -1,6 +1,8 @@
 //! What a limiter is made from: the numbers of its rule, and what of the policy around it concerns it.
 
-use super::Kind;
+use super::kind::MIXED;
+use super::{Kind, kinds};
+use crate::units::OutOfRange;
 
 /// What a limiter is made from.
 #[derive(Debug, Clone, Copy)]
@@ -40,5 +42,24 @@ impl<'a> Spec<'a> {
             origin_caps: &[],
             unix_nanos_at_origin: 0,
         }
+    }
+}
+
+/// How many, of kinds that say just that.
+///
+/// # Errors
+/// Another kind.
+pub(super) fn most(kind: &Kind) -> Result<u32, OutOfRange> {
+    kind.most().map(|(_, most)| most).ok_or(MIXED)
+}
+
+/// How many switched connections.
+///
+/// # Errors
+/// Not `inflight`.
+pub(super) fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
+    match kind {
+        Kind::Inflight(kinds::Inflight { upgraded, .. }) => Ok(*upgraded),
+        _ => Err(MIXED),
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use tidegate_limits::limiter::fair_share::DEFAULT_HALF_LIFE;
-use tidegate_limits::limiter::{Capacity, Hold, Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec};
+use tidegate_limits::limiter::{Capacity, Hold, Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec, kinds};
 use tidegate_limits::sketch::{Accuracy, Meter, MonotoneTable, OfferedRates, RecentAverage, Seed, Window};
 use tidegate_limits::units::{Bytes, Rate, Share, Timestamp};
 
@@ -38,27 +38,27 @@ fn kinds(memory: Bytes) -> Vec<Kind> {
     let refused = RefusedCount::Admitted;
     let (max, upgraded) = (QUOTA, QUOTA);
     vec![
-        Kind::Rate { rate, burst: QUOTA, memory },
-        Kind::Quota { max, window: window.into(), sliding: false, memory },
-        Kind::Quota { max, window: window.into(), sliding: true, memory },
-        Kind::RecentAverage { rate, half_life, refused, memory },
-        Kind::Distinct { max, window, sliding: false, refused, memory },
-        Kind::Distinct { max, window, sliding: true, refused, memory },
-        Kind::FairShare {
+        Kind::Rate(kinds::Rate { rate, burst: QUOTA, memory }),
+        Kind::Quota(kinds::Quota { max, window: window.into(), sliding: false, memory }),
+        Kind::Quota(kinds::Quota { max, window: window.into(), sliding: true, memory }),
+        Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused, memory }),
+        Kind::Distinct(kinds::Distinct { max, window, sliding: false, refused, memory }),
+        Kind::Distinct(kinds::Distinct { max, window, sliding: true, refused, memory }),
+        Kind::FairShare(kinds::FairShare {
             capacity: Capacity::Rate(rate),
             multipliers: vec![1],
             levels: vec![0],
             charge_parents: false,
             memory,
-        },
-        Kind::Inflight { max, upgraded, scope: Scope::Key { memory } },
+        }),
+        Kind::Inflight(kinds::Inflight { max, upgraded, scope: Scope::Key { memory } }),
     ]
 }
 
 /// How much is counted of a key that was never charged, where `heavy` others were.
 fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
     let (now, stranger) = (at(START), heavy + 1);
-    if let Kind::FairShare { memory, .. } = kind {
+    if let Kind::FairShare(kinds::FairShare { memory, .. }) = kind {
         let rates = OfferedRates::new(Bytes(memory.0 / 2), DEFAULT_HALF_LIFE, seed).unwrap();
         for key in (0..heavy).map(|number| key_under(seed, number)) {
             for _ in 0..EACH {
@@ -77,7 +77,7 @@ fn counted(kind: &Kind, seed: &Seed, heavy: u64) -> f64 {
     let mut held: Vec<Hold> = Vec::new();
     for number in 0..heavy {
         // a value counts as one, whatever a request costs
-        let (requests, each) = if matches!(kind, Kind::Distinct { .. }) { (EACH, 1) } else { (1, EACH) };
+        let (requests, each) = if matches!(kind, Kind::Distinct(..)) { (EACH, 1) } else { (1, EACH) };
         for value in 0..u64::from(requests) {
             let probe = Probe::unasked(&place(number, value), cost(each));
             held.extend(limiter.commit(&probe, now).unwrap().1);

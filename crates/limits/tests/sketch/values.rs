@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_limits::limiter::{Distinct, Judgement, Kind, Place, RefusedCount, Spec, State};
+use tidegate_limits::limiter::{Distinct, Judgement, Kind, Place, RefusedCount, Spec, State, kinds};
 use tidegate_limits::sketch::{KeyHash, KeyHasher, Seed};
 use tidegate_limits::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -16,7 +16,7 @@ pub fn limit(max: u32, period: Duration, sliding: bool) -> Distinct {
 }
 
 pub fn limit_in(max: u32, window: Duration, sliding: bool, memory: Bytes) -> Result<Distinct, OutOfRange> {
-    let kind = Kind::Distinct { max, window, sliding, refused: RefusedCount::Admitted, memory };
+    let kind = Kind::Distinct(kinds::Distinct { max, window, sliding, refused: RefusedCount::Admitted, memory });
     Distinct::new(&Spec::new("values", &[kind]), &Seed::from_bytes([3; 16]))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::client::key::KeyPart;
 use crate::client::{ClientRules, Trust};
-use crate::policy::{Capacity, CostRule, Kind, Mode, Policy, Rule};
+use crate::policy::{CostRule, Mode, Policy, Rule};
 
 /// What the logs have, as far as their first lines show.
 #[derive(Clone, Copy)]
@@ -119,8 +119,7 @@ fn missing(rule: &Rule, given: &Given<'_>, clients: &ClientRules) -> Option<Stri
     }
     let kinds = std::iter::once(&rule.kind).chain(rule.tiers.iter().filter_map(|tier| tier.kind.as_ref()));
     for kind in kinds {
-        let by_time = matches!(kind, Kind::Inflight { .. } | Kind::FairShare { capacity: Capacity::Origin(_), .. });
-        if by_time && !given.duration {
+        if kind.needs_durations() && !given.duration {
             return Some("needs request durations; this log does not have them".to_owned());
         }
     }

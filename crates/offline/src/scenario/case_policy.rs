@@ -29,15 +29,8 @@ pub fn smaller(policy: &Policy, case: &Case) -> Policy {
 }
 
 fn fit(kind: &mut Kind, most: Bytes) {
-    use crate::policy::Scope;
-    match kind {
-        Kind::Rate { memory, .. }
-        | Kind::Quota { memory, .. }
-        | Kind::RecentAverage { memory, .. }
-        | Kind::Distinct { memory, .. }
-        | Kind::FairShare { memory, .. }
-        | Kind::Inflight { scope: Scope::Key { memory }, .. } => *memory = (*memory).min(most),
-        Kind::Inflight { .. } => {}
+    if let Some(memory) = kind.memory_mut() {
+        *memory = (*memory).min(most);
     }
 }
 

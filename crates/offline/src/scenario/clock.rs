@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::case::Case;
 use crate::gate::HEAD_START;
-use crate::policy::{Kind, Policy};
+use crate::policy::Policy;
 use crate::units::{Period, Timestamp};
 
 /// From the beginning of a case to its last request.
@@ -19,9 +19,10 @@ pub fn length(case: &Case) -> Duration {
 /// otherwise. Of windows of the calendar it is the beginning of the longest. Far enough from zero that a level of zero means "long
 /// ago".
 pub fn beginning(policy: &Policy) -> Timestamp {
-    let calendars = policy.rules.iter().filter_map(|rule| match &rule.kind {
-        Kind::Quota { window: Period::Calendar(calendar), .. } => Some(calendar),
-        _ => None,
+    let windows = || policy.rules.iter().filter_map(|rule| rule.kind.windows());
+    let calendars = windows().filter_map(|window| match window {
+        Period::Calendar(calendar) => Some(calendar),
+        Period::Length(_) => None,
     });
     if let Some(longest) = calendars.max_by_key(|calendar| calendar.unit.nominal()) {
         let from = u32::try_from(HEAD_START.as_secs()).unwrap_or(u32::MAX);
@@ -30,11 +31,8 @@ pub fn beginning(policy: &Policy) -> Timestamp {
     }
     const CENTURY: u128 = 100 * 366 * 86_400 * 1_000_000_000;
     const DAY: u128 = 86_400 * 1_000_000_000;
-    let mut windows = policy.rules.iter().filter_map(|rule| match &rule.kind {
-        Kind::Quota { window: Period::Length(window), .. } | Kind::Distinct { window, .. } => Some(window.as_nanos()),
-        _ => None,
-    });
-    let common = windows.try_fold(DAY, |all, window| {
+    let mut lengths = windows().map(|window| window.nominal().as_nanos());
+    let common = lengths.try_fold(DAY, |all, window| {
         let all = all / gcd(all, window.max(1)) * window.max(1);
         (all <= CENTURY).then_some(all)
     });

@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 use super::json;
 use crate::client::KeySpec;
 use crate::engine::{DecisionId, Outcome, Verdict};
-use crate::policy::{Kind, Mode, Route, Rule};
+use crate::policy::{Mode, Route, Rule};
 use crate::units::Timestamp;
 pub use read::Unreadable;
 pub use time::write as write_time;
@@ -111,7 +111,7 @@ pub struct LimitEntry<'a> {
 /// The words for the nodes of a `fair_share` limit in log and metrics, by position: the key of each as in the policy,
 /// several parts with a comma between, and [`CAPACITY`] at the end. Empty for other kinds.
 pub fn node_names(rule: &Rule) -> Vec<String> {
-    if !matches!(rule.kind, Kind::FairShare { .. }) {
+    if !rule.kind.has_nodes() {
         return Vec::new();
     }
     let name = |key: &KeySpec| key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

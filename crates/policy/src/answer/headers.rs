@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::structured::{List, Unwritable};
 use crate::engine::{Decision, Outcome, Reading, Refusal, Verdict};
-use crate::policy::{FieldStyle, Kind, Mode, Policy, Report, Responses, Route};
+use crate::policy::{FieldStyle, Mode, Policy, Report, Responses, Route};
 use crate::units::time::ceil_seconds;
 use lines::{APART, PolicyLines};
 use promise::{Promise, Unit};
@@ -152,9 +152,9 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
             }
         }
         Refusal::FairShare => {
-            let shares = decision.violated().filter(|reading| {
-                policy.rules.get(reading.rule).is_some_and(|rule| matches!(rule.kind, Kind::FairShare { .. }))
-            });
+            let shares = decision
+                .violated()
+                .filter(|reading| policy.rules.get(reading.rule).is_some_and(|rule| rule.kind.has_nodes()));
             let known = shares.filter_map(|reading| reading.retry_nanos).max();
             Some(known.map_or_else(|| soon_seconds(decision.dice, responses), stretched))
         }

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use crate::client::ClientRules;
 use crate::client::key::{KeyPart, KeySpec};
 use crate::engine::{By, Decision, DecisionId, Outcome, Reading, Verdict};
-use crate::limiter::Kind;
+use crate::limiter::{Kind, kinds};
 use crate::policy::origin::Timeouts;
 use crate::policy::{Action, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule};
 use crate::sketch::NextUnit;
@@ -20,7 +20,7 @@ pub const SECOND: u64 = 1_000_000_000;
 pub fn rate(name: &str, events: u32, millis: u64, burst: u32) -> Rule {
     let rate = Rate::new(events, Duration::from_millis(millis)).unwrap();
     let key = KeySpec::new([KeyPart::Global], None).unwrap();
-    Rule::new(name, key, Kind::Rate { rate, burst, memory: Bytes(1 << 20) }, Mode::Enforce)
+    Rule::new(name, key, Kind::Rate(kinds::Rate { rate, burst, memory: Bytes(1 << 20) }), Mode::Enforce)
 }
 
 /// A policy with one route that has all these rules.

@@ -8,6 +8,7 @@ use super::node::{Entry, Node, Value};
 use super::quoted::quoted;
 use super::read::{Read, wrong_shape};
 use super::shape::is_extension;
+use super::span::Span;
 
 /// Declares a map with fixed fields: a struct of [`Field`]s, its [`Read`] and its JSON Schema.
 ///
@@ -30,6 +31,13 @@ macro_rules! section {
         impl $name {
             /// The YAML words of its fields.
             pub const FIELDS: &'static [&'static str] = &[$($crate::config::section::section!(@word $field),)*];
+        }
+
+        impl $crate::config::section::Section for $name {
+            fn present(&self) -> Vec<(&'static str, $crate::config::span::Span)> {
+                let words = [$(($crate::config::section::section!(@word $field), self.$field.key()),)*];
+                words.into_iter().filter_map(|(word, key)| Some((word, key?))).collect()
+            }
         }
 
         impl $crate::config::read::Read for $name {
@@ -97,6 +105,12 @@ macro_rules! section {
 }
 
 pub(crate) use section;
+
+/// A map with fixed fields.
+pub trait Section {
+    /// The words that are there, each with the place where it stands.
+    fn present(&self) -> Vec<(&'static str, Span)>;
+}
 
 /// The entries of a section's node; reports anything that is no map, and every field that does not exist.
 pub fn open<'a, T: Read>(

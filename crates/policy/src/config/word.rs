@@ -16,6 +16,7 @@ use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::cluster::{OnStoreError, Sharing};
+use crate::limiter::{FORMS, Form};
 use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
 use crate::units::{Bytes, Weekday};
 
@@ -35,12 +36,10 @@ macro_rules! words {
                         $first => Ok($first_value),
                         $($word => Ok($value),)*
                         _ => {
-                            let wrong = Wrong::new(format!("must be {}", one_of(WORDS)));
                             Err(if LATER.contains(&text) {
-                                wrong.help("not available in this version")
+                                Wrong::new(format!("must be {}", one_of(WORDS))).help("not available in this version")
                             } else {
-                                let known = synonym(text).filter(|word| WORDS.contains(word));
-                                wrong.nearest(known.or_else(|| nearest(text, WORDS.iter().copied())))
+                                no_word(text, WORDS, synonym(text))
                             })
                         }
                     }
@@ -63,11 +62,6 @@ macro_rules! words {
 /// What other programs and papers call a thing that has another word here.
 fn synonym(word: &str) -> Option<&'static str> {
     Some(match word {
-        "smooth" | "ewma" | "cewma" => "recent_average",
-        "window" | "fixed_window" | "sliding_window" => "quota",
-        "bucket" | "token_bucket" | "leaky_bucket" | "gcra" => "rate",
-        "concurrency" | "connections" => "inflight",
-        "unique" => "distinct",
         "refuse" | "deny" | "block" => "reject",
         "drop" => "close",
         "throttle" | "queue" | "nodelay" => "delay",
@@ -99,10 +93,6 @@ words! {
         "peer" => OnInvalid::Peer, "reject" => OnInvalid::Reject,
     } later: []
     Mapped = "treatment of mapped addresses" { "unwrap" => Mapped::Unwrap, } later: []
-    LimitType = "type of limit" {
-        "rate" => LimitType::Rate, "quota" => LimitType::Quota, "recent_average" => LimitType::RecentAverage,
-        "distinct" => LimitType::Distinct, "fair_share" => LimitType::FairShare, "inflight" => LimitType::Inflight,
-    } later: []
     CalendarWord = "part of the calendar" {
         "month" => CalendarWord::Month, "week" => CalendarWord::Week, "day" => CalendarWord::Day,
     } later: []
@@ -188,21 +178,31 @@ pub enum Mapped {
     Unwrap,
 }
 
-/// The types of limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitType {
-    /// So many per period, with a burst.
-    Rate,
-    /// So many per window of the clock.
-    Quota,
-    /// An average that forgets.
-    RecentAverage,
-    /// So many different values.
-    Distinct,
-    /// The heaviest give way first.
-    FairShare,
-    /// So many at once.
-    Inflight,
+/// The type of a limit.
+#[derive(Debug, Clone, Copy)]
+pub struct LimitType(pub &'static Form);
+
+impl Scalar for LimitType {
+    const NAME: &'static str = "type of limit";
+    const EXAMPLE: &'static str = "`rate`";
+    const CODE: Code = Code::BAD_WORD;
+
+    fn parse(text: &str) -> Result<LimitType, Wrong> {
+        if let Some(form) = FORMS.iter().find(|form| form.word == text) {
+            return Ok(LimitType(form));
+        }
+        let meant = FORMS.iter().find(|form| form.synonyms.contains(&text));
+        Err(no_word(text, &limit_words(|_| true), meant.map(|form| form.word)))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "enum": limit_words(|_| true) })
+    }
+}
+
+/// The words of the types of limit for which this holds.
+pub fn limit_words(holds: impl Fn(&Form) -> bool) -> Vec<&'static str> {
+    FORMS.iter().filter(|form| holds(form)).map(|form| form.word).collect()
 }
 
 /// A window of the calendar.
@@ -285,6 +285,18 @@ pub enum ProbeWord {
 pub enum AccessLogFormat {
     /// One JSON object per line.
     Json,
+}
+
+/// The fault of a text that is none of these words; hints at the one that was `meant`, or at the nearest.
+fn no_word(text: &str, words: &[&str], meant: Option<&str>) -> Wrong {
+    let known = meant.filter(|word| words.contains(word));
+    let near = known.or_else(|| nearest(text, words.iter().copied()));
+    Wrong::new(format!("must be {}", one_of(words))).nearest(near)
+}
+
+/// "`a`, `b` and `c`".
+pub fn all_of(words: &[&str]) -> String {
+    one_of(words).replace(" or ", " and ")
 }
 
 /// "`a`, `b` or `c`".

@@ -17,7 +17,7 @@ use super::by::By;
 use crate::limiter::cluster::{
     Answer, Asking, Ends, Leases, Look, Promise, Question, Rotation, Sharing, Silence, Watch,
 };
-use crate::limiter::{Judgement, Kind, Place};
+use crate::limiter::{Judgement, Place};
 use crate::policy::{Rule, Shared};
 use crate::sketch::{KeyHash, NextUnit};
 use crate::units::{Cost, OutOfRange, Period, Timestamp};
@@ -157,16 +157,16 @@ impl Cluster {
         let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
         let names = Names::new(rule, secret)?;
         let promises = |names: &Names| names.tiers.iter().map(|tier| tier.promise).collect::<Vec<_>>();
-        let period = if let Kind::Quota { window, .. } = &rule.kind { Some(window) } else { None };
+        let period = rule.kind.windows();
         let leases = match before {
             // what was granted under other numbers says nothing about these
-            Some(before) if promises(&before.names) == promises(&names) && before.period.as_ref() == period => {
+            Some(before) if promises(&before.names) == promises(&names) && before.period == period => {
                 Arc::clone(&before.leases)
             }
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
         let previous = previous.map(|previous| Names::new(rule, previous)).transpose()?;
-        Ok(Some(Cluster { shared, leases, names, previous, period: period.cloned() }))
+        Ok(Some(Cluster { shared, leases, names, previous, period }))
     }
 
     /// Where and how it is shared.

@@ -35,11 +35,12 @@ use crate::limiter::{Kind, Limiter, Place};
 use crate::policy::{Policy, Route, Rule, Shared};
 use crate::request::Request;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
-use crate::units::dice::mixed;
-use crate::units::{Cost, OutOfRange, Period, Timestamp};
+use crate::units::{Cost, OutOfRange, Timestamp};
 
 /// How long a gate waits at most before it tells what it admitted, while it can.
 pub const LONGEST_PERIOD: Duration = Duration::from_millis(250);
+
+const ALLOWED: OutOfRange = OutOfRange { allowed: "`rate`, `recent_average`, or `quota` that does not slide" };
 
 /// A limit of which gates tell each other what they admitted.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Told {
             shared,
             // no limit is called nothing
             secret: StoreNames::new(secret, "").limit(),
-            limit: LimitId { name: names.limit(), shape: shape(&rule.kind)? },
+            limit: LimitId { name: names.limit(), shape: rule.kind.unit_shape().ok_or(ALLOWED)? },
             seed: seed.derive("names in stores"),
             names,
             limiter: Arc::clone(limiter),
@@ -172,29 +173,7 @@ impl Told {
     }
 }
 
-/// What units of such a limit mean.
-fn shape(kind: &Kind) -> Result<u64, OutOfRange> {
-    match kind {
-        Kind::Rate { .. } => Ok(1),
-        Kind::Quota { window: Period::Length(window), sliding: false, .. } => {
-            Ok(u64::try_from(window.as_millis()).unwrap_or(u64::MAX) << 8 | 2)
-        }
-        Kind::Quota { window: Period::Calendar(calendar), sliding: false, .. } => {
-            // the same on every gate: a word for each calendar, as there is a number for each length
-            let word = calendar.to_string();
-            Ok(word.bytes().fold(0, |all, byte| mixed(all ^ u64::from(byte))) << 8 | 4)
-        }
-        Kind::RecentAverage { .. } => Ok(3),
-        _ => Err(OutOfRange { allowed: "`rate`, `recent_average`, or `quota` that does not slide" }),
-    }
-}
-
 /// What comes back in the longest period, rounded up. Of a quota nothing does: its window ends, and all of it with it.
 fn fades(kind: &Kind) -> u64 {
-    match kind {
-        Kind::Rate { rate, .. } | Kind::RecentAverage { rate, .. } => {
-            (rate.per_second() * LONGEST_PERIOD.as_secs_f64()).ceil() as u64 + 1
-        }
-        _ => 0,
-    }
+    kind.refill().map_or(0, |rate| (rate.per_second() * LONGEST_PERIOD.as_secs_f64()).ceil() as u64 + 1)
 }

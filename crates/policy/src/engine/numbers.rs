@@ -53,11 +53,11 @@ impl<'p> Numbers<'p> {
 
     /// Whether a limiter of the rule `was` is one of the rule `now`, as it is.
     pub fn same(&self, was: &Rule, after: &Numbers<'_>, now: &Rule) -> bool {
-        let around = match now.kind {
-            // by their positions
-            Kind::Inflight { scope: Scope::Route, .. } => self.routes == after.routes,
-            Kind::Inflight { scope: Scope::Origin, .. } | Kind::FairShare { .. } => self.origins == after.origins,
-            _ => true,
+        // by their positions
+        let around = match now.kind.scope() {
+            Some(Scope::Route) => self.routes == after.routes,
+            Some(Scope::Origin) => self.origins == after.origins,
+            _ => !now.kind.has_nodes() || self.origins == after.origins,
         };
         around && kinds(was) == kinds(now) && told(was) == told(now) && in_the_same_order(was, now)
     }

@@ -283,10 +283,10 @@ fn changed((was, old): (&Rule, &Policy), (now, new): (&Rule, &Policy)) -> Option
     if of(was, old) != of(now, new) || bytes(was) != bytes(now) {
         return Some(Reset::Of);
     }
-    if window(&was.kind) != window(&now.kind) {
+    if was.kind.fixed_windows() != now.kind.fixed_windows() {
         return Some(Reset::Window);
     }
-    if memory(&was.kind) != memory(&now.kind) {
+    if memory(was) != memory(now) {
         return Some(Reset::Memory);
     }
     (shared_as(was, old) != shared_as(now, new)).then_some(Reset::Store)
@@ -294,10 +294,8 @@ fn changed((was, old): (&Rule, &Policy), (now, new): (&Rule, &Policy)) -> Option
 
 /// All that its requests are told apart by: what is counted exactly, or the key, whether origins are apart, and nodes.
 fn counted_by(rule: &Rule, policy: &Policy) -> (Option<Scope>, Vec<Vec<KeyPart>>, bool) {
-    match rule.kind {
-        Kind::Inflight { scope: scope @ (Scope::Global | Scope::Route | Scope::Origin), .. } => {
-            (Some(scope), Vec::new(), false)
-        }
+    match rule.kind.scope() {
+        Some(scope @ (Scope::Global | Scope::Route | Scope::Origin)) => (Some(scope), Vec::new(), false),
         _ => {
             let keys = std::iter::once(&rule.key).chain(&rule.nodes);
             (None, keys.map(|key| canonical(key, policy)).collect(), rule.by_origin)
@@ -317,25 +315,7 @@ fn canonical(key: &KeySpec, policy: &Policy) -> Vec<KeyPart> {
     key.parts().iter().map(part).collect()
 }
 
-/// Of windows that cannot change: their length, and whether they slide. Those of a `quota` that does not slide can.
-fn window(kind: &Kind) -> Option<(Option<std::time::Duration>, bool)> {
-    match kind {
-        Kind::Quota { sliding: false, .. } => Some((None, false)),
-        Kind::Quota { window, sliding: true, .. } => Some((Some(window.nominal()), true)),
-        Kind::Distinct { window, sliding, .. } => Some((Some(*window), *sliding)),
-        _ => None,
-    }
-}
-
 /// The size of the table.
-fn memory(kind: &Kind) -> Option<crate::units::Bytes> {
-    match kind {
-        Kind::Rate { memory, .. }
-        | Kind::Quota { memory, .. }
-        | Kind::RecentAverage { memory, .. }
-        | Kind::Distinct { memory, .. }
-        | Kind::FairShare { memory, .. }
-        | Kind::Inflight { scope: Scope::Key { memory }, .. } => Some(*memory),
-        Kind::Inflight { .. } => None,
-    }
+fn memory(rule: &Rule) -> Option<crate::units::Bytes> {
+    rule.kind.sketch().map(|(_, memory)| memory)
 }

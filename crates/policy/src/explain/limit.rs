@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 use super::book::{Book, Counted};
-use super::number::{frequency, is_plain, ordinal, period, probability, wait, windows};
+use super::number::{frequency, ordinal, probability, wait, windows};
 use super::place::PlacePart;
 use super::record::{Record, Said};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
 use crate::engine::{By, Outcome, Refusal, Verdict};
 use crate::limiter::cluster::{OnStoreError, Sharing, Silence};
-use crate::limiter::{Needs, Owed};
+use crate::limiter::kinds::Part;
+use crate::limiter::{FORMS, Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
-use crate::sketch::RecentAverage;
 
 /// What one limit said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -167,10 +167,9 @@ impl LimitPart {
         let ours = said.by.counts_here();
         let in_the_dark = short && is_in_the_dark(said, record, rule);
         let counted = asked && !in_the_dark && !(ours && short && can_lack && said.owed == Owed::default());
-        let needs = short.then(|| said.owed.needs(kind)).filter(|_| counted && ours);
+        let needs = short.then(|| kind.needs(said.owed)).filter(|_| counted && ours);
         let counted_by = book.keys.get(usize::from(said.rule))?;
         let view = View { said, record, rule, counted_by, kind, needs: needs.unwrap_or_default() };
-        let told = matches!(kind, Kind::FairShare { .. });
         Some(LimitPart {
             name: rule.name.clone(),
             r#type: kind.word().to_owned(),
@@ -185,7 +184,7 @@ impl LimitPart {
                 true => view.level(),
                 false => asked.then(|| if in_the_dark { IN_THE_DARK } else { KEYLESS }.to_owned()),
             },
-            remaining: (counted && !told).then_some(said.remaining),
+            remaining: (counted && !kind.has_nodes()).then_some(said.remaining),
             retry_ns: said.wait_nanos.filter(|_| short && counted),
             reset_ns: said.wait_nanos.filter(|_| !short && counted),
             node: view.node(),
@@ -253,10 +252,10 @@ impl View<'_> {
 
     /// The parts of the key, `origin` last.
     fn key(&self) -> String {
-        match self.kind {
-            Kind::FairShare { .. } => self.counted_by.nodes.join(" < "),
-            Kind::Inflight { scope: Scope::Global, .. } => "global".to_owned(),
-            Kind::Inflight { scope: Scope::Origin, .. } => "origin".to_owned(),
+        match self.kind.scope() {
+            _ if self.kind.has_nodes() => self.counted_by.nodes.join(" < "),
+            Some(Scope::Global) => "global".to_owned(),
+            Some(Scope::Origin) => "origin".to_owned(),
             _ if self.rule.by_origin => format!("{}, origin", self.counted_by.key),
             _ => self.counted_by.key.clone(),
         }
@@ -282,42 +281,30 @@ impl View<'_> {
                 }
             }
         };
-        Some(match self.kind {
-            Kind::Rate { rate, burst, .. } => {
-                let (most, nth) = (amount_text(*burst, self.unit()), of(*burst));
-                match is_plain(*rate, *burst) {
-                    true => format!("{nth} of {most} per {}", period(rate.period())),
-                    false => format!("{nth} of a burst of {most}, {}", rate_text(*rate, self.unit())),
-                }
+        let mut text = String::new();
+        for part in self.kind.standing() {
+            match part {
+                Part::Text(words) => text.push_str(words),
+                Part::Position(most) => text.push_str(&of(most)),
+                Part::Amount(amount) => text.push_str(&amount_text(amount, self.unit())),
+                Part::Rate(rate) => text.push_str(&rate_text(rate, self.unit())),
+                Part::Duration(span) => text.push_str(&duration_text(span)),
+                Part::Window(window) => text.push_str(&windows(&window)),
+                Part::Values if self.rule.of.is_some() => text.push_str(&format!(" of {}", self.counted_by.of)),
+                Part::Values => {}
+                Part::Offered => text.push_str(&frequency(self.needs.offered?)),
+                Part::Share => text.push_str(&frequency(self.needs.share?)),
             }
-            Kind::Quota { max, window, sliding, .. } => {
-                let sliding = if *sliding { ", sliding" } else { "" };
-                format!("{} of {max} per {}{sliding}", of(*max), windows(window))
-            }
-            Kind::Distinct { max, window, .. } => {
-                let what = self.rule.of.as_ref().map_or_else(String::new, |_| format!(" of {}", self.counted_by.of));
-                format!("{} of {max} values{what} in {}", of(*max), duration_text(*window))
-            }
-            Kind::RecentAverage { rate, half_life, .. } => {
-                let average = RecentAverage::new(*rate, *half_life, std::time::Duration::ZERO).ok()?;
-                let most = average.most() as u32;
-                format!("{} of {most}, {rate} with a half-life of {}", of(most), duration_text(*half_life))
-            }
-            Kind::Inflight { max, .. } => format!("{} of {max} at once", of(*max)),
-            Kind::FairShare { .. } => {
-                let (offered, share) = (self.needs.offered?, self.needs.share?);
-                format!("offered {}, a client's share was {}", frequency(offered), frequency(share))
-            }
-        })
+        }
+        Some(text)
     }
 
     fn needs_part(&self) -> NeedsPart {
         let units = self.needs.units;
-        let is_rate = matches!(self.kind, Kind::Rate { .. });
-        let has_max = matches!(self.kind, Kind::Quota { .. } | Kind::Distinct { .. } | Kind::Inflight { .. });
+        let word = self.kind.most().map(|(word, _)| word);
         NeedsPart {
-            burst: units.filter(|_| is_rate).map(|units| amount_text(units, self.unit())),
-            max: units.filter(|_| has_max),
+            burst: units.filter(|_| word == Some("burst")).map(|units| amount_text(units, self.unit())),
+            max: units.filter(|_| word == Some("max")),
             rate: self.needs.rate.map(|rate| rate_text(rate, self.unit())),
             delay_max: match (&self.rule.action, self.said.wait_nanos) {
                 (OnLimit::Delay { max }, Some(wait)) if u128::from(wait) > max.as_nanos() => {
@@ -335,9 +322,9 @@ impl View<'_> {
         if !self.short() {
             return None;
         }
-        if let (Kind::FairShare { .. }, node) = (self.kind, self.node()) {
+        if self.kind.has_nodes() {
             let share = self.needs.share.map_or_else(|| "its share".to_owned(), frequency);
-            return Some(match node.as_deref() {
+            return Some(match self.node().as_deref() {
                 Some("capacity") => "more capacity: all of it was taken, by nobody in particular".to_owned(),
                 Some(node) => format!("no number alone: by {node} it has to stay below {share} times the multiplier"),
                 None => "no number alone".to_owned(),
@@ -363,12 +350,8 @@ impl View<'_> {
 
     /// Refused although its count is within its number: for a wait that could not be taken, or a race.
     fn is_of_no_number(&self) -> bool {
-        let most = match self.kind {
-            Kind::Rate { burst, .. } => *burst,
-            Kind::Quota { max, .. } | Kind::Distinct { max, .. } | Kind::Inflight { max, .. } => *max,
-            Kind::RecentAverage { .. } | Kind::FairShare { .. } => return false,
-        };
-        self.needs.units.is_some_and(|units| units <= most)
+        let most = self.kind.most();
+        self.needs.units.zip(most).is_some_and(|(units, (_, most))| units <= most)
     }
 
     fn without_key(&self, asked: bool) -> Option<String> {
@@ -377,12 +360,11 @@ impl View<'_> {
 
     fn estimate(&self) -> Option<EstimatePart> {
         // an estimate by its nature
-        if matches!(self.kind, Kind::FairShare { .. }) {
+        if self.kind.has_nodes() {
             return None;
         }
         let false_refusal = self.kind.sketch().map(|(sketch, memory)| sketch.shape(memory).covered(BUSY));
-        let exact = self.said.exact
-            || matches!(self.kind, Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. });
+        let exact = self.said.exact || self.kind.sketch().is_none();
         // two digits are all that an approximation deserves
         let digits = |chance: f64| format!("{chance:.1e}").parse().ok();
         Some(EstimatePart { exact, false_refusal: false_refusal.filter(|_| !exact).and_then(digits) })
@@ -408,10 +390,11 @@ pub fn wait_words(limit: &LimitPart) -> Option<String> {
     if limit.level.as_deref().is_some_and(|level| level == KEYLESS || level == IN_THE_DARK) {
         return None;
     }
+    let form = FORMS.iter().find(|form| form.word == limit.r#type);
     match (limit.forbade() || limit.retry_ns.is_some(), limit.retry_ns, limit.reset_ns) {
         (true, Some(nanos), _) => Some(format!("next in {}", wait(nanos))),
-        (true, None, _) if limit.r#type == "inflight" => Some("next when another ends".to_owned()),
-        (true, None, _) if limit.r#type == "fair_share" || limit.level.is_none() => None,
+        (true, None, _) if form.is_some_and(|form| form.gives_back) => Some("next when another ends".to_owned()),
+        (true, None, _) if form.is_some_and(|form| form.takes("nodes")) || limit.level.is_none() => None,
         (true, None, _) => Some("no wait helps".to_owned()),
         (false, _, Some(nanos)) => Some(format!("one more in {}", wait(nanos))),
         (false, _, None) => None,

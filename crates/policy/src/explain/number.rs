@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units::{Period, Rate};
+use crate::units::Period;
 
 /// `1st`, `22nd`, `113th`.
 pub fn ordinal(number: u64) -> String {
@@ -73,11 +73,6 @@ pub fn frequency(per_second: f32) -> String {
 /// A probability: `1.2e-9`, and `0` where there is none.
 pub fn probability(chance: f64) -> String {
     if chance > 0.0 { format!("{chance:.1e}") } else { "0".to_owned() }
-}
-
-/// Whether the rate gives the whole burst once in its own period, so that "per minute" says it all.
-pub fn is_plain(rate: Rate, burst: u32) -> bool {
-    rate.events() == burst
 }
 
 #[cfg(test)]

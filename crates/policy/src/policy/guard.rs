@@ -10,7 +10,7 @@ use http::{HeaderMap, Method};
 
 use super::route::reach::{Reach, reach};
 use super::route::{Action, HostMatch, Ignore, Match, PathMatch, Route, Taken};
-use super::{Kind, Mode, OnLimit, Policy, Rule};
+use super::{Mode, OnLimit, Policy, Rule};
 use crate::request::{Peer, Request};
 
 /// How a neighbour differs from the path that is guarded.
@@ -200,18 +200,7 @@ fn refuses(route: &Route) -> bool {
 
 /// Whether a request that passes `instead` would pass `limit` at least as often.
 fn is_no_looser(instead: &Rule, limit: &Rule) -> bool {
-    let numbers = match (&instead.kind, &limit.kind) {
-        (Kind::Rate { rate, burst, .. }, Kind::Rate { rate: other, burst: most, .. }) => {
-            rate.per_second() <= other.per_second() && burst <= most
-        }
-        (Kind::Quota { max, window, sliding, .. }, Kind::Quota { max: most, window: other, sliding: moves, .. }) => {
-            max <= most && window == other && sliding == moves
-        }
-        (Kind::Inflight { max, scope, .. }, Kind::Inflight { max: most, scope: other, .. }) => {
-            max <= most && scope == other
-        }
-        (one, other) => one == other,
-    };
+    let numbers = instead.kind.is_no_looser(&*limit.kind).unwrap_or(false);
     let same_requests = instead.key == limit.key
         && instead.by_origin == limit.by_origin
         && instead.of == limit.of

@@ -17,7 +17,7 @@ pub mod store;
 use std::sync::Arc;
 
 use crate::client::ClientRules;
-pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
+pub use crate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
 pub use condition::Condition;
 pub use edit::{HeaderEdits, Template};
 pub use fields::{FieldFault, FieldsRead, RepeatedFields};

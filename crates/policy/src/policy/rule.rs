@@ -8,7 +8,7 @@ use super::condition::Condition;
 use super::statuses::StatusSet;
 use super::store::Shared;
 use crate::client::key::{KeyPart, KeySpec};
-use crate::limiter::{Kind, RefusedCount};
+use crate::limiter::Kind;
 use crate::sketch::Accuracy;
 use crate::units::{Cost, Share};
 
@@ -89,14 +89,13 @@ impl Rule {
         tier.and_then(|tier| tier.kind.as_ref()).unwrap_or(&self.kind)
     }
 
-    /// Whether it refuses every request of a client alike, and for long: then its word is good before there is a request. Of type
-    /// `recent_average` that counts refused requests too, by `client_ip` alone, enforced for all, and without exceptions.
+    /// Whether it refuses every request of a client alike, and for long: then its word is good before there is a request. Of a
+    /// kind that keeps out who goes on, by `client_ip` alone, enforced for all, and without exceptions.
     pub fn keeps_out(&self) -> bool {
-        let penalises = matches!(self.kind, Kind::RecentAverage { refused: RefusedCount::All { .. }, .. });
         let by_client = matches!(self.key.parts(), [KeyPart::ClientIp { .. }]) && !self.by_origin;
         let same_for_all = self.tiers.is_empty() && self.exempt.is_empty() && self.enforced.get() >= 1.0;
         let refuses = matches!(self.action, OnLimit::Reject | OnLimit::Close) && self.mode == Mode::Enforce;
-        penalises && by_client && same_for_all && refuses
+        self.kind.keeps_out() && by_client && same_for_all && refuses
     }
 }
 

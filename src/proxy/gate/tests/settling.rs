@@ -123,7 +123,7 @@ async fn switched(gate: &Served) -> TcpStream {
 fn a_switch_beyond_its_class_is_refused_and_its_connection_to_the_origin_dropped() {
     live(async {
         let origin = scripted().await;
-        let kind = Kind::Inflight { max: 2, upgraded: 1, scope: Scope::Global };
+        let kind = Kind::Inflight(kinds::Inflight { max: 2, upgraded: 1, scope: Scope::Global });
         let global = KeySpec::new([KeyPart::Global], None).unwrap();
         let gate = forwarding(vec![Rule::new("streams", global, kind, Mode::Enforce)], &origin, None);
         let first = switched(&gate).await;

@@ -13,8 +13,7 @@ mod rotation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Kind;
-use crate::units::{OutOfRange, Period, Rate};
+use crate::units::Rate;
 pub use leases::{Asking, Begin, Ends, Leases, Look, Watch};
 pub use rotation::Rotation;
 
@@ -114,22 +113,6 @@ pub enum Promise {
 impl Promise {
     /// Grants nothing.
     pub const NOTHING: Promise = Promise::Quota { max: 0, window: Duration::from_secs(1) };
-    /// What the store promises for a limit of this kind.
-    ///
-    /// # Errors
-    /// A kind that cannot be shared through a store.
-    pub fn of(kind: &Kind) -> Result<Promise, OutOfRange> {
-        match kind {
-            Kind::Rate { rate, burst, .. } => Ok(Promise::Rate { rate: *rate, burst: *burst }),
-            Kind::Quota { max, window: Period::Length(window), sliding: false, .. } => {
-                Ok(Promise::Quota { max: *max, window: *window })
-            }
-            Kind::Quota { max, window: Period::Calendar(calendar), sliding: false, .. } => {
-                Ok(Promise::Calendar { max: *max, nominal: calendar.unit.nominal(), begins: [0; 4] })
-            }
-            _ => Err(OutOfRange { allowed: "`rate`, or `quota` that does not slide" }),
-        }
-    }
 
     /// The most that can be had at once.
     pub fn most(&self) -> u32 {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::limiter::kind::{Kind, MIXED, RefusedCount};
+use crate::limiter::kind::{MIXED, RefusedCount};
+use crate::limiter::kinds::{self, Kind};
 use crate::sketch::{Bucket, Charged, Meter, NextUnit, Pace, Window};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
@@ -18,7 +19,7 @@ pub(super) struct Counting {
 
 impl Counting {
     pub fn of(kind: &Kind) -> Result<Counting, OutOfRange> {
-        let Kind::Distinct { window, sliding, refused, .. } = kind else { return Err(MIXED) };
+        let Kind::Distinct(kinds::Distinct { window, sliding, refused, .. }) = kind else { return Err(MIXED) };
         let penalty = match refused {
             RefusedCount::All { max_penalty } if *sliding => Some(saturating_nanos(*max_penalty)),
             _ => None,

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::offer::Offer;
 use super::{FairShare, FairShareSpec, NodeSpec, Parents, spec};
 use crate::limiter::follows::Follows;
-use crate::limiter::kind::{Capacity, Kind, MIXED, fixed};
+use crate::limiter::kind::{Capacity, MIXED, fixed};
 use crate::limiter::needs::Owed;
 use crate::limiter::probe::{Probe, Seen};
 use crate::limiter::state::State;
 use crate::limiter::taken::Taken;
-use crate::limiter::{Gauges, Judgement, Lost, Moved, Place, Refuses, Spec};
+use crate::limiter::{Gauges, Judgement, Kind, Lost, Moved, Place, Refuses, Spec, kinds};
 use crate::sketch::Seed;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
@@ -110,7 +110,9 @@ impl State for SharedCapacity {
 
 /// What is shared out, and by which numbers.
 fn numbers(spec: &Spec<'_>) -> Result<(Capacity, FairShareSpec), OutOfRange> {
-    let Some(Kind::FairShare { capacity, multipliers, levels, charge_parents, memory }) = spec.kinds.first() else {
+    let Some(Kind::FairShare(kinds::FairShare { capacity, multipliers, levels, charge_parents, memory })) =
+        spec.kinds.first()
+    else {
         return Err(MIXED);
     };
     let shared = match capacity {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Limiter, Place, Probe, RefusedCount, Scope, Spec};
+use crate::limiter::{Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec, kinds};
 use crate::sketch::{KeyHasher, Seed};
 use crate::units::{Bytes, Cost, Timestamp};
 
@@ -74,8 +74,10 @@ fn admits(kind: &Kind, charged: &[Step], last: Step) -> bool {
 fn with_units(kind: &Kind, units: u32) -> Kind {
     let mut kind = kind.clone();
     match &mut kind {
-        Kind::Rate { burst, .. } => *burst = units,
-        Kind::Quota { max, .. } | Kind::Distinct { max, .. } | Kind::Inflight { max, .. } => *max = units,
+        Kind::Rate(kinds::Rate { burst, .. }) => *burst = units,
+        Kind::Quota(kinds::Quota { max, .. })
+        | Kind::Distinct(kinds::Distinct { max, .. })
+        | Kind::Inflight(kinds::Inflight { max, .. }) => *max = units,
         _ => {}
     }
     kind
@@ -84,7 +86,7 @@ fn with_units(kind: &Kind, units: u32) -> Kind {
 fn with_rate(kind: &Kind, wanted: Rate) -> Kind {
     let mut kind = kind.clone();
     match &mut kind {
-        Kind::Rate { rate, .. } | Kind::RecentAverage { rate, .. } => *rate = wanted,
+        Kind::Rate(kinds::Rate { rate, .. }) | Kind::RecentAverage(kinds::RecentAverage { rate, .. }) => *rate = wanted,
         _ => {}
     }
     kind
@@ -97,7 +99,7 @@ fn one_less(rate: Rate) -> Rate {
 /// The number is enough, and one less is not.
 fn is_smallest(kind: &Kind, steps: &[Step]) -> Result<(), TestCaseError> {
     let Some((charged, last, owed)) = first_refusal(kind, steps) else { return Ok(()) };
-    let needs = Owed::from_word(owed.word()).needs(kind);
+    let needs = kind.needs(Owed::from_word(owed.word()));
     let units = needs.units.unwrap();
     prop_assert!(admits(&with_units(kind, units), &charged, last), "{units} is not enough");
     prop_assert!(!admits(&with_units(kind, units - 1), &charged, last), "{units} is too many");
@@ -118,7 +120,7 @@ proptest! {
         rate in 1..50_u32, period in prop_oneof![Just(1_u64), Just(60), Just(7)], burst in 3..20_u32, steps in steps(3),
     ) {
         let rate = Rate::new(rate, Duration::from_secs(period)).unwrap();
-        is_smallest(&Kind::Rate { rate, burst, memory: MEMORY }, &steps)?;
+        is_smallest(&Kind::Rate(kinds::Rate { rate, burst, memory: MEMORY }), &steps)?;
     }
 
     #[test]
@@ -126,9 +128,9 @@ proptest! {
         rate in 1..50_u32, period in prop_oneof![Just(1_u64), Just(60), Just(7)], burst in 3..20_u32, steps in steps(3),
     ) {
         let rate = Rate::new(rate, Duration::from_secs(period)).unwrap();
-        let kind = Kind::Rate { rate, burst, memory: MEMORY };
+        let kind = Kind::Rate(kinds::Rate { rate, burst, memory: MEMORY });
         if let Some((charged, last, owed)) = first_refusal(&kind, &steps)
-            && let Some(wanted) = owed.needs(&kind).rate
+            && let Some(wanted) = kind.needs(owed).rate
         {
             prop_assert!(wanted.events() > rate.events());
             prop_assert!(admits(&with_rate(&kind, wanted), &charged, last), "{wanted} is not enough");
@@ -140,13 +142,13 @@ proptest! {
         rate in 1..50_u32, period in prop_oneof![Just(1_u64), Just(60), Just(7)], burst in 1..20_u32, after in 1..1_000_u64,
     ) {
         let rate = Rate::new(rate, Duration::from_secs(period)).unwrap();
-        let kind = Kind::Rate { rate, burst, memory: MEMORY };
+        let kind = Kind::Rate(kinds::Rate { rate, burst, memory: MEMORY });
         // some part of the time in which one unit comes back
         let after = rate.interval_nanos() * after / 1_000;
         let mut steps: Vec<Step> = vec![(0, 1, 0); burst as usize];
         steps.push((after, 1, 0));
         if let Some((charged, last, owed)) = first_refusal(&kind, &steps) {
-            let Some(wanted) = owed.needs(&kind).rate else {
+            let Some(wanted) = kind.needs(owed).rate else {
                 // faster than any rate
                 prop_assert!(after < 200);
                 return Ok(());
@@ -160,7 +162,7 @@ proptest! {
     fn the_smallest_max_of_a_quota_admits_and_one_less_refuses(
         max in 3..20_u32, window in 1..20_u64, sliding: bool, steps in steps(3),
     ) {
-        is_smallest(&Kind::Quota { max, window: Duration::from_secs(window).into(), sliding, memory: MEMORY }, &steps)?;
+        is_smallest(&Kind::Quota(kinds::Quota { max, window: Duration::from_secs(window).into(), sliding, memory: MEMORY }), &steps)?;
     }
 
     #[test]
@@ -168,9 +170,9 @@ proptest! {
         rate in 2..50_u32, half_life in 1..20_u64, steps in steps(3),
     ) {
         let (rate, half_life) = (Rate::new(rate, SECOND).unwrap(), Duration::from_secs(half_life));
-        let kind = Kind::RecentAverage { rate, half_life, refused: RefusedCount::Admitted, memory: MEMORY };
+        let kind = Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused: RefusedCount::Admitted, memory: MEMORY });
         if let Some((charged, last, owed)) = first_refusal(&kind, &steps) {
-            let wanted = owed.needs(&kind).rate.unwrap();
+            let wanted = kind.needs(owed).rate.unwrap();
             prop_assert!(admits(&with_rate(&kind, wanted), &charged, last), "{wanted} is not enough");
             prop_assert!(!admits(&with_rate(&kind, one_less(wanted)), &charged, last), "{wanted} is too much");
         }
@@ -181,35 +183,41 @@ proptest! {
         max in 1..20_u32, window in 1..20_u64, steps in steps(1),
     ) {
         let window = Duration::from_secs(window);
-        is_smallest(&Kind::Distinct { max, window, sliding: false, refused: RefusedCount::Admitted, memory: MEMORY }, &steps)?;
-        let kind = Kind::Distinct { max, window, sliding: true, refused: RefusedCount::Admitted, memory: MEMORY };
+        is_smallest(&Kind::Distinct(kinds::Distinct { max, window, sliding: false, refused: RefusedCount::Admitted, memory: MEMORY }), &steps)?;
+        let kind = Kind::Distinct(kinds::Distinct { max, window, sliding: true, refused: RefusedCount::Admitted, memory: MEMORY });
         if let Some((charged, last, owed)) = first_refusal(&kind, &steps) {
-            let units = owed.needs(&kind).units.unwrap();
+            let units = kind.needs(owed).units.unwrap();
             prop_assert!(admits(&with_units(&kind, units), &charged, last), "{units} is not enough");
         }
     }
 
     #[test]
     fn the_smallest_number_at_once_admits_and_one_less_refuses(max in 3..20_u32, steps in steps(3)) {
-        let kind = Kind::Inflight { max, upgraded: max, scope: Scope::Key { memory: MEMORY } };
+        let kind = Kind::Inflight(kinds::Inflight { max, upgraded: max, scope: Scope::Key { memory: MEMORY } });
         is_smallest(&kind, &steps)?;
         let steps: Vec<Step> = steps.into_iter().map(|(after, _, value)| (after, 1, value)).collect();
-        is_smallest(&Kind::Inflight { max, upgraded: max, scope: Scope::Global }, &steps)?;
+        is_smallest(&Kind::Inflight(kinds::Inflight { max, upgraded: max, scope: Scope::Global }), &steps)?;
     }
 }
 
 #[test]
 fn a_burst_at_one_instant_no_rate_could_have_let_through() {
-    let kind = Kind::Rate { rate: Rate::new(5, Duration::from_secs(60)).unwrap(), burst: 5, memory: MEMORY };
+    let kind =
+        Kind::Rate(kinds::Rate { rate: Rate::new(5, Duration::from_secs(60)).unwrap(), burst: 5, memory: MEMORY });
     let (_, _, owed) = first_refusal(&kind, &[(0, 1, 0); 6]).unwrap();
-    assert_eq!(owed.needs(&kind), Needs { units: Some(6), ..Needs::default() });
+    assert_eq!(kind.needs(owed), Needs { units: Some(6), ..Needs::default() });
 }
 
 #[test]
 fn a_sum_of_requests_that_fade_needs_the_whole_number_above_it() {
     let rate = Rate::new(5, SECOND).unwrap();
-    let kind = Kind::RecentAverage { rate, half_life: SECOND, refused: RefusedCount::Admitted, memory: MEMORY };
-    let units = [4.995, 5.0, 5.005, 5.015, 5.5].map(|sum| Owed::sum(sum).needs(&kind).units);
+    let kind = Kind::RecentAverage(kinds::RecentAverage {
+        rate,
+        half_life: SECOND,
+        refused: RefusedCount::Admitted,
+        memory: MEMORY,
+    });
+    let units = [4.995, 5.0, 5.005, 5.015, 5.5].map(|sum| kind.needs(Owed::sum(sum)).units);
     // a hundredth may be what the level was rounded up by
     assert_eq!(units, [5, 5, 5, 6, 6].map(Some));
 }
@@ -217,13 +225,13 @@ fn a_sum_of_requests_that_fade_needs_the_whole_number_above_it() {
 #[test]
 fn a_straggler_is_refused_whatever_the_limit_is() {
     for sliding in [false, true] {
-        let kind = Kind::Quota { max: 3, window: SECOND.into(), sliding, memory: MEMORY };
+        let kind = Kind::Quota(kinds::Quota { max: 3, window: SECOND.into(), sliding, memory: MEMORY });
         let limiter = limiter(&kind);
         let (place, cost) = asked(&limiter, (0, 1, 0));
         limiter.commit(&Probe::unasked(&place, cost), at(5_000_000_000)).unwrap();
         let judgement = limiter.probe(&place, at(0), cost).judgement;
         assert!(!judgement.admitted);
-        assert_eq!(limiter.owed(&kind, place.tier, judgement.standing, cost).needs(&kind), Needs::default());
+        assert_eq!(kind.needs(limiter.owed(&kind, place.tier, judgement.standing, cost)), Needs::default());
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::admission::stricter;
-use super::super::{Hold, Judgement, Kind, MOST_PARDONS, Place, Probe, RefusedCount, Scope, Spec};
+use super::super::{Hold, Judgement, Kind, MOST_PARDONS, Place, Probe, RefusedCount, Scope, Spec, kinds};
 use super::*;
 use crate::units::{Bytes, Cost, Rate};
 
@@ -48,14 +48,31 @@ fn kinds() -> Vec<Kind> {
     let rate = Rate::new(5, ten).unwrap();
     let max_penalty = Duration::from_secs(60);
     vec![
-        Kind::Rate { rate, burst: 5, memory },
-        Kind::Quota { max: 5, window: ten.into(), sliding: false, memory },
-        Kind::Quota { max: 5, window: ten.into(), sliding: true, memory },
-        Kind::RecentAverage { rate, half_life: ten, refused: RefusedCount::Admitted, memory },
-        Kind::RecentAverage { rate, half_life: ten, refused: RefusedCount::All { max_penalty }, memory },
-        Kind::Distinct { max: 5, window: ten, sliding: false, refused: RefusedCount::Admitted, memory },
-        Kind::Distinct { max: 5, window: ten, sliding: true, refused: RefusedCount::Admitted, memory },
-        Kind::Distinct { max: 5, window: ten, sliding: true, refused: RefusedCount::All { max_penalty }, memory },
+        Kind::Rate(kinds::Rate { rate, burst: 5, memory }),
+        Kind::Quota(kinds::Quota { max: 5, window: ten.into(), sliding: false, memory }),
+        Kind::Quota(kinds::Quota { max: 5, window: ten.into(), sliding: true, memory }),
+        Kind::RecentAverage(kinds::RecentAverage { rate, half_life: ten, refused: RefusedCount::Admitted, memory }),
+        Kind::RecentAverage(kinds::RecentAverage {
+            rate,
+            half_life: ten,
+            refused: RefusedCount::All { max_penalty },
+            memory,
+        }),
+        Kind::Distinct(kinds::Distinct {
+            max: 5,
+            window: ten,
+            sliding: false,
+            refused: RefusedCount::Admitted,
+            memory,
+        }),
+        Kind::Distinct(kinds::Distinct { max: 5, window: ten, sliding: true, refused: RefusedCount::Admitted, memory }),
+        Kind::Distinct(kinds::Distinct {
+            max: 5,
+            window: ten,
+            sliding: true,
+            refused: RefusedCount::All { max_penalty },
+            memory,
+        }),
     ]
 }
 
@@ -63,7 +80,7 @@ fn kinds() -> Vec<Kind> {
 fn a_refused_key_is_admitted_from_its_pardon_on() {
     for kind in kinds() {
         for deferred in [false, true] {
-            let limiter = limiter(&kind, deferred && !matches!(kind, Kind::Quota { sliding: true, .. }));
+            let limiter = limiter(&kind, deferred && !matches!(kind, Kind::Quota(kinds::Quota { sliding: true, .. })));
             let admitted =
                 |from: u64| (from..from + 40).filter(|n| ask(&limiter, &place(&limiter, 1, *n), START)).count();
             let fresh = admitted(0);
@@ -87,7 +104,7 @@ proptest! {
         long in prop::collection::vec(0..1_000_u64, 4),
     ) {
         let kind = kinds().swap_remove(kind);
-        let averages = matches!(kind, Kind::RecentAverage { .. });
+        let averages = matches!(kind, Kind::RecentAverage(..));
         let (pardoning, plain, reference) = (limiter(&kind, false), limiter(&kind, false), limiter(&kind, false));
         let mut now = START;
         for (number, (key, value, millis)) in steps.iter().enumerate() {
@@ -168,7 +185,7 @@ fn a_revoked_pardon_has_the_old_debt_count_again() {
 
 #[test]
 fn what_counts_what_is_there_has_nothing_to_forget() {
-    let kind = Kind::Inflight { max: 1, upgraded: 0, scope: Scope::Key { memory: Bytes(1 << 16) } };
+    let kind = Kind::Inflight(kinds::Inflight { max: 1, upgraded: 0, scope: Scope::Key { memory: Bytes(1 << 16) } });
     let limiter = limiter(&kind, false);
     let place = place(&limiter, 1, 0);
     let now = Timestamp::from_nanos(START);

@@ -10,7 +10,6 @@ use super::bins::{Calendar, Series};
 use super::heavy::Heavy;
 use crate::client::{Client, ClientNetwork};
 use crate::engine::{Judged, Outcome};
-use crate::limiter::Kind;
 use crate::policy::{CostRule, Counted, Mode, Policy, Route, Rule};
 use crate::replay::record::Record;
 use crate::replay::suggest::{Frontier, grid};
@@ -182,13 +181,11 @@ impl Limit {
         let plain = !rule.cost.is_deferred()
             && !matches!(rule.cost, CostRule::Bytes { .. })
             && rule.counted == Counted::Requests;
-        let frontier = match &rule.kind {
-            Kind::Rate { rate, burst, .. } if plain => {
-                let frontier = Frontier::new(grid::rates_with(*rate), Frontier::MOST_CLIENTS).ok();
-                frontier.map(|frontier| (*rate, *burst, frontier))
-            }
-            _ => None,
-        };
+        let bucket = rule.kind.bucket().filter(|_| plain);
+        let frontier = bucket.and_then(|(rate, burst)| {
+            let frontier = Frontier::new(grid::rates_with(rate), Frontier::MOST_CLIENTS).ok()?;
+            Some((rate, burst, frontier))
+        });
         Limit {
             name: rule.name.clone(),
             mode: rule.mode,

@@ -8,6 +8,7 @@ use super::super::sample::rate;
 use super::*;
 use crate::client::KeyPart;
 use crate::policy::Capacity;
+use crate::policy::{Kind, kinds};
 use crate::units::Bytes;
 
 fn entry() -> Entry<'static> {
@@ -113,13 +114,13 @@ fn nodes_are_named_by_their_keys_and_the_whole_by_a_word_of_its_own() {
     };
     assert!(node_names(&plain).is_empty());
     let capacity = Capacity::Origin(0);
-    let kind = Kind::FairShare {
+    let kind = Kind::FairShare(kinds::FairShare {
         capacity,
         multipliers: vec![1, 16],
         levels: vec![0, 1],
         charge_parents: false,
         memory: Bytes(1 << 20),
-    };
+    });
     let names = node_names(&Rule { kind, ..plain });
     assert_eq!(names, ["client_ip, route", "client_ip:ipv4_prefix=24,ipv6_prefix=48", "capacity"]);
 }

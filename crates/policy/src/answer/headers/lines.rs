@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use http::HeaderValue;
 
 use super::super::structured::{List, Unwritable};
-use super::promise::{Promise, window};
+use super::promise::Promise;
 use crate::engine::{Decision, Outcome, Reading};
 use crate::policy::{Mode, Policy, Route, Rule};
 
@@ -153,7 +153,8 @@ fn written(prefix: &str, shown: &Shown, policy: &Policy) -> Option<HeaderValue> 
         if let Some(unit) = promise.unit.word() {
             list.text("qu", unit)?;
         }
-        window(rule.kind_of(*tier)).map_or(Ok(()), |seconds| list.integer("w", seconds))
+        let window = rule.kind_of(*tier).allowance().and_then(|allowance| allowance.window);
+        window.map_or(Ok(()), |seconds| list.integer("w", seconds))
     };
     shown.iter().try_for_each(&mut write).ok()?;
     list.finish()

@@ -1,22 +1,11 @@
 //! A limit's promise in the words of the fields: how much, of what, in what time.
 //!
-//! | kind | `q` | `w` |
-//! |---|---|---|
-//! | `rate` | the burst | until an empty budget is full again |
-//! | `quota` | what a window has | the window; of a day, week or month 1, 7 or 31 days |
-//! | `recent_average` | what the average lets through in `w` | the half-life, in whole seconds |
-//! | `distinct` | how many different values | the period |
-//! | `inflight` per key | how many at once | – |
-//!
-//! Quotas are in requests of the least cost that the rule knows; where bytes are counted, in bytes. `fair_share` and the
-//! exact `inflight` limits are not told: how full the gate or an origin is, is not the client's business.
-
-use std::time::Duration;
+//! Each kind says its own in [`LimitKind::allowance`](crate::limiter::LimitKind::allowance). Quotas are in requests of the least cost
+//! that the rule knows; where bytes are counted, in bytes.
 
 use crate::engine::{Outcome, Reading};
-use crate::limiter::Scope;
-use crate::policy::{CostRule, Kind, Mode, Rule};
-use crate::units::Rate;
+use crate::limiter::kinds::{Allowance, Counts};
+use crate::policy::{CostRule, Mode, Rule};
 
 /// What is told of one limit, whoever asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,21 +54,16 @@ impl Promise {
             }
             _ => Promise { quota: units / u64::from(rule.cost.least().get()), unit: Unit::Requests, scale: 1 },
         };
-        match kind {
-            Kind::Rate { burst, .. } => Some(budget(u64::from(*burst))),
-            Kind::Quota { max, .. } => Some(budget(u64::from(*max))),
-            Kind::RecentAverage { rate, half_life, .. } => {
-                let promise = budget(events_in(*rate, ceil_whole_seconds(*half_life)));
-                // a slow average lets less than one request through in its half-life, and one at a time all the same
-                Some(Promise { quota: promise.quota.max(promise.scale), ..promise })
+        let Allowance { quota, counts, .. } = kind.allowance()?;
+        Some(match counts {
+            // a slow average lets less than one request through in its window, and one at a time all the same
+            Counts::Cost => {
+                let promise = budget(quota);
+                Promise { quota: promise.quota.max(promise.scale), ..promise }
             }
-            // repeats are free and every new value counts as one, whatever a request costs elsewhere
-            Kind::Distinct { max, .. } => Some(Promise { quota: u64::from(*max), unit: Unit::Requests, scale: 1 }),
-            Kind::Inflight { max, scope: Scope::Key { .. }, .. } => {
-                Some(Promise { quota: u64::from(*max), unit: Unit::Concurrent, scale: 1 })
-            }
-            Kind::Inflight { .. } | Kind::FairShare { .. } => None,
-        }
+            Counts::Requests => Promise { quota, unit: Unit::Requests, scale: 1 },
+            Counts::Concurrent => Promise { quota, unit: Unit::Concurrent, scale: 1 },
+        })
     }
 
     /// `r`: never more than the quota, and nothing for a request that did not fit.
@@ -101,37 +85,4 @@ impl Promise {
             (_, Outcome::Admitted | Outcome::Delayed | Outcome::Exempt) => reading.reset_nanos(),
         }
     }
-}
-
-/// `w`: the time that the quota is for, in seconds, rounded up; `None` below one, and for limits that are not about time.
-pub(super) fn window(kind: &Kind) -> Option<u64> {
-    match kind {
-        Kind::Rate { rate, burst, .. } => {
-            // from the rate as it was written, because its interval is rounded
-            let span = u128::from(*burst) * rate.period().as_nanos();
-            let second = u128::from(rate.events()) * NANOS;
-            (span >= second).then(|| saturating(span.div_ceil(second)))
-        }
-        Kind::Quota { window, .. } => Some(ceil_whole_seconds(window.nominal())),
-        Kind::Distinct { window, .. } => (*window >= Duration::from_secs(1)).then(|| ceil_whole_seconds(*window)),
-        Kind::RecentAverage { half_life, .. } => Some(ceil_whole_seconds(*half_life)),
-        Kind::FairShare { .. } | Kind::Inflight { .. } => None,
-    }
-}
-
-const NANOS: u128 = 1_000_000_000;
-
-/// What a rate comes to in so many seconds, rounded down.
-fn events_in(rate: Rate, seconds: u64) -> u64 {
-    let events = u128::from(rate.events()) * u128::from(seconds) * NANOS;
-    saturating(events / rate.period().as_nanos().max(1))
-}
-
-/// At least one.
-fn ceil_whole_seconds(span: Duration) -> u64 {
-    saturating(span.as_nanos().div_ceil(NANOS)).max(1)
-}
-
-fn saturating(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

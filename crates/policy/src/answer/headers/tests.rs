@@ -10,6 +10,7 @@ use sfv::{BareItem, ListEntry, Parser, SerializeValue};
 use super::super::sample::{SECOND, decision, lines, policy, rate};
 use super::super::sample_kinds::{distinct, fair_share, inflight, inflight_per_key, quota, recent_average, shadow};
 use super::*;
+use crate::policy::Kind;
 use crate::units::{Cost, Share};
 use Outcome::{Admitted, Delayed, Exempt, Refused, Tagged};
 use std::time::Duration;
@@ -325,7 +326,10 @@ fn members(value: &str) -> Vec<Member> {
 }
 
 fn is_told(rule: &Rule) -> bool {
-    let full = matches!(rule.kind, Kind::FairShare { .. } | Kind::Inflight { scope: Scope::Global, .. });
+    let full = matches!(
+        rule.kind,
+        Kind::FairShare(..) | Kind::Inflight(crate::policy::kinds::Inflight { scope: Scope::Global, .. })
+    );
     rule.mode == Mode::Enforce && !full
 }
 
@@ -358,7 +362,7 @@ proptest! {
     #[test]
     fn a_wait_is_never_shorter_than_what_is_told_and_hardly_longer((policy, decided) in any_decided()) {
         let decided = Decision { verdict: LIMITED, ..decided };
-        let is_budget = |rule: &Rule| is_told(rule) && !matches!(rule.kind, Kind::Inflight { .. });
+        let is_budget = |rule: &Rule| is_told(rule) && !matches!(rule.kind, Kind::Inflight(..));
         let violated = decided.violated().filter(|reading| is_budget(&policy.rules[reading.rule]));
         let waits: Vec<_> = violated.map(|reading| reading.retry_nanos).collect();
         let wait = retry_after_seconds(Refusal::Limit, &decided, &policy);

@@ -19,7 +19,7 @@ use crate::config::schema::{Inflight, Limit};
 use crate::config::shape::{Either, Keyed};
 use crate::config::span::Span;
 use crate::config::text::Name;
-use crate::limiter::{Kind, Scope};
+use crate::limiter::{Kind, Scope, kinds};
 use crate::policy::{Mode, Rule};
 use crate::sketch::MonotoneTable;
 use crate::units::Cost;
@@ -128,12 +128,11 @@ impl Limits {
         } else if handing_on.contains(&other) {
             "that limit hands on requests itself"
         } else {
-            match self.rules.get(other)?.kind {
-                Kind::FairShare { .. } => "a `fair_share` weighs all requests of a route, not some",
-                Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. } => {
-                    "that limit is counted exactly, and belongs to the route itself"
-                }
-                _ => return Some(other),
+            let kind = &self.rules.get(other)?.kind;
+            match kind.form().no_stand_in {
+                Some(why) => why,
+                None if kind.sketch().is_none() => "that limit is counted exactly, and belongs to the route itself",
+                None => return Some(other),
             }
         };
         faults.push(
@@ -142,9 +141,9 @@ impl Limits {
         None
     }
 
-    /// Whether the rule at this position is of type `fair_share`.
-    pub fn is_fair_share(&self, rule: usize) -> bool {
-        self.rules.get(rule).is_some_and(|rule| matches!(rule.kind, Kind::FairShare { .. }))
+    /// Tells whether the rule at this position judges by nodes.
+    pub fn has_nodes(&self, rule: usize) -> bool {
+        self.rules.get(rule).is_some_and(|rule| rule.kind.has_nodes())
     }
 
     /// The rule at this position.
@@ -236,7 +235,7 @@ impl Limits {
             },
         };
         let burst = bucket(limit.rate, burst, Cost::ONE, None, &at, faults)?;
-        let kind = Kind::Rate { rate: limit.rate, burst, memory: MonotoneTable::DEFAULT_MEMORY };
+        let kind = Kind::Rate(kinds::Rate { rate: limit.rate, burst, memory: MonotoneTable::DEFAULT_MEMORY });
         let name = self.derived_name(route, "limit");
         Some(self.add(Rule::new(name, key, kind, limit.mode.unwrap_or(self.mode)), text.span))
     }
@@ -268,7 +267,7 @@ impl Limits {
         };
         let key = KeySpec::new([KeyPart::Route], None).ok()?;
         let name = self.derived_name(route, "inflight");
-        let kind = Kind::Inflight { max, upgraded: max, scope: Scope::Route };
+        let kind = Kind::Inflight(kinds::Inflight { max, upgraded: max, scope: Scope::Route });
         Some(self.add(Rule::new(name, key, kind, self.mode), at.span))
     }
 

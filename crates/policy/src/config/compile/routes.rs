@@ -154,7 +154,7 @@ fn rules(route: &str, written: &schema::Route, limits: &mut Limits, faults: &mut
                 .label(format!("allowed are {}", Route::MAX_RULES)),
         );
     }
-    let mut shares = rules.iter().filter(|(rule, _)| limits.is_fair_share(*rule));
+    let mut shares = rules.iter().filter(|(rule, _)| limits.has_nodes(*rule));
     if let (Some((_, first)), Some((_, second))) = (shares.next(), shares.next()) {
         faults.push(
             Diagnostic::error(Code::TOO_MANY_LIMITS, *second, "two limits of type `fair_share` on one route")

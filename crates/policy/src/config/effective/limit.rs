@@ -9,30 +9,32 @@ use crate::config::limit_value::{amount_text, rate_text};
 use crate::config::scalar::{duration, percent};
 use crate::config::tree::Tree;
 use crate::limiter::cluster::Sharing;
-use crate::limiter::{Capacity, Kind, RefusedCount, Scope};
+use crate::limiter::kinds::Value;
+use crate::limiter::{Capacity, RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
-use crate::units::{Bytes, CalendarUnit, Cost, Period, Share, Weekday};
+use crate::units::{Bytes, Cost, Share, Weekday};
 
 /// The limit, with the names of those that it refers to.
 pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
     let mut tree = vec![("type", Tree::text(rule.kind.word()))];
-    if !matches!(rule.kind, Kind::FairShare { .. }) {
+    if !rule.kind.has_nodes() {
         tree.push(("key", counted_by(rule)));
     }
     tree.extend(missing(rule, policy).map(|missing| ("missing", missing)));
     tree.extend(rule.of.iter().map(|of| ("of", key(of))));
-    numbers(rule, policy, &mut tree);
+    tree.extend(rule.kind.settings().into_iter().map(|(word, value)| (word, setting(value, rule, policy))));
+    tree.extend(rule.kind.sketch().map(|(_, memory)| size(rule, memory)));
     cost(rule, &mut tree);
     tree.push(("mode", word::<Mode>(&rule.mode)));
     // what is counted exactly has no keys to choose from
-    if rule.mode == Mode::Enforce && !is_exact(&rule.kind) {
+    if rule.mode == Mode::Enforce && rule.kind.sketch().is_some() {
         tree.push(("enforce", share(rule.enforced)));
     }
     if !rule.exempt.is_empty() {
         tree.push(("exempt", Tree::List(rule.exempt.iter().map(condition).collect())));
     }
     if !rule.tiers.is_empty() {
-        tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, unit(rule))).collect())));
+        tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule, policy)).collect())));
     }
     tree.push(("action", action(&rule.action)));
     if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.stores.get(shared.store)?))) {
@@ -50,13 +52,13 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
 /// The key's parts, the origin last.
 fn counted_by(rule: &Rule) -> Tree {
     let origin = || Tree::text("origin");
-    if let Kind::Inflight { scope: Scope::Origin, .. } = rule.kind {
+    if rule.kind.scope() == Some(Scope::Origin) {
         return Tree::List(vec![origin()]);
     }
     let mut parts: Vec<Tree> = rule.key.parts().iter().map(Tree::text).collect();
     if rule.by_origin {
-        // `origin` alone stands beside one key for all; of `inflight` that would be the exact count
-        if rule.key.parts() == [KeyPart::Global] && !matches!(rule.kind, Kind::Inflight { .. }) {
+        // `origin` alone stands beside one key for all, but where that would be the exact count
+        if rule.key.parts() == [KeyPart::Global] && rule.kind.scope().is_none() {
             parts.clear();
         }
         parts.push(origin());
@@ -75,67 +77,28 @@ fn missing(rule: &Rule, policy: &Policy) -> Option<Tree> {
     }
 }
 
-fn numbers(rule: &Rule, policy: &Policy, tree: &mut Vec<(&'static str, Tree)>) {
-    match &rule.kind {
-        Kind::Rate { rate, burst, memory } => {
-            tree.push(("rate", Tree::text(rate_text(*rate, unit(rule)))));
-            tree.push(("burst", Tree::text(amount_text(*burst, unit(rule)))));
-            tree.push(size(rule, *memory));
+/// One number as it stands in the file; an origin by its name, and nodes with their keys.
+fn setting(value: Value, rule: &Rule, policy: &Policy) -> Tree {
+    match value {
+        Value::Rate(rate) => Tree::text(rate_text(rate, unit(rule))),
+        Value::Amount(amount) => Tree::text(amount_text(amount, unit(rule))),
+        Value::Number(number) => Tree::text(number),
+        Value::Duration(span) => Tree::text(duration(span)),
+        Value::Flag(flag) => Tree::text(flag),
+        Value::Calendar(part) => Tree::text(part.word()),
+        Value::Weekday(day) => word::<Weekday>(&day),
+        Value::Text(text) => Tree::text(text),
+        Value::Capacity(Capacity::Rate(rate)) => Tree::text(rate),
+        Value::Capacity(Capacity::Origin(origin)) => {
+            Tree::text(format!("origin:{}", policy.origins.get(origin).map_or("", |origin| origin.name.as_str())))
         }
-        Kind::Quota { max, window: Period::Calendar(calendar), memory, .. } => {
-            tree.push(("max", Tree::text(max)));
-            tree.push(("per", Tree::text(calendar.unit.word())));
-            if let CalendarUnit::Week { starts } = calendar.unit {
-                tree.push(("week_starts", word::<Weekday>(&starts)));
-            }
-            tree.push(("time_zone", Tree::text(calendar.zone.name())));
-            tree.push(size(rule, *memory));
-        }
-        Kind::Quota { max, window: Period::Length(window), sliding, memory }
-        | Kind::Distinct { max, window, sliding, memory, .. } => {
-            tree.push(("max", Tree::text(max)));
-            tree.push(("window", Tree::text(duration(*window))));
-            tree.push(("sliding", Tree::text(sliding)));
-            tree.extend(max_penalty(rule.kind.refused()));
-            tree.push(size(rule, *memory));
-        }
-        Kind::RecentAverage { rate, half_life, refused, memory } => {
-            tree.push(("rate", Tree::text(rate)));
-            tree.push(("half_life", Tree::text(duration(*half_life))));
-            tree.extend(max_penalty(*refused));
-            tree.push(size(rule, *memory));
-        }
-        Kind::FairShare { capacity, multipliers, levels, charge_parents, memory } => {
-            let capacity = match capacity {
-                Capacity::Rate(rate) => rate.to_string(),
-                Capacity::Origin(origin) => {
-                    format!("origin:{}", policy.origins.get(*origin).map_or("", |origin| origin.name.as_str()))
-                }
-            };
-            tree.push(("capacity", Tree::text(capacity)));
-            let nodes = rule.nodes.iter().zip(multipliers.iter().zip(levels)).map(|(node, (multiplier, level))| {
+        Value::Nodes(nodes) => {
+            let nodes = rule.nodes.iter().zip(nodes).map(|(node, (multiplier, level))| {
                 let numbers = [("multiplier", Tree::text(multiplier)), ("level", Tree::text(level))];
                 Tree::map([("key", key(node))].into_iter().chain(numbers))
             });
-            tree.push(("nodes", Tree::List(nodes.collect())));
-            tree.push(("charge_parents", Tree::text(charge_parents)));
-            tree.push(size(rule, *memory));
+            Tree::List(nodes.collect())
         }
-        Kind::Inflight { max, upgraded, scope } => {
-            tree.push(("max", Tree::text(max)));
-            tree.push(("upgraded", Tree::text(upgraded)));
-            if let Scope::Key { memory } = scope {
-                tree.push(size(rule, *memory));
-            }
-        }
-    }
-}
-
-/// How long refused requests can keep a key out, if they count.
-fn max_penalty(refused: RefusedCount) -> Option<(&'static str, Tree)> {
-    match refused {
-        RefusedCount::All { max_penalty } => Some(("max_penalty", Tree::text(duration(max_penalty)))),
-        RefusedCount::Admitted => None,
     }
 }
 
@@ -153,7 +116,7 @@ fn size(rule: &Rule, memory: Bytes) -> (&'static str, Tree) {
 fn cost(rule: &Rule, tree: &mut Vec<(&'static str, Tree)>) {
     let number = |cost: Cost| Tree::text(cost.get());
     match &rule.cost {
-        _ if matches!(rule.kind, Kind::Distinct { .. } | Kind::FairShare { .. } | Kind::Inflight { .. }) => {}
+        _ if !rule.kind.form().takes("cost") => {}
         CostRule::Bytes { .. } => {}
         CostRule::Fixed(cost) => tree.push(("cost", number(*cost))),
         CostRule::ByMethod { methods, other } => {
@@ -166,22 +129,16 @@ fn cost(rule: &Rule, tree: &mut Vec<(&'static str, Tree)>) {
             tree.extend(max.map(|max| ("cost_max", number(max))));
         }
     }
-    match (&rule.counted, &rule.kind) {
+    match (&rule.counted, rule.kind.refused()) {
         (Counted::Responses(statuses), _) => tree.push(("count", Tree::text(format!("responses {statuses}")))),
-        (_, Kind::RecentAverage { refused, .. } | Kind::Distinct { refused, .. }) => {
-            let all = matches!(refused, RefusedCount::All { .. });
-            tree.push(("count", Tree::text(if all { "all" } else { "admitted" })));
-        }
-        _ => {}
+        (_, Some(RefusedCount::All { .. })) => tree.push(("count", Tree::text("all"))),
+        (_, Some(RefusedCount::Admitted)) => tree.push(("count", Tree::text("admitted"))),
+        (_, None) => {}
     }
 }
 
 fn unit(rule: &Rule) -> Option<u32> {
     if let CostRule::Bytes { unit } = rule.cost { Some(unit) } else { None }
-}
-
-fn is_exact(kind: &Kind) -> bool {
-    matches!(kind, Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. })
 }
 
 fn share(share: Share) -> Tree {
@@ -201,20 +158,14 @@ fn condition(condition: &Condition) -> Tree {
 }
 
 /// A tier with all of its numbers, those too that it has from its limit.
-fn tier(tier: &Tier, unit: Option<u32>) -> Tree {
+fn tier(tier: &Tier, rule: &Rule, policy: &Policy) -> Tree {
     let mut tree = vec![("when", condition(&tier.when))];
     match &tier.kind {
         None => tree.push(("exempt", Tree::text(true))),
-        Some(Kind::Rate { rate, burst, .. }) => {
-            tree.push(("rate", Tree::text(rate_text(*rate, unit))));
-            tree.push(("burst", Tree::text(amount_text(*burst, unit))));
+        Some(kind) => {
+            let own = kind.settings().into_iter().filter(|(word, _)| kind.form().tier_words.contains(word));
+            tree.extend(own.map(|(word, value)| (word, setting(value, rule, policy))));
         }
-        Some(Kind::RecentAverage { rate, .. }) => tree.push(("rate", Tree::text(rate))),
-        Some(Kind::Quota { max, .. } | Kind::Distinct { max, .. } | Kind::Inflight { max, .. }) => {
-            tree.push(("max", Tree::text(max)));
-        }
-        // has no tiers
-        Some(Kind::FairShare { .. }) => {}
     }
     Tree::map(tree)
 }

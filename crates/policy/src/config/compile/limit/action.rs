@@ -13,7 +13,7 @@ use crate::config::read::Field;
 use crate::config::schema::{DelayAction, TagAction};
 use crate::config::shape::Either;
 use crate::config::span::Span;
-use crate::config::word::{ActionWord, LimitType};
+use crate::config::word::ActionWord;
 use crate::policy::{Mode, OnLimit};
 use crate::units::Share;
 
@@ -82,11 +82,10 @@ fn delay(
 ) -> Option<OnLimit> {
     let max =
         long.map_or(DELAY, |long| span(&long.max, Duration::from_millis(1)..=Duration::from_secs(30), DELAY, faults));
-    let why = match written.kind {
-        LimitType::Inflight => "when a place becomes free is up to others",
-        LimitType::FairShare => "the share of a moment from now is not known",
-        _ if deferred => "what is charged is known only when the answer comes",
-        _ => return Some(OnLimit::Delay { max }),
+    let why = match written.form.no_delay {
+        Some(why) => why,
+        None if deferred => "what is charged is known only when the answer comes",
+        None => return Some(OnLimit::Delay { max }),
     };
     faults.push(
         Diagnostic::error(Code::CONFLICT, at, "`delay` where no wait can be promised")

@@ -7,7 +7,7 @@ use crate::config::limit_value::{CostMethod, CostText, CountText, LimitRate};
 use crate::config::read::Field;
 use crate::config::scalar::Count;
 use crate::config::shape::Either;
-use crate::config::word::LimitType;
+use crate::config::word::{all_of, limit_words};
 use crate::policy::{CostRule, Counted};
 use crate::units::Cost;
 
@@ -98,41 +98,39 @@ pub fn largest(cost: Option<&CostRule>) -> Cost {
     }
 }
 
-/// Which requests are charged. Whether refused ones count is a matter of the numbers of `recent_average` and `distinct`.
+/// Which requests are charged. Whether refused ones count is a matter of the kind's numbers.
 pub fn counted(written: &Written<'_>, faults: &mut Faults) -> Option<Counted> {
     let Some(at) = written.limit.count.get() else {
         return (!written.limit.count.is_present()).then_some(Counted::Requests);
     };
     let conflict = |message: String, label: &str| Diagnostic::error(Code::CONFLICT, at.span, message).label(label);
-    match (at.value, written.kind) {
-        (CountText::All | CountText::Admitted, LimitType::RecentAverage | LimitType::Distinct) => {
-            Some(Counted::Requests)
-        }
-        (CountText::All | CountText::Admitted, LimitType::Rate | LimitType::Quota) => {
-            let message =
-                format!("`count: {}` belongs to types `recent_average` and `distinct`", at.shown.trim_matches('`'));
+    let form = written.form;
+    match at.value {
+        CountText::All | CountText::Admitted if form.counts_refused => Some(Counted::Requests),
+        CountText::All | CountText::Admitted if form.counts_answers => {
+            let types = all_of(&limit_words(|form| form.counts_refused));
+            let message = format!("`count: {}` belongs to types {types}", at.shown.trim_matches('`'));
             faults.push(
                 conflict(message, "here `responses LIST` or `not LIST` are possible")
                     .help("without `count`, what is admitted uses up the limit, and what is refused does not"),
             );
             None
         }
-        (CountText::Responses(_), LimitType::RecentAverage) => {
+        CountText::Responses(_) if !form.counts_answers && form.counts_refused => {
+            let types = all_of(&limit_words(|form| form.counts_answers));
             faults.push(conflict(
-                "answers cannot be counted by type `recent_average`".into(),
-                "belongs to types `rate`, `quota` and `distinct`",
+                format!("answers cannot be counted by type `{}`", form.word),
+                &format!("belongs to types {types}"),
             ));
             None
         }
-        (CountText::Responses(_), LimitType::Rate) if counts_bytes(written) => {
+        CountText::Responses(_) if form.may_count_bytes && counts_bytes(written) => {
             faults.push(conflict("`count` beside a rate of bytes".into(), "bytes are charged as they pass"));
             None
         }
-        (CountText::Responses(set), LimitType::Rate | LimitType::Quota | LimitType::Distinct) => {
-            Some(Counted::Responses(set))
-        }
+        CountText::Responses(set) if form.counts_answers => Some(Counted::Responses(set)),
         // told as a word that does not belong to the type
-        (_, LimitType::FairShare | LimitType::Inflight) => None,
+        _ => None,
     }
 }
 

@@ -1,9 +1,8 @@
 //! To whom a limit does not apply, and to whom with other numbers.
 
-use super::belongs::check_word;
-use super::cost::{counts_bytes, largest};
-use super::kind::{Numbers, average, with_max};
-use super::rate::rate_and_burst;
+use super::belongs::fits;
+use super::cost::largest;
+use super::kind::{Numbers, tier_numbers};
 use super::written::Written;
 use crate::client::trust::parse_cidr_or_everyone;
 use crate::config::compile::clients;
@@ -11,10 +10,11 @@ use crate::config::compile::matches::check_sent_on;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema;
+use crate::config::section::Section;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
-use crate::config::word::LimitType::{Distinct, Inflight, Quota, Rate, RecentAverage};
-use crate::policy::{Condition, CostRule, Kind, Rule, Scope, Tier};
+use crate::limiter::FORMS;
+use crate::policy::{Condition, CostRule, Kind, Rule, Tier};
 use crate::units::Prefix;
 use tidegate_http::hearsay;
 
@@ -72,6 +72,11 @@ pub fn tiers(
     tiers.into_iter().collect()
 }
 
+/// Tells whether a word of a tier is a number of some type.
+fn is_number(word: &str) -> bool {
+    FORMS.iter().any(|form| form.tier_words.contains(&word))
+}
+
 /// The promise of a tier, `Some(None)` if it exempts.
 fn tier(
     written: &Written<'_>,
@@ -80,16 +85,12 @@ fn tier(
     cost: Option<&CostRule>,
     faults: &mut Faults,
 ) -> Option<Option<Kind>> {
-    let (limit, own) = (written.limit, &at.value);
-    let words = [
-        ("rate", own.rate.key(), [Rate, RecentAverage].as_slice()),
-        ("burst", own.burst.key(), &[Rate]),
-        ("max", own.max.key(), &[Quota, Distinct, Inflight]),
-    ];
+    let own = &at.value;
+    let given: Vec<_> = own.present().into_iter().filter(|(word, _)| is_number(word)).collect();
     if own.exempt.value() == Some(&true) {
-        if let Some((word, key)) = words.iter().find_map(|(word, key, _)| Some((word, (*key)?))) {
+        if let Some((word, key)) = given.first() {
             faults.push(
-                Diagnostic::error(Code::CONFLICT, key, format!("`{word}` beside `exempt: true`"))
+                Diagnostic::error(Code::CONFLICT, *key, format!("`{word}` beside `exempt: true`"))
                     .label("what is exempt has no numbers")
                     .related(own.exempt.key().unwrap_or(at.span), "exempt"),
             );
@@ -98,13 +99,12 @@ fn tier(
         return Some(None);
     }
     // every word is asked, so that all that are misplaced are told at once
-    let fitting =
-        words.iter().filter(|(word, key, types)| check_word(written, word, *key, types, faults)).collect::<Vec<_>>();
-    if words.iter().any(|(word, key, _)| key.is_some() && !fitting.iter().any(|(fit, ..)| fit == word)) {
+    let fitting = given.iter().filter(|(word, key)| fits(written, word, *key, |form| form.tier_words, faults)).count();
+    if fitting < given.len() {
         return None;
     }
-    if fitting.iter().all(|(_, key, _)| key.is_none()) {
-        let names: Vec<String> = fitting.iter().map(|(word, ..)| format!("`{word}`")).collect();
+    if given.is_empty() {
+        let names: Vec<String> = written.form.tier_words.iter().map(|word| format!("`{word}`")).collect();
         if !names.is_empty() {
             faults.push(
                 Diagnostic::error(Code::MISSING_FIELD, at.span, "a tier that changes nothing")
@@ -113,30 +113,7 @@ fn tier(
         }
         return None;
     }
-    let (base, cost) = (numbers?, largest(cost));
-    match &base.kind {
-        Kind::Rate { memory, .. } => {
-            let unit = match base.bytes {
-                Some(CostRule::Bytes { unit }) if counts_bytes(written) => Some(unit),
-                _ => None,
-            };
-            let (rate, burst) = match own.rate.get() {
-                Some(rate) => (rate, &own.burst),
-                None if own.rate.is_present() => return None,
-                None => (limit.rate.get()?, &own.burst),
-            };
-            let (rate, burst) = rate_and_burst(rate, burst, cost, unit, faults)?;
-            Some(Some(Kind::Rate { rate, burst, memory: *memory }))
-        }
-        Kind::RecentAverage { half_life, refused, memory, .. } => {
-            let rate = average(own.rate.get()?, *half_life, cost, true, faults)?;
-            let (half_life, refused, memory) = (*half_life, *refused, *memory);
-            Some(Some(Kind::RecentAverage { rate, half_life, refused, memory }))
-        }
-        // told with the words that do not belong there
-        Kind::FairShare { .. } | Kind::Inflight { scope: Scope::Global | Scope::Route | Scope::Origin, .. } => None,
-        base => with_max(written, base, &own.max, cost, faults).map(Some),
-    }
+    tier_numbers(written, numbers?, own, largest(cost), faults).map(Some)
 }
 
 /// A condition; `None` when it has faults or would never hold.

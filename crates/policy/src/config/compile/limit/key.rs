@@ -1,4 +1,4 @@
-//! What a limit counts by, what happens without it, what `distinct` counts, and the nodes of a fair share.
+//! What a limit counts by, what happens without it, whose values it counts, and its nodes.
 
 use super::written::{Written, missing_field};
 use crate::client::key::{KeyFault, KeyPart, KeySpec, MAX_PARTS, Missing};
@@ -10,7 +10,6 @@ use crate::config::scalar::Count;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::Name;
-use crate::config::word::LimitType;
 use crate::limiter::fair_share::MAX_NODES;
 use crate::policy::Scope;
 
@@ -20,13 +19,13 @@ pub struct Key {
     pub spec: KeySpec,
     /// Whether each origin is counted apart.
     pub by_origin: bool,
-    /// Of `inflight`: what is counted exactly, which needs no hash of the key.
+    /// What is counted exactly, which needs no hash of the key.
     pub exact: Option<Scope>,
     /// The limit that takes requests without the key.
     pub instead: Option<At<Name>>,
 }
 
-/// One node of a fair share.
+/// One node.
 pub struct Node {
     /// What it groups by.
     pub key: KeySpec,
@@ -55,7 +54,7 @@ impl Parts {
 /// The limit's key.
 pub fn key(written: &Written<'_>, faults: &mut Faults) -> Option<Key> {
     let limit = written.limit;
-    if written.kind == LimitType::FairShare {
+    if !written.form.takes("key") {
         // counts by its nodes; the key only picks clients for `enforce`
         let spec = KeySpec::new([KeyPart::CLIENT_IP], None).ok()?;
         return Some(Key { spec, by_origin: false, exact: None, instead: None });
@@ -64,10 +63,10 @@ pub fn key(written: &Written<'_>, faults: &mut Faults) -> Option<Key> {
         if limit.key.is_present() {
             return None;
         }
-        let default = if written.kind == LimitType::Inflight { KeyPart::Global } else { KeyPart::CLIENT_IP };
+        let default = if written.form.gives_back { KeyPart::Global } else { KeyPart::CLIENT_IP };
         let can_be_missing = of_can_be_missing(written);
         let missing = missing(written, can_be_missing.then_some((default.clone(), of_span(written))), faults)?;
-        let exact = (written.kind == LimitType::Inflight).then_some(Scope::Global);
+        let exact = written.form.gives_back.then_some(Scope::Global);
         let spec = KeySpec::new([default], missing.0).ok()?;
         return Some(Key { spec, by_origin: false, exact, instead: missing.1 });
     };
@@ -84,9 +83,9 @@ pub fn key(written: &Written<'_>, faults: &mut Faults) -> Option<Key> {
     Some(Key { spec, by_origin, exact, instead })
 }
 
-/// What an `inflight` limit counts without a sketch: things whose number is fixed here.
+/// What a limit counts without a sketch: things whose number is fixed here.
 fn exact_scope(written: &Written<'_>, parts: &Parts) -> Option<Scope> {
-    if written.kind != LimitType::Inflight {
+    if !written.form.gives_back {
         return None;
     }
     match (parts.parts.as_slice(), parts.origin) {
@@ -97,9 +96,9 @@ fn exact_scope(written: &Written<'_>, parts: &Parts) -> Option<Scope> {
     }
 }
 
-/// The thing whose values a `distinct` limit counts; `Some(None)` for all other types.
+/// The thing whose values are counted; `Some(None)` for types without `of`.
 pub fn of(written: &Written<'_>, faults: &mut Faults) -> Option<Option<KeySpec>> {
-    if written.kind != LimitType::Distinct {
+    if !written.form.takes("of") {
         return Some(None);
     }
     if !written.limit.of.is_present() {
@@ -117,9 +116,9 @@ pub fn of(written: &Written<'_>, faults: &mut Faults) -> Option<Option<KeySpec>>
     spec(parts.parts, parts.at, then.filter(|_| any_can_be_missing(written)), faults).map(Some)
 }
 
-/// The nodes of a fair share, the most specific first; none for all other types.
+/// The nodes, the most specific first; none for types without `nodes`.
 pub fn nodes(written: &Written<'_>, faults: &mut Faults) -> Option<Vec<Node>> {
-    if written.kind != LimitType::FairShare {
+    if !written.form.takes("nodes") {
         return Some(Vec::new());
     }
     let Some(list) = written.limit.nodes.get() else {
@@ -293,7 +292,7 @@ fn of_span(written: &Written<'_>) -> Span {
 }
 
 fn of_can_be_missing(written: &Written<'_>) -> bool {
-    written.kind == LimitType::Distinct && has_missing_part(&written.limit.of)
+    written.form.takes("of") && has_missing_part(&written.limit.of)
 }
 
 fn any_can_be_missing(written: &Written<'_>) -> bool {

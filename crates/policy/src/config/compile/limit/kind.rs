@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::cost::largest;
+use super::belongs::{check_calendar, check_sliding};
+use super::cost::{counts_bytes, is_deferred, largest};
 use super::key::Node;
 use super::rate::{levels_memory, memory, rate_and_burst, requests, unit};
 use super::written::{Written, missing_field};
@@ -12,31 +13,12 @@ use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_value::{CapacityText, CountText, LimitRate};
 use crate::config::read::{At, Field};
 use crate::config::scalar::{self, Count};
+use crate::config::schema;
 use crate::config::span::Span;
-use crate::config::word::{CalendarWord, LimitType};
-use crate::limiter::{Distinct, Sketch};
-use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope};
-use crate::units::{Bytes, Calendar, CalendarUnit, Cost, Period, Rate, Weekday, Zone};
-
-/// The sizes that a sketch can have; beyond that it must be a power of two.
-const MEMORY: std::ops::RangeInclusive<u64> = 4 << 10..=512 << 20;
-/// Of `distinct`, which halves its memory between two tables.
-const DISTINCT_MEMORY: std::ops::RangeInclusive<u64> = 16 << 10..=512 << 20;
-/// Holds a quarter of a million values at half its load.
-const DISTINCT_DEFAULT: Bytes = Distinct::DEFAULT_MEMORY;
-/// A table of offered rates and one of caps.
-const FAIR_SHARE_DEFAULT: Bytes = Bytes(4 << 20);
-/// 65,536 columns of eight rows: 10⁻¹⁴ for a thousand busy keys.
-const INFLIGHT_DEFAULT: Bytes = Bytes(2 << 20);
-/// What an aligned window counts in half of a level, with one number to spare.
-const MAX: u32 = u32::MAX - 1;
-/// Shorter windows are a rate; longer ones outlive the process that keeps them.
-const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
-/// What moves along is kept as a rate, whose period is a day at most.
-const SLIDING_WINDOW: Duration = Duration::from_secs(86_400);
-const HALF_LIFE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
-/// After six half-lives an abuser that went silent at the cap has sunk to a sixty-fourth of it.
-const PENALTY_HALF_LIVES: u32 = 6;
+use crate::config::word::CalendarWord;
+use crate::limiter::Sketch;
+use crate::policy::{Capacity, CostRule, Kind, RefusedCount, Scope, kinds};
+use crate::units::{Calendar, CalendarUnit, Cost, Period, Rate, Weekday, Zone};
 
 /// The promise, and for a rate of bytes what a request takes.
 pub struct Numbers {
@@ -56,13 +38,14 @@ pub fn numbers(
     faults: &mut Faults,
 ) -> Option<Numbers> {
     let cost = largest(cost);
-    let kind = match written.kind {
-        LimitType::Rate => return rate(written, cost, faults),
-        LimitType::Quota => quota(written, cost, faults),
-        LimitType::RecentAverage => recent_average(written, cost, faults),
-        LimitType::Distinct => distinct(written, faults),
-        LimitType::FairShare => fair_share(written, nodes, origins, faults),
-        LimitType::Inflight => inflight(written, scope, faults),
+    let kind = match written.form.word {
+        "rate" => return rate(written, cost, faults),
+        "quota" => quota(written, cost, faults),
+        "recent_average" => recent_average(written, cost, faults),
+        "distinct" => distinct(written, faults),
+        "fair_share" => fair_share(written, nodes, origins, faults),
+        "inflight" => inflight(written, scope, faults),
+        _ => None,
     };
     kind.map(|kind| Numbers { kind, bytes: None })
 }
@@ -72,25 +55,30 @@ fn rate(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Number
     if !limit.rate.is_present() && !limit.max.is_present() {
         missing_field(written, "rate", faults);
     }
-    let memory = levels_memory(written, Sketch::WHOLE, MEMORY, faults);
+    let memory = levels_memory(written, Sketch::WHOLE, faults);
     let rate = limit.rate.get()?;
     let unit = unit(written, faults)?;
     let (rate, burst) = rate_and_burst(rate, &limit.burst, cost, unit, faults)?;
-    Some(Numbers { kind: Kind::Rate { rate, burst, memory }, bytes: unit.map(|unit| CostRule::Bytes { unit }) })
+    Some(Numbers {
+        kind: Kind::Rate(kinds::Rate { rate, burst, memory }),
+        bytes: unit.map(|unit| CostRule::Bytes { unit }),
+    })
 }
 
 fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind> {
     let limit = written.limit;
+    check_calendar(written, faults);
+    check_sliding(written, is_deferred(written), faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
     let sketch = if sliding { Sketch::QUARTER } else { Sketch::WHOLE };
-    let memory = levels_memory(written, sketch, MEMORY, faults);
+    let memory = levels_memory(written, sketch, faults);
     let (max, window, at) = match &limit.rate {
         Field::Absent if limit.per.is_present() => {
             if !limit.max.is_present() {
                 missing_field(written, "max", faults);
             }
             let calendar = calendar(written);
-            let max = checked32(&limit.max, 1..=MAX, faults)?;
+            let max = checked32(&limit.max, 1..=kinds::Quota::MOST, faults)?;
             (max, Period::Calendar(calendar?), limit.max.get()?.span)
         }
         Field::Absent => {
@@ -103,7 +91,7 @@ fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind>
             if let Some(at) = limit.window.get() {
                 warn_if_calendar(at.span, at.value, faults);
             }
-            let max = checked32(&limit.max, 1..=MAX, faults)?;
+            let max = checked32(&limit.max, 1..=kinds::Quota::MOST, faults)?;
             (max, Period::Length(window?), limit.max.get()?.span)
         }
         Field::Bad { .. } => return None,
@@ -122,7 +110,7 @@ fn quota(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Option<Kind>
         }
     };
     holds_one(max, cost, at, faults)?;
-    Some(Kind::Quota { max, window, sliding, memory })
+    Some(Kind::Quota(kinds::Quota { max, window, sliding, memory }))
 }
 
 /// The part of the calendar that a quota is for; `None` if a word of it is bad, which has been told.
@@ -167,7 +155,7 @@ fn per_window(at: &At<LimitRate>, faults: &mut Faults) -> Option<(u32, Duration)
             return None;
         }
     };
-    if WINDOW.contains(&window) && max <= MAX {
+    if kinds::Quota::WINDOWS.contains(&window) && max <= kinds::Quota::MOST {
         warn_if_calendar(at.span, window, faults);
         return Some((max, window));
     }
@@ -181,8 +169,8 @@ fn per_window(at: &At<LimitRate>, faults: &mut Faults) -> Option<(u32, Duration)
 /// A window that must be there; the caller has told when it is not.
 fn window(field: &Field<Duration>, faults: &mut Faults) -> Option<Duration> {
     let at = field.get()?;
-    span(field, WINDOW, Duration::ZERO, faults);
-    WINDOW.contains(&at.value).then_some(at.value)
+    span(field, kinds::Quota::WINDOWS, Duration::ZERO, faults);
+    kinds::Quota::WINDOWS.contains(&at.value).then_some(at.value)
 }
 
 /// Whether one request fits the quota at all.
@@ -208,10 +196,15 @@ fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Opt
             missing_field(written, field, faults);
         }
     }
-    let memory = levels_memory(written, Sketch::WHOLE, MEMORY, faults);
-    let half_life = span(&limit.half_life, HALF_LIFE, Duration::from_secs(60), faults);
+    let memory = levels_memory(written, Sketch::WHOLE, faults);
+    let half_life = span(&limit.half_life, kinds::RecentAverage::HALF_LIVES, Duration::from_secs(60), faults);
     let rate = limit.rate.get().and_then(|at| average(at, half_life, cost, limit.half_life.get().is_some(), faults));
-    let penalty = span(&limit.max_penalty, WINDOW, half_life.saturating_mul(PENALTY_HALF_LIVES), faults);
+    let penalty = span(
+        &limit.max_penalty,
+        kinds::RecentAverage::PENALTIES,
+        kinds::RecentAverage::default_penalty(half_life),
+        faults,
+    );
     let refused = match limit.count.get() {
         Some(count) if count.value == CountText::Admitted => {
             if let Some(at) = limit.max_penalty.key() {
@@ -226,7 +219,7 @@ fn recent_average(written: &Written<'_>, cost: Cost, faults: &mut Faults) -> Opt
         _ => RefusedCount::All { max_penalty: penalty },
     };
     limit.half_life.get()?;
-    Some(Kind::RecentAverage { rate: rate?, half_life, refused, memory })
+    Some(Kind::RecentAverage(kinds::RecentAverage { rate: rate?, half_life, refused, memory }))
 }
 
 /// The rate of an average, if its first request fits: alone, it makes an average of cost · ln 2 / half-life. `known`: the
@@ -245,7 +238,7 @@ pub fn average(at: &At<LimitRate>, half_life: Duration, cost: Cost, known: bool,
     )
     .label(format!("has room for {room:.2} at once, and a request takes {}", cost.get()));
     // whole seconds are what people write
-    faults.push(if enough.ceil() <= HALF_LIFE.end().as_secs_f64() {
+    faults.push(if enough.ceil() <= kinds::RecentAverage::HALF_LIVES.end().as_secs_f64() {
         let enough = Duration::from_secs(enough.ceil().max(1.0) as u64);
         fault.help(format!("a half-life of {} would do", scalar::duration(enough)))
     } else {
@@ -261,27 +254,31 @@ fn distinct(written: &Written<'_>, faults: &mut Faults) -> Option<Kind> {
             missing_field(written, field, faults);
         }
     }
-    let memory = memory(written, Sketch::QUARTER, DISTINCT_MEMORY, DISTINCT_DEFAULT, faults);
+    let memory = memory(written, Sketch::QUARTER, faults);
     let sliding = limit.sliding.value().copied().unwrap_or(false);
-    let max = checked32(&limit.max, 1..=MAX, faults);
+    let max = checked32(&limit.max, 1..=kinds::Distinct::MOST, faults);
     let window = window(&limit.window, faults);
     let refused = refused_values(written, sliding, window, faults);
-    if let (true, Some(at)) =
-        (sliding, limit.window.get().filter(|at| at.value > SLIDING_WINDOW && WINDOW.contains(&at.value)))
-    {
+    if let (true, Some(at)) = (
+        sliding,
+        limit
+            .window
+            .get()
+            .filter(|at| at.value > kinds::Distinct::LONGEST_SLIDING && kinds::Distinct::WINDOWS.contains(&at.value)),
+    ) {
         faults.push(
             Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} is too long to slide", at.shown))
                 .label("must be 1s to 24h beside `sliding: true`"),
         );
         return None;
     }
-    Some(Kind::Distinct {
+    Some(Kind::Distinct(kinds::Distinct {
         max: sliding_max(max?, window?, sliding, &limit.max, faults)?,
         window: window?,
         sliding,
         refused,
         memory,
-    })
+    }))
 }
 
 /// Whether refused values count, and how long they can keep a key out: no longer than a used-up quota does, unless said otherwise.
@@ -303,7 +300,8 @@ fn refused_values(written: &Written<'_>, sliding: bool, window: Option<Duration>
                 .help("say `sliding: true`, with which a client that goes on stays out"),
         );
     }
-    let max_penalty = span(&limit.max_penalty, WINDOW, window.unwrap_or(*WINDOW.start()), faults);
+    let max_penalty =
+        span(&limit.max_penalty, kinds::Distinct::WINDOWS, window.unwrap_or(*kinds::Distinct::WINDOWS.start()), faults);
     RefusedCount::All { max_penalty }
 }
 
@@ -337,7 +335,7 @@ fn fair_share(
     if !limit.capacity.is_present() {
         missing_field(written, "capacity", faults);
     }
-    let memory = memory(written, Sketch::HALF, MEMORY, FAIR_SHARE_DEFAULT, faults);
+    let memory = memory(written, Sketch::HALF, faults);
     let charge_parents = limit.charge_parents.value().copied().unwrap_or(false);
     let capacity = limit.capacity.get()?;
     let capacity = match &capacity.value {
@@ -347,7 +345,7 @@ fn fair_share(
     let nodes = nodes?;
     let multipliers = nodes.iter().map(|node| node.multiplier).collect();
     let levels = nodes.iter().map(|node| node.level).collect();
-    Some(Kind::FairShare { capacity, multipliers, levels, charge_parents, memory })
+    Some(Kind::FairShare(kinds::FairShare { capacity, multipliers, levels, charge_parents, memory }))
 }
 
 fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) -> Option<Kind> {
@@ -355,38 +353,50 @@ fn inflight(written: &Written<'_>, scope: Option<Scope>, faults: &mut Faults) ->
     if !limit.max.is_present() {
         missing_field(written, "max", faults);
     }
-    let memory = memory(written, Sketch::PLACES, MEMORY, INFLIGHT_DEFAULT, faults);
+    let memory = memory(written, Sketch::PLACES, faults);
     let max = checked32(&limit.max, 1..=u32::MAX, faults);
     let upgraded = number32(&limit.upgraded, 0..=u32::MAX, max.unwrap_or_default(), faults);
-    Some(Kind::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) })
+    Some(Kind::Inflight(kinds::Inflight { max: max?, upgraded, scope: scope.unwrap_or(Scope::Key { memory }) }))
 }
 
-/// The kind of a tier that has a `max` of its own.
-pub fn with_max(
+/// The numbers of a tier: the limit's own, but for those that the tier says.
+pub fn tier_numbers(
     written: &Written<'_>,
-    base: &Kind,
-    field: &Field<Count>,
+    base: &Numbers,
+    own: &schema::Tier,
     cost: Cost,
     faults: &mut Faults,
 ) -> Option<Kind> {
-    let mut kind = base.clone();
-    let most = if matches!(base, Kind::Inflight { .. }) { u32::MAX } else { MAX };
-    let own = checked32(field, 1..=most, faults)?;
+    let mut kind = base.kind.clone();
     match &mut kind {
-        Kind::Quota { max, .. } => {
-            holds_one(own, cost, field.get()?.span, faults)?;
-            *max = own;
+        Kind::Rate(kind) => {
+            let unit = match base.bytes {
+                Some(CostRule::Bytes { unit }) if counts_bytes(written) => Some(unit),
+                _ => None,
+            };
+            let rate = if own.rate.is_present() { &own.rate } else { &written.limit.rate };
+            (kind.rate, kind.burst) = rate_and_burst(rate.get()?, &own.burst, cost, unit, faults)?;
         }
-        Kind::Distinct { max, window, sliding, .. } => {
-            *max = sliding_max(own, *window, *sliding, field, faults)?;
+        Kind::RecentAverage(kind) => {
+            kind.rate = average(own.rate.get()?, kind.half_life, cost, true, faults)?;
         }
-        Kind::Inflight { max, upgraded, .. } => {
-            *max = own;
+        Kind::Quota(kind) => {
+            let max = checked32(&own.max, 1..=kinds::Quota::MOST, faults)?;
+            holds_one(max, cost, own.max.get()?.span, faults)?;
+            kind.max = max;
+        }
+        Kind::Distinct(kind) => {
+            let max = checked32(&own.max, 1..=kinds::Distinct::MOST, faults)?;
+            kind.max = sliding_max(max, kind.window, kind.sliding, &own.max, faults)?;
+        }
+        Kind::Inflight(kind) if kind.is_keyed() => {
+            kind.max = checked32(&own.max, 1..=u32::MAX, faults)?;
             if !written.limit.upgraded.is_present() {
-                *upgraded = own;
+                kind.upgraded = kind.max;
             }
         }
-        Kind::Rate { .. } | Kind::RecentAverage { .. } | Kind::FairShare { .. } => return None,
+        // told with the words that do not belong there
+        Kind::FairShare(_) | Kind::Inflight(_) => return None,
     }
     Some(kind)
 }

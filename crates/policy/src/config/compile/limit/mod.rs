@@ -1,6 +1,6 @@
 //! One limit of `limits`: what belongs to its type, and its numbers checked against each other.
 //!
-//! `belongs` says which word belongs to which type; `key` what is counted by, `cost` what is counted, `kind` and `rate` what
+//! `belongs` reports words that belong to other types; `key` what is counted by, `cost` what is counted, `kind` and `rate` what
 //! is promised, `exception` to whom something else is, `action` what follows, `shared` whether gates share it. Names of other limits stay names: those may be
 //! defined later in the file, and `limits` looks them up when it has read them all.
 
@@ -21,7 +21,7 @@ use crate::config::read::{At, Field};
 use crate::config::schema::Limit;
 use crate::config::span::Span;
 use crate::config::text::Name;
-use crate::config::word::LimitType;
+use crate::limiter::kinds;
 use crate::policy::{Mode, Rule};
 use written::Written;
 
@@ -43,12 +43,12 @@ pub fn limit(
     stores: &mut Stores,
     faults: &mut Faults,
 ) -> Option<Compiled> {
-    let kind = match &limit.r#type {
-        Field::Absent => LimitType::Rate,
+    let form = match &limit.r#type {
+        Field::Absent => &kinds::Rate::FORM,
         Field::Bad { .. } => return None,
-        Field::Set { at, .. } => at.value,
+        Field::Set { at, .. } => at.value.0,
     };
-    let written = Written { name, at, limit, kind };
+    let written = Written { name, at, limit, form };
     belongs::check(&written, faults);
     let key = key::key(&written, faults);
     let exact = key.as_ref().is_some_and(|key| key.exact.is_some());
@@ -59,8 +59,6 @@ pub fn limit(
     let cost = cost::cost(&written, faults);
     let counted = cost::counted(&written, faults);
     let deferred = cost::is_deferred(&written);
-    belongs::check_calendar(&written, faults);
-    belongs::check_sliding(&written, deferred, faults);
     rate::check_accuracy(&written, faults);
     let nodes = key::nodes(&written, faults);
     let scope = key.as_ref().and_then(|key| key.exact);

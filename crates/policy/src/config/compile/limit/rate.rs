@@ -13,8 +13,8 @@ use crate::config::limit_value::{Burst, LimitRate, amount_text, rate_text};
 use crate::config::read::{At, Field};
 use crate::config::span::Span;
 use crate::config::{scalar, schema};
-use crate::limiter::Sketch;
-use crate::sketch::{Accuracy, Bucket, MonotoneTable};
+use crate::limiter::{Form, Sketch};
+use crate::sketch::{Accuracy, Bucket};
 use crate::units::{Bytes, Cost, Rate, Share};
 
 /// Where faults of rate and burst are shown.
@@ -205,14 +205,9 @@ fn smallest_unit(mut rates: Vec<(u64, Duration)>, mut bursts: Vec<u64>) -> Optio
 }
 
 /// The size of the limit's sketch: `memory`, what `accuracy` takes, or the default. A power of two in the range.
-pub(super) fn memory(
-    written: &Written<'_>,
-    sketch: Sketch,
-    range: RangeInclusive<u64>,
-    default: Bytes,
-    faults: &mut Faults,
-) -> Bytes {
-    let limit = written.limit;
+pub(super) fn memory(written: &Written<'_>, sketch: Sketch, faults: &mut Faults) -> Bytes {
+    let (limit, default) = (written.limit, written.form.memory);
+    let range = written.form.least_memory.0..=Form::MOST_MEMORY.0;
     if let (Some(memory), Some(accuracy)) = (limit.memory.key(), limit.accuracy.key()) {
         faults.push(
             Diagnostic::error(Code::CONFLICT, accuracy, "both `memory` and `accuracy`")
@@ -283,14 +278,9 @@ fn memory_for(
 
 /// The size of a sketch of levels. One that is small enough to refuse innocent clients early, more often than one in
 /// [`RARELY`] while [`BUSY`] others are at their limits, is told with the error that it makes.
-pub(super) fn levels_memory(
-    written: &Written<'_>,
-    sketch: Sketch,
-    range: RangeInclusive<u64>,
-    faults: &mut Faults,
-) -> Bytes {
+pub(super) fn levels_memory(written: &Written<'_>, sketch: Sketch, faults: &mut Faults) -> Bytes {
     let (limit, before) = (written.limit, faults.errors());
-    let size = memory(written, sketch, range, MonotoneTable::DEFAULT_MEMORY, faults);
+    let size = memory(written, sketch, faults);
     let refused_early = |size| sketch.shape(size).covered(BUSY);
     let memory = limit.memory.get().map(|at| (at.span, at.masked, at.shown.to_string()));
     let said = memory.or(limit.accuracy.get().map(|at| (at.span, false, size.to_string())));
@@ -303,7 +293,7 @@ pub(super) fn levels_memory(
             .label(format!("one client in {one_in} is refused early while 1000 others are at their limits"));
         faults.push(match enough.filter(|_| !masked) {
             Some(enough) if limit.memory.is_present() => {
-                fault.help(format!("write `{enough}` or more, or leave it out for {}", MonotoneTable::DEFAULT_MEMORY))
+                fault.help(format!("write `{enough}` or more, or leave it out for {}", written.form.memory))
             }
             Some(enough) => fault.help(format!("a smaller `error` gives it {enough} or more")),
             None => fault,
@@ -321,6 +311,7 @@ const RARELY: f64 = 1_000.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sketch::MonotoneTable;
 
     const SECOND: Duration = Duration::from_secs(1);
 

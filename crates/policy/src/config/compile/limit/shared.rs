@@ -1,5 +1,7 @@
 //! Whether gates share a limit through a store, and what cannot be shared.
 
+use std::borrow::Cow;
+
 use super::cost::counts_bytes;
 use super::written::Written;
 use crate::config::compile::checks::out_of_place;
@@ -9,8 +11,10 @@ use crate::config::limit_value::{CostText, CountText};
 use crate::config::read::Field;
 use crate::config::shape::Either;
 use crate::config::span::Span;
-use crate::config::word::{LimitType, Word};
+use crate::config::word::{all_of, limit_words};
+use crate::limiter::Form;
 use crate::limiter::cluster::{OnStoreError, Promise, Sharing};
+use crate::limiter::kinds::Shareable;
 use crate::policy::{Kind, OnLimit, Shared, Tier};
 
 /// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.
@@ -36,13 +40,14 @@ pub fn shared(
     let store = stores.find(at, faults);
     let sharing = limit.sharing.value().copied().unwrap_or(Sharing::Lease);
     let obstacles = obstacles(written, action, sharing);
-    for obstacle in &obstacles {
-        let fault = Diagnostic::error(Code::NOT_SHARED, at.span, obstacle.message.clone()).label(obstacle.why);
+    let possible = obstacles.is_empty();
+    for obstacle in obstacles {
+        let fault = Diagnostic::error(Code::NOT_SHARED, at.span, obstacle.message).label(obstacle.why);
         let fault = obstacle.place.into_iter().fold(fault, |fault, place| fault.related(place, "because of this"));
         faults.push(fault.help(obstacle.way_out));
     }
     let asks = sharing != Sharing::Estimate;
-    if obstacles.is_empty() && asks {
+    if possible && asks {
         comes_back(written, kind, tiers, faults);
     }
     let said = limit.on_store_error.value().copied();
@@ -57,7 +62,7 @@ pub fn shared(
     if limit.sharing.is_present() && limit.sharing.get().is_none() {
         return None;
     }
-    let store = store.filter(|_| obstacles.is_empty())?;
+    let store = store.filter(|_| possible)?;
     stores.used(Use {
         limit: written.name.to_owned(),
         store: at.span,
@@ -74,10 +79,8 @@ pub fn shared(
 /// Reports bursts that take so long to come back that the store would count them in numbers that are not whole any more.
 fn comes_back(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>, faults: &mut Faults) {
     let limit = written.limit;
-    let is_long = |kind: &Kind| match kind {
-        Kind::Rate { rate, burst, .. } => Promise::Rate { rate: *rate, burst: *burst }.terms().is_err(),
-        _ => false,
-    };
+    let is_long =
+        |kind: &Kind| kind.bucket().is_some_and(|(rate, burst)| Promise::Rate { rate, burst }.terms().is_err());
     let own = kind.is_some_and(is_long).then(|| limit.burst.key().or(limit.rate.key())).flatten();
     let of_tiers = tiers.unwrap_or_default().iter().any(|tier| tier.kind.as_ref().is_some_and(is_long));
     let of_tiers = of_tiers.then(|| limit.tiers.key()).flatten().filter(|_| own.is_none());
@@ -96,13 +99,10 @@ struct Obstacle {
     why: &'static str,
     /// The word that makes it so.
     place: Option<Span>,
-    way_out: &'static str,
+    way_out: Cow<'static, str>,
 }
 
 fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) -> Vec<Obstacle> {
-    const KINDS: &str = "types `rate` and `quota` can be shared; without `store`, every gate counts for itself";
-    const ESTIMATES: &str =
-        "types `rate`, `quota` and `recent_average` can be; without `store`, every gate counts for itself";
     const AVERAGES: &str =
         "`sharing: estimate` shares it as an estimate; without `store`, every gate counts for itself";
     const LATER: &str = "leave `store` out: every gate counts for itself then";
@@ -112,27 +112,30 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
         false => "what the store is asked for is charged at once",
     };
     let mut found = Vec::new();
-    let averages = written.kind == LimitType::RecentAverage;
-    let possible = matches!(written.kind, LimitType::Rate | LimitType::Quota) || averages && estimate;
-    if !possible {
+    let form = written.form;
+    if form.sharing == Shareable::Never || form.sharing == Shareable::AsEstimate && !estimate {
+        let (fits, can): (fn(&Form) -> bool, _) = match estimate {
+            true => (|form| form.sharing != Shareable::Never, "can be"),
+            false => (|form| form.sharing == Shareable::Always, "can be shared"),
+        };
+        let others = all_of(&limit_words(fits));
         found.push(Obstacle {
-            message: format!("a limit of type `{}` cannot be shared", written.kind.word()),
+            message: format!("a limit of type `{}` cannot be shared", form.word),
             why: if estimate { "gates cannot add up what others counted" } else { "the store keeps no such count" },
             place: limit.r#type.get().map(|at| at.span),
-            way_out: match (averages, estimate) {
-                (true, _) => AVERAGES,
-                (_, true) => ESTIMATES,
-                _ => KINDS,
+            way_out: match form.sharing {
+                Shareable::AsEstimate => AVERAGES.into(),
+                _ => format!("types {others} {can}; without `store`, every gate counts for itself").into(),
             },
         });
         return found;
     }
-    if written.kind == LimitType::Quota && limit.sliding.value() == Some(&true) {
+    if form.takes("sliding") && limit.sliding.value() == Some(&true) {
         found.push(Obstacle {
-            message: "a sliding quota cannot be shared".into(),
+            message: format!("a sliding {} cannot be shared", form.word),
             why: if estimate { "gates tell each other of one window" } else { "the store keeps one count of a window" },
             place: limit.sliding.key(),
-            way_out: "leave `sliding` out, or share a `rate`, which has no windows at all",
+            way_out: "leave `sliding` out, or share a `rate`, which has no windows at all".into(),
         });
     }
     if matches!(limit.count.value(), Some(CountText::Responses(_))) {
@@ -140,7 +143,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
             message: "a limit that counts answers cannot be shared".into(),
             why: at_once,
             place: limit.count.key(),
-            way_out: LATER,
+            way_out: LATER.into(),
         });
     }
     if matches!(limit.cost.value(), Some(Either::Short(CostText::Response(_)))) {
@@ -148,7 +151,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
             message: "a limit whose cost the answer says cannot be shared".into(),
             why: at_once,
             place: limit.cost.key(),
-            way_out: LATER,
+            way_out: LATER.into(),
         });
     }
     if counts_bytes(written) {
@@ -156,7 +159,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
             message: "a rate of bytes cannot be shared".into(),
             why: "bytes are charged as they pass, without being asked for",
             place: limit.rate.key(),
-            way_out: LATER,
+            way_out: LATER.into(),
         });
     }
     if matches!(action, Some(OnLimit::Delay { .. })) {
@@ -164,7 +167,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
             message: "a limit that makes requests wait cannot be shared".into(),
             why: "a place in the future cannot be booked in the store",
             place: limit.action.key(),
-            way_out: "`reject`, `close` and `tag` are possible",
+            way_out: "`reject`, `close` and `tag` are possible".into(),
         });
     }
     found

@@ -3,7 +3,7 @@
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::schema::Limit;
 use crate::config::span::Span;
-use crate::config::word::LimitType;
+use crate::limiter::Form;
 
 /// A limit as it is written.
 #[derive(Clone, Copy)]
@@ -12,7 +12,7 @@ pub struct Written<'a> {
     /// Where its name stands.
     pub at: Span,
     pub limit: &'a Limit,
-    pub kind: LimitType,
+    pub form: &'static Form,
 }
 
 /// Reports a field that the limit cannot do without.

@@ -1,0 +1,332 @@
+//! What a kind of limit says about itself.
+//!
+//! [`Form`] is known before there are numbers: the word in `type:`, and the other words that belong to it. [`LimitKind`] answers
+//! all questions about a limit of the kind with its numbers. A method without a body must be answered by each kind; one with a body
+//! has the answer of most.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::limiter::cluster::Promise;
+use crate::limiter::kind::{Capacity, RefusedCount, Scope, Sketch};
+use crate::limiter::needs::{Needs, Owed};
+use crate::sketch::{Meter, MonotoneTable};
+use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp, Weekday};
+
+/// A kind of limit before it has numbers.
+#[derive(Debug)]
+pub struct Form {
+    /// The word in `type:`.
+    pub word: &'static str,
+    /// Names of the kind elsewhere, for a hint.
+    pub synonyms: &'static [&'static str],
+    /// The words of a limit that belong to this kind and not to all.
+    pub words: &'static [&'static str],
+    /// The words of a tier that belong to this kind.
+    pub tier_words: &'static [&'static str],
+    /// `count: all` and `count: admitted` are possible.
+    pub counts_refused: bool,
+    /// `count: responses LIST` is possible.
+    pub counts_answers: bool,
+    /// Its rate may be one of bytes.
+    pub may_count_bytes: bool,
+    /// A request gives back at its end what it took; `global`, `route` and `origin` are then counted exactly.
+    pub gives_back: bool,
+    /// The size of its sketch if the file says none.
+    pub memory: Bytes,
+    /// The smallest size of its sketch.
+    pub least_memory: Bytes,
+    /// How gates can share it.
+    pub sharing: Shareable,
+    /// Why no request can wait for it.
+    pub no_delay: Option<&'static str>,
+    /// Why it cannot be asked instead of another limit.
+    pub no_stand_in: Option<&'static str>,
+}
+
+impl Form {
+    /// The largest size of a sketch.
+    pub const MOST_MEMORY: Bytes = Bytes(512 << 20);
+
+    /// A form with only a word.
+    pub const fn new(word: &'static str) -> Form {
+        Form {
+            word,
+            synonyms: &[],
+            words: &[],
+            tier_words: &[],
+            counts_refused: false,
+            counts_answers: false,
+            may_count_bytes: false,
+            gives_back: false,
+            memory: MonotoneTable::DEFAULT_MEMORY,
+            least_memory: Bytes(4 << 10),
+            sharing: Shareable::Never,
+            no_delay: None,
+            no_stand_in: None,
+        }
+    }
+
+    /// Tells whether a word of a limit belongs to this kind. Words that belong to all kinds are not asked here.
+    pub fn takes(&self, word: &str) -> bool {
+        self.words.contains(&word)
+    }
+}
+
+/// How gates can share a kind of limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shareable {
+    /// Not at all.
+    Never,
+    /// By an estimate.
+    AsEstimate,
+    /// In every way.
+    Always,
+}
+
+/// A value of the policy file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A rate of requests, or of the limit's unit of bytes.
+    Rate(units::Rate),
+    /// An amount of requests, or of the limit's unit of bytes.
+    Amount(u32),
+    /// A number of things.
+    Number(u32),
+    /// A length of time.
+    Duration(Duration),
+    /// `true` or `false`.
+    Flag(bool),
+    /// A part of the calendar.
+    Calendar(CalendarUnit),
+    /// The first day of a week.
+    Weekday(Weekday),
+    /// A name as it stands.
+    Text(String),
+    /// What is shared out.
+    Capacity(Capacity),
+    /// The multiplier and the level of each node; the policy has their keys.
+    Nodes(Vec<(u32, u8)>),
+}
+
+/// What the header fields of an answer promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// How much.
+    pub quota: u64,
+    /// Of what.
+    pub counts: Counts,
+    /// In how many seconds; `None` below one second, and of limits that are not about time.
+    pub window: Option<u64>,
+}
+
+/// What an allowance counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// Units of cost.
+    Cost,
+    /// Requests, whatever they cost.
+    Requests,
+    /// Requests under way.
+    Concurrent,
+}
+
+/// A part of the sentence that says where a request stood.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// Words as they stand.
+    Text(&'static str),
+    /// The request's position in the limit's count, of this many.
+    Position(u32),
+    /// An amount.
+    Amount(u32),
+    /// A rate.
+    Rate(units::Rate),
+    /// A length of time.
+    Duration(Duration),
+    /// A window, after "per".
+    Window(Period),
+    /// The thing whose values are counted.
+    Values,
+    /// The rate at which the traffic was offered.
+    Offered,
+    /// The share that it was held against.
+    Share,
+}
+
+/// The levels of keys as numbers, for a caller that keeps them by itself.
+pub trait Levels: Debug + Send + Sync {
+    /// Tells whether a request fits, its key's level after it, and how many units are left then.
+    fn weigh(&self, level: u64, at: Timestamp, cost: Cost) -> (bool, u64, u32);
+}
+
+impl<M: Meter + Debug + Send + Sync> Levels for M {
+    fn weigh(&self, level: u64, at: Timestamp, cost: Cost) -> (bool, u64, u32) {
+        match self.admit(level, at, cost) {
+            Some(charged) => (true, charged.to, charged.remaining),
+            None => (false, self.charge(level, at, cost), 0),
+        }
+    }
+}
+
+/// A limit's numbers, and what follows from them.
+pub trait LimitKind: Any + Debug + Send + Sync {
+    /// The kind before it had numbers.
+    fn form(&self) -> &'static Form;
+
+    /// The size of its sketch, and how a table lies in it; `None` for one that counts exactly.
+    fn sketch(&self) -> Option<(Sketch, Bytes)>;
+
+    /// The size of its sketch, to be changed.
+    fn memory_mut(&mut self) -> Option<&mut Bytes>;
+
+    /// Its numbers in the words of the policy file, without the size of the sketch.
+    fn settings(&self) -> Vec<(&'static str, Value)>;
+
+    /// Returns the numbers that would have let a refused request through. Takes some ten microseconds for an average.
+    fn needs(&self, owed: Owed) -> Needs;
+
+    /// Where a request stood, as a sentence.
+    fn standing(&self) -> Vec<Part>;
+
+    /// The promise in a few words, with settings in braces.
+    fn summary(&self) -> String;
+
+    /// Returns whether a request that passes this limit passes the other at least as often; `None` where only equal limits compare.
+    fn is_no_looser(&self, other: &dyn LimitKind) -> Option<bool>;
+
+    /// The word in `type:`.
+    fn word(&self) -> &'static str {
+        self.form().word
+    }
+
+    /// Tells whether requests are judged by the nodes that they belong to, rather than by one key.
+    fn has_nodes(&self) -> bool {
+        self.form().takes("nodes")
+    }
+
+    /// How many units one key may spend at once, of kinds that are charged in units.
+    fn at_once(&self) -> Option<u32> {
+        None
+    }
+
+    /// The word that says how many units fit, and its number.
+    fn most(&self) -> Option<(&'static str, u32)> {
+        None
+    }
+
+    /// Tells whether refused requests count too, of kinds that have the choice.
+    fn refused(&self) -> Option<RefusedCount> {
+        None
+    }
+
+    /// Tells whether a client that goes on after a refusal stays out.
+    fn keeps_out(&self) -> bool {
+        false
+    }
+
+    /// What header fields promise; `None` for a limit that clients are not told of.
+    fn allowance(&self) -> Option<Allowance> {
+        None
+    }
+
+    /// What is counted together; `None` for kinds that count by key.
+    fn scope(&self) -> Option<Scope> {
+        None
+    }
+
+    /// Its windows.
+    fn windows(&self) -> Option<Period> {
+        None
+    }
+
+    /// What of its windows cannot change without a new count: their length, and whether they slide.
+    fn fixed_windows(&self) -> (Option<Duration>, bool) {
+        (None, false)
+    }
+
+    /// What a store promises for it; `None` for one that no store keeps.
+    fn store_promise(&self) -> Option<Promise> {
+        None
+    }
+
+    /// What its units mean to other gates; `None` for one of which gates cannot add up what others counted.
+    fn unit_shape(&self) -> Option<u64> {
+        None
+    }
+
+    /// The rate at which what was spent comes back; `None` where it comes back all at once.
+    fn refill(&self) -> Option<units::Rate> {
+        None
+    }
+
+    /// The rate and the burst of a token bucket.
+    fn bucket(&self) -> Option<(units::Rate, u32)> {
+        None
+    }
+
+    /// The arithmetic on levels, of kinds whose count of a key is one level; `zero`: nanoseconds since 1970 at the origin of stamps.
+    fn levels(&self, _zero: u64) -> Option<Box<dyn Levels>> {
+        None
+    }
+
+    /// Tells whether each tier has a table of its own.
+    fn has_table_per_tier(&self) -> bool {
+        false
+    }
+
+    /// The probability that a new value is taken for one that was seen, of kinds that count values.
+    fn falsely_seen(&self) -> Option<f64> {
+        None
+    }
+
+    /// Its nodes in a few words, of a kind that has nodes.
+    fn nodes_summary(&self) -> Option<String> {
+        None
+    }
+
+    /// The position of the origin in the policy whose load it follows.
+    fn follows_origin(&self) -> Option<usize> {
+        None
+    }
+
+    /// Tells whether it can be replayed only from a log with durations of requests.
+    fn needs_durations(&self) -> bool {
+        self.form().gives_back || self.follows_origin().is_some()
+    }
+}
+
+/// Seconds, rounded up, at least one.
+pub(super) fn ceil_seconds(span: Duration) -> u64 {
+    saturating(span.as_nanos().div_ceil(NANOS)).max(1)
+}
+
+pub(super) fn saturating(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+pub(super) const NANOS: u128 = 1_000_000_000;
+
+/// How long refused requests can keep a key out, as a setting.
+pub(super) fn max_penalty(refused: RefusedCount) -> Option<(&'static str, Value)> {
+    match refused {
+        RefusedCount::All { max_penalty } => Some(("max_penalty", Value::Duration(max_penalty))),
+        RefusedCount::Admitted => None,
+    }
+}
+
+/// The windows of a calendar as settings.
+pub(super) fn calendar(calendar: &Calendar) -> Vec<(&'static str, Value)> {
+    let mut settings = vec![("per", Value::Calendar(calendar.unit))];
+    if let CalendarUnit::Week { starts } = calendar.unit {
+        settings.push(("week_starts", Value::Weekday(starts)));
+    }
+    settings.push(("time_zone", Value::Text(calendar.zone.name().to_owned())));
+    settings
+}
+
+/// Compares two limits of one kind; `None` if they are not.
+pub(super) fn compared<K: LimitKind>(other: &dyn LimitKind, compare: impl FnOnce(&K) -> bool) -> Option<bool> {
+    (other as &dyn Any).downcast_ref().map(compare)
+}
