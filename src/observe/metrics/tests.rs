@@ -112,14 +112,8 @@ fn shop() -> Policy {
 /// A limit by two nodes.
 fn fair_share(name: &str) -> Arc<Rule> {
     let capacity = Capacity::Rate(Rate::new(1_000, Duration::from_secs(1)).unwrap());
-    let multipliers = vec![1, 16];
-    let kind = Kind::FairShare(kinds::FairShare {
-        capacity,
-        multipliers,
-        levels: vec![0, 1],
-        charge_parents: false,
-        memory: Bytes(1 << 16),
-    });
+    let (multipliers, levels, memory) = (vec![1, 16], vec![0, 1], Bytes(1 << 16));
+    let kind = Kind::FairShare(kinds::FairShare { capacity, multipliers, levels, charge_parents: false, memory });
     let node = |part: &str| KeySpec::new([part.parse().unwrap()], None).unwrap();
     let nodes = vec![node("client_ip"), node("client_ip:ipv4_prefix=24,ipv6_prefix=48")];
     Arc::new(Rule { kind, nodes, ..(*rule(name, Mode::Enforce)).clone() })
