@@ -10,12 +10,12 @@ use super::order::Order;
 use super::pardoned::Pardons;
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 
 /// What endpoints see of the process.
 pub struct Context {
     /// What requests share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Process>,
     /// Whether requests are welcome.
     pub ready: Arc<AtomicBool>,
     /// The listeners' names, and where they listen.
@@ -31,7 +31,7 @@ pub struct Context {
 impl Context {
     /// Of this process.
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<Process>,
         ready: Arc<AtomicBool>,
         listeners: Vec<(String, String)>,
         orders: mpsc::Sender<Order>,

@@ -12,7 +12,7 @@ use crate::engine::DecisionId;
 use crate::explain::Explanation;
 use crate::observe::decisions::budget::{PERIOD, WHOLE};
 use crate::observe::decisions::{SAMPLE, Surroundings, Whom};
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::small_server::Answer;
 use crate::units::Timestamp;
 
@@ -95,7 +95,7 @@ pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
 }
 
 /// Asks with what the process knows now.
-fn around<T>(shared: &Shared, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+fn around<T>(shared: &Process, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let installed = shared.installed();
     ask(&Surroundings {
         policy: installed.snapshot().policy(),

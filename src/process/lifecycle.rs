@@ -29,7 +29,7 @@ use crate::admin::order::{Answer, Order, Verb};
 use crate::config::settings::Drain;
 use crate::edge::listen::Connections;
 use crate::observe::standard_error;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 
 /// The exit code of a process that was told twice to stop: requests under way were cut off.
 const CUT_OFF: i32 = 1;
@@ -119,7 +119,7 @@ enum End {
 }
 
 /// Serves until the process has to end, then leads it there; returns when all requests have ended or their time is over.
-pub async fn until_stopped(life: Life, drain: Drain, shared: &Shared) {
+pub async fn until_stopped(life: Life, drain: Drain, shared: &Process) {
     let Life {
         mut signals,
         mut orders,

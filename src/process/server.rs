@@ -40,8 +40,8 @@ use crate::proxy::accept::ListenerFilter;
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
 use crate::running::backends::Backends;
-use crate::running::generation::{Installed, workers};
-use crate::running::process::Shared;
+use crate::running::generation::{Generation, workers};
+use crate::running::process::Process;
 use crate::running::state;
 use crate::running::waits::{MOST_WAITING, Waits};
 use crate::sketch::Seed;
@@ -158,7 +158,7 @@ fn build(
     config: Config,
     file: Option<PathBuf>,
     stopping: watch::Receiver<bool>,
-) -> Result<(Arc<Shared>, Option<AccessLogWriter>), StartError> {
+) -> Result<(Arc<Process>, Option<AccessLogWriter>), StartError> {
     let system = |what| move |error: getrandom::Error| StartError::System(what, error.to_string());
     let seed = Seed::from_bytes(clock::secret().map_err(system("no randomness for the sketches"))?);
     let fallback = clock::secret().map_err(system("no randomness for pseudonyms"))?;
@@ -174,13 +174,13 @@ fn build(
     let clock = Clock::start();
     let backends = Backends::open(&config, None, clock)?;
     let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
-    let first = Installed::next(config, backends, base)?;
-    let shared = Shared::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
+    let first = Generation::next(config, backends, base)?;
+    let shared = Process::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
     Ok((Arc::new(shared), writer))
 }
 
 /// What is done about once a second.
-fn round(shared: &Arc<Shared>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + Send + 'static {
+fn round(shared: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + Send + 'static {
     let (shared, doors, teller) = (Arc::clone(shared), doors.to_vec(), Mutex::new(Teller::default()));
     // the first second of the history begins here
     state::note_history(&shared);
@@ -196,7 +196,7 @@ fn round(shared: &Arc<Shared>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + Sen
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.
-fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
+fn doors(shared: &Arc<Process>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
     let door = |listener| {
         let seed = clock::secret().map(Seed::from_bytes);
         let seed = seed.map_err(|error| StartError::System("no randomness for connections", error.to_string()))?;
@@ -207,7 +207,7 @@ fn doors(shared: &Arc<Shared>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
 }
 
 async fn serve(
-    shared: &Arc<Shared>,
+    shared: &Arc<Process>,
     opened: Opened,
     notifier: Arc<Notifier>,
     program: Program,
@@ -302,7 +302,7 @@ fn warn_of_silent(answers: &[(Arc<StoreInUse>, bool)]) {
     }
 }
 
-fn metrics_of(shared: &Arc<Shared>) -> scrape::Render {
+fn metrics_of(shared: &Arc<Process>) -> scrape::Render {
     let shared = Arc::clone(shared);
     Arc::new(move || shared.installed().metrics().render(&state::state(&shared)))
 }

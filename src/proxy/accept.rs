@@ -15,7 +15,7 @@ use crate::edge::common::{AdmissionFilter, Entry, Header};
 use crate::limiter::{CapReached, CapsSpec, ConnectionCaps};
 use crate::observe::client_errors::About;
 use crate::request::Peer;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::sketch::Seed;
 use crate::units::time::saturating_nanos;
 use crate::units::{OutOfRange, Timestamp};
@@ -23,7 +23,7 @@ use tidegate_http::proxy_protocol::Source;
 
 /// The admission filter of one listener.
 pub struct ListenerFilter {
-    shared: Arc<Shared>,
+    shared: Arc<Process>,
     listener: usize,
     proxy_protocol: ProxyProtocol,
     rules: ArcSwap<Rules>,
@@ -48,7 +48,7 @@ impl ListenerFilter {
     ///
     /// # Errors
     /// A rate that no policy file can hold.
-    pub fn new(shared: Arc<Shared>, listener: usize, seed: &Seed) -> Result<ListenerFilter, OutOfRange> {
+    pub fn new(shared: Arc<Process>, listener: usize, seed: &Seed) -> Result<ListenerFilter, OutOfRange> {
         let default = Connections::default();
         let settings = shared.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
         let caps = ConnectionCaps::new(&caps_of(settings), seed)?;

@@ -24,8 +24,8 @@ use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
 use crate::limiter::cluster::Silence;
 use crate::origins::origin::OriginPlace;
 use crate::policy::{Action, Mode, Route};
-use crate::running::generation::Installed;
-use crate::running::process::Shared;
+use crate::running::generation::Generation;
+use crate::running::process::Process;
 use crate::running::waits::Waited;
 use crate::units::Timestamp;
 
@@ -48,7 +48,7 @@ pub enum Next {
 ///
 /// # Errors
 /// The client has gone while it waited.
-pub async fn admit(shared: &Shared, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
+pub async fn admit(shared: &Process, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
     let Taken { contended, silence, gone } = take(shared, session, context).await;
     let info = connection_info(session).map(AsRef::as_ref);
     judge::conclude(shared, context, info, session.req_header(), (contended, silence));
@@ -83,7 +83,7 @@ struct Taken {
 }
 
 /// Takes what an admitted request needs, or turns its verdict into a refusal.
-async fn take(shared: &Shared, session: &mut Session, context: &mut RequestContext) -> Taken {
+async fn take(shared: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
     let mut taken = Taken::default();
     let installed = Arc::clone(&context.installed);
     // the record stays where it is, as it is some kilobytes
@@ -149,7 +149,7 @@ async fn take(shared: &Shared, session: &mut Session, context: &mut RequestConte
 }
 
 /// The rest of the wait.
-fn rest_of(decision: &Decision, shared: &Shared) -> Duration {
+fn rest_of(decision: &Decision, shared: &Process) -> Duration {
     let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
     until.since(shared.clock.now())
 }
@@ -167,7 +167,7 @@ enum Placed {
 /// Takes a place at the origin, if the request has one and needs it.
 async fn take_place(
     session: &mut Session,
-    installed: &Installed,
+    installed: &Generation,
     taken: &mut Option<OriginPlace>,
     decision: &mut Decision,
 ) -> Placed {

@@ -11,7 +11,7 @@ use crate::answer::{self, Fault, Form};
 use crate::engine::{Holds, Judged, Outcome, Refusal, Verdict};
 use crate::origins::origin::{Attempt, OriginPlace, OriginState};
 use crate::policy::{Action, FieldStyle, Route};
-use crate::running::generation::Installed;
+use crate::running::generation::Generation;
 use crate::sketch::KeyHash;
 use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
@@ -28,7 +28,7 @@ const MOST_ATTEMPTS: usize = 6;
 /// stop leaks one.
 pub struct RequestContext {
     /// The policy that serves this request from start to end, whatever is installed meanwhile.
-    pub installed: Arc<Installed>,
+    pub installed: Arc<Generation>,
     /// When the head was complete.
     pub started: Timestamp,
     /// Position of the listener in the settings.
@@ -75,7 +75,7 @@ pub struct RequestContext {
 
 impl RequestContext {
     /// Returns the context of a request whose head has just arrived.
-    pub fn new(installed: Arc<Installed>, started: Timestamp) -> RequestContext {
+    pub fn new(installed: Arc<Generation>, started: Timestamp) -> RequestContext {
         RequestContext {
             installed,
             started,

@@ -17,7 +17,7 @@ use crate::observe::client_errors::About;
 use crate::proxy::context::RequestContext;
 use crate::proxy::observe::{self, Ended};
 use crate::request::Peer;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::system::descriptors;
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::glimpse::Glimpse;
@@ -26,13 +26,13 @@ use tidegate_http::head::Head;
 
 /// Hears the events of one listener.
 pub struct Events {
-    shared: Arc<Shared>,
+    shared: Arc<Process>,
     listener: usize,
 }
 
 impl Events {
     /// Returns the events of the listener at this position in the settings.
-    pub fn new(shared: Arc<Shared>, listener: usize) -> Events {
+    pub fn new(shared: Arc<Process>, listener: usize) -> Events {
         Events { shared, listener }
     }
 }

@@ -18,7 +18,7 @@ use crate::origins::ring::affinity_seed;
 use crate::origins::way::Way;
 use crate::origins::{connector, http2};
 use crate::policy::{Balance, Protocol};
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::sketch::KeyHash;
 
 /// How long a body may pause before the client is taken to be gone or hostile, if the route does not say less.
@@ -28,7 +28,7 @@ const BODY_PAUSE: Duration = Duration::from_secs(30);
 const AFTER_GRACE: Duration = Duration::from_secs(10);
 
 /// Says how long the client may take for the rest of the request, and what happens if it leaves.
-pub fn begin(shared: &Shared, session: &mut Session, context: &mut RequestContext) {
+pub fn begin(shared: &Process, session: &mut Session, context: &mut RequestContext) {
     context.balance_key = balance_key(session, context).unwrap_or_default();
     if let Some(route) = context.route() {
         let listener = shared.settings.listeners.get(context.listener);
@@ -50,7 +50,7 @@ fn balance_key(session: &Session, context: &RequestContext) -> Option<KeyHash> {
 ///
 /// # Errors
 /// The origin has none.
-pub fn attempt(shared: &Shared, session: &Session, context: &mut RequestContext) -> pingora::Result<Box<HttpPeer>> {
+pub fn attempt(shared: &Process, session: &Session, context: &mut RequestContext) -> pingora::Result<Box<HttpPeer>> {
     let (Some(origin), Some(route)) = (context.origin(), context.route()) else {
         return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
     };
@@ -123,7 +123,7 @@ pub fn head(session: &Session, upstream: &mut RequestHeader, context: &mut Reque
 /// # Errors
 /// The body is over the route's limit, or there is no room for it.
 pub fn body(
-    shared: &Shared,
+    shared: &Process,
     session: &Session,
     body: Option<&Bytes>,
     context: &mut RequestContext,

@@ -10,13 +10,13 @@ use pingora::services::listening::Service;
 
 use super::gate::Gate;
 use crate::origins::connector::Origins;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 
 /// Connections kept open to origins, per worker thread.
 const POOL: usize = 256;
 
 /// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
-pub fn proxy(shared: &Arc<Shared>, threads: usize) -> HttpProxy<Gate, Origins> {
+pub fn proxy(shared: &Arc<Process>, threads: usize) -> HttpProxy<Gate, Origins> {
     let conf = ServerConf {
         threads,
         upstream_keepalive_pool_size: POOL,

@@ -26,17 +26,17 @@ use super::admission::{self, Next};
 use super::context::RequestContext;
 use super::downstream::leave;
 use super::{attempts, forward, judge, observe, reply, response};
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::units::Timestamp;
 
 /// The proxy.
 pub struct Gate {
-    shared: Arc<Shared>,
+    shared: Arc<Process>,
 }
 
 impl Gate {
     /// Returns a gate over what all connections share.
-    pub fn new(shared: Arc<Shared>) -> Gate {
+    pub fn new(shared: Arc<Process>) -> Gate {
         Gate { shared }
     }
 }

@@ -17,13 +17,13 @@ use crate::edge::common::HeadVerdict;
 use crate::edge::connection_info::ConnectionInfo;
 use crate::engine::{Arrival, DecisionId, Judged, Refusal, Verdict};
 use crate::limiter::cluster::Silence;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::system::clock::roll;
 use crate::units::Timestamp;
 use tidegate_http::head::Head;
 
 /// Judges the request whose head stands at the front of `bytes`, and answers it if it is not to be forwarded.
-pub fn at_edge(shared: &Shared, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
+pub fn at_edge(shared: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
     let mut context = RequestContext::new(shared.installed(), Timestamp::ZERO);
     let names = context.installed.snapshot().fields().all();
     let Some(mut head) = EdgeHead::read(head, bytes, names) else { return HeadVerdict::Forward(None) };
@@ -59,7 +59,7 @@ pub fn at_edge(shared: &Shared, info: &ConnectionInfo, head: &Head, bytes: &[u8]
 /// # Errors
 /// As [`settled::settle`].
 pub fn in_session(
-    shared: &Shared,
+    shared: &Process,
     session: &mut Session,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Answer>> {
@@ -75,7 +75,7 @@ pub fn in_session(
 /// Judges a head as its origin would get it. The decision is in the context then. Returns the answer where the listener
 /// redirects: nothing is decided about such a request.
 fn judge(
-    shared: &Shared,
+    shared: &Process,
     info: Option<&ConnectionInfo>,
     head: &mut impl RequestHead,
     context: &mut RequestContext,
@@ -105,7 +105,7 @@ fn judge(
 /// the route's order, of a limit that refused because a race could not be settled. `silence`: why the store of a
 /// limit did not answer.
 pub fn conclude(
-    shared: &Shared,
+    shared: &Process,
     context: &RequestContext,
     info: Option<&ConnectionInfo>,
     head: &impl RequestHead,

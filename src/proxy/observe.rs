@@ -26,7 +26,7 @@ use crate::observe::metrics::OriginError;
 use crate::observe::notices::sample::Sample;
 use crate::policy::Route;
 use crate::request::Peer;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::system::cause::cause_of;
 use crate::system::clock::{roll, wall_nanos};
 use tidegate_http::fault::AnswerFault;
@@ -91,7 +91,7 @@ impl<'a> Ended<'a> {
 /// Remembers a decision for `explain` and for the sample of requests, before the client can read the answer. `silence`: why the
 /// store of a shared limit did not answer.
 pub fn decided(
-    shared: &Shared,
+    shared: &Process,
     context: &RequestContext,
     info: Option<&ConnectionInfo>,
     head: &impl RequestHead,
@@ -111,7 +111,7 @@ pub fn decided(
 }
 
 /// Reports a request that has ended.
-pub fn done(shared: &Shared, context: &RequestContext, end: &Ended<'_>) {
+pub fn done(shared: &Process, context: &RequestContext, end: &Ended<'_>) {
     if let Some(judged) = &context.judged {
         warn_of_flood(shared, context, &judged.decision);
     }
@@ -232,7 +232,7 @@ fn node_at<'a>(context: &'a RequestContext, reading: &Reading) -> Option<&'a str
 }
 
 /// The client's network at that node.
-fn network_at(shared: &Shared, context: &RequestContext, decision: &Decision, reading: &Reading) -> Option<Shown> {
+fn network_at(shared: &Process, context: &RequestContext, decision: &Decision, reading: &Reading) -> Option<Shown> {
     let node = usize::from(reading.node?);
     let rule = context.installed.snapshot().policy().rules.get(reading.rule)?;
     let as_what = shared.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, as_what)| *as_what);
@@ -240,7 +240,7 @@ fn network_at(shared: &Shared, context: &RequestContext, decision: &Decision, re
 }
 
 /// Logs now and then where refusals of `fair_share` come from.
-fn warn_of_flood(shared: &Shared, context: &RequestContext, decision: &Decision) {
+fn warn_of_flood(shared: &Process, context: &RequestContext, decision: &Decision) {
     for reading in decision.violated() {
         let Some((flood, node)) = context.installed.flood(reading.rule).zip(reading.node) else { continue };
         let Some(refused) = flood.refused(node, decision.at) else { continue };

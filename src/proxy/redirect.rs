@@ -7,14 +7,14 @@
 use super::context::RequestContext;
 use crate::answer::{self, Answer, Form};
 use crate::request::Request;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 
 /// Where authorities look for the answers to their challenges.
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// Returns the answer to a request if its listener redirects. `form` is asked only where the request cannot be redirected.
 pub fn answer(
-    shared: &Shared,
+    shared: &Process,
     context: &RequestContext,
     request: &Request<'_>,
     form: impl FnOnce() -> Form,

@@ -17,7 +17,7 @@ use super::observe::{self, Ended};
 use super::{abandoned, attempts, edits, reply, room, timing};
 use crate::answer::Fault;
 use crate::origins::http2;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use tidegate_http::fault::AnswerFault;
 
 /// Takes the head of an answer: charges what waited for it, and makes it what the client gets.
@@ -25,7 +25,7 @@ use tidegate_http::fault::AnswerFault;
 /// # Errors
 /// The answer cannot be passed on.
 pub async fn head(
-    shared: &Shared,
+    shared: &Process,
     session: &mut Session,
     upstream: &mut ResponseHeader,
     context: &mut RequestContext,
@@ -72,7 +72,7 @@ pub async fn head(
 /// # Errors
 /// The body takes too long, or there is no room for it.
 pub fn body(
-    shared: &Shared,
+    shared: &Process,
     session: &Session,
     body: Option<&Bytes>,
     context: &mut RequestContext,
@@ -95,7 +95,7 @@ pub fn trailers(trailers: &mut HeaderMap) -> pingora::Result<()> {
 }
 
 /// Answers a request that went wrong, where that is still possible. Returns the status that it ended with.
-pub async fn failed(shared: &Shared, session: &mut Session, e: &Error, context: &mut RequestContext) -> StatusCode {
+pub async fn failed(shared: &Process, session: &mut Session, e: &Error, context: &mut RequestContext) -> StatusCode {
     if context.switch_refused
         && let Some(refusal) = context.refusal()
     {
@@ -128,7 +128,7 @@ pub async fn failed(shared: &Shared, session: &mut Session, e: &Error, context: 
 }
 
 /// Gives back what the request held, and reports it.
-pub fn ended(shared: &Shared, session: &Session, context: &mut RequestContext) {
+pub fn ended(shared: &Process, session: &Session, context: &mut RequestContext) {
     if is_gone(session) {
         context.fault.get_or_insert(Fault::ClientGone);
     }

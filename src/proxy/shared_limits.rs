@@ -16,15 +16,15 @@ use crate::engine::{Brought, By, Errand, Judged, Step};
 use crate::limiter::cluster::{Answer, Silence};
 use crate::policy::Rule;
 use crate::request::Request;
-use crate::running::generation::Installed;
-use crate::running::process::Shared;
+use crate::running::generation::Generation;
+use crate::running::process::Process;
 use crate::running::wakers::Bells;
 use crate::store::StoreInUse;
 use crate::system::clock::Clock;
 
 /// Asks stores for budget that a key will need soon: when the pause of a refused request ends, or right after one that had to wait.
 /// No request waits for the answer.
-pub fn refill(shared: &Shared, installed: &Installed, judged: &Judged, request: &Request<'_>) {
+pub fn refill(shared: &Process, installed: &Generation, judged: &Judged, request: &Request<'_>) {
     let readings = &judged.decision.readings;
     let (snapshot, Some(client)) = (installed.snapshot(), &judged.decision.client) else { return };
     if !snapshot.refills(judged) {
@@ -43,9 +43,9 @@ pub fn refill(shared: &Shared, installed: &Installed, judged: &Judged, request: 
 /// [`Snapshot::to_settle`](crate::engine::Snapshot::to_settle), until one is against it. Gives what the last
 /// store that did not answer met it with.
 pub async fn settle(
-    shared: &Shared,
+    shared: &Process,
     session: &mut Session,
-    installed: &Installed,
+    installed: &Generation,
     judged: &mut Judged,
 ) -> Option<Silence> {
     let snapshot = installed.snapshot();
@@ -72,9 +72,9 @@ pub async fn settle(
 
 /// Settles one; gives what its store met it with, if that was no answer.
 async fn settle_one(
-    shared: &Shared,
+    shared: &Process,
     session: &mut Session,
-    installed: &Installed,
+    installed: &Generation,
     judged: &mut Judged,
     slot: usize,
     began: Instant,
@@ -174,7 +174,7 @@ struct Home {
 }
 
 /// Sends somebody to ask, who comes home whether or not anybody waits for it.
-fn send(shared: &Shared, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Home> {
+fn send(shared: &Process, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Home> {
     tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, Arc::clone(&shared.bells)))
 }
 

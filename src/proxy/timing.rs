@@ -2,17 +2,17 @@
 
 use super::context::RequestContext;
 use crate::answer::Fault;
-use crate::running::process::Shared;
+use crate::running::process::Process;
 use crate::units::Timestamp;
 
 /// Reads the clock, if metrics, log or a limit need to know how long the origin takes.
-pub fn stamp(shared: &Shared, context: &RequestContext) -> Option<Timestamp> {
+pub fn stamp(shared: &Process, context: &RequestContext) -> Option<Timestamp> {
     let needed = || context.installed.times_origins().then(|| shared.clock.now());
     shared.now_if_watched().or_else(needed)
 }
 
 /// Tells the limits that share out an origin's capacity how long it took to answer.
-pub fn tell_duration(shared: &Shared, context: &RequestContext) {
+pub fn tell_duration(shared: &Process, context: &RequestContext) {
     // an origin that says nothing in time has taken at least that long; one that never answers would otherwise keep the
     // capacity of its better days
     let silent = context.fault == Some(Fault::OriginTimeout);

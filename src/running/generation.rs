@@ -1,6 +1,6 @@
 //! One policy in force, with all that a request takes from it. There is one way to it: a start is a reload from nothing.
 //!
-//! [`Installed::next`] does everything that can fail and touches nothing that is in force. [`Process::activate`](super::process)
+//! [`Generation::next`] does everything that can fail and touches nothing that is in force. [`Process::activate`](super::process)
 //! then cannot fail.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::store::StoreInUse;
 use crate::system::clock::{Clock, wall_nanos};
 
 /// Everything that a request takes from the policy in force. Replaced as a whole.
-pub struct Installed {
+pub struct Generation {
     snapshot: Snapshot,
     backends: Backends,
     source: Arc<Source>,
@@ -73,9 +73,9 @@ pub struct Next {
     places: Places,
 }
 
-impl Installed {
+impl Generation {
     /// Makes the generation that follows the one of the base's snapshot, or the first one. Numbers of limits change at the base's
-    /// time, so [activate](super::process::Shared::activate) it at once.
+    /// time, so [activate](super::process::Process::activate) it at once.
     ///
     /// # Errors
     /// A limit.
@@ -182,7 +182,7 @@ impl Installed {
 
 impl Next {
     /// Makes the generation that takes the place of `before`. Series of names that are gone end, and stores are told of its limits.
-    pub(super) fn in_place_of(self, before: Option<&Installed>, decisions: &Decisions, clock: Clock) -> Installed {
+    pub(super) fn in_place_of(self, before: Option<&Generation>, decisions: &Decisions, clock: Clock) -> Generation {
         let Next { source, waiting, snapshot, backends, places, .. } = self;
         let policy = snapshot.policy();
         let metrics = match before {
@@ -201,7 +201,7 @@ impl Next {
             Some(before) => Arc::new(before.refused.empty()),
             None => Arc::new(MostRefused::new(workers(&source.settings), snapshot.seed().derive("most refused"))),
         };
-        let equal = |before: &&Installed| {
+        let equal = |before: &&Generation| {
             !policy.fingerprint.is_empty() && before.snapshot.policy().fingerprint == policy.fingerprint
         };
         let sample = match before.filter(equal) {
@@ -222,7 +222,7 @@ impl Next {
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some())
             || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
         let book = Book { fingerprint: source.hash.clone(), ..Book::new(policy, places, source.loaded) };
-        Installed {
+        Generation {
             fields: policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect(),
             tag_fields: tag_fields(policy),
             times_origins,
@@ -251,7 +251,7 @@ fn names(policy: &Policy) -> impl Iterator<Item = &str> {
     policy.rules.iter().map(|rule| rule.name.as_str())
 }
 
-/// The unit of [`Installed::usual`].
+/// The unit of [`Generation::usual`].
 pub const USUAL_UNIT: Duration = Duration::from_micros(100);
 /// The least time that a duration counts; it counts at most twice as long.
 const USUAL_PERIOD: Duration = Duration::from_secs(300);

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use super::generation::{Installed, Next};
+use super::generation::{Generation, Next};
 use crate::config::settings::{ClientInLog, Settings};
 use crate::edge::tls::watch::Watch;
 use crate::observe::access_log::AccessLog;
@@ -22,7 +22,7 @@ use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
 
 /// The state of the process, made once at start.
-pub struct Shared {
+pub struct Process {
     /// The clock that requests are judged by.
     pub clock: Clock,
     /// The access log and how clients appear in it; `None`: not written.
@@ -50,12 +50,12 @@ pub struct Shared {
     /// Stands in for a listener that the settings do not have, which no caller asks for.
     no_noise: Noise,
     watched: AtomicBool,
-    installed: ArcSwap<Installed>,
+    installed: ArcSwap<Generation>,
     draining: AtomicBool,
 }
 
-impl Shared {
-    /// Makes the state of a process whose first generation is in force. Call [`Shared::begin`] before it serves.
+impl Process {
+    /// Makes the state of a process whose first generation is in force. Call [`Process::begin`] before it serves.
     pub fn new(
         clock: Clock,
         access_log: Option<(AccessLog, ClientInLog)>,
@@ -63,12 +63,12 @@ impl Shared {
         file: Option<PathBuf>,
         waits: Waits,
         first: Next,
-    ) -> Shared {
+    ) -> Process {
         let settings = first.source.settings.clone();
         let watched = settings.metrics.is_some() || access_log.is_some() || settings.admin.is_some();
         let decisions = Decisions::default();
         let first = first.in_place_of(None, &decisions, clock);
-        Shared {
+        Process {
             clock,
             access_log,
             pseudonyms,
@@ -104,7 +104,7 @@ impl Shared {
     }
 
     /// Applies `next` to everything that outlives a generation.
-    fn follow(&self, before: &Installed, next: &Installed) {
+    fn follow(&self, before: &Generation, next: &Generation) {
         let settings = &next.source().settings;
         next.snapshot().take_over();
         next.backends().take_over(before.backends(), self.clock, self.waits.stopping());
@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// The policy in force. Taken once per request and kept to its end.
-    pub fn installed(&self) -> Arc<Installed> {
+    pub fn installed(&self) -> Arc<Generation> {
         self.installed.load_full()
     }
 

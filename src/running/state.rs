@@ -5,8 +5,8 @@
 
 use std::net::SocketAddr;
 
-use super::generation::Installed;
-use super::process::Shared;
+use super::generation::Generation;
+use super::process::Process;
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::limiter::Limiter;
@@ -23,7 +23,7 @@ use crate::system::clock::wall_nanos;
 use crate::units::Timestamp;
 
 /// Returns the counters of the policy in force, and what its origins carry.
-pub fn counts(installed: &Installed) -> State {
+pub fn counts(installed: &Generation) -> State {
     let mut state = installed.metrics().state();
     for (limit, rule) in state.limits.iter_mut().zip(&installed.snapshot().policy().rules) {
         limit.kind = rule.kind.word().into();
@@ -38,7 +38,7 @@ pub fn counts(installed: &Installed) -> State {
 }
 
 /// Returns the whole state of the process, but for what only its admin socket knows.
-pub fn state(shared: &Shared) -> State {
+pub fn state(shared: &Process) -> State {
     let (installed, now) = (shared.installed(), shared.clock.now());
     let mut state = described(shared, &installed);
     limits(&installed, &mut state, now, |_, _| true);
@@ -52,7 +52,7 @@ pub fn state(shared: &Shared) -> State {
 }
 
 /// Returns the counters under the name of the process and of its configuration.
-pub fn described(shared: &Shared, installed: &Installed) -> State {
+pub fn described(shared: &Process, installed: &Generation) -> State {
     let source = installed.source();
     let seconds = |nanos: u64| nanos / 1_000_000_000;
     let counts = counts(installed);
@@ -82,7 +82,12 @@ fn instance() -> String {
 }
 
 /// Fills in what the limiters say of themselves, of those that are `wanted` by position and [`Limit`].
-pub fn limits(installed: &Installed, state: &mut State, now: Timestamp, mut wanted: impl FnMut(usize, &Limit) -> bool) {
+pub fn limits(
+    installed: &Generation,
+    state: &mut State,
+    now: Timestamp,
+    mut wanted: impl FnMut(usize, &Limit) -> bool,
+) {
     let snapshot = installed.snapshot();
     for (rule, (limit, limiter)) in state.limits.iter_mut().zip(snapshot.limiters()).enumerate() {
         if !wanted(rule, limit) {
@@ -107,7 +112,7 @@ fn fill(limit: &mut Limit, limiter: &Limiter, now: Timestamp) {
 }
 
 /// Fills in the origins' endpoints, and the requests that are with them against the rule.
-pub fn origins(installed: &Installed, state: &mut State, now: Timestamp) {
+pub fn origins(installed: &Generation, state: &mut State, now: Timestamp) {
     for (shown, origin) in state.origins.iter_mut().zip(installed.origins()) {
         shown.endpoints = endpoints(origin, now);
         shown.healthy = shown.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
@@ -143,11 +148,11 @@ fn addresses(origin: &OriginState, now: Timestamp) -> Vec<Address> {
 }
 
 /// Returns how the stores stand.
-pub fn stores(installed: &Installed) -> Vec<StoreState> {
+pub fn stores(installed: &Generation) -> Vec<StoreState> {
     installed.stores().iter().map(|store| store.state()).collect()
 }
 
-fn certificates(shared: &Shared) -> Vec<Certificate> {
+fn certificates(shared: &Process) -> Vec<Certificate> {
     let states = shared.certificates.get().map(|watch| watch.states()).unwrap_or_default();
     let certificates = states.iter().map(|state| Certificate {
         listener: state.listener.clone(),
@@ -159,7 +164,7 @@ fn certificates(shared: &Shared) -> Vec<Certificate> {
 }
 
 /// Returns the clients and networks that the limits refuse most, `most` of each, with clients named by `name`.
-pub fn offenders(shared: &Shared, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
+pub fn offenders(shared: &Process, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
     let installed = shared.installed();
     let now = shared.clock.now();
     let found = installed.refused().list(now);
@@ -192,12 +197,12 @@ pub fn offenders(shared: &Shared, most: usize, name: impl Fn(&Client) -> String)
 }
 
 /// Notes the counters in the history. For the housekeeping, once a second.
-pub fn note_history(shared: &Shared) {
+pub fn note_history(shared: &Process) {
     shared.history.note(shared.clock.now(), &counts(&shared.installed()));
 }
 
 /// Looks for notices. For the housekeeping, once a second.
-pub fn look_for_notices(shared: &Shared) {
+pub fn look_for_notices(shared: &Process) {
     let installed = shared.installed();
     let look = Look {
         settings: &shared.settings,

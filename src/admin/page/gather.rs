@@ -8,8 +8,8 @@ use crate::observe::decisions::Surroundings;
 use crate::observe::fair_share_log::shown_client;
 use crate::observe::history::Named;
 use crate::observe::state::{Limit, Route};
-use crate::running::generation::Installed;
-use crate::running::process::Shared;
+use crate::running::generation::Generation;
+use crate::running::process::Process;
 use crate::running::state;
 use crate::units::Timestamp;
 
@@ -17,12 +17,12 @@ use crate::units::Timestamp;
 const MOST_OFFENDERS: usize = 20;
 
 /// Returns everything as of now; without clients and configuration unless `names`.
-pub fn view(shared: &Shared, names: bool) -> View {
+pub fn view(shared: &Process, names: bool) -> View {
     let view = whole(shared);
     if names { view } else { view.without_names() }
 }
 
-fn whole(shared: &Shared) -> View {
+fn whole(shared: &Process) -> View {
     let (installed, now) = (shared.installed(), shared.clock.now());
     // a young process shows whole minutes, not ten that are nearly empty
     let seconds = shared.history.seconds().div_ceil(60).max(1) * 60;
@@ -69,7 +69,7 @@ fn shares_out(limit: &Limit) -> bool {
 }
 
 /// Clients are pseudonyms, as nothing else is remembered of them.
-fn decisions(shared: &Shared, installed: &Installed) -> Vec<DecisionView> {
+fn decisions(shared: &Process, installed: &Generation) -> Vec<DecisionView> {
     let around = Surroundings {
         policy: installed.snapshot().policy(),
         fields: &|route| installed.fields(route),

@@ -30,8 +30,8 @@ use crate::engine::Base;
 use crate::proxy::accept::ListenerFilter;
 use crate::running::backends::Backends;
 use crate::running::fault::Fault;
-use crate::running::generation::{Installed, Next, Source};
-use crate::running::process::Shared;
+use crate::running::generation::{Generation, Next, Source};
+use crate::running::process::Process;
 use crate::store::StoreInUse;
 pub use watch::keep_watching;
 
@@ -49,7 +49,7 @@ pub struct Outcome {
 
 /// Reloads, one at a time.
 pub struct Reloader {
-    shared: Arc<Shared>,
+    shared: Arc<Process>,
     load: Option<Loader>,
     /// The certificates of all listeners.
     pub certificates: Arc<Watch>,
@@ -65,7 +65,7 @@ impl Reloader {
     /// A reloader for a process that serves by its first generation. Without a `load` there is no file, and every reload is
     /// refused.
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<Process>,
         load: Option<Loader>,
         certificates: Arc<Watch>,
         doors: Vec<Arc<ListenerFilter>>,
@@ -148,14 +148,14 @@ impl Reloader {
     async fn next(
         &self,
         config: Config,
-        installed: &Installed,
+        installed: &Generation,
         dry_run: bool,
     ) -> Result<(Next, Vec<StoreAnswer>), Fault> {
         let backends = Backends::open(&config, Some(installed.backends()), self.shared.clock)?;
         let answers = if dry_run { Vec::new() } else { backends.first_contact().await };
         // not before: the numbers of limits change at this moment
         let base = Base::Before { snapshot: installed.snapshot(), now: self.shared.clock.now() };
-        Ok((Installed::next(config, backends, base)?, answers.into_iter().map(store_answer).collect()))
+        Ok((Generation::next(config, backends, base)?, answers.into_iter().map(store_answer).collect()))
     }
 
     /// Has the listeners that the process has count connections by the new lists, penalties and caps of their names.

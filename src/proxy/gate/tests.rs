@@ -30,7 +30,7 @@ use crate::policy::{
 use crate::proxy::events::Events;
 use crate::proxy::framework::proxy;
 use crate::running::backends::Backends;
-use crate::running::generation::Installed;
+use crate::running::generation::Generation;
 use crate::running::waits::Waits;
 use crate::sketch::Seed;
 use crate::system::clock::Clock;
@@ -43,7 +43,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A gate with one route for everything.
 struct Served {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<Process>,
     stop: watch::Sender<bool>,
 }
 
@@ -137,9 +137,9 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let clock = Clock::start();
     let backends = Backends::open(&config, None, clock).unwrap();
     let base = Base::Nothing { seed: &Seed::from_bytes([3; 16]), unix_nanos_at_origin: 0 };
-    let first = Installed::next(config, backends, base).unwrap();
+    let first = Generation::next(config, backends, base).unwrap();
     let waits = Waits::new(most_waiting, stopping.clone());
-    let shared = Arc::new(Shared::new(clock, None, Pseudonyms::new(None, [0; 32]), None, waits, first));
+    let shared = Arc::new(Process::new(clock, None, Pseudonyms::new(None, [0; 32]), None, waits, first));
     if let Some(origin) = origin {
         shared.installed().origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
     }
