@@ -28,8 +28,17 @@
 //! | 7 | [`explain`] | why a decision came out as it did |
 //! | 8 | [`replay`] | past requests, in their own time, through the offline gate |
 //! | 8 | [`scenario`] | the tests of a policy, through the offline gate |
-//! | 8 | [`serve`] | the live face: sockets, Pingora, origins, metrics, logs, reload, the admin socket and its page |
-//! | 9 | [`cli`] | one file per verb |
+//! | 8 | [`system`] | what the machine gives: time, sockets, descriptors, memory for bytes on their way |
+//! | 9 | [`edge`] | connections of clients: TLS, PROXY protocol, HTTP/1 and HTTP/2, deadlines; it knows no policy and reports by a trait |
+//! | 10 | [`origins`] | what is protected: addresses, checks, ejection, TLS, places |
+//! | 11 | [`store`] | Redis and Valkey: carries questions, brings answers |
+//! | 11 | [`small_server`] | HTTP for operators: the metrics page, the admin socket |
+//! | 12 | [`observe`] | the one model of state, metrics, logs, decisions, history, notices |
+//! | 13 | [`running`] | the process, and the generation of the policy that is in force in it |
+//! | 14 | [`proxy`] | one request: judge, admission, forward, answer |
+//! | 15 | [`admin`] | what operators ask and order, and the page that they look at |
+//! | 16 | [`process`] | start, reload, handover, upgrade, signals, systemd |
+//! | 17 | [`cli`] | one file per verb |
 //!
 //! ## The story of a request
 //!
@@ -55,7 +64,8 @@
 //!
 //! Without sockets, [`tidegate_offline::gate`] takes requests along the same path: for [`scenario`] the tests of a policy
 //! (`tidegate test`), for [`replay`] the requests of past logs (`tidegate replay`, and `tidegate suggest`, which proposes limits from
-//! them), and for `tidegate explain --request` one request that no client sent. `status`, `pardon`, `reload`, `upgrade` and `show --running` ask and tell the running process.
+//! them), and for `tidegate explain --request` one request that no client sent. `status`, `pardon`, `reload`, `upgrade` and
+//! `show --running` ask and tell the running process.
 
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.
 #![cfg_attr(
