@@ -43,17 +43,17 @@
 //! ## The story of a request
 //!
 //! 1. [`config::load`] has turned YAML into a [`policy::Policy`], or into a list of faults; nothing half-valid exists.
-//! 2. [`engine::Snapshot`] adds one limiter per rule. [`running::generation`] makes it ready to serve;
+//! 2. [`engine::Engine`] adds one limiter per rule. [`running::generation`] makes it ready to serve;
 //!    [`process::reload`] puts the next one in its place, on the same state.
 //! 3. [`edge::accept`] lets a connection in, [`edge::connection`] reads the request's head under its own deadline and size, and
 //!    [`tidegate_http::head`] refuses every head that has two readings. Only then does Pingora see it.
 //! 4. [`proxy::judge`] takes every head, once: it makes a [`request::Request`] of it, and reads the time and the dice. [`proxy::gate`] is
 //!    Pingora's phases, which tell the rest of the story.
-//! 5. [`engine::Snapshot::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
+//! 5. [`engine::Engine::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and
 //!    each rule of that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of
 //!    all comes `fair_share`, which counts what is offered.
 //! 6. A place at the origin is taken, or waited for ([`origins::origin`]), before anything is charged.
-//! 7. [`engine::Snapshot::admit`] charges every limit, or none: nobody pays for another limit's refusal. What can only be
+//! 7. [`engine::Engine::admit`] charges every limit, or none: nobody pays for another limit's refusal. What can only be
 //!    charged by the answer is held back until then.
 //! 8. Admitted: the gate forwards it, after the wait that a limit may ask for, and holds its places to the last byte. Refused:
 //!    [`answer`] has the words, and the only table of statuses.

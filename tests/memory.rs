@@ -11,7 +11,7 @@ use std::time::Instant;
 use http::{HeaderMap, Method, StatusCode};
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
-use tidegate::engine::{Arrival, DecisionId, Snapshot, Verdict};
+use tidegate::engine::{Arrival, DecisionId, Engine, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
@@ -48,30 +48,30 @@ fn ten_limits_hold_all_clients_in_fixed_memory() {
     let policy = loaded.outcome.unwrap_or_else(|_| panic!("{told}")).policy;
     assert_eq!(policy.rules.len(), 10);
     let empty = resident("VmRSS");
-    let snapshot = Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).expect("the limits are valid");
+    let engine = Engine::new(policy, &Seed::from_bytes([3; 16]), 0).expect("the limits are valid");
     let (size, begun) = (clients(), Instant::now());
     let (mut refused, mut tidied, headers) = (0_u64, START, HeaderMap::new());
     let mut settled = 0;
     for n in 0..size {
         let at = START + LENGTH / size * n;
         while tidied <= at {
-            snapshot.maintain(Timestamp::from_nanos(tidied));
+            engine.maintain(Timestamp::from_nanos(tidied));
             tidied += ROUND;
         }
         if n == size / 3 {
             settled = resident("VmHWM"); // the second tables have been in use since the tenth minute
         }
-        refused += u64::from(!visit(&snapshot, n, at, &headers));
+        refused += u64::from(!visit(&engine, n, at, &headers));
     }
     let (now, peak) = (resident("VmRSS"), resident("VmHWM"));
     println!(
         "{size} clients in {:.0?}, {refused} refused; resident {empty} KiB before the limits, {now} KiB after, {peak} KiB at most",
         begun.elapsed()
     );
-    for (rule, limiter) in snapshot.policy().rules.iter().zip(snapshot.limiters()) {
+    for (rule, limiter) in engine.policy().rules.iter().zip(engine.limiters()) {
         println!("  {:>12}: {:>5} KiB told", rule.name, limiter.memory().0 >> 10);
     }
-    let told = snapshot.memory().0 >> 10;
+    let told = engine.memory().0 >> 10;
     println!("  {:>12}: {told:>5} KiB told, {} KiB resident", "all", peak - empty);
     assert!(refused * 1_000 <= size, "{refused} of {size} were refused and charged nowhere");
     assert!(peak <= settled + GROWTH_KIB, "{settled} KiB after a third of the clients, {peak} KiB after all");
@@ -79,7 +79,7 @@ fn ten_limits_hold_all_clients_in_fixed_memory() {
 }
 
 /// One client's only request: `/page` or `/login`, where it fails. Says whether it was admitted.
-fn visit(snapshot: &Snapshot, n: u64, at: u64, headers: &HeaderMap) -> bool {
+fn visit(engine: &Engine, n: u64, at: u64, headers: &HeaderMap) -> bool {
     let request = Request {
         peer: Peer::Ip(address(n)),
         method: &Method::GET,
@@ -90,10 +90,10 @@ fn visit(snapshot: &Snapshot, n: u64, at: u64, headers: &HeaderMap) -> bool {
         tls_sni: None,
     };
     let at = Timestamp::from_nanos(at);
-    let mut judged = snapshot.judge(&request, Arrival { id: DecisionId(n), at, dice: n });
-    let (mut holds, _) = snapshot.admit(&mut judged, at);
-    snapshot.answered(&judged, &mut holds, StatusCode::UNAUTHORIZED, headers, at);
-    judged.decision.verdict == Verdict::Admitted
+    let mut evaluation = engine.judge(&request, Arrival { id: DecisionId(n), at, dice: n });
+    let (mut holds, _) = engine.admit(&mut evaluation, at);
+    engine.answered(&evaluation, &mut holds, StatusCode::UNAUTHORIZED, headers, at);
+    evaluation.decision.verdict == Verdict::Admitted
 }
 
 /// A different client for every number: half of them IPv4, half IPv6 networks of 64 bits.

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::config;
-use tidegate::engine::{Arrival, DecisionId, Holds, Judged, Snapshot, Verdict};
+use tidegate::engine::{Arrival, DecisionId, Engine, Evaluation, Holds, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::{MonotoneTable, Seed, SummingTable};
 use tidegate::units::{Bytes, Timestamp};
@@ -194,7 +194,7 @@ const ALL_SPENT: &[&str] = &[
 
 /// A policy in force, and requests to it.
 struct Gate {
-    snapshot: Snapshot,
+    engine: Engine,
     names: Names,
     clients: u32,
     settles: bool,
@@ -213,8 +213,8 @@ impl Gate {
         let loaded = config::load_text("bench", &text, &|_| None, std::path::Path::new("."));
         let policy = loaded.outcome.unwrap_or_else(|_| panic!("{text}{:?}", loaded.diagnostics)).policy;
         let settles = text.contains("count: responses");
-        let snapshot = Snapshot::new(policy, &Seed::from_bytes([9; 16]), 0).expect("valid numbers");
-        Gate { snapshot, names, clients, settles, held: Mutex::default() }
+        let engine = Engine::new(policy, &Seed::from_bytes([9; 16]), 0).expect("valid numbers");
+        Gate { engine, names, clients, settles, held: Mutex::default() }
     }
 
     fn ample(row: &Row) -> Gate {
@@ -222,8 +222,8 @@ impl Gate {
         match row.before {
             Before::Nothing => {}
             Before::Rekeying => {
-                gate.snapshot.maintain(Timestamp::ZERO);
-                gate.snapshot.maintain(Timestamp::from_nanos(601_000_000_000));
+                gate.engine.maintain(Timestamp::ZERO);
+                gate.engine.maintain(Timestamp::from_nanos(601_000_000_000));
             }
             Before::HalfSpent => {
                 for client in 0..row.clients {
@@ -252,14 +252,14 @@ impl Gate {
         let peer = Peer::Ip([127, 0, 0, 1].into());
         let request = Request { peer, method, host: "a.example", path: "/a", query: None, headers, tls_sni: None };
         let arrival = Arrival { id: DecisionId(1), at, dice: at.nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) };
-        let mut judged = Judged::new(arrival);
-        let client = self.snapshot.client(peer, headers);
-        self.snapshot.judge_into(&request, client, &mut judged);
-        self.snapshot.admit_into(&mut judged, at, holds);
-        let admitted = judged.decision.verdict == Verdict::Admitted;
+        let mut evaluation = Evaluation::new(arrival);
+        let client = self.engine.client(peer, headers);
+        self.engine.judge_into(&request, client, &mut evaluation);
+        self.engine.admit_into(&mut evaluation, at, holds);
+        let admitted = evaluation.decision.verdict == Verdict::Admitted;
         if self.settles && admitted {
-            self.snapshot.sent(holds);
-            self.snapshot.answered(&judged, holds, StatusCode::UNAUTHORIZED, headers, at);
+            self.engine.sent(holds);
+            self.engine.answered(&evaluation, holds, StatusCode::UNAUTHORIZED, headers, at);
         }
         admitted
     }
@@ -273,8 +273,8 @@ impl Gate {
             let method = &Method::GET;
             let request =
                 Request { peer, method, host: "a.example", path: "/a", query: None, headers: &headers, tls_sni: None };
-            let judged = self.snapshot.judge(&request, Arrival { id: DecisionId(1), at: now(), dice: 1 });
-            refused += u32::from(judged.decision.verdict != Verdict::Admitted);
+            let evaluation = self.engine.judge(&request, Arrival { id: DecisionId(1), at: now(), dice: 1 });
+            refused += u32::from(evaluation.decision.verdict != Verdict::Admitted);
         }
         refused
     }
@@ -409,10 +409,10 @@ pub fn print(effort: &Effort, budgets: &mut Budgets) {
 fn measure_memory(row: &Row) -> (i64, Gate) {
     let usage = Usage::start();
     let gate = Gate::ample(row);
-    let snapshot = gate.snapshot.memory().0 as i64;
+    let engine = gate.engine.memory().0 as i64;
     // the policy and what was read of it are not the limits'; what they say they hold must be there
-    assert!(usage.end().live >= snapshot, "{}: less memory than stated", row.name);
-    (snapshot, gate)
+    assert!(usage.end().live >= engine, "{}: less memory than stated", row.name);
+    (engine, gate)
 }
 
 fn row_spent(row: &Row) -> Option<Gate> {

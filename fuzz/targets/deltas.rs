@@ -1,11 +1,11 @@
-//! What gates tell each other of the keys they admitted (`limiter::cluster::deltas::message`), read from a store that others
+//! What gates tell each other of the keys they admitted (`limiter::sharing::deltas::message`), read from a store that others
 //! may write into.
 //!
 //! - Read exactly when a slow reading of the table in the module says so, and then the same.
 //! - What is read writes bytes that read the same; no part of a message is one.
 //! - Noise allocates no more than its length is worth.
 
-use tidegate::limiter::cluster::deltas::message::{Message, Unread};
+use tidegate::limiter::sharing::deltas::message::{Message, Unread};
 
 use super::cost::{self, USUAL, Work};
 

@@ -4,7 +4,9 @@
 //! - The same frames are found as by a slow reading, however the bytes are cut.
 //! - The credit of the client runs out at the frame, and for the reason, that sums over all frames say.
 
-use tidegate_http::h2::frames::{Abuse, Account, Allowance, Found, Frame, FrameLimits, HEADER_BYTES, Kind, Scanner};
+use tidegate_http::h2::frames::{
+    Account, Allowance, Found, Frame, FrameLimits, HEADER_BYTES, Kind, Scanner, Violation,
+};
 
 use super::cost::{self, USUAL, Work};
 
@@ -85,7 +87,7 @@ fn slowly(mut bytes: &[u8]) -> Vec<Found> {
 }
 
 /// What became of a client: how many requests it had opened, and the frame and reason at which it was too much.
-type Outcome = (usize, Option<(usize, Abuse)>);
+type Outcome = (usize, Option<(usize, Violation)>);
 
 /// An answer of a head and some data is sent to every second request.
 fn is_answered(frame: &Frame) -> bool {
@@ -142,25 +144,25 @@ fn sums(found: &[Found], limits: FrameLimits) -> Outcome {
                 if let Some((bytes, _)) = head.as_mut().filter(|_| is_head) {
                     *bytes += u64::from(frame.length);
                     if *bytes > limits.head_bytes as u64 {
-                        return over(Abuse::Continuation);
+                        return over(Violation::Continuation);
                     }
                 }
                 let (cost, abuse) = match frame.kind {
-                    Kind::Data if frame.length == 0 && !is_ack => (1, Abuse::EmptyData),
-                    Kind::Data | Kind::Headers => (0, Abuse::Other),
+                    Kind::Data if frame.length == 0 && !is_ack => (1, Violation::EmptyData),
+                    Kind::Data | Kind::Headers => (0, Violation::Other),
                     Kind::Reset => {
                         resets -= 1;
                         if resets < 0 {
-                            return over(Abuse::Resets);
+                            return over(Violation::Resets);
                         }
-                        (0, Abuse::Resets)
+                        (0, Violation::Resets)
                     }
-                    Kind::Settings if !is_ack => (10, Abuse::Settings),
-                    Kind::Ping if !is_ack => (1, Abuse::Ping),
-                    Kind::Priority => (1, Abuse::Priority),
-                    Kind::WindowUpdate => (1, Abuse::WindowUpdate),
-                    Kind::Continuation => (1, Abuse::Continuation),
-                    _ => (1, Abuse::Other),
+                    Kind::Settings if !is_ack => (10, Violation::Settings),
+                    Kind::Ping if !is_ack => (1, Violation::Ping),
+                    Kind::Priority => (1, Violation::Priority),
+                    Kind::WindowUpdate => (1, Violation::WindowUpdate),
+                    Kind::Continuation => (1, Violation::Continuation),
+                    _ => (1, Violation::Other),
                 };
                 credit -= cost;
                 if credit < 0 {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use loom::thread;
-use tidegate_limits::limiter::cluster::StoreKey;
-use tidegate_limits::limiter::cluster::deltas::Deltas;
+use tidegate_limits::limiter::sharing::StoreKey;
+use tidegate_limits::limiter::sharing::deltas::Deltas;
 
 use crate::{cost, explore};
 

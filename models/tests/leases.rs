@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use tidegate_limits::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
+use tidegate_limits::limiter::sharing::{Answer, Asking, Begin, Leases, Look, Promise};
 use tidegate_limits::sketch::KeyHash;
 use tidegate_limits::units::{Cost, Timestamp};
 

@@ -142,7 +142,7 @@ fn of_the_summing_table() {
 fn of_the_deltas() {
     every_ordering_is_needed(
         "deltas",
-        &["limiter/cluster/deltas.rs"],
+        &["limiter/sharing/deltas.rs"],
         models![
             deltas::every_unit_is_told_once_and_under_its_own_name,
             deltas::a_slot_that_changes_hands_mixes_no_units,
@@ -163,7 +163,7 @@ fn of_the_fair_share() {
 fn of_the_refusals_that_leases_remember() {
     every_ordering_is_needed(
         "refusals",
-        &["limiter/cluster/leases/refusals.rs"],
+        &["limiter/sharing/leases/refusals.rs"],
         models![leases::a_refusal_that_races_with_a_grant_of_its_key_is_not_remembered],
     );
 }

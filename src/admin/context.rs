@@ -15,7 +15,7 @@ use crate::running::process::Process;
 /// What endpoints see of the process.
 pub struct Context {
     /// What requests share.
-    pub shared: Arc<Process>,
+    pub process: Arc<Process>,
     /// Whether requests are welcome.
     pub ready: Arc<AtomicBool>,
     /// The listeners' names, and where they listen.
@@ -31,18 +31,18 @@ pub struct Context {
 impl Context {
     /// Of this process.
     pub fn new(
-        shared: Arc<Process>,
+        process: Arc<Process>,
         ready: Arc<AtomicBool>,
         listeners: Vec<(String, String)>,
         orders: mpsc::Sender<Order>,
     ) -> Context {
-        Context { shared, ready, listeners, pardons: Pardons::default(), orders, streams: Streams::default() }
+        Context { process, ready, listeners, pardons: Pardons::default(), orders, streams: Streams::default() }
     }
 
     /// The client as the access log has it; a pseudonym if there is none.
     pub fn name_of(&self, client: &Client) -> String {
-        match self.shared.clients_in_log() {
-            ClientInLog::Pseudonym => self.shared.pseudonyms.of(client).to_string(),
+        match self.process.clients_in_log() {
+            ClientInLog::Pseudonym => self.process.pseudonyms.of(client).to_string(),
             ClientInLog::Address => client.network.to_string(),
         }
     }

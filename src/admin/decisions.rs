@@ -41,7 +41,7 @@ pub fn one(context: &Arc<Context>, asked: &Asked) -> Answer {
             format!("`{text}` is no decision's id: those are thirteen letters and digits, with or without dashes");
         return Answer::error(StatusCode::BAD_REQUEST, why);
     };
-    match around(&context.shared, |around| context.shared.decisions.explain(id, around)) {
+    match around(&context.process, |around| context.process.decisions.explain(id, around)) {
         Some(explanation) => Answer::json(StatusCode::OK, &explanation),
         None => Answer::error(
             StatusCode::NOT_FOUND,
@@ -56,14 +56,14 @@ pub fn one(context: &Arc<Context>, asked: &Asked) -> Answer {
 
 /// `GET /api/v1/decisions?client=WHO&since=10m&latest=N`, all of which may be left out.
 pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let shared = &context.shared;
+    let process = &context.process;
     let since = match asked.query("since").map(|text| config::parse_duration(&text)).transpose() {
         Ok(since) => since,
         Err(allowed) => return Answer::error(StatusCode::BAD_REQUEST, format!("`since` {allowed}")),
     };
     let since = since.map_or(Timestamp::ZERO, |since| {
         let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        Timestamp::from_nanos(shared.clock.now().nanos().saturating_sub(nanos))
+        Timestamp::from_nanos(process.clock.now().nanos().saturating_sub(nanos))
     });
     let most = match asked.query("latest").map(|text| text.parse::<usize>()).transpose() {
         Ok(most) => most.unwrap_or(FEW).min(MOST),
@@ -73,10 +73,10 @@ pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
     let whom = match &client {
         None => None,
         Some(text) => {
-            let installed = shared.installed();
-            let lately = installed.refused().list(shared.clock.now()).entries;
+            let generation = process.generation();
+            let lately = generation.refused().list(process.clock.now()).entries;
             let known = lately.into_iter().map(|entry| entry.payload);
-            match Whom::parse(text, &installed.snapshot().policy().clients, &shared.pseudonyms, known) {
+            match Whom::parse(text, &generation.engine().policy().clients, &process.pseudonyms, known) {
                 Some(whom) => Some((whom, text.as_str())),
                 None => {
                     let why = format!("`{text}` is neither an address nor a pseudonym, which has 22 characters");
@@ -87,19 +87,19 @@ pub fn latest(context: &Arc<Context>, asked: &Asked) -> Answer {
     };
     // a pseudonym is told anyway, and no address that could be shown
     let shown = |text: &'_ str| text.parse::<std::net::IpAddr>().is_ok();
-    let decisions = around(shared, |around| {
+    let decisions = around(process, |around| {
         let whom = whom.as_ref().map(|(whom, text)| (whom, Some(*text).filter(|text| shown(text))));
-        shared.decisions.latest(whom, since, most, around)
+        process.decisions.latest(whom, since, most, around)
     });
     Answer::json(StatusCode::OK, &List { schema: SCHEMA, decisions })
 }
 
 /// Asks with what the process knows now.
-fn around<T>(shared: &Process, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
-    let installed = shared.installed();
+fn around<T>(process: &Process, ask: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    let generation = process.generation();
     ask(&Surroundings {
-        policy: installed.snapshot().policy(),
-        fields: &|route| installed.fields(route),
-        unix_nanos_at_origin: shared.unix_nanos_at_origin(),
+        policy: generation.engine().policy(),
+        fields: &|route| generation.fields(route),
+        unix_nanos_at_origin: process.unix_nanos_at_origin(),
     })
 }

@@ -46,9 +46,9 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
     };
-    let installed = context.shared.installed();
-    let snapshot = installed.snapshot();
-    let rules = &snapshot.policy().rules;
+    let generation = context.process.generation();
+    let engine = generation.engine();
+    let rules = &engine.policy().rules;
     let only = match &wanted.limit {
         None => None,
         Some(name) => match rules.iter().position(|rule| rule.name == *name) {
@@ -57,7 +57,7 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
         },
     };
     let Some(found) = find(context, &wanted.client) else { return unknown() };
-    let now = context.shared.clock.now();
+    let now = context.process.clock.now();
     let exempt = Duration::from_secs(wanted.exempt_seconds);
     if exempt > LONGEST {
         return Answer::error(StatusCode::BAD_REQUEST, "an exemption lasts for 31 days at most");
@@ -69,7 +69,7 @@ pub fn pardon(context: &Arc<Context>, asked: &Asked) -> Answer {
     }
     let mut outcomes: BTreeMap<usize, Result<Timestamp, NotPardoned>> = BTreeMap::new();
     for client in &found.clients {
-        for pardon in snapshot.pardon(client, found.network, only, now, exempt) {
+        for pardon in engine.pardon(client, found.network, only, now, exempt) {
             outcomes.insert(pardon.rule, pardon.outcome);
         }
     }
@@ -116,7 +116,7 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
     };
-    let now = context.shared.clock.now();
+    let now = context.process.clock.now();
     let mut pardons = context.pardons.kept(now);
     // by the name that the list has, or by whom that stands for
     let name = if pardons.contains_key(&wanted.client) {
@@ -127,9 +127,9 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
     let Some((name, given)) = name.and_then(|name| pardons.remove_entry(&name)) else {
         return Answer::error(StatusCode::NOT_FOUND, "this client is not pardoned");
     };
-    let installed = context.shared.installed();
+    let generation = context.process.generation();
     for client in &given.clients {
-        installed.snapshot().revoke_pardon(client, now);
+        generation.engine().revoke_pardon(client, now);
     }
     tracing::info!(client = name, "pardon revoked");
     Answer::json(StatusCode::OK, &Revoked { client: name, revoked: true, schema: "tidegate.pardon/1".into() })
@@ -137,7 +137,7 @@ pub fn revoke(context: &Arc<Context>, asked: &Asked) -> Answer {
 
 /// `GET /api/v1/pardons`.
 pub fn list(context: &Arc<Context>, _: &Asked) -> Answer {
-    let now = context.shared.clock.now();
+    let now = context.process.clock.now();
     let seconds = |later: Timestamp, earlier: Timestamp| later.since(earlier).as_secs();
     let pardon = |(name, given): (&String, &Given)| Pardon {
         // its name at present
@@ -167,18 +167,18 @@ fn unknown() -> Answer {
 }
 
 fn find(context: &Context, text: &str) -> Option<Found> {
-    let installed = context.shared.installed();
-    let lately = installed.refused().list(context.shared.clock.now()).entries;
+    let generation = context.process.generation();
+    let lately = generation.refused().list(context.process.clock.now()).entries;
     let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
     let network = address.or_else(|| parse_cidr(text).ok().map(|(prefix, _)| prefix));
     if network.is_none() && text != "unix" {
         let client = lately.iter().map(|entry| entry.payload).find(|client| {
-            context.shared.pseudonyms.all_of(client).any(|name| name.as_str() == text)
+            context.process.pseudonyms.all_of(client).any(|name| name.as_str() == text)
                 || client.network.to_string() == text
         })?;
         return Some(Found { name: context.name_of(&client), clients: vec![client], network: None });
     }
-    let rules = &installed.snapshot().policy().clients;
+    let rules = &generation.engine().policy().clients;
     let peer = network.map_or(Peer::Unix, |network| Peer::Ip(network.address()));
     let mut client = client::resolve(rules, peer, &HeaderMap::new()).unwrap_or_else(|unresolved| unresolved.client);
     client.mark = Mark::Verified;

@@ -12,25 +12,25 @@ use crate::small_server::Answer;
 
 /// `GET /api/v1/limits`.
 pub fn get_limits(context: &Arc<Context>, _: &Asked) -> Answer {
-    let installed = context.shared.installed();
-    let mut state = state::counts(&installed);
-    state::limits(&installed, &mut state, context.shared.clock.now(), |_, _| true);
+    let generation = context.process.generation();
+    let mut state = state::counts(&generation);
+    state::limits(&generation, &mut state, context.process.clock.now(), |_, _| true);
     Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.limits/1", "limits": state.limits }))
 }
 
 /// `GET /api/v1/origins`.
 pub fn get_origins(context: &Arc<Context>, _: &Asked) -> Answer {
-    let installed = context.shared.installed();
-    let mut state = state::counts(&installed);
-    state::origins(&installed, &mut state, context.shared.clock.now());
+    let generation = context.process.generation();
+    let mut state = state::counts(&generation);
+    state::origins(&generation, &mut state, context.process.clock.now());
     Answer::json(StatusCode::OK, &json!({ "schema": "tidegate.origins/1", "origins": state.origins }))
 }
 
 /// `GET /api/v1/config?path=PATH`: the configuration in force, or a part of it such as `limits.login`, with secrets masked. Every scalar
 /// of the JSON is a text, as in the file.
 pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
-    let installed = context.shared.installed();
-    let source = installed.source();
+    let generation = context.process.generation();
+    let source = generation.source();
     let path = asked.query("path").unwrap_or_default();
     let Some(part) = source.shown.at(&path) else {
         return Answer::error(StatusCode::NOT_FOUND, source.shown.missing(&path));
@@ -47,7 +47,7 @@ pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
 /// `GET /api/v1/offenders`: the clients, then the networks (/24 and /48), that the limits refused most lately. Where clients have
 /// pseudonyms, networks have pseudonyms of their own.
 pub fn get_offenders(context: &Arc<Context>, _: &Asked) -> Answer {
-    let found = state::offenders(&context.shared, usize::MAX, |client| context.name_of(client));
+    let found = state::offenders(&context.process, usize::MAX, |client| context.name_of(client));
     let told = json!({
         "schema": "tidegate.offenders/1",
         "total": found.total,

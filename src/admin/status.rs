@@ -24,9 +24,9 @@ pub fn readyz(context: &Arc<Context>, _: &Asked) -> Answer {
 
 /// `GET /api/v1/status`: the state as it is.
 pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
-    let shared = &context.shared;
-    let mut state = state::state(shared);
-    state.state = match (shared.draining(), context.ready.load(Ordering::Relaxed)) {
+    let process = &context.process;
+    let mut state = state::state(process);
+    state.state = match (process.draining(), context.ready.load(Ordering::Relaxed)) {
         (true, _) => "stopping".into(),
         (false, true) => "ready".into(),
         (false, false) => "starting".into(),
@@ -36,6 +36,6 @@ pub fn status(context: &Arc<Context>, _: &Asked) -> Answer {
         Listener { name: name.clone(), address: address.clone(), ..counts }
     };
     state.listeners = context.listeners.iter().map(listener).collect();
-    state.pardons = context.pardons.len(shared.clock.now());
+    state.pardons = context.pardons.len(process.clock.now());
     Answer::json(StatusCode::OK, &state)
 }

@@ -13,7 +13,7 @@ use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{self, Config, Loaded, Tree};
 use crate::limiter::Kind;
-use crate::limiter::cluster::Sharing;
+use crate::limiter::sharing::Sharing;
 use crate::observe::metrics::Metrics;
 use crate::policy::{CostRule, Rule};
 use crate::sketch::{Accuracy, Shape};

@@ -22,7 +22,7 @@ use super::output::{print, say};
 use super::{exit, suggest};
 use crate::client::Client;
 use crate::config::{self, Config};
-use crate::engine::{Judged, Verdict};
+use crate::engine::{Evaluation, Verdict};
 use crate::observe::pseudonym::Pseudonyms;
 use crate::policy::Policy;
 use crate::replay::condition::FailIf;
@@ -192,12 +192,12 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
     let mut drawing = Drawing::new(&arguments.pictures, &config.policy, arguments.route.as_deref());
     let mut written = Ok(());
     let speaker = progress::speak(&counted, global.quiet);
-    let replayed = simulate(sources, &question, config.policy, against, |record, judged| {
-        drawing.note(record, judged, &name);
+    let replayed = simulate(sources, &question, config.policy, against, |record, evaluation| {
+        drawing.note(record, evaluation, &name);
         if let Some(out) = &mut decisions
             && written.is_ok()
         {
-            written = decision(out, record.start, judged, &rules);
+            written = decision(out, record.start, evaluation, &rules);
         }
     });
     drop(speaker);
@@ -329,8 +329,8 @@ fn name(record: &Record<'_>, client: &Client, shows: bool, pseudonyms: &Pseudony
 }
 
 /// A decision as one line.
-fn decision(out: &mut impl Write, start: u64, judged: &Judged, rules: &[String]) -> io::Result<()> {
-    let decision = &judged.decision;
+fn decision(out: &mut impl Write, start: u64, evaluation: &Evaluation, rules: &[String]) -> io::Result<()> {
+    let decision = &evaluation.decision;
     let limits: Vec<_> = decision
         .readings
         .iter()

@@ -227,12 +227,12 @@ impl Task<'_> {
         let mut titles: Vec<&str> = sources.formats().map(|(_, format)| format.title()).collect();
         titles.dedup();
         let (format, resolution) = (titles.join(" and "), sources.resolution());
-        let replayed = simulate(sources, self.question, policy, None, |record, judged| {
-            let decision = &judged.decision;
+        let replayed = simulate(sources, self.question, policy, None, |record, evaluation| {
+            let decision = &evaluation.decision;
             let key = if self.per_route {
                 decision.client.as_ref().map(|client| network_key(&client.network.to_string()))
             } else {
-                judged.key(0)
+                evaluation.key(0)
             };
             visit(decision.route, key, Timestamp::from_nanos(record.start));
         });

@@ -15,7 +15,7 @@ use crate::answer::{Answer, Fault};
 use crate::limiter::ConnectionPlace;
 use crate::request::Peer;
 use tidegate_http::fault::{BodyFault, HeadFault};
-use tidegate_http::h2::frames::Abuse;
+use tidegate_http::h2::frames::Violation;
 use tidegate_http::head::{Head, HeadLimits};
 use tidegate_http::path::EscapedSlash;
 use tidegate_http::proxy_protocol::Source;
@@ -68,7 +68,7 @@ pub trait EdgeEvents: Send + Sync + 'static {
     /// A head was refused by the library for HTTP/2, which answered it with the fault's status and no body, or reset its stream.
     fn refused_elsewhere(&self, _fault: HeadFault) {}
     /// A connection that speaks HTTP/2 was ended for what its client did.
-    fn abused(&self, _abuse: Abuse, _peer: Peer) {}
+    fn abused(&self, _abuse: Violation, _peer: Peer) {}
     /// Judges a request without a body before the proxy sees it. `bytes` begin with its head. `stay`: the connection may
     /// serve another request after it.
     fn judge(&self, _head: &Head, _bytes: &[u8], _info: &ConnectionInfo, _stay: bool) -> HeadVerdict {

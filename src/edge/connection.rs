@@ -64,13 +64,13 @@ pub async fn serve<A, S>(
             }
             Next::Nothing => return,
         };
-        let mut judged = None;
+        let mut evaluation = None;
         let goes_on = head.keep_alive && !is_old();
         // a refusal here costs less than half of one in a session of Pingora's
         if judge_here && head.body == Body::None && !head.upgrade {
             let stay = goes_on && answered_here + 1 < limits.requests && !*shutdown.borrow();
             match edge.events.judge(&head, wire.inbox(), &info, stay) {
-                HeadVerdict::Forward(decision) => judged = decision,
+                HeadVerdict::Forward(decision) => evaluation = decision,
                 HeadVerdict::Answer { bytes, stay: wanted } => {
                     wire.begin(&head);
                     wire.put(&bytes);
@@ -96,7 +96,7 @@ pub async fn serve<A, S>(
             session.set_keepalive_reuses_remaining(Some(0));
         }
         session.set_pipelined_prefix(prefix);
-        session.set_connection_user_context(judged);
+        session.set_connection_user_context(evaluation);
         match app.process_new_http(session, shutdown).await {
             Some(reused) => {
                 let (returned, kept) = reused.consume();

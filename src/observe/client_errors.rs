@@ -21,7 +21,7 @@ use crate::config::settings::ClientInLog;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::request::Peer;
 use crate::units::Timestamp;
-use tidegate_http::h2::frames::Abuse;
+use tidegate_http::h2::frames::Violation;
 
 /// The client left before it had an answer.
 pub const ABORTED: &str = "aborted";
@@ -82,7 +82,7 @@ impl About {
 fn reasons() -> impl Iterator<Item = (About, &'static str)> {
     let requests = malformed_reasons().chain(CONNECTION_REASONS.iter().copied());
     let handshakes = HandshakeFault::ALL.iter().map(|fault| (About::Handshake, fault.reason()));
-    let abuses = Abuse::ALL.iter().map(|abuse| (About::Http2, abuse.word()));
+    let abuses = Violation::ALL.iter().map(|abuse| (About::Http2, abuse.word()));
     let requests = requests.map(|word| (About::Request, word));
     requests.chain(handshakes).chain(abuses).chain([(About::Request, ABORTED)])
 }

@@ -20,9 +20,9 @@ use super::pseudonym::{PseudonymText, Pseudonyms};
 use crate::answer::headers::retry_after_seconds;
 use crate::answer::{self, RouteFields};
 use crate::client::{Client, ClientRules, Mark, Trust, resolve};
-use crate::engine::{DecisionId, Judged, Outcome, Snapshot, Verdict};
+use crate::engine::{DecisionId, Engine, Evaluation, Outcome, Verdict};
 use crate::explain::{Beside, Book, Explanation, Known, Record};
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::policy::Policy;
 use crate::request::{Peer, Request};
 use crate::units::Timestamp;
@@ -111,8 +111,8 @@ impl Decisions {
     }
 
     /// Whether a decision is one of those that are remembered.
-    pub fn wants(judged: &Judged) -> bool {
-        let decision = &judged.decision;
+    pub fn wants(evaluation: &Evaluation) -> bool {
+        let decision = &evaluation.decision;
         let objected = |outcome| matches!(outcome, Outcome::Refused | Outcome::Tagged);
         // a view of the dice that nothing else has
         decision.verdict != Verdict::Admitted
@@ -124,25 +124,25 @@ impl Decisions {
     /// one that is remembered; to be called before its answer is sent, as the client may ask at once.
     pub fn note(
         &self,
-        snapshot: &Snapshot,
-        judged: &Judged,
+        engine: &Engine,
+        evaluation: &Evaluation,
         request: &Request<'_>,
-        (book, silence): (u16, Option<Silence>),
+        (book, store_error): (u16, Option<StoreError>),
         pseudonyms: &Pseudonyms,
     ) {
-        if !Decisions::wants(judged) {
+        if !Decisions::wants(evaluation) {
             return;
         }
-        let decision = &judged.decision;
-        let policy = snapshot.policy();
+        let decision = &evaluation.decision;
+        let policy = engine.policy();
         let retry_after = match decision.verdict {
             Verdict::Refused(refusal) => retry_after_seconds(refusal, decision, policy).unwrap_or(0),
             Verdict::Admitted => 0,
         };
         let client = decision.client.map_or([0; 16], |client| pseudonyms.of(&client).bytes());
         let taken = policy.routes.taken(request);
-        let beside = Beside { client, method: request.method, taken, book, retry_after, silence };
-        self.remember(decision.id, &Record::of(snapshot, judged, &beside), policy.rules.len());
+        let beside = Beside { client, method: request.method, taken, book, retry_after, store_error };
+        self.remember(decision.id, &Record::of(engine, evaluation, &beside), policy.rules.len());
     }
 
     /// Writes a decision by a policy of so many limits.

@@ -40,7 +40,7 @@ use families::{Families, Series};
 pub(super) use labels::malformed_reasons;
 use labels::{CLIENTS, Found, UNMATCHED};
 use shape::Shape;
-use tidegate_http::h2::frames::Abuse;
+use tidegate_http::h2::frames::Violation;
 
 use catalogue as all;
 pub use labels::{CONNECTION_REASONS, OriginError, SHED_REASONS};
@@ -76,7 +76,7 @@ impl Metrics {
     fn with_shape(shape: Shape) -> Metrics {
         let families = Arc::new(Families::new());
         let metrics = Metrics::resolve(families, shape);
-        metrics.installed(1);
+        metrics.generation(1);
         metrics
     }
 
@@ -213,7 +213,7 @@ impl Metrics {
     }
 
     /// Counts a connection in HTTP/2 that was ended for what its client did.
-    pub fn h2_abuse(&self, listener: usize, abuse: Abuse) {
+    pub fn h2_abuse(&self, listener: usize, abuse: Violation) {
         if let Some(listener) = self.listeners.get(listener) {
             listener.h2_abuse.add(abuse);
         }
@@ -263,7 +263,7 @@ impl Metrics {
     /// A new policy is in force: the `generation`-th, the one at start being the first.
     pub fn reload_succeeded(&self, generation: u64) {
         self.reloads.add(true);
-        self.installed(generation);
+        self.generation(generation);
     }
 
     /// A policy file was refused and the old policy stays.
@@ -272,7 +272,7 @@ impl Metrics {
         self.reload_successful.set(0);
     }
 
-    fn installed(&self, generation: u64) {
+    fn generation(&self, generation: u64) {
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
         self.reload_successful.set(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

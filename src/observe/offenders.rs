@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::client::{Client, ClientNetwork};
-use crate::engine::{Judged, Outcome, Snapshot};
+use crate::engine::{Engine, Evaluation, Outcome};
 use crate::limiter::Limiter;
 use crate::policy::Mode;
 use crate::sketch::{Heaviest, KeyHash, KeyHasher, Seed, heaviest};
@@ -51,15 +51,15 @@ impl MostRefused {
     }
 
     /// Counts a refused request for each limit that it violated.
-    pub fn note(&self, snapshot: &Snapshot, judged: &Judged) {
-        let decision = &judged.decision;
+    pub fn note(&self, engine: &Engine, evaluation: &Evaluation) {
+        let decision = &evaluation.decision;
         let Some(client) = decision.client else { return };
         for (slot, reading) in decision.readings.iter().enumerate() {
             if reading.mode != Mode::Enforce || reading.outcome != Outcome::Refused {
                 continue;
             }
-            let keyed = snapshot.limiter(reading.rule).is_some_and(Limiter::is_keyed);
-            let key = judged.key(slot).filter(|_| keyed).unwrap_or_else(|| self.hash_of(&client));
+            let keyed = engine.limiter(reading.rule).is_some_and(Limiter::is_keyed);
+            let key = evaluation.key(slot).filter(|_| keyed).unwrap_or_else(|| self.hash_of(&client));
             self.offer(decision.at, u32::try_from(reading.rule).unwrap_or(u32::MAX), key, client);
         }
     }

@@ -43,13 +43,13 @@ pub async fn keep_fresh(origin: Arc<OriginState>, mut shutdown: watch::Receiver<
     let named = origin.spec().addresses.iter().filter(is_name);
     let Some(interval) = named.map(|address| address.resolve).min() else { return };
     let mut memory = Memory::of(&origin);
-    let mut installed = Vec::new();
+    let mut generation = Vec::new();
     let mut was_failing = false;
     loop {
         let found = look_up(&origin.spec().addresses, &mut memory).await;
-        if found.addresses != installed {
+        if found.addresses != generation {
             found.install(&origin);
-            installed = found.addresses;
+            generation = found.addresses;
         }
         if found.failing != was_failing {
             was_failing = found.failing;

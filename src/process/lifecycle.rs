@@ -119,7 +119,7 @@ enum End {
 }
 
 /// Serves until the process has to end, then leads it there; returns when all requests have ended or their time is over.
-pub async fn until_stopped(life: Life, drain: Drain, shared: &Process) {
+pub async fn until_stopped(life: Life, drain: Drain, process: &Process) {
     let Life {
         mut signals,
         mut orders,
@@ -137,7 +137,7 @@ pub async fn until_stopped(life: Life, drain: Drain, shared: &Process) {
     // whoever orders something from now on is told that the process is about to stop
     drop(orders);
     ready.store(false, Ordering::Relaxed);
-    shared.start_draining();
+    process.start_draining();
     tracing::info!(connections = connections.open(), "stopping");
     let replaced = matches!(end, End::Replaced);
     tokio::spawn(async move {
@@ -217,11 +217,11 @@ async fn serve(
             }
             replacement = upgrade::start(program, &sockets, notifier) => replacement,
         };
-        let installed = match replacement {
+        let generation = match replacement {
             Ok(replacement) => replacement.install(notifier).await,
             Err(text) => Err(text),
         };
-        match installed {
+        match generation {
             Ok((id, taken)) => {
                 sockets.hand_over(&taken);
                 tracing::info!(process = id, "upgrade: the new process serves");

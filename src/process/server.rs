@@ -121,26 +121,26 @@ fn start_and_serve(
     let watch = Watch::new(&settings.listeners, |listener| listener.protocols.alpn());
     let watch = watch.map_err(|error| StartError::System("a certificate cannot be used", error.to_string()))?;
     let watch = Arc::new(watch);
-    let (shared, writer) = build(config, file, stopping)?;
+    let (process, writer) = build(config, file, stopping)?;
     if admin.is_some() {
-        shared.watch();
+        process.watch();
     }
     // nothing else sets it
-    let _ = shared.certificates.set(Arc::clone(&watch));
+    let _ = process.certificates.set(Arc::clone(&watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers(&shared.settings))
+        .worker_threads(workers(&process.settings))
         .thread_name("gate")
         .enable_all()
         .build()
         .map_err(|error| StartError::System("no runtime", error.to_string()))?;
-    let doors = doors(&shared)?;
-    let housekeeping = Housekeeping::start(round(&shared, &doors))
+    let doors = doors(&process)?;
+    let housekeeping = Housekeeping::start(round(&process, &doors))
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
     let renewals = certificates::keep_renewing(&watch)
         .map_err(|error| StartError::System("no thread for renewed certificates", error.to_string()))?;
-    let reloader = Arc::new(Reloader::new(Arc::clone(&shared), load, watch, doors));
+    let reloader = Arc::new(Reloader::new(Arc::clone(&process), load, watch, doors));
     descriptors::share_out(limit, connections);
-    let serving = serve(&shared, opened, Arc::clone(&notifier), program, predecessor, reloader, stop);
+    let serving = serve(&process, opened, Arc::clone(&notifier), program, predecessor, reloader, stop);
     let served = runtime.block_on(serving);
     drop((housekeeping, renewals));
     // what is still running had its time
@@ -175,39 +175,39 @@ fn build(
     let backends = Backends::open(&config, None, clock)?;
     let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
     let first = Generation::next(config, backends, base)?;
-    let shared = Process::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
-    Ok((Arc::new(shared), writer))
+    let process = Process::new(clock, access_log, pseudonyms, file, Waits::new(MOST_WAITING, stopping), first);
+    Ok((Arc::new(process), writer))
 }
 
 /// What is done about once a second.
-fn round(shared: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + Send + 'static {
-    let (shared, doors, teller) = (Arc::clone(shared), doors.to_vec(), Mutex::new(Teller::default()));
+fn round(process: &Arc<Process>, doors: &[Arc<ListenerFilter>]) -> impl Fn() + Send + 'static {
+    let (process, doors, teller) = (Arc::clone(process), doors.to_vec(), Mutex::new(Teller::default()));
     // the first second of the history begins here
-    state::note_history(&shared);
+    state::note_history(&process);
     move || {
-        let now = shared.clock.now();
-        shared.installed().snapshot().maintain(now);
+        let now = process.clock.now();
+        process.generation().engine().maintain(now);
         doors.iter().for_each(|door| door.maintain(now));
-        shared.tell_noise();
-        state::note_history(&shared);
-        state::look_for_notices(&shared);
+        process.tell_noise();
+        state::note_history(&process);
+        state::look_for_notices(&process);
         teller.lock().look(now);
     }
 }
 
 /// One for each listener, in the order of the settings, each with a seed of its own.
-fn doors(shared: &Arc<Process>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
+fn doors(process: &Arc<Process>) -> Result<Vec<Arc<ListenerFilter>>, StartError> {
     let door = |listener| {
         let seed = clock::secret().map(Seed::from_bytes);
         let seed = seed.map_err(|error| StartError::System("no randomness for connections", error.to_string()))?;
-        let door = ListenerFilter::new(Arc::clone(shared), listener, &seed);
+        let door = ListenerFilter::new(Arc::clone(process), listener, &seed);
         door.map(Arc::new).map_err(|fault| StartError::System("connections cannot be counted", fault.to_string()))
     };
-    (0..shared.settings.listeners.len()).map(door).collect()
+    (0..process.settings.listeners.len()).map(door).collect()
 }
 
 async fn serve(
-    shared: &Arc<Process>,
+    process: &Arc<Process>,
     opened: Opened,
     notifier: Arc<Notifier>,
     program: Program,
@@ -224,19 +224,19 @@ async fn serve(
     let stopping = stop.subscribe();
     let ready = Arc::new(AtomicBool::new(false));
     let connections = Connections::new();
-    if let (Some(page), Some(bound)) = (&shared.settings.metrics, metrics) {
+    if let (Some(page), Some(bound)) = (&process.settings.metrics, metrics) {
         let hosts = Hosts::new(&page.hosts);
-        let pages = scrape::Pages::new(page.path.clone(), hosts, metrics_of(shared), Arc::clone(&ready));
+        let pages = scrape::Pages::new(page.path.clone(), hosts, metrics_of(process), Arc::clone(&ready));
         tokio::spawn(small_server::serve(bound.socket, pages, stopping.clone()));
     }
     let (order, orders) = mpsc::channel(1);
     let named = listeners.iter().map(|bound| (bound.name.clone(), bound.address.to_string())).collect();
-    let context = Arc::new(admin::Context::new(Arc::clone(shared), Arc::clone(&ready), named, order));
-    if let (Some(settings), Some(bound)) = (&shared.settings.admin, web) {
+    let context = Arc::new(admin::Context::new(Arc::clone(process), Arc::clone(&ready), named, order));
+    if let (Some(settings), Some(bound)) = (&process.settings.admin, web) {
         let way = Admin::web(Arc::clone(&context), Web::new(settings));
         tokio::spawn(small_server::serve(bound.socket, way, stopping.clone()));
     }
-    let first = shared.installed();
+    let first = process.generation();
     tokio::select! {
         answers = first.backends().first_contact() => warn_of_silent(&answers),
         // nothing is under way yet
@@ -245,15 +245,15 @@ async fn serve(
             return Ok(());
         }
     }
-    shared.begin();
-    BUFFERS.limit(usize::try_from(shared.settings.max_buffered.0).unwrap_or(usize::MAX));
-    let proxy = Arc::new(proxy(shared, workers(&shared.settings)));
+    process.begin();
+    BUFFERS.limit(usize::try_from(process.settings.max_buffered.0).unwrap_or(usize::MAX));
+    let proxy = Arc::new(proxy(process, workers(&process.settings)));
     let mut accepting = JoinSet::new();
     let count = listeners.len();
     for (listener, bound) in listeners.into_iter().enumerate() {
-        let events = Events::new(Arc::clone(shared), listener);
+        let events = Events::new(Arc::clone(process), listener);
         let filter = reloader.doors.get(listener).map(|filter| Arc::clone(filter) as Arc<dyn AdmissionFilter>);
-        let limits = shared.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
+        let limits = process.settings.listeners.get(listener).map(ConnectionLimits::of).unwrap_or_default();
         let tls = reloader.certificates.acceptor(listener);
         let edge = Arc::new(Edge { listener, tls, limits, filter, events: Box::new(events) });
         accepting.spawn(listen::accept(bound, Arc::clone(&proxy), edge, Arc::clone(&connections), stopping.clone()));
@@ -287,7 +287,7 @@ async fn serve(
         connections,
         watchdog,
     };
-    lifecycle::until_stopped(life, shared.settings.drain, shared).await;
+    lifecycle::until_stopped(life, process.settings.drain, process).await;
     Ok(())
 }
 
@@ -302,7 +302,7 @@ fn warn_of_silent(answers: &[(Arc<StoreInUse>, bool)]) {
     }
 }
 
-fn metrics_of(shared: &Arc<Process>) -> scrape::Render {
-    let shared = Arc::clone(shared);
-    Arc::new(move || shared.installed().metrics().render(&state::state(&shared)))
+fn metrics_of(process: &Arc<Process>) -> scrape::Render {
+    let process = Arc::clone(process);
+    Arc::new(move || process.generation().metrics().render(&state::state(&process)))
 }

@@ -57,8 +57,8 @@ pub fn keep_places(session: &Session, context: &mut RequestContext, error: &Erro
         return;
     }
     let bound = context.route().map_or(Duration::ZERO, |route| route.timeouts.read.min(route.timeouts.request));
-    let route = context.judged.as_ref().and_then(|judged| judged.decision.route);
-    let usual = route.and_then(|route| context.installed.usual(route)?.get(clock.now()));
+    let route = context.evaluation.as_ref().and_then(|evaluation| evaluation.decision.route);
+    let usual = route.and_then(|route| context.generation.usual(route)?.get(clock.now()));
     let time = usual.map_or(bound, |usual| (USUAL_UNIT * usual).max(LEAST).min(bound));
     let places = (context.place.take(), context.attempt.take(), places_of(&mut context.holds));
     let counted = origin.abandoned().join();
@@ -70,8 +70,8 @@ pub fn keep_places(session: &Session, context: &mut RequestContext, error: &Erro
 
 /// An answer of the origin has begun.
 pub fn note_duration(context: &RequestContext, began: Timestamp, answered: Timestamp) {
-    let Some(route) = context.judged.as_ref().and_then(|judged| judged.decision.route) else { return };
-    let Some(usual) = context.installed.usual(route) else { return };
+    let Some(route) = context.evaluation.as_ref().and_then(|evaluation| evaluation.decision.route) else { return };
+    let Some(usual) = context.generation.usual(route) else { return };
     let units = answered.since(began).as_nanos().div_ceil(USUAL_UNIT.as_nanos());
     usual.see(u32::try_from(units).unwrap_or(u32::MAX), answered);
 }

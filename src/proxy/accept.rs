@@ -23,7 +23,7 @@ use tidegate_http::proxy_protocol::Source;
 
 /// The admission filter of one listener.
 pub struct ListenerFilter {
-    shared: Arc<Process>,
+    process: Arc<Process>,
     listener: usize,
     proxy_protocol: ProxyProtocol,
     rules: ArcSwap<Rules>,
@@ -48,13 +48,13 @@ impl ListenerFilter {
     ///
     /// # Errors
     /// A rate that no policy file can hold.
-    pub fn new(shared: Arc<Process>, listener: usize, seed: &Seed) -> Result<ListenerFilter, OutOfRange> {
+    pub fn new(process: Arc<Process>, listener: usize, seed: &Seed) -> Result<ListenerFilter, OutOfRange> {
         let default = Connections::default();
-        let settings = shared.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
+        let settings = process.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
         let caps = ConnectionCaps::new(&caps_of(settings), seed)?;
         let proxy_protocol = settings.proxy_protocol;
         let rules = ArcSwap::from_pointee(Rules::new(settings, caps));
-        Ok(ListenerFilter { proxy_protocol, rules, listener, shared })
+        Ok(ListenerFilter { proxy_protocol, rules, listener, process })
     }
 
     /// Takes lists, penalties and caps from a reloaded policy file. Open connections stay counted.
@@ -85,15 +85,15 @@ impl ListenerFilter {
 
     /// Counts the connection for its client, if `peer` is one; returns whether it may stay.
     fn belongs_to(&self, entry: &mut Entry, peer: Peer) -> bool {
-        let installed = self.shared.installed();
-        let clients = &installed.snapshot().policy().clients;
+        let generation = self.process.generation();
+        let clients = &generation.engine().policy().clients;
         if clients.trust.believes(peer) {
             return true;
         }
-        let now = self.shared.clock.now();
+        let now = self.process.clock.now();
         let rules = self.rules.load();
         if let Some(AtAccept { limit, above }) = &rules.at_accept
-            && installed.snapshot().penalty_nanos(limit, peer, now) > saturating_nanos(*above)
+            && generation.engine().penalty_nanos(limit, peer, now) > saturating_nanos(*above)
         {
             self.refused("penalty", peer);
             return false;
@@ -109,7 +109,7 @@ impl ListenerFilter {
     }
 
     fn trusts(&self, peer: Peer) -> bool {
-        self.shared.installed().snapshot().policy().clients.trust.believes(peer)
+        self.process.generation().engine().policy().clients.trust.believes(peer)
     }
 }
 
@@ -142,8 +142,8 @@ impl AdmissionFilter for ListenerFilter {
     }
 
     fn refused(&self, reason: &'static str, peer: Peer) {
-        self.shared.installed().metrics().connection_refused(self.listener, reason);
-        self.shared.noise(self.listener).note(About::Request, reason, peer);
+        self.process.generation().metrics().connection_refused(self.listener, reason);
+        self.process.noise(self.listener).note(About::Request, reason, peer);
     }
 }
 

@@ -20,8 +20,8 @@ use super::context::RequestContext;
 use super::downstream::{connection_info, over_limit};
 use super::{judge, room, shared_limits};
 use crate::answer::{Answer, Fault};
-use crate::engine::{Decision, Outcome, Refusal, Snapshot, Verdict};
-use crate::limiter::cluster::Silence;
+use crate::engine::{Decision, Engine, Outcome, Refusal, Verdict};
+use crate::limiter::sharing::StoreError;
 use crate::origins::origin::OriginPlace;
 use crate::policy::{Action, Mode, Route};
 use crate::running::generation::Generation;
@@ -48,12 +48,12 @@ pub enum Next {
 ///
 /// # Errors
 /// The client has gone while it waited.
-pub async fn admit(shared: &Process, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
-    let Taken { contended, silence, gone } = take(shared, session, context).await;
+pub async fn admit(process: &Process, session: &mut Session, context: &mut RequestContext) -> pingora::Result<Next> {
+    let Taken { contended, store_error, gone } = take(process, session, context).await;
     let info = connection_info(session).map(AsRef::as_ref);
-    judge::conclude(shared, context, info, session.req_header(), (contended, silence));
-    if let Some(judged) = &context.judged {
-        context.counts_bytes = context.installed.snapshot().counts_bytes(judged);
+    judge::conclude(process, context, info, session.req_header(), (contended, store_error));
+    if let Some(evaluation) = &context.evaluation {
+        context.counts_bytes = context.generation.engine().counts_bytes(evaluation);
     }
     if let Some(gone) = gone {
         return Err(gone);
@@ -77,48 +77,48 @@ struct Taken {
     /// The place, in the route's order, of a limit that refused only because a race could not be settled.
     contended: Option<usize>,
     /// Why the store of a limit did not answer.
-    silence: Option<Silence>,
+    store_error: Option<StoreError>,
     /// The client has gone while it waited.
     gone: Option<Box<Error>>,
 }
 
 /// Takes what an admitted request needs, or turns its verdict into a refusal.
-async fn take(shared: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
+async fn take(process: &Process, session: &mut Session, context: &mut RequestContext) -> Taken {
     let mut taken = Taken::default();
-    let installed = Arc::clone(&context.installed);
+    let generation = Arc::clone(&context.generation);
     // the record stays where it is, as it is some kilobytes
-    let RequestContext { judged: Some(judged), holds, place, started, .. } = context else { return taken };
-    if judged.decision.verdict != Verdict::Admitted {
+    let RequestContext { evaluation: Some(evaluation), holds, place, started, .. } = context else { return taken };
+    if evaluation.decision.verdict != Verdict::Admitted {
         return taken;
     }
-    let snapshot = installed.snapshot();
+    let engine = generation.engine();
     let mut waiting = None;
-    if judged.decision.delay_nanos > 0 {
-        waiting = shared.waits.join();
+    if evaluation.decision.delay_nanos > 0 {
+        waiting = process.waits.join();
         if waiting.is_none() {
-            refuse_wait(snapshot, &mut judged.decision, *started);
+            refuse_wait(engine, &mut evaluation.decision, *started);
             return taken;
         }
     }
-    let mut now = judged.decision.at;
+    let mut now = evaluation.decision.at;
     loop {
-        taken.contended = snapshot.reserve(judged, now);
-        if judged.decision.verdict != Verdict::Admitted {
+        taken.contended = engine.reserve(evaluation, now);
+        if evaluation.decision.verdict != Verdict::Admitted {
             return taken;
         }
-        if judged.decision.goes_on() <= now {
+        if evaluation.decision.goes_on() <= now {
             break;
         }
         // others may have come first since the limits were read, so that it must wait although it was not to, or longer
-        let ended = match waiting.take().or_else(|| shared.waits.join()) {
-            Some(waiting) => waiting.wait(rest_of(&judged.decision, shared), gone(session)).await,
+        let ended = match waiting.take().or_else(|| process.waits.join()) {
+            Some(waiting) => waiting.wait(rest_of(&evaluation.decision, process), gone(session)).await,
             // one too many, which is refused like the others
             None => Waited::Stopping,
         };
         match ended {
-            Waited::Over => now = shared.clock.now().max(judged.decision.goes_on()),
+            Waited::Over => now = process.clock.now().max(evaluation.decision.goes_on()),
             Waited::Stopping => {
-                refuse_wait(snapshot, &mut judged.decision, shared.clock.now());
+                refuse_wait(engine, &mut evaluation.decision, process.clock.now());
                 return taken;
             }
             Waited::Gone(error) => {
@@ -127,7 +127,7 @@ async fn take(shared: &Process, session: &mut Session, context: &mut RequestCont
             }
         }
     }
-    let queued = match take_place(session, &installed, place, &mut judged.decision).await {
+    let queued = match take_place(session, &generation, place, &mut evaluation.decision).await {
         Placed::Yes { queued } => queued,
         Placed::No => return taken,
         Placed::Gone(error) => {
@@ -136,22 +136,23 @@ async fn take(shared: &Process, session: &mut Session, context: &mut RequestCont
         }
     };
     // a stamp from before the wait would be judged behind everything that came meanwhile
-    let waits = judged.decision.delay_nanos > 0;
-    let now = if waits || queued { shared.clock.now().max(judged.decision.goes_on()) } else { judged.decision.at };
-    taken.silence = shared_limits::settle(shared, session, &installed, judged).await;
+    let waits = evaluation.decision.delay_nanos > 0;
+    let now =
+        if waits || queued { process.clock.now().max(evaluation.decision.goes_on()) } else { evaluation.decision.at };
+    taken.store_error = shared_limits::settle(process, session, &generation, evaluation).await;
     holds.clear();
-    let contended = snapshot.admit_into(judged, now, holds);
+    let contended = engine.admit_into(evaluation, now, holds);
     taken.contended = taken.contended.or(contended);
-    if judged.decision.verdict != Verdict::Admitted {
+    if evaluation.decision.verdict != Verdict::Admitted {
         *place = None;
     }
     taken
 }
 
 /// The rest of the wait.
-fn rest_of(decision: &Decision, shared: &Process) -> Duration {
+fn rest_of(decision: &Decision, process: &Process) -> Duration {
     let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
-    until.since(shared.clock.now())
+    until.since(process.clock.now())
 }
 
 /// The outcome of asking for a place at the origin.
@@ -167,13 +168,13 @@ enum Placed {
 /// Takes a place at the origin, if the request has one and needs it.
 async fn take_place(
     session: &mut Session,
-    installed: &Generation,
+    generation: &Generation,
     taken: &mut Option<OriginPlace>,
     decision: &mut Decision,
 ) -> Placed {
-    let route = decision.route.and_then(|route| installed.snapshot().policy().routes.route(route));
+    let route = decision.route.and_then(|route| generation.engine().policy().routes.route(route));
     let Some(Action::Forward(index)) = route.map(|route| &route.action) else { return Placed::Yes { queued: false } };
-    let Some(origin) = installed.origin(*index) else { return Placed::Yes { queued: false } };
+    let Some(origin) = generation.origin(*index) else { return Placed::Yes { queued: false } };
     let place = tokio::select! {
         // in this order, so that who need not wait is not looked at
         biased;
@@ -186,7 +187,7 @@ async fn take_place(
             Placed::Yes { queued: origin.spec().inflight.is_some_and(|cap| cap.queue > 0) }
         }
         Err(reason) => {
-            installed.metrics().origin_shed(*index, reason.word());
+            generation.metrics().origin_shed(*index, reason.word());
             decision.verdict = Verdict::Refused(Refusal::OriginFull);
             Placed::No
         }
@@ -194,7 +195,7 @@ async fn take_place(
 }
 
 /// Turns a wait into the refusal that its limits would have given without `action: delay`.
-fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
+fn refuse_wait(engine: &Engine, decision: &mut Decision, now: Timestamp) {
     let until = decision.at.after(Duration::from_nanos(decision.delay_nanos));
     let rest = u64::try_from(until.since(now).as_nanos()).unwrap_or(u64::MAX);
     let mut why = Refusal::Limit;
@@ -202,7 +203,7 @@ fn refuse_wait(snapshot: &Snapshot, decision: &mut Decision, now: Timestamp) {
         if reading.outcome == Outcome::Delayed && reading.mode == Mode::Enforce {
             reading.outcome = Outcome::Refused;
             reading.retry_nanos = Some(rest.max(1));
-            why = snapshot.limiter(reading.rule).map_or(why, |limiter| limiter.refusal().into());
+            why = engine.limiter(reading.rule).map_or(why, |limiter| limiter.refusal().into());
         }
     }
     decision.delay_nanos = 0;

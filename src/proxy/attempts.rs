@@ -115,7 +115,7 @@ fn failed(context: &mut RequestContext, now: Timestamp) {
 fn is_granted(context: &RequestContext, now: Timestamp) -> bool {
     let granted = context.origin().is_some_and(|origin| origin.may_retry(|| now));
     if !granted && let Some(origin) = context.origin_index() {
-        context.installed.metrics().origin_retry_refused(origin);
+        context.generation.metrics().origin_retry_refused(origin);
     }
     granted
 }

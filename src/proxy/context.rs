@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use http::{HeaderMap, StatusCode};
 
 use crate::answer::{self, Fault, Form};
-use crate::engine::{Holds, Judged, Outcome, Refusal, Verdict};
+use crate::engine::{Evaluation, Holds, Outcome, Refusal, Verdict};
 use crate::origins::origin::{Attempt, OriginPlace, OriginState};
 use crate::policy::{Action, FieldStyle, Route};
 use crate::running::generation::Generation;
@@ -28,7 +28,7 @@ const MOST_ATTEMPTS: usize = 6;
 /// stop leaks one.
 pub struct RequestContext {
     /// The policy that serves this request from start to end, whatever is installed meanwhile.
-    pub installed: Arc<Generation>,
+    pub generation: Arc<Generation>,
     /// When the head was complete.
     pub started: Timestamp,
     /// Position of the listener in the settings.
@@ -36,7 +36,7 @@ pub struct RequestContext {
     /// Whether a PROXY header named the connection's other end.
     pub conveyed: bool,
     /// The decision record; `None` if the request never got that far.
-    pub judged: Option<Judged>,
+    pub evaluation: Option<Evaluation>,
     /// Places of `inflight` limits, and attempts whose charge waits for the answer.
     pub holds: Holds,
     /// The place at the origin.
@@ -75,13 +75,13 @@ pub struct RequestContext {
 
 impl RequestContext {
     /// Returns the context of a request whose head has just arrived.
-    pub fn new(installed: Arc<Generation>, started: Timestamp) -> RequestContext {
+    pub fn new(generation: Arc<Generation>, started: Timestamp) -> RequestContext {
         RequestContext {
-            installed,
+            generation,
             started,
             listener: 0,
             conveyed: false,
-            judged: None,
+            evaluation: None,
             holds: Holds::new(),
             place: None,
             attempt: None,
@@ -104,8 +104,8 @@ impl RequestContext {
 
     /// The route that took the request.
     pub fn route(&self) -> Option<&Route> {
-        let index = self.judged.as_ref()?.decision.route?;
-        self.installed.snapshot().policy().routes.route(index)
+        let index = self.evaluation.as_ref()?.decision.route?;
+        self.generation.engine().policy().routes.route(index)
     }
 
     /// Position in the policy of the origin that the route forwards to.
@@ -118,7 +118,7 @@ impl RequestContext {
 
     /// The origin that the route forwards to.
     pub fn origin(&self) -> Option<&Arc<OriginState>> {
-        self.installed.origin(self.origin_index()?)
+        self.generation.origin(self.origin_index()?)
     }
 
     /// The time that is left for the answer to begin; all of it where the time is not measured.
@@ -134,7 +134,7 @@ impl RequestContext {
 
     /// Why it is refused; `None` if it is admitted, or not judged.
     pub fn refusal(&self) -> Option<Refusal> {
-        match self.judged.as_ref()?.decision.verdict {
+        match self.evaluation.as_ref()?.decision.verdict {
             Verdict::Refused(refusal) => Some(refusal),
             Verdict::Admitted => None,
         }
@@ -142,48 +142,48 @@ impl RequestContext {
 
     /// What an answer of the gate to it is made from.
     pub fn words(&self, form: Form) -> answer::Context<'_> {
-        let policy = self.installed.snapshot().policy();
-        let decision = self.judged.as_ref().map(|judged| &judged.decision);
-        let fields = decision.and_then(|decision| self.installed.fields(decision.route?));
+        let policy = self.generation.engine().policy();
+        let decision = self.evaluation.as_ref().map(|evaluation| &evaluation.decision);
+        let fields = decision.and_then(|decision| self.generation.fields(decision.route?));
         answer::Context { policy, decision, fields, form, wall_unix_nanos: self.wall_nanos() }
     }
 
     /// The wall clock for fields that name points in time, which only the legacy spelling does; zero otherwise.
     pub fn wall_nanos(&self) -> u64 {
-        let legacy = self.installed.snapshot().policy().responses.fields == FieldStyle::Legacy;
+        let legacy = self.generation.engine().policy().responses.fields == FieldStyle::Legacy;
         if legacy { wall_nanos() } else { 0 }
     }
 
     /// Returns whether its refusal closes the connection.
     pub fn closes(&self) -> bool {
-        self.judged.as_ref().is_some_and(|judged| self.installed.snapshot().closes(&judged.decision))
+        self.evaluation.as_ref().is_some_and(|evaluation| self.generation.engine().closes(&evaluation.decision))
     }
 
     /// Counts its refusal for the list of clients that are refused most.
     pub fn note_refusal(&self) {
-        if let Some(judged) = &self.judged {
-            self.installed.refused().note(self.installed.snapshot(), judged);
+        if let Some(evaluation) = &self.evaluation {
+            self.generation.refused().note(self.generation.engine(), evaluation);
         }
     }
 
     /// Notes that the request goes to the origin, which may act on it from now on.
     pub fn sent(&mut self) {
         self.at_work = true;
-        self.installed.snapshot().sent(&mut self.holds);
+        self.generation.engine().sent(&mut self.holds);
     }
 
     /// Notes that the origin gave no answer, which is not the client's doing.
     pub fn origin_failed(&mut self) {
-        self.installed.snapshot().failed(&mut self.holds);
+        self.generation.engine().failed(&mut self.holds);
     }
 
     /// Charges what waited for the head of the answer, the origin's or the route's own, as it was before edits. Call it before the
     /// client can read the answer, who may come again at once.
     pub fn settle(&mut self, status: StatusCode, headers: &HeaderMap, clock: &Clock) {
-        if let Some(judged) = &self.judged
+        if let Some(evaluation) = &self.evaluation
             && !self.holds.is_empty()
         {
-            self.installed.snapshot().answered(judged, &mut self.holds, status, headers, clock.now());
+            self.generation.engine().answered(evaluation, &mut self.holds, status, headers, clock.now());
         }
     }
 
@@ -199,23 +199,23 @@ impl RequestContext {
         if !self.counts_bytes || bytes == 0 {
             return None;
         }
-        let pause = self.installed.snapshot().carried(self.judged.as_mut()?, bytes, clock.now());
+        let pause = self.generation.engine().carried(self.evaluation.as_mut()?, bytes, clock.now());
         (pause > 0).then(|| Duration::from_nanos(pause).min(LONGEST_PAUSE))
     }
 
     /// Makes the places that the request holds places of switched connections. Returns whether there was room; if not, the verdict
     /// is a refusal now.
     pub fn switch(&mut self) -> bool {
-        let snapshot = self.installed.snapshot();
-        let Some(judged) = &mut self.judged else { return true };
-        let Err(rule) = snapshot.upgraded(judged, &mut self.holds) else { return true };
-        let decision = &mut judged.decision;
+        let engine = self.generation.engine();
+        let Some(evaluation) = &mut self.evaluation else { return true };
+        let Err(rule) = engine.upgraded(evaluation, &mut self.holds) else { return true };
+        let decision = &mut evaluation.decision;
         for reading in decision.readings.iter_mut().filter(|reading| reading.rule == rule) {
             reading.outcome = Outcome::Refused;
             // a place comes back when another connection ends, which nobody can promise
             reading.retry_nanos = None;
         }
-        if let Some(limiter) = snapshot.limiter(rule) {
+        if let Some(limiter) = engine.limiter(rule) {
             decision.verdict = Verdict::Refused(limiter.refusal().into());
         }
         self.switch_refused = true;

@@ -36,10 +36,10 @@ pub fn towards_origin(
     upstream: &mut RequestHeader,
     context: &RequestContext,
 ) -> pingora::Result<()> {
-    if let Some(judged) = &context.judged
-        && let Some(client) = &judged.decision.client
+    if let Some(evaluation) = &context.evaluation
+        && let Some(client) = &evaluation.decision.client
     {
-        let rules = &context.installed.snapshot().policy().clients;
+        let rules = &context.generation.engine().policy().clients;
         let peer = info.map_or(Peer::Unix, |info| info.peer);
         let onward = onward(rules, peer, client, received, info.map_or(Proto::Http, ConnectionInfo::proto));
         if let Some(name) = onward.remove {
@@ -49,9 +49,9 @@ pub fn towards_origin(
         put(upstream, "X-Forwarded-For", onward.x_forwarded_for)?;
         put(upstream, "Forwarded", onward.forwarded)?;
     }
-    let read = context.installed.snapshot().fields();
+    let read = context.generation.engine().fields();
     remove_all(upstream, |name| read.is_imitation(name));
-    let tags = context.installed.tag_fields();
+    let tags = context.generation.tag_fields();
     if !tags.is_empty() {
         remove_all(upstream, |field| tags.iter().any(|name| field == name || is_twin(field, name)));
     }
@@ -75,11 +75,11 @@ fn is_twin(field: &HeaderName, name: &HeaderName) -> bool {
 /// Tells the origin which limits the request is over: one line per field, their names separated by commas. No edit can
 /// forge them, as they come last.
 fn put_tags(upstream: &mut RequestHeader, context: &RequestContext) -> pingora::Result<()> {
-    let Some(decision) = context.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
-    let snapshot = context.installed.snapshot();
-    for field in context.installed.tag_fields() {
+    let Some(decision) = context.evaluation.as_ref().map(|evaluation| &evaluation.decision) else { return Ok(()) };
+    let engine = context.generation.engine();
+    for field in context.generation.tag_fields() {
         let mut value = String::new();
-        for (_, limit) in snapshot.tags(decision).filter(|(name, _)| *name == field) {
+        for (_, limit) in engine.tags(decision).filter(|(name, _)| *name == field) {
             if !value.is_empty() {
                 value.push_str(", ");
             }
@@ -109,12 +109,12 @@ pub fn towards_client(answer: &mut ResponseHeader, context: &RequestContext) -> 
 
 /// Adds what the client is told about its limits to an answer of the route.
 fn rate_limit_fields(head: &mut ResponseHeader, context: &RequestContext) -> pingora::Result<()> {
-    let Some(decision) = context.judged.as_ref().map(|judged| &judged.decision) else { return Ok(()) };
+    let Some(decision) = context.evaluation.as_ref().map(|evaluation| &evaluation.decision) else { return Ok(()) };
     if decision.readings.is_empty() {
         return Ok(());
     }
-    let Some(fields) = decision.route.and_then(|route| context.installed.fields(route)) else { return Ok(()) };
-    let policy = context.installed.snapshot().policy();
+    let Some(fields) = decision.route.and_then(|route| context.generation.fields(route)) else { return Ok(()) };
+    let policy = context.generation.engine().policy();
     for (name, value) in fields.on_answer(decision, policy, head.status, &head.headers, context.wall_nanos()) {
         // as static text where it is ours: a `HeaderName` would be turned back into text, twice, on every answer
         match name.as_str() {
@@ -196,7 +196,7 @@ fn apply(edits: &HeaderEdits, context: &RequestContext, head: &mut impl Fields) 
 
 /// The gate's own facts; nothing of the request's text gets into a template.
 fn fill(placeholder: Placeholder, context: &RequestContext, out: &mut String) {
-    let decision = context.judged.as_ref().map(|judged| &judged.decision);
+    let decision = context.evaluation.as_ref().map(|evaluation| &evaluation.decision);
     let client = decision.and_then(|decision| decision.client);
     let written = match placeholder {
         Placeholder::ClientIp => client.map(|client| write!(out, "{}", client.address)),

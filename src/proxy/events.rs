@@ -21,19 +21,19 @@ use crate::running::process::Process;
 use crate::system::descriptors;
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::glimpse::Glimpse;
-use tidegate_http::h2::frames::Abuse;
+use tidegate_http::h2::frames::Violation;
 use tidegate_http::head::Head;
 
 /// Hears the events of one listener.
 pub struct Events {
-    shared: Arc<Process>,
+    process: Arc<Process>,
     listener: usize,
 }
 
 impl Events {
     /// Returns the events of the listener at this position in the settings.
-    pub fn new(shared: Arc<Process>, listener: usize) -> Events {
-        Events { shared, listener }
+    pub fn new(process: Arc<Process>, listener: usize) -> Events {
+        Events { process, listener }
     }
 }
 
@@ -48,7 +48,7 @@ impl Events {
 
     /// Counts and logs a refused head whose answer has a body of this size.
     fn done(&self, context: &RequestContext, fault: HeadFault, glimpse: &Glimpse<'_>, bytes_out: u64) {
-        context.installed.metrics().malformed(fault.reason());
+        context.generation.metrics().malformed(fault.reason());
         let end = Ended {
             protocol: glimpse.protocol,
             method: glimpse.method,
@@ -58,12 +58,12 @@ impl Events {
             bytes_out,
             head_fault: Some(fault),
         };
-        observe::done(&self.shared, context, &end);
+        observe::done(&self.process, context, &end);
     }
 
     /// A request of which no more is known than that it came now.
     fn context(&self) -> RequestContext {
-        let mut context = RequestContext::new(self.shared.installed(), self.shared.clock.now());
+        let mut context = RequestContext::new(self.process.generation(), self.process.clock.now());
         context.listener = self.listener;
         context
     }
@@ -71,33 +71,33 @@ impl Events {
 
 impl EdgeEvents for Events {
     fn connection_opened(&self) {
-        self.shared.installed().metrics().connection_opened(self.listener);
+        self.process.generation().metrics().connection_opened(self.listener);
     }
 
     fn connection_closed(&self) {
-        self.shared.installed().metrics().connection_closed(self.listener);
+        self.process.generation().metrics().connection_closed(self.listener);
     }
 
     fn accept_failed(&self, error: &io::Error) {
         if descriptors::is_exhaustion(error) {
             descriptors::stopped();
         }
-        self.shared.installed().metrics().connection_refused(self.listener, "accept_failed");
+        self.process.generation().metrics().connection_refused(self.listener, "accept_failed");
     }
 
     fn accept_paused(&self) {
-        self.shared.installed().metrics().accept_paused(self.listener);
+        self.process.generation().metrics().accept_paused(self.listener);
     }
 
     fn handshake(&self, secure: &Secure) {
-        self.shared.installed().metrics().handshake(self.listener, secure);
+        self.process.generation().metrics().handshake(self.listener, secure);
     }
 
     fn handshake_failed(&self, fault: HandshakeFault, peer: Peer, said_nothing: bool) {
-        self.shared.installed().metrics().handshake_failed(self.listener, fault);
+        self.process.generation().metrics().handshake_failed(self.listener, fault);
         // balancers check so that the port is open
         if !(said_nothing && fault == HandshakeFault::Closed) {
-            self.shared.noise(self.listener).note(About::Handshake, fault.reason(), peer);
+            self.process.noise(self.listener).note(About::Handshake, fault.reason(), peer);
         }
     }
 
@@ -116,24 +116,24 @@ impl EdgeEvents for Events {
         self.done(&self.context(), fault, &Glimpse { protocol: "h2", ..Glimpse::default() }, 0);
     }
 
-    fn abused(&self, abuse: Abuse, peer: Peer) {
-        self.shared.installed().metrics().h2_abuse(self.listener, abuse);
-        self.shared.noise(self.listener).note(About::Http2, abuse.word(), peer);
+    fn abused(&self, abuse: Violation, peer: Peer) {
+        self.process.generation().metrics().h2_abuse(self.listener, abuse);
+        self.process.noise(self.listener).note(About::Http2, abuse.word(), peer);
     }
 
     fn judge(&self, head: &Head, bytes: &[u8], info: &ConnectionInfo, stay: bool) -> HeadVerdict {
-        judge::at_edge(&self.shared, info, head, bytes, stay)
+        judge::at_edge(&self.process, info, head, bytes, stay)
     }
 
     fn body_refused(&self, fault: BodyFault) {
-        self.shared.installed().metrics().malformed(fault.reason());
+        self.process.generation().metrics().malformed(fault.reason());
     }
 
     fn refuses_escaped_slashes(&self) -> bool {
-        self.shared.installed().refuses_escaped_slashes()
+        self.process.generation().refuses_escaped_slashes()
     }
 
     fn noticed(&self, reason: &'static str, peer: Peer) {
-        self.shared.noise(self.listener).note(About::Request, reason, peer);
+        self.process.noise(self.listener).note(About::Request, reason, peer);
     }
 }

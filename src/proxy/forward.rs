@@ -28,10 +28,10 @@ const BODY_PAUSE: Duration = Duration::from_secs(30);
 const AFTER_GRACE: Duration = Duration::from_secs(10);
 
 /// Says how long the client may take for the rest of the request, and what happens if it leaves.
-pub fn begin(shared: &Process, session: &mut Session, context: &mut RequestContext) {
+pub fn begin(process: &Process, session: &mut Session, context: &mut RequestContext) {
     context.balance_key = balance_key(session, context).unwrap_or_default();
     if let Some(route) = context.route() {
-        let listener = shared.settings.listeners.get(context.listener);
+        let listener = process.settings.listeners.get(context.listener);
         let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
         downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
     }
@@ -41,7 +41,7 @@ pub fn begin(shared: &Process, session: &mut Session, context: &mut RequestConte
 /// The key of an origin with `balance: hash`.
 fn balance_key(session: &Session, context: &RequestContext) -> Option<KeyHash> {
     let Balance::Hash(key) = &context.origin()?.spec().balance else { return None };
-    let client = context.judged.as_ref()?.decision.client?;
+    let client = context.evaluation.as_ref()?.decision.client?;
     let name = context.route().map_or("", |route| route.name.as_str());
     Some(key.hash(&request_view(session).request(), &client, name, &affinity_seed()).unwrap_or_default())
 }
@@ -50,13 +50,13 @@ fn balance_key(session: &Session, context: &RequestContext) -> Option<KeyHash> {
 ///
 /// # Errors
 /// The origin has none.
-pub fn attempt(shared: &Process, session: &Session, context: &mut RequestContext) -> pingora::Result<Box<HttpPeer>> {
+pub fn attempt(process: &Process, session: &Session, context: &mut RequestContext) -> pingora::Result<Box<HttpPeer>> {
     let (Some(origin), Some(route)) = (context.origin(), context.route()) else {
         return Err(Error::explain(ErrorType::InternalError, "a request without an origin was forwarded"));
     };
     let timeouts = route.timeouts;
     let way = Arc::clone(origin.way());
-    let now = timing::stamp(shared, context);
+    let now = timing::stamp(process, context);
     if context.attempts == 0 {
         origin.begun();
     }
@@ -123,7 +123,7 @@ pub fn head(session: &Session, upstream: &mut RequestHeader, context: &mut Reque
 /// # Errors
 /// The body is over the route's limit, or there is no room for it.
 pub fn body(
-    shared: &Process,
+    process: &Process,
     session: &Session,
     body: Option<&Bytes>,
     context: &mut RequestContext,
@@ -131,7 +131,7 @@ pub fn body(
     let length = body.map_or(0, |piece| piece.len() as u64);
     if session.was_upgraded() {
         // no body, but bytes all the same
-        return Ok(context.carried(length, &shared.clock));
+        return Ok(context.carried(length, &process.clock));
     }
     room::for_upload(session, context, length)?;
     context.body_bytes += length;
@@ -140,7 +140,7 @@ pub fn body(
         context.fault = Some(Fault::BodyTooLarge);
         return Err(Error::explain(ErrorType::HTTPStatus(413), "the body is over the route's limit").into_down());
     }
-    Ok(context.uploaded(&shared.clock))
+    Ok(context.uploaded(&process.clock))
 }
 
 /// The way to the origin, if HTTP/2 is spoken on it.

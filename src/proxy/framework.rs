@@ -16,7 +16,7 @@ use crate::running::process::Process;
 const POOL: usize = 256;
 
 /// Pingora's proxy around the gate; one for all listeners, so that they share the connections to origins.
-pub fn proxy(shared: &Arc<Process>, threads: usize) -> HttpProxy<Gate, Origins> {
+pub fn proxy(process: &Arc<Process>, threads: usize) -> HttpProxy<Gate, Origins> {
     let conf = ServerConf {
         threads,
         upstream_keepalive_pool_size: POOL,
@@ -24,7 +24,7 @@ pub fn proxy(shared: &Arc<Process>, threads: usize) -> HttpProxy<Gate, Origins> 
         max_retries: 8,
         ..ServerConf::default()
     };
-    let gate = Gate::new(Arc::clone(shared));
+    let gate = Gate::new(Arc::clone(process));
     // what Pingora would do with a client that speaks a protocol of ours; there is none
     let nobody: ProcessCustomSession<Gate, Origins> = Arc::new(|_, _, _| Box::pin(async { None }));
     taken_out(ProxyServiceBuilder::new(&Arc::new(conf), gate).custom(Origins, nobody).build())

@@ -31,13 +31,13 @@ use crate::units::Timestamp;
 
 /// The proxy.
 pub struct Gate {
-    shared: Arc<Process>,
+    process: Arc<Process>,
 }
 
 impl Gate {
     /// Returns a gate over what all connections share.
-    pub fn new(shared: Arc<Process>) -> Gate {
-        Gate { shared }
+    pub fn new(process: Arc<Process>) -> Gate {
+        Gate { process }
     }
 }
 
@@ -49,7 +49,7 @@ pub struct Slot(Option<Box<RequestContext>>);
 impl Slot {
     fn context(&mut self, gate: &Gate) -> &mut RequestContext {
         // written where it stays: `Box::new` would copy its ten kilobytes there, a tenth of what a request costs
-        let context = || Box::write(Box::new_uninit(), RequestContext::new(gate.shared.installed(), Timestamp::ZERO));
+        let context = || Box::write(Box::new_uninit(), RequestContext::new(gate.process.generation(), Timestamp::ZERO));
         self.0.get_or_insert_with(context)
     }
 }
@@ -62,9 +62,9 @@ impl ProxyHttp for Gate {
         Slot::default()
     }
 
-    fn on_connection_reuse(&self, _session: &mut Session, slot: &mut Slot, judged: Box<dyn Any + Send + Sync>) {
+    fn on_connection_reuse(&self, _session: &mut Session, slot: &mut Slot, evaluation: Box<dyn Any + Send + Sync>) {
         // what the edge decided about this request, not about the one before
-        slot.0 = judged.downcast::<RequestContext>().ok();
+        slot.0 = evaluation.downcast::<RequestContext>().ok();
     }
 
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {
@@ -73,19 +73,19 @@ impl ProxyHttp for Gate {
 
     async fn request_filter(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<bool> {
         let context = slot.context(self);
-        let next = match judge::in_session(&self.shared, session, context)? {
+        let next = match judge::in_session(&self.process, session, context)? {
             Some(answer) => Next::Redirect(answer),
-            None => admission::admit(&self.shared, session, context).await?,
+            None => admission::admit(&self.process, session, context).await?,
         };
-        if self.shared.draining() {
+        if self.process.draining() {
             leave(session);
         }
         match next {
             Next::Forward => {
-                forward::begin(&self.shared, session, context);
+                forward::begin(&self.process, session, context);
                 return Ok(false);
             }
-            Next::Respond => reply::fixed(session, context, &self.shared.clock).await?,
+            Next::Respond => reply::fixed(session, context, &self.process.clock).await?,
             Next::Refuse(refusal) => reply::refusal(session, context, refusal).await?,
             Next::Fault(fault) => {
                 context.fault = Some(fault);
@@ -97,7 +97,7 @@ impl ProxyHttp for Gate {
     }
 
     async fn upstream_peer(&self, session: &mut Session, slot: &mut Slot) -> pingora::Result<Box<HttpPeer>> {
-        forward::attempt(&self.shared, session, slot.context(self))
+        forward::attempt(&self.process, session, slot.context(self))
     }
 
     async fn connected_to_upstream(
@@ -120,7 +120,7 @@ impl ProxyHttp for Gate {
         slot: &mut Slot,
         mut e: Box<Error>,
     ) -> Box<Error> {
-        let again = attempts::not_connected(slot.context(self), session, &e, &self.shared.clock);
+        let again = attempts::not_connected(slot.context(self), session, &e, &self.process.clock);
         e.set_retry(again);
         e
     }
@@ -135,7 +135,7 @@ impl ProxyHttp for Gate {
     ) -> Box<Error> {
         let mut e = e.more_context(format!("Peer: {peer}"));
         e.retry.decide_reuse(client_reused);
-        let again = attempts::broke_off(slot.context(self), session, &e, &self.shared.clock);
+        let again = attempts::broke_off(slot.context(self), session, &e, &self.process.clock);
         e.set_retry(again);
         e
     }
@@ -156,7 +156,7 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        if let Some(time) = forward::body(&self.shared, session, body.as_ref(), slot.context(self))? {
+        if let Some(time) = forward::body(&self.process, session, body.as_ref(), slot.context(self))? {
             tokio::time::sleep(time).await;
         }
         Ok(())
@@ -168,7 +168,7 @@ impl ProxyHttp for Gate {
         upstream: &mut ResponseHeader,
         slot: &mut Slot,
     ) -> pingora::Result<()> {
-        response::head(&self.shared, session, upstream, slot.context(self)).await
+        response::head(&self.process, session, upstream, slot.context(self)).await
     }
 
     fn response_body_filter(
@@ -178,7 +178,7 @@ impl ProxyHttp for Gate {
         _end_of_stream: bool,
         slot: &mut Slot,
     ) -> pingora::Result<Option<Duration>> {
-        response::body(&self.shared, session, body.as_ref(), slot.context(self))
+        response::body(&self.process, session, body.as_ref(), slot.context(self))
     }
 
     fn upstream_response_trailer_filter(
@@ -191,12 +191,12 @@ impl ProxyHttp for Gate {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, slot: &mut Slot) -> FailToProxy {
-        let status = response::failed(&self.shared, session, e, slot.context(self)).await;
+        let status = response::failed(&self.process, session, e, slot.context(self)).await;
         FailToProxy { error_code: status.as_u16(), can_reuse_downstream: false }
     }
 
     async fn logging(&self, session: &mut Session, _e: Option<&Error>, slot: &mut Slot) {
-        response::ended(&self.shared, session, slot.context(self));
+        response::ended(&self.process, session, slot.context(self));
     }
 
     fn suppress_error_log(&self, _session: &Session, _slot: &Slot, _error: &Error) -> bool {

@@ -15,30 +15,30 @@ use super::{redirect, serialize, settled, shared_limits};
 use crate::answer::{self, Answer, Form};
 use crate::edge::common::HeadVerdict;
 use crate::edge::connection_info::ConnectionInfo;
-use crate::engine::{Arrival, DecisionId, Judged, Refusal, Verdict};
-use crate::limiter::cluster::Silence;
+use crate::engine::{Arrival, DecisionId, Evaluation, Refusal, Verdict};
+use crate::limiter::sharing::StoreError;
 use crate::running::process::Process;
 use crate::system::clock::roll;
 use crate::units::Timestamp;
 use tidegate_http::head::Head;
 
 /// Judges the request whose head stands at the front of `bytes`, and answers it if it is not to be forwarded.
-pub fn at_edge(shared: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
-    let mut context = RequestContext::new(shared.installed(), Timestamp::ZERO);
-    let names = context.installed.snapshot().fields().all();
+pub fn at_edge(process: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8], stay: bool) -> HeadVerdict {
+    let mut context = RequestContext::new(process.generation(), Timestamp::ZERO);
+    let names = context.generation.engine().fields().all();
     let Some(mut head) = EdgeHead::read(head, bytes, names) else { return HeadVerdict::Forward(None) };
-    let Ok(redirected) = judge(shared, Some(info), &mut head, &mut context) else { return HeadVerdict::Forward(None) };
+    let Ok(redirected) = judge(process, Some(info), &mut head, &mut context) else { return HeadVerdict::Forward(None) };
     let answer = match (redirected, context.refusal()) {
         (Some(answer), _) => answer,
         (None, None) => return HeadVerdict::Forward(Some(Box::new(context))),
         (None, Some(refusal)) => {
-            conclude(shared, &context, Some(info), &head, (None, None));
+            conclude(process, &context, Some(info), &head, (None, None));
             refuse(&context, refusal, head.form())
         }
     };
-    let stay = stay && !shared.draining() && !context.closes();
+    let stay = stay && !process.draining() && !context.closes();
     observe::done(
-        shared,
+        process,
         &context,
         &Ended {
             protocol: "h1",
@@ -59,62 +59,62 @@ pub fn at_edge(shared: &Process, info: &ConnectionInfo, head: &Head, bytes: &[u8
 /// # Errors
 /// As [`settled::settle`].
 pub fn in_session(
-    shared: &Process,
+    process: &Process,
     session: &mut Session,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Answer>> {
     let info = connection_info(session).cloned();
     let (info, head) = (info.as_deref(), session.req_header_mut());
-    if context.judged.is_some() {
-        settled::settle(head, context.installed.snapshot(), info)?;
+    if context.evaluation.is_some() {
+        settled::settle(head, context.generation.engine(), info)?;
         return Ok(None);
     }
-    judge(shared, info, head, context)
+    judge(process, info, head, context)
 }
 
 /// Judges a head as its origin would get it. The decision is in the context then. Returns the answer where the listener
 /// redirects: nothing is decided about such a request.
 fn judge(
-    shared: &Process,
+    process: &Process,
     info: Option<&ConnectionInfo>,
     head: &mut impl RequestHead,
     context: &mut RequestContext,
 ) -> pingora::Result<Option<Answer>> {
-    context.started = shared.clock.now();
+    context.started = process.clock.now();
     context.listener = info.map_or(0, |info| info.listener);
     context.conveyed = info.is_some_and(|info| info.conveyed);
-    let snapshot = context.installed.snapshot();
+    let engine = context.generation.engine();
     // the client is found in the fields as they came
-    let client = snapshot.client(peer_of(info), head.fields());
-    settled::settle(head, snapshot, info)?;
+    let client = engine.client(peer_of(info), head.fields());
+    settled::settle(head, engine, info)?;
     let view = RequestView::of(info, head);
     let request = view.request();
-    if let Some(answer) = redirect::answer(shared, context, &request, || head.form()) {
+    if let Some(answer) = redirect::answer(process, context, &request, || head.form()) {
         return Ok(Some(answer));
     }
     let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
-    let judged = context.judged.insert(Judged::new(arrival));
-    snapshot.judge_into(&request, client, judged);
-    if judged.decision.verdict != Verdict::Admitted {
-        shared_limits::refill(shared, &context.installed, judged, &request);
+    let evaluation = context.evaluation.insert(Evaluation::new(arrival));
+    engine.judge_into(&request, client, evaluation);
+    if evaluation.decision.verdict != Verdict::Admitted {
+        shared_limits::refill(process, &context.generation, evaluation, &request);
     }
     Ok(None)
 }
 
 /// Counts a decision that is final, and remembers it, before the client can read the answer and ask why. `contended`: the place, in
-/// the route's order, of a limit that refused because a race could not be settled. `silence`: why the store of a
+/// the route's order, of a limit that refused because a race could not be settled. `store_error`: why the store of a
 /// limit did not answer.
 pub fn conclude(
-    shared: &Process,
+    process: &Process,
     context: &RequestContext,
     info: Option<&ConnectionInfo>,
     head: &impl RequestHead,
-    (contended, silence): (Option<usize>, Option<Silence>),
+    (contended, store_error): (Option<usize>, Option<StoreError>),
 ) {
-    if let Some(judged) = &context.judged {
-        context.installed.metrics().decision_over(&judged.decision, contended, context.conveyed);
+    if let Some(evaluation) = &context.evaluation {
+        context.generation.metrics().decision_over(&evaluation.decision, contended, context.conveyed);
     }
-    observe::decided(shared, context, info, head, silence);
+    observe::decided(process, context, info, head, store_error);
 }
 
 /// Puts a refusal into words, and counts it for the list of clients that are refused most.

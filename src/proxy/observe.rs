@@ -18,7 +18,7 @@ use crate::edge::absence::Absence;
 use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::observe::client_errors::{self, About};
 use crate::observe::decisions::Decisions;
 use crate::observe::fair_share_log::{Shown, shown_client, shown_network};
@@ -35,9 +35,9 @@ use tidegate_http::fault::HeadFault;
 /// Counts a connection to the origin, fresh or from the pool.
 pub fn connected(context: &RequestContext, reused: bool) {
     if let Some(origin) = context.origin_index() {
-        context.installed.metrics().origin_connection(origin, reused);
+        context.generation.metrics().origin_connection(origin, reused);
         if context.attempts > 1 {
-            context.installed.metrics().origin_retry(origin);
+            context.generation.metrics().origin_retry(origin);
         }
     }
 }
@@ -45,7 +45,7 @@ pub fn connected(context: &RequestContext, reused: bool) {
 /// Counts an attempt that failed on the origin's side.
 pub fn origin_failed(context: &RequestContext, error: &Error) {
     if let Some(origin) = context.origin_index() {
-        context.installed.metrics().origin_error(origin, origin_error(error));
+        context.generation.metrics().origin_error(origin, origin_error(error));
     }
 }
 
@@ -88,66 +88,66 @@ impl<'a> Ended<'a> {
     }
 }
 
-/// Remembers a decision for `explain` and for the sample of requests, before the client can read the answer. `silence`: why the
+/// Remembers a decision for `explain` and for the sample of requests, before the client can read the answer. `store_error`: why the
 /// store of a shared limit did not answer.
 pub fn decided(
-    shared: &Process,
+    process: &Process,
     context: &RequestContext,
     info: Option<&ConnectionInfo>,
     head: &impl RequestHead,
-    silence: Option<Silence>,
+    store_error: Option<StoreError>,
 ) {
-    let Some(judged) = &context.judged else { return };
-    let sampled = Sample::takes(judged);
-    if !sampled && !Decisions::wants(judged) {
+    let Some(evaluation) = &context.evaluation else { return };
+    let sampled = Sample::takes(evaluation);
+    if !sampled && !Decisions::wants(evaluation) {
         return;
     }
-    let (installed, view) = (&context.installed, RequestView::of(info, head));
-    let how = (installed.book(), silence);
-    shared.decisions.note(installed.snapshot(), judged, &view.request(), how, &shared.pseudonyms);
+    let (generation, view) = (&context.generation, RequestView::of(info, head));
+    let how = (generation.book(), store_error);
+    process.decisions.note(generation.engine(), evaluation, &view.request(), how, &process.pseudonyms);
     if sampled {
-        installed.sample().note(installed.snapshot(), judged, &view.request());
+        generation.sample().note(generation.engine(), evaluation, &view.request());
     }
 }
 
 /// Reports a request that has ended.
-pub fn done(shared: &Process, context: &RequestContext, end: &Ended<'_>) {
-    if let Some(judged) = &context.judged {
-        warn_of_flood(shared, context, &judged.decision);
+pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
+    if let Some(evaluation) = &context.evaluation {
+        warn_of_flood(process, context, &evaluation.decision);
     }
     if end.status == aborted() {
-        let client = context.judged.as_ref().and_then(|judged| judged.decision.client);
+        let client = context.evaluation.as_ref().and_then(|evaluation| evaluation.decision.client);
         let peer = client.map_or(Peer::Unix, |client| match client.address {
             ClientAddress::Ip(address) => Peer::Ip(address),
             ClientAddress::Unix => Peer::Unix,
         });
-        shared.noise(context.listener).note(About::Request, client_errors::ABORTED, peer);
+        process.noise(context.listener).note(About::Request, client_errors::ABORTED, peer);
     }
-    let Some(ended) = shared.now_if_watched() else { return };
-    let metrics = context.installed.metrics();
+    let Some(ended) = process.now_if_watched() else { return };
+    let metrics = context.generation.metrics();
     let duration = ended.since(context.started);
     let status = end.status;
-    let decision = context.judged.as_ref().map(|judged| &judged.decision);
+    let decision = context.evaluation.as_ref().map(|evaluation| &evaluation.decision);
     let listener = context.listener;
     metrics.request_done(listener, decision.and_then(|decision| decision.route), status, duration);
     if let (Some(origin), Some(forwarded)) = (context.origin_index(), context.forwarded) {
         metrics.origin_done(origin, context.answered.unwrap_or(ended).since(forwarded));
     }
-    let Some((log, client_in_log)) = &shared.access_log else { return };
+    let Some((log, client_in_log)) = &process.access_log else { return };
     let limited = decision.is_some_and(is_limited);
     // a head that was refused has no decision, and no dice with it
     if !log.wants(limited, decision.map_or_else(|| end.head_fault.map_or(0, |_| roll()), |decision| decision.dice)) {
         return;
     }
-    let policy = context.installed.snapshot().policy();
+    let policy = context.generation.engine().policy();
     let client = decision.and_then(|decision| decision.client);
     // the longest address has 45 characters, a pseudonym 22
-    let shown = client.map(|client| shown_client(&client, *client_in_log, &shared.pseudonyms));
+    let shown = client.map(|client| shown_client(&client, *client_in_log, &process.pseudonyms));
     let mut address = ArrayString::<64>::new();
     let _ = context.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
     let readings = decision.map(|decision| decision.readings.as_slice()).unwrap_or_default();
     let networks: ArrayVec<Option<Shown>, { Route::MAX_RULES }> =
-        readings.iter().map(|reading| network_at(shared, context, decision?, reading)).collect();
+        readings.iter().map(|reading| network_at(process, context, decision?, reading)).collect();
     let limits: ArrayVec<_, _> = readings
         .iter()
         .zip(&networks)
@@ -167,9 +167,9 @@ pub fn done(shared: &Process, context: &RequestContext, end: &Ended<'_>) {
     let entry = Entry {
         time_unix_nanos: wall_nanos().saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(0)),
         at: context.started,
-        at_zero: Some(shared.clock.unix_nanos_at_zero()),
+        at_zero: Some(process.clock.unix_nanos_at_zero()),
         id: decision.map_or(DecisionId(0), |decision| decision.id),
-        listener: Cow::Borrowed(shared.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
+        listener: Cow::Borrowed(process.settings.listeners.get(listener).map_or("", |listener| listener.name.as_str())),
         protocol: Some(Cow::Borrowed(end.protocol)),
         client: shown.as_ref().map(|shown| Cow::Borrowed(shown.as_str())),
         client_source: client.map(|client| Cow::Borrowed(source_of(&client, context))),
@@ -228,25 +228,25 @@ fn delay_nanos(decision: &Decision) -> u64 {
 
 /// The word for the node at which `fair_share` refused.
 fn node_at<'a>(context: &'a RequestContext, reading: &Reading) -> Option<&'a str> {
-    context.installed.flood(reading.rule)?.node(reading.node?)
+    context.generation.flood(reading.rule)?.node(reading.node?)
 }
 
 /// The client's network at that node.
-fn network_at(shared: &Process, context: &RequestContext, decision: &Decision, reading: &Reading) -> Option<Shown> {
+fn network_at(process: &Process, context: &RequestContext, decision: &Decision, reading: &Reading) -> Option<Shown> {
     let node = usize::from(reading.node?);
-    let rule = context.installed.snapshot().policy().rules.get(reading.rule)?;
-    let as_what = shared.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, as_what)| *as_what);
-    shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &shared.pseudonyms)
+    let rule = context.generation.engine().policy().rules.get(reading.rule)?;
+    let as_what = process.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, as_what)| *as_what);
+    shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &process.pseudonyms)
 }
 
 /// Logs now and then where refusals of `fair_share` come from.
-fn warn_of_flood(shared: &Process, context: &RequestContext, decision: &Decision) {
+fn warn_of_flood(process: &Process, context: &RequestContext, decision: &Decision) {
     for reading in decision.violated() {
-        let Some((flood, node)) = context.installed.flood(reading.rule).zip(reading.node) else { continue };
+        let Some((flood, node)) = context.generation.flood(reading.rule).zip(reading.node) else { continue };
         let Some(refused) = flood.refused(node, decision.at) else { continue };
-        let rules = &context.installed.snapshot().policy().rules;
+        let rules = &context.generation.engine().policy().rules;
         let limit = rules.get(reading.rule).map_or("", |rule| rule.name.as_str());
-        let network = network_at(shared, context, decision, reading);
+        let network = network_at(process, context, decision, reading);
         flood.tell(limit, node, network.as_ref().map(Shown::as_str), refused);
     }
 }

@@ -14,13 +14,13 @@ pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// Returns the answer to a request if its listener redirects. `form` is asked only where the request cannot be redirected.
 pub fn answer(
-    shared: &Process,
+    process: &Process,
     context: &RequestContext,
     request: &Request<'_>,
     form: impl FnOnce() -> Form,
 ) -> Option<Answer> {
-    let redirect = shared.settings.listeners.get(context.listener)?.redirect?;
-    let routes = &context.installed.snapshot().policy().routes;
+    let redirect = process.settings.listeners.get(context.listener)?.redirect?;
+    let routes = &context.generation.engine().policy().routes;
     if request.path.starts_with(CHALLENGES) && routes.find(request).is_ok_and(|found| found.is_some()) {
         return None;
     }

@@ -49,9 +49,9 @@ pub async fn fault(session: &mut Session, context: &RequestContext, fault: Fault
 /// # Errors
 /// The client is gone.
 pub async fn fixed(session: &mut Session, context: &mut RequestContext, clock: &Clock) -> pingora::Result<()> {
-    let installed = Arc::clone(&context.installed);
-    let route = context.judged.as_ref().and_then(|judged| judged.decision.route);
-    let route = route.and_then(|index| installed.snapshot().policy().routes.route(index));
+    let generation = Arc::clone(&context.generation);
+    let route = context.evaluation.as_ref().and_then(|evaluation| evaluation.decision.route);
+    let route = route.and_then(|index| generation.engine().policy().routes.route(index));
     let Some(Action::Respond(fixed)) = route.map(|route| &route.action) else { return Ok(()) };
     let bodiless = matches!(fixed.status.as_u16(), 204 | 304);
     let mut head = ResponseHeader::build(fixed.status, Some(fixed.headers.len() + 4))?;

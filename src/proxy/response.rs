@@ -25,7 +25,7 @@ use tidegate_http::fault::AnswerFault;
 /// # Errors
 /// The answer cannot be passed on.
 pub async fn head(
-    shared: &Process,
+    process: &Process,
     session: &mut Session,
     upstream: &mut ResponseHeader,
     context: &mut RequestContext,
@@ -44,9 +44,9 @@ pub async fn head(
     if !room::for_response(session, upstream).await {
         return Err(room::full(context));
     }
-    context.answered = timing::stamp(shared, context);
+    context.answered = timing::stamp(process, context);
     attempts::answered(context, upstream.status.as_u16());
-    context.settle(upstream.status, &upstream.headers, &shared.clock);
+    context.settle(upstream.status, &upstream.headers, &process.clock);
     if switches {
         if context.switch() {
             return Ok(());
@@ -55,7 +55,7 @@ pub async fn head(
         return Err(Error::explain(ErrorType::InternalError, "no room for another switched connection").into_in());
     }
     let longest = context.route().and_then(|route| route.timeouts.body);
-    context.body_due = longest.map(|longest| shared.clock.now().after(longest));
+    context.body_due = longest.map(|longest| process.clock.now().after(longest));
     // ours, whatever the origin speaks (RFC 9110 section 2.5)
     upstream.set_version(Version::HTTP_11);
     edits::drop_hop_by_hop(upstream);
@@ -72,7 +72,7 @@ pub async fn head(
 /// # Errors
 /// The body takes too long, or there is no room for it.
 pub fn body(
-    shared: &Process,
+    process: &Process,
     session: &Session,
     body: Option<&Bytes>,
     context: &mut RequestContext,
@@ -80,10 +80,10 @@ pub fn body(
     let length = body.map_or(0, |piece| piece.len() as u64);
     room::for_answer(session, context, length)?;
     // an origin that drips a byte before every deadline for a read would hold its place for ever
-    if context.body_due.is_some_and(|due| shared.clock.now() > due) {
+    if context.body_due.is_some_and(|due| process.clock.now() > due) {
         return Err(Error::explain(ErrorType::ReadTimedout, "the answer's body takes too long").into_up());
     }
-    Ok(context.carried(length, &shared.clock))
+    Ok(context.carried(length, &process.clock))
 }
 
 /// Checks the trailers of an answer.
@@ -95,12 +95,12 @@ pub fn trailers(trailers: &mut HeaderMap) -> pingora::Result<()> {
 }
 
 /// Answers a request that went wrong, where that is still possible. Returns the status that it ended with.
-pub async fn failed(shared: &Process, session: &mut Session, e: &Error, context: &mut RequestContext) -> StatusCode {
+pub async fn failed(process: &Process, session: &mut Session, e: &Error, context: &mut RequestContext) -> StatusCode {
     if context.switch_refused
         && let Some(refusal) = context.refusal()
     {
         let info = connection_info(session).map(AsRef::as_ref);
-        observe::decided(shared, context, info, session.req_header(), None);
+        observe::decided(process, context, info, session.req_header(), None);
         context.release();
         session.set_keepalive(None);
         let _ = reply::refusal(session, context, refusal).await;
@@ -115,7 +115,7 @@ pub async fn failed(shared: &Process, session: &mut Session, e: &Error, context:
     if !counts_as_an_attempt(fault) {
         context.origin_failed();
     }
-    abandoned::keep_places(session, context, e, &shared.clock);
+    abandoned::keep_places(session, context, e, &process.clock);
     // the attempt is over; whoever reads our answer and asks again at once must find the place free
     context.release();
     let begun = downstream::answer_head(session).is_some();
@@ -128,17 +128,17 @@ pub async fn failed(shared: &Process, session: &mut Session, e: &Error, context:
 }
 
 /// Gives back what the request held, and reports it.
-pub fn ended(shared: &Process, session: &Session, context: &mut RequestContext) {
+pub fn ended(process: &Process, session: &Session, context: &mut RequestContext) {
     if is_gone(session) {
         context.fault.get_or_insert(Fault::ClientGone);
     }
-    attempts::ended(context, &shared.clock);
+    attempts::ended(context, &process.clock);
     context.release();
     if let Some(share) = downstream::share(session) {
         share.clear();
     }
-    timing::tell_duration(shared, context);
-    observe::done(shared, context, &Ended::of(session));
+    timing::tell_duration(process, context);
+    observe::done(process, context, &Ended::of(session));
 }
 
 /// An answer that is not passed on.

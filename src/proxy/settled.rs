@@ -10,7 +10,7 @@ use super::request_view::{RequestHead, peer_of};
 use crate::client::trust::X_FORWARDED_PROTO;
 use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::tls::secure::ClientIdentity;
-use crate::engine::Snapshot;
+use crate::engine::Engine;
 
 /// Edits a head before it is judged.
 ///
@@ -20,8 +20,8 @@ use crate::engine::Snapshot;
 ///
 /// # Errors
 /// None that lines which came in a head can cause.
-pub fn settle(head: &mut impl RequestHead, snapshot: &Snapshot, info: Option<&ConnectionInfo>) -> pingora::Result<()> {
-    for (name, line) in snapshot.fields().edits(&snapshot.policy().clients, peer_of(info), head.fields()) {
+pub fn settle(head: &mut impl RequestHead, engine: &Engine, info: Option<&ConnectionInfo>) -> pingora::Result<()> {
+    for (name, line) in engine.fields().edits(&engine.policy().clients, peer_of(info), head.fields()) {
         match line {
             Some(line) => head.put(name, None, line)?,
             None => head.remove(&name),

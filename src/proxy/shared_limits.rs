@@ -12,79 +12,79 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::downstream::request_view;
-use crate::engine::{Brought, By, Errand, Judged, Step};
-use crate::limiter::cluster::{Answer, Silence};
+use crate::engine::{Brought, DecidedBy, Errand, Evaluation, Step};
+use crate::limiter::sharing::{Answer, StoreError};
 use crate::policy::Rule;
 use crate::request::Request;
 use crate::running::generation::Generation;
 use crate::running::process::Process;
-use crate::running::wakers::Bells;
+use crate::running::wakers::Wakers;
 use crate::store::StoreInUse;
 use crate::system::clock::Clock;
 
 /// Asks stores for budget that a key will need soon: when the pause of a refused request ends, or right after one that had to wait.
 /// No request waits for the answer.
-pub fn refill(shared: &Process, installed: &Generation, judged: &Judged, request: &Request<'_>) {
-    let readings = &judged.decision.readings;
-    let (snapshot, Some(client)) = (installed.snapshot(), &judged.decision.client) else { return };
-    if !snapshot.refills(judged) {
+pub fn refill(process: &Process, generation: &Generation, evaluation: &Evaluation, request: &Request<'_>) {
+    let readings = &evaluation.decision.readings;
+    let (engine, Some(client)) = (generation.engine(), &evaluation.decision.client) else { return };
+    if !engine.refills(evaluation) {
         return;
     }
-    for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == By::Lease) {
-        let Some(rule) = snapshot.policy().rules.get(reading.rule) else { continue };
-        let Some(store) = rule.shared.and_then(|shared| installed.stores().get(shared.store)) else { continue };
-        if let Some(errand) = snapshot.refill(judged, slot, (request, client), store.nodes(), shared.clock.now()) {
-            drop(send(shared, store, rule, errand));
+    for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == DecidedBy::Lease) {
+        let Some(rule) = engine.policy().rules.get(reading.rule) else { continue };
+        let Some(store) = rule.shared.and_then(|shared| generation.stores().get(shared.store)) else { continue };
+        if let Some(errand) = engine.refill(evaluation, slot, (request, client), store.nodes(), process.clock.now()) {
+            drop(send(process, store, rule, errand));
         }
     }
 }
 
 /// Settles every shared limit of a request that is admitted so far, in the order of
-/// [`Snapshot::to_settle`](crate::engine::Snapshot::to_settle), until one is against it. Gives what the last
+/// [`Engine::to_settle`](crate::engine::Engine::to_settle), until one is against it. Gives what the last
 /// store that did not answer met it with.
 pub async fn settle(
-    shared: &Process,
+    process: &Process,
     session: &mut Session,
-    installed: &Generation,
-    judged: &mut Judged,
-) -> Option<Silence> {
-    let snapshot = installed.snapshot();
-    let slots = snapshot.to_settle(judged);
+    generation: &Generation,
+    evaluation: &mut Evaluation,
+) -> Option<StoreError> {
+    let engine = generation.engine();
+    let slots = engine.to_settle(evaluation);
     if slots.is_empty() {
         return None;
     }
     let began = Instant::now();
-    let mut silence = None;
+    let mut store_error = None;
     for slot in slots {
-        silence = settle_one(shared, session, installed, judged, slot, began).await.or(silence);
-        if snapshot.is_against(judged, slot) {
+        store_error = settle_one(process, session, generation, evaluation, slot, began).await.or(store_error);
+        if engine.is_against(evaluation, slot) {
             break;
         }
     }
-    refill(shared, installed, judged, &request_view(session).request());
-    for (store, direction) in snapshot.fallbacks(judged) {
-        if let Some(store) = installed.stores().get(store) {
+    refill(process, generation, evaluation, &request_view(session).request());
+    for (store, direction) in engine.fallbacks(evaluation) {
+        if let Some(store) = generation.stores().get(store) {
             store.fell_back(direction);
         }
     }
-    silence
+    store_error
 }
 
 /// Settles one; gives what its store met it with, if that was no answer.
 async fn settle_one(
-    shared: &Process,
+    process: &Process,
     session: &mut Session,
-    installed: &Generation,
-    judged: &mut Judged,
+    generation: &Generation,
+    evaluation: &mut Evaluation,
     slot: usize,
     began: Instant,
-) -> Option<Silence> {
-    let snapshot = installed.snapshot();
-    let rule = snapshot.policy().rules.get(judged.decision.readings.get(slot)?.rule)?;
-    let store = rule.shared.and_then(|shared| installed.stores().get(shared.store));
-    let (Some(store), Some(client)) = (store, judged.decision.client) else {
-        snapshot.silent(judged, slot, Silence::Faulty, 1);
-        return Some(Silence::Faulty);
+) -> Option<StoreError> {
+    let engine = generation.engine();
+    let rule = engine.policy().rules.get(evaluation.decision.readings.get(slot)?.rule)?;
+    let store = rule.shared.and_then(|shared| generation.stores().get(shared.store));
+    let (Some(store), Some(client)) = (store, evaluation.decision.client) else {
+        engine.silent(evaluation, slot, StoreError::Faulty, 1);
+        return Some(StoreError::Faulty);
     };
     let due = began + store.spec().timeout;
     let mut wait = Wait { store, counts: false };
@@ -93,10 +93,10 @@ async fn settle_one(
     loop {
         let step = {
             let view = request_view(session);
-            let (asker, now) = ((&view.request(), &client), shared.clock.now());
-            match snapshot.step(judged, slot, asker, store.nodes(), now) {
+            let (asker, now) = ((&view.request(), &client), process.clock.now());
+            match engine.step(evaluation, slot, asker, store.nodes(), now) {
                 Step::Wait(key) => {
-                    snapshot.alone(judged, slot, asker, &mut seen, now).map_or(Step::Wait(key), Step::Ask)
+                    engine.alone(evaluation, slot, asker, &mut seen, now).map_or(Step::Wait(key), Step::Ask)
                 }
                 step => step,
             }
@@ -109,28 +109,28 @@ async fn settle_one(
             }
             Step::Refill(errand) => {
                 wait.counts |= heard_bell;
-                drop(send(shared, store, rule, errand));
+                drop(send(process, store, rule, errand));
                 return None;
             }
             Step::Ask(errand) => {
                 let waited = wait.counts;
                 // a limit before this one may have taken all the time there was
                 wait.counts |= Instant::now() < due;
-                let silence = match timeout_at(due, send(shared, store, rule, errand)).await {
-                    Ok(Ok(Home { brought, sent, silence })) => {
+                let store_error = match timeout_at(due, send(process, store, rule, errand)).await {
+                    Ok(Ok(Home { brought, sent, store_error })) => {
                         wait.counts = waited || sent;
-                        snapshot.brought(judged, slot, brought);
-                        return silence;
+                        engine.brought(evaluation, slot, brought);
+                        return store_error;
                     }
-                    Ok(Err(_)) => Silence::Faulty,
-                    Err(_) => Silence::TimedOut,
+                    Ok(Err(_)) => StoreError::Faulty,
+                    Err(_) => StoreError::TimedOut,
                 };
-                snapshot.silent(judged, slot, silence, store.nodes());
-                return Some(silence);
+                engine.silent(evaluation, slot, store_error, store.nodes());
+                return Some(store_error);
             }
             Step::Again => {}
             Step::Wait(key) => {
-                let bell = shared.bells.of(key)?;
+                let bell = process.bells.of(key)?;
                 // a bell that rang between the step and now is not heard, so nobody sleeps longer than this on it
                 let pause = due.min(Instant::now() + LONGEST_SLEEP);
                 match timeout_at(pause, bell.notified()).await {
@@ -141,8 +141,8 @@ async fn settle_one(
         }
         if Instant::now() >= due {
             wait.counts |= heard_bell;
-            snapshot.silent(judged, slot, Silence::TimedOut, store.nodes());
-            return Some(Silence::TimedOut);
+            engine.silent(evaluation, slot, StoreError::TimedOut, store.nodes());
+            return Some(StoreError::TimedOut);
         }
     }
 }
@@ -170,35 +170,35 @@ struct Home {
     /// Whether any of its questions was sent.
     sent: bool,
     /// What the store met it with, if that was no answer.
-    silence: Option<Silence>,
+    store_error: Option<StoreError>,
 }
 
 /// Sends somebody to ask, who comes home whether or not anybody waits for it.
-fn send(shared: &Process, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Home> {
-    tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, shared.clock, Arc::clone(&shared.bells)))
+fn send(process: &Process, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Home> {
+    tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, process.clock, Arc::clone(&process.bells)))
 }
 
 /// Asks, and takes in what was said.
-async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, mut errand: Errand, clock: Clock, bells: Arc<Bells>) -> Home {
+async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, mut errand: Errand, clock: Clock, bells: Arc<Wakers>) -> Home {
     let (began, key) = (clock.now(), errand.key);
     let (said, sent) = ask(&store, &rule, &mut errand).await;
-    let silence = said.as_ref().err().copied();
+    let store_error = said.as_ref().err().copied();
     let brought = errand.done(said, store.nodes(), began, clock.now());
     if let Some(bell) = bells.of(key) {
         bell.notify_waiters();
     }
-    Home { brought, sent, silence }
+    Home { brought, sent, store_error }
 }
 
 /// Asks one question after the other. A request waits for all of them together as long as for one.
-async fn ask(store: &StoreInUse, rule: &Rule, errand: &mut Errand) -> (Result<Answer, Silence>, bool) {
+async fn ask(store: &StoreInUse, rule: &Rule, errand: &mut Errand) -> (Result<Answer, StoreError>, bool) {
     let mut sent = false;
     loop {
         let (said, out) = store.ask(&errand.question, &rule.name).await;
         sent |= out;
         let answer = match said {
             Ok(answer) => answer,
-            Err(silence) => return (Err(silence), sent),
+            Err(store_error) => return (Err(store_error), sent),
         };
         if let Some(all) = errand.heard(answer) {
             return (Ok(all), sent);

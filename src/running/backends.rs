@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::fault::Fault;
 use crate::config::Config;
-use crate::engine::Snapshot;
+use crate::engine::Engine;
 use crate::origins::origin::OriginState;
 use crate::origins::{health, resolve};
 use crate::policy::Origin;
@@ -69,9 +69,9 @@ impl Backends {
     }
 
     /// Has each store tell other gates what the limits of this snapshot admit, where gates share them so.
-    pub(super) fn tell(&self, snapshot: &Snapshot) {
+    pub(super) fn tell(&self, engine: &Engine) {
         for (index, store) in self.stores.iter().enumerate() {
-            let own = snapshot.all_told().iter().flatten().filter(|told| told.shared().store == index);
+            let own = engine.all_told().iter().flatten().filter(|told| told.shared().store == index);
             store.tell(own.cloned().collect());
         }
     }

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use crate::answer::RouteFields;
 use crate::config::settings::Settings;
 use crate::config::{self, Config, Places, Tree};
-use crate::engine::{Base, Snapshot, Succession};
+use crate::engine::{Base, Engine, Succession};
 use crate::explain::Book;
 use crate::observe::decisions::Decisions;
 use crate::observe::fair_share_log::Flood;
@@ -28,7 +28,7 @@ use crate::system::clock::{Clock, wall_nanos};
 
 /// Everything that a request takes from the policy in force. Replaced as a whole.
 pub struct Generation {
-    snapshot: Snapshot,
+    engine: Engine,
     backends: Backends,
     source: Arc<Source>,
     waiting: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Next {
     pub succession: Succession,
     /// Paths of settings that the process does not follow before an upgrade.
     pub waiting: Vec<String>,
-    snapshot: Snapshot,
+    engine: Engine,
     backends: Backends,
     places: Places,
 }
@@ -81,11 +81,11 @@ impl Generation {
     /// A limit.
     pub fn next(config: Config, backends: Backends, base: Base<'_>) -> Result<Next, Fault> {
         let Config { policy, settings, effective, shown, places, .. } = config;
-        let (snapshot, succession) =
-            Snapshot::next(policy, settings.naming(), base).map_err(|(name, fault)| Fault::Limit(name, fault))?;
+        let (engine, succession) =
+            Engine::next(policy, settings.naming(), base).map_err(|(name, fault)| Fault::Limit(name, fault))?;
         let hash = config::hash(&effective);
         let source = Source { settings, effective, shown, hash, loaded: wall_nanos() };
-        Ok(Next { source, succession, waiting: Vec::new(), snapshot, backends, places })
+        Ok(Next { source, succession, waiting: Vec::new(), engine, backends, places })
     }
 
     /// Returns whether listeners that leave it to the policy refuse paths with escaped slashes.
@@ -124,8 +124,8 @@ impl Generation {
     }
 
     /// Returns the policy with the state of its limits.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Returns all origins, in the policy's order.
@@ -183,8 +183,8 @@ impl Generation {
 impl Next {
     /// Makes the generation that takes the place of `before`. Series of names that are gone end, and stores are told of its limits.
     pub(super) fn in_place_of(self, before: Option<&Generation>, decisions: &Decisions, clock: Clock) -> Generation {
-        let Next { source, waiting, snapshot, backends, places, .. } = self;
-        let policy = snapshot.policy();
+        let Next { source, waiting, engine, backends, places, .. } = self;
+        let policy = engine.policy();
         let metrics = match before {
             Some(before) => before.metrics.next(policy),
             None => Metrics::new(policy, &source.settings),
@@ -194,15 +194,15 @@ impl Next {
                 origin.way().count_surplus(counter);
             }
         }
-        backends.tell(&snapshot);
+        backends.tell(&engine);
         let refused = match before {
             // it knows limits by their positions
-            Some(before) if names(before.snapshot.policy()).eq(names(policy)) => Arc::clone(&before.refused),
+            Some(before) if names(before.engine.policy()).eq(names(policy)) => Arc::clone(&before.refused),
             Some(before) => Arc::new(before.refused.empty()),
-            None => Arc::new(MostRefused::new(workers(&source.settings), snapshot.seed().derive("most refused"))),
+            None => Arc::new(MostRefused::new(workers(&source.settings), engine.seed().derive("most refused"))),
         };
         let equal = |before: &&Generation| {
-            !policy.fingerprint.is_empty() && before.snapshot.policy().fingerprint == policy.fingerprint
+            !policy.fingerprint.is_empty() && before.engine.policy().fingerprint == policy.fingerprint
         };
         let sample = match before.filter(equal) {
             Some(before) => Arc::clone(&before.sample),
@@ -213,7 +213,7 @@ impl Next {
         };
         let known = |route: &Route| {
             let before = before?;
-            let index = before.snapshot.policy().routes.iter().position(|before| before.name == route.name)?;
+            let index = before.engine.policy().routes.iter().position(|before| before.name == route.name)?;
             before.usual.get(index).cloned()
         };
         let follows_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
@@ -232,7 +232,7 @@ impl Next {
             floods: policy.rules.iter().map(|rule| Flood::of(rule)).collect(),
             book: decisions.open(book),
             source: Arc::new(source),
-            snapshot,
+            engine,
             backends,
             waiting,
             refused,

@@ -17,7 +17,7 @@ use crate::observe::log;
 use crate::observe::notices::Notices;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::running::waits::Waits;
-use crate::running::wakers::Bells;
+use crate::running::wakers::Wakers;
 use crate::system::clock::{Clock, wall_nanos};
 use crate::units::Timestamp;
 
@@ -36,7 +36,7 @@ pub struct Process {
     /// The requests that limits delay.
     pub waits: Waits,
     /// Wakes requests that wait for another request's question to a store.
-    pub bells: Arc<Bells>,
+    pub bells: Arc<Wakers>,
     /// The last ten minutes, by name, so that it outlives a change of the policy.
     pub history: History,
     /// The latest decisions, and why they came out so.
@@ -50,7 +50,7 @@ pub struct Process {
     /// Stands in for a listener that the settings do not have, which no caller asks for.
     no_noise: Noise,
     watched: AtomicBool,
-    installed: ArcSwap<Generation>,
+    generation: ArcSwap<Generation>,
     draining: AtomicBool,
 }
 
@@ -83,30 +83,30 @@ impl Process {
             decisions,
             notices: Notices::default(),
             certificates: OnceLock::new(),
-            installed: ArcSwap::from_pointee(first),
+            generation: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
         }
     }
 
     /// Begins to tend the origins of the first generation. Needs a runtime.
     pub fn begin(&self) {
-        let first = self.installed();
+        let first = self.generation();
         self.follow(&first, &first);
     }
 
     /// Puts the next generation in force. Cannot fail. Needs a runtime.
     pub fn activate(&self, next: Next) {
-        let before = self.installed();
+        let before = self.generation();
         let next = Arc::new(next.in_place_of(Some(&before), &self.decisions, self.clock));
-        self.installed.store(Arc::clone(&next));
+        self.generation.store(Arc::clone(&next));
         self.follow(&before, &next);
-        next.metrics().reload_succeeded(next.snapshot().generation());
+        next.metrics().reload_succeeded(next.engine().generation());
     }
 
     /// Applies `next` to everything that outlives a generation.
     fn follow(&self, before: &Generation, next: &Generation) {
         let settings = &next.source().settings;
-        next.snapshot().take_over();
+        next.engine().take_over();
         next.backends().take_over(before.backends(), self.clock, self.waits.stopping());
         log::set_level(settings.log.level);
         if let (Some((log, _)), Some(words)) = (&self.access_log, &settings.access_log) {
@@ -139,9 +139,9 @@ impl Process {
 
     /// Writes what strangers did wrong lately into the process's log. Call it about once a second.
     pub fn tell_noise(&self) {
-        let installed = self.installed();
+        let generation = self.generation();
         let saying = Saying {
-            rules: &installed.snapshot().policy().clients,
+            rules: &generation.engine().policy().clients,
             as_what: self.clients_in_log(),
             pseudonyms: &self.pseudonyms,
         };
@@ -151,8 +151,8 @@ impl Process {
     }
 
     /// The policy in force. Taken once per request and kept to its end.
-    pub fn installed(&self) -> Arc<Generation> {
-        self.installed.load_full()
+    pub fn generation(&self) -> Arc<Generation> {
+        self.generation.load_full()
     }
 
     /// Returns the form of clients in the log and in lists.

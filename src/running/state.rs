@@ -10,7 +10,7 @@ use super::process::Process;
 use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::limiter::Limiter;
-use crate::limiter::cluster::Sharing;
+use crate::limiter::sharing::Sharing;
 use crate::observe::log;
 use crate::observe::notices::seen::Look;
 use crate::observe::offenders;
@@ -23,13 +23,13 @@ use crate::system::clock::wall_nanos;
 use crate::units::Timestamp;
 
 /// Returns the counters of the policy in force, and what its origins carry.
-pub fn counts(installed: &Generation) -> State {
-    let mut state = installed.metrics().state();
-    for (limit, rule) in state.limits.iter_mut().zip(&installed.snapshot().policy().rules) {
+pub fn counts(generation: &Generation) -> State {
+    let mut state = generation.metrics().state();
+    for (limit, rule) in state.limits.iter_mut().zip(&generation.engine().policy().rules) {
         limit.kind = rule.kind.word().into();
         limit.shared = rule.shared.map(|shared| (shared.store, shared.sharing.word()));
     }
-    for (shown, origin) in state.origins.iter_mut().zip(installed.origins()) {
+    for (shown, origin) in state.origins.iter_mut().zip(generation.origins()) {
         shown.inflight = u64::from(origin.inflight());
         shown.limit = origin.limit().map(u64::from);
         shown.queued = u64::from(origin.waiting());
@@ -38,39 +38,39 @@ pub fn counts(installed: &Generation) -> State {
 }
 
 /// Returns the whole state of the process, but for what only its admin socket knows.
-pub fn state(shared: &Process) -> State {
-    let (installed, now) = (shared.installed(), shared.clock.now());
-    let mut state = described(shared, &installed);
-    limits(&installed, &mut state, now, |_, _| true);
-    origins(&installed, &mut state, now);
-    state.stores = stores(&installed);
-    state.certificates = certificates(shared);
-    let access_log = shared.access_log.as_ref().map(|(log, _)| ("access", log.state()));
+pub fn state(process: &Process) -> State {
+    let (generation, now) = (process.generation(), process.clock.now());
+    let mut state = described(process, &generation);
+    limits(&generation, &mut state, now, |_, _| true);
+    origins(&generation, &mut state, now);
+    state.stores = stores(&generation);
+    state.certificates = certificates(process);
+    let access_log = process.access_log.as_ref().map(|(log, _)| ("access", log.state()));
     state.logs = access_log.into_iter().chain([("process", log::state())]).collect();
     state.panics = log::panics();
     state
 }
 
 /// Returns the counters under the name of the process and of its configuration.
-pub fn described(shared: &Process, installed: &Generation) -> State {
-    let source = installed.source();
+pub fn described(process: &Process, generation: &Generation) -> State {
+    let source = generation.source();
     let seconds = |nanos: u64| nanos / 1_000_000_000;
-    let counts = counts(installed);
+    let counts = counts(generation);
     State {
         version: env!("CARGO_PKG_VERSION").into(),
         instance: instance(),
         process: std::process::id(),
-        uptime_seconds: shared.clock.uptime().as_secs(),
+        uptime_seconds: process.clock.uptime().as_secs(),
         config: Config {
-            file: shared.file.clone(),
+            file: process.file.clone(),
             hash: source.hash.clone(),
             loaded_at: seconds(source.loaded),
             age_seconds: seconds(wall_nanos().saturating_sub(source.loaded)),
-            fingerprint: installed.snapshot().policy().fingerprint.clone(),
+            fingerprint: generation.engine().policy().fingerprint.clone(),
             ..counts.config
         },
-        waiting_for_upgrade: installed.waiting().to_vec(),
-        notices: shared.notices.list().to_vec(),
+        waiting_for_upgrade: generation.waiting().to_vec(),
+        notices: process.notices.list().to_vec(),
         ..counts
     }
 }
@@ -83,19 +83,20 @@ fn instance() -> String {
 
 /// Fills in what the limiters say of themselves, of those that are `wanted` by position and [`Limit`].
 pub fn limits(
-    installed: &Generation,
+    generation: &Generation,
     state: &mut State,
     now: Timestamp,
     mut wanted: impl FnMut(usize, &Limit) -> bool,
 ) {
-    let snapshot = installed.snapshot();
-    for (rule, (limit, limiter)) in state.limits.iter_mut().zip(snapshot.limiters()).enumerate() {
+    let engine = generation.engine();
+    for (rule, (limit, limiter)) in state.limits.iter_mut().zip(engine.limiters()).enumerate() {
         if !wanted(rule, limit) {
             continue;
         }
         fill(limit, limiter, now);
-        let cluster = snapshot.cluster(rule).filter(|cluster| cluster.shared().sharing == Sharing::Lease);
-        limit.leased = cluster.map(|cluster| cluster.leases().outstanding(now));
+        let shared_limit =
+            engine.shared_limit(rule).filter(|shared_limit| shared_limit.shared().sharing == Sharing::Lease);
+        limit.leased = shared_limit.map(|shared_limit| shared_limit.leases().outstanding(now));
     }
 }
 
@@ -112,8 +113,8 @@ fn fill(limit: &mut Limit, limiter: &Limiter, now: Timestamp) {
 }
 
 /// Fills in the origins' endpoints, and the requests that are with them against the rule.
-pub fn origins(installed: &Generation, state: &mut State, now: Timestamp) {
-    for (shown, origin) in state.origins.iter_mut().zip(installed.origins()) {
+pub fn origins(generation: &Generation, state: &mut State, now: Timestamp) {
+    for (shown, origin) in state.origins.iter_mut().zip(generation.origins()) {
         shown.endpoints = endpoints(origin, now);
         shown.healthy = shown.endpoints.iter().filter(|endpoint| endpoint.healthy).count();
         shown.addresses = addresses(origin, now);
@@ -148,12 +149,12 @@ fn addresses(origin: &OriginState, now: Timestamp) -> Vec<Address> {
 }
 
 /// Returns how the stores stand.
-pub fn stores(installed: &Generation) -> Vec<StoreState> {
-    installed.stores().iter().map(|store| store.state()).collect()
+pub fn stores(generation: &Generation) -> Vec<StoreState> {
+    generation.stores().iter().map(|store| store.state()).collect()
 }
 
-fn certificates(shared: &Process) -> Vec<Certificate> {
-    let states = shared.certificates.get().map(|watch| watch.states()).unwrap_or_default();
+fn certificates(process: &Process) -> Vec<Certificate> {
+    let states = process.certificates.get().map(|watch| watch.states()).unwrap_or_default();
     let certificates = states.iter().map(|state| Certificate {
         listener: state.listener.clone(),
         certificate: state.certificate.clone(),
@@ -164,11 +165,11 @@ fn certificates(shared: &Process) -> Vec<Certificate> {
 }
 
 /// Returns the clients and networks that the limits refuse most, `most` of each, with clients named by `name`.
-pub fn offenders(shared: &Process, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
-    let installed = shared.installed();
-    let now = shared.clock.now();
-    let found = installed.refused().list(now);
-    let rules = &installed.snapshot().policy().rules;
+pub fn offenders(process: &Process, most: usize, name: impl Fn(&Client) -> String) -> Offenders {
+    let generation = process.generation();
+    let now = process.clock.now();
+    let found = generation.refused().list(now);
+    let rules = &generation.engine().policy().rules;
     let share = |count: u64| if found.total == 0 { 0.0 } else { count as f64 / found.total as f64 };
     let client = |entry: &heaviest::Entry<Client>| Offender {
         client: name(&entry.payload),
@@ -179,8 +180,8 @@ pub fn offenders(shared: &Process, most: usize, name: impl Fn(&Client) -> String
         last_seen_seconds_ago: now.since(entry.last_seen).as_secs(),
     };
     let network = |network: &offenders::Network| Network {
-        network: match shared.clients_in_log() {
-            ClientInLog::Pseudonym => shared.pseudonyms.of_network(network.prefix).to_string(),
+        network: match process.clients_in_log() {
+            ClientInLog::Pseudonym => process.pseudonyms.of_network(network.prefix).to_string(),
             ClientInLog::Address => network.prefix.to_string(),
         },
         clients: network.entries,
@@ -197,20 +198,20 @@ pub fn offenders(shared: &Process, most: usize, name: impl Fn(&Client) -> String
 }
 
 /// Notes the counters in the history. For the housekeeping, once a second.
-pub fn note_history(shared: &Process) {
-    shared.history.note(shared.clock.now(), &counts(&shared.installed()));
+pub fn note_history(process: &Process) {
+    process.history.note(process.clock.now(), &counts(&process.generation()));
 }
 
 /// Looks for notices. For the housekeeping, once a second.
-pub fn look_for_notices(shared: &Process) {
-    let installed = shared.installed();
+pub fn look_for_notices(process: &Process) {
+    let generation = process.generation();
     let look = Look {
-        settings: &shared.settings,
-        clients_in_log: shared.clients_in_log(),
-        snapshot: installed.snapshot(),
-        origins: installed.origins(),
-        sample: installed.sample(),
-        metrics: installed.metrics(),
+        settings: &process.settings,
+        clients_in_log: process.clients_in_log(),
+        engine: generation.engine(),
+        origins: generation.origins(),
+        sample: generation.sample(),
+        metrics: generation.metrics(),
     };
-    shared.notices.look(&look, shared.clock.now());
+    process.notices.look(&look, process.clock.now());
 }

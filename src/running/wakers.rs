@@ -6,9 +6,9 @@ use crate::sketch::KeyHash;
 
 /// One waker for many keys. A request that is woken looks again, as keys share wakers.
 #[derive(Debug)]
-pub struct Bells([Notify; Bells::COUNT]);
+pub struct Wakers([Notify; Wakers::COUNT]);
 
-impl Bells {
+impl Wakers {
     const COUNT: usize = 256;
 
     /// Returns the waker of a key.
@@ -17,8 +17,8 @@ impl Bells {
     }
 }
 
-impl Default for Bells {
-    fn default() -> Bells {
-        Bells(std::array::from_fn(|_| Notify::new()))
+impl Default for Wakers {
+    fn default() -> Wakers {
+        Wakers(std::array::from_fn(|_| Notify::new()))
     }
 }

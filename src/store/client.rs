@@ -17,7 +17,7 @@ use super::servers::Servers;
 use super::state::StoreState;
 use super::store_log::{Kind, Met};
 use super::wire::MOST_ON_THEIR_WAY;
-use crate::limiter::cluster::{Answer, Question, Silence};
+use crate::limiter::sharing::{Answer, Question, StoreError};
 use crate::policy::{Store, StoreMode};
 
 /// How many servers a question is sent to at most: a key may have moved, or be on its way.
@@ -39,9 +39,9 @@ pub struct StoreFault(RedisError);
 
 /// One store: asks it, leaves a server alone that is silent, and knows how many gates share it.
 ///
-/// [`StoreClient::tend`] has to run all the time; without it every answer is [`Silence::Unreachable`]. So it is while there is no
+/// [`StoreClient::tend`] has to run all the time; without it every answer is [`StoreError::Unreachable`]. So it is while there is no
 /// connection to the key's server, unless that refused the user, the password or the rights when it was tried last: then it is
-/// [`Silence::Faulty`].
+/// [`StoreError::Faulty`].
 pub struct StoreClient {
     servers: Arc<Servers>,
     on_their_way: AtomicU32,
@@ -84,9 +84,9 @@ impl StoreClient {
     /// is the limit's name, by which all gates know it. A caller that stops waiting leaves the outcome unknown.
     ///
     /// # Errors
-    /// There is no answer. After [`Silence::TimedOut`], and [`Silence::Unreachable`] of a connection that broke, the
+    /// There is no answer. After [`StoreError::TimedOut`], and [`StoreError::Unreachable`] of a connection that broke, the
     /// question may have been charged.
-    pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, Silence> {
+    pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, StoreError> {
         self.ask_and_say(question, limit).await.0.map(|(answer, _)| answer)
     }
 
@@ -94,12 +94,12 @@ impl StoreClient {
     ///
     /// # Errors
     /// As [`StoreClient::ask`].
-    pub async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), Silence> {
+    pub async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), StoreError> {
         self.ask_and_say(question, limit).await.0
     }
 
     /// As [`StoreClient::ask_stamped`], and whether the question was sent: one that is not is answered at once.
-    pub async fn ask_and_say(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), Silence>, bool) {
+    pub async fn ask_and_say(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
         self.servers
@@ -114,11 +114,11 @@ impl StoreClient {
         question: &Question,
         limit: &str,
         sent: &mut Option<Instant>,
-    ) -> Result<(Answer, u64), Silence> {
+    ) -> Result<(Answer, u64), StoreError> {
         let Ok((script, numbers)) = script::asks(question) else {
             let text = format!("limit `{limit}` has numbers that no store can count");
             self.servers.common.note(Kind::odd("numbers"), Met::Asking, None, &text);
-            return Err(Silence::Faulty);
+            return Err(StoreError::Faulty);
         };
         let store = &self.servers.common.store;
         let key = script::key(&store.prefix, question, limit);
@@ -131,7 +131,7 @@ impl StoreClient {
     /// most so many.
     ///
     /// # Errors
-    /// There is no answer. After [`Silence::TimedOut`], and [`Silence::Unreachable`] of a connection that broke, the
+    /// There is no answer. After [`StoreError::TimedOut`], and [`StoreError::Unreachable`] of a connection that broke, the
     /// message may be there.
     pub async fn exchange(
         &self,
@@ -139,7 +139,7 @@ impl StoreClient {
         node: &[u8],
         message: &[u8],
         most: i64,
-    ) -> Result<script::Heard, Silence> {
+    ) -> Result<script::Heard, StoreError> {
         let store = &self.servers.common.store;
         let key = script::deltas_key(&store.prefix);
         let numbers = [read.0, read.1, MESSAGES_KEPT_MILLIS, most];
@@ -148,15 +148,20 @@ impl StoreClient {
         script::heard(value).ok_or_else(|| self.no_answer())
     }
 
-    fn no_answer(&self) -> Silence {
+    fn no_answer(&self) -> StoreError {
         let text = "said something that is no answer";
         self.servers.common.note(Kind::odd(text), Met::Asking, None, &text);
-        Silence::Faulty
+        StoreError::Faulty
     }
 
     /// Runs a script on the server that has the key, unless that is left alone, and waits for so long; notes in `sent` when it
     /// was sent. Goes on to another server only where one says that it did not execute it, because the key is elsewhere.
-    async fn run(&self, errand: &Errand<'_>, patience: Duration, sent: &mut Option<Instant>) -> Result<Value, Silence> {
+    async fn run(
+        &self,
+        errand: &Errand<'_>,
+        patience: Duration,
+        sent: &mut Option<Instant>,
+    ) -> Result<Value, StoreError> {
         let common = &self.servers.common;
         let shards = self.servers.shards();
         let (mut shard, mut ahead) = (shards.of(errand.key)?, false);
@@ -169,7 +174,7 @@ impl StoreClient {
             let sent = *sent.get_or_insert_with(Instant::now);
             let Ok(heard) = timeout_at(end, link::run(&mut live.wire, errand, ahead)).await else {
                 permit.failed(&live);
-                return Err(Silence::TimedOut);
+                return Err(StoreError::TimedOut);
             };
             let error = match heard {
                 Ok(value) => {
@@ -198,17 +203,17 @@ impl StoreClient {
                 continue;
             }
             let meaning = meaning(&error);
-            let Meaning { silence, ends_link, text, .. } = meaning;
+            let Meaning { store_error, ends_link, text, .. } = meaning;
             common.note(meaning, Met::Asking, shard.address(), &format_args!("{text}: {error}"));
-            match silence {
+            match store_error {
                 // it answered, if only that something is wrong
-                Silence::Faulty => permit.succeeded(),
+                StoreError::Faulty => permit.succeeded(),
                 _ => permit.failed(&live),
             }
             if ends_link {
-                shard.give_up(live.number, silence);
+                shard.give_up(live.number, store_error);
             }
-            return Err(silence);
+            return Err(store_error);
         }
     }
 
@@ -251,7 +256,7 @@ impl StoreClient {
             standings: self.servers.standings().to_vec(),
             durations: durations.collect(),
             duration_seconds: Duration::from_nanos(load(&counters.duration_nanos)).as_secs_f64(),
-            errors: Silence::ALL.map(|silence| (silence.word(), counters.silent(silence))).to_vec(),
+            errors: StoreError::ALL.map(|store_error| (store_error.word(), counters.silent(store_error))).to_vec(),
             ..StoreState::default()
         }
     }
@@ -263,11 +268,11 @@ struct OnTheWay<'a>(&'a StoreClient);
 impl<'a> OnTheWay<'a> {
     /// # Errors
     /// Too many are.
-    fn begin(client: &'a StoreClient) -> Result<OnTheWay<'a>, Silence> {
+    fn begin(client: &'a StoreClient) -> Result<OnTheWay<'a>, StoreError> {
         // counts only; what the question says is published by the connection
         let way = OnTheWay(client);
         match client.on_their_way.fetch_add(1, Ordering::Relaxed) >= MOST_ON_THEIR_WAY {
-            true => Err(Silence::Busy),
+            true => Err(StoreError::Busy),
             false => Ok(way),
         }
     }

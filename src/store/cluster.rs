@@ -47,7 +47,7 @@ pub async fn tend(servers: &Arc<Servers>) {
                     servers.set_shards(Shards {
                         slots: Some(Slots::default()),
                         list: Vec::new(),
-                        instead: meaning.silence,
+                        instead: meaning.store_error,
                     });
                     servers.common.note(meaning, Met::Tending, None, &format_args!("cannot connect: {error}"));
                 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::limiter::cluster::{Answer, Silence};
+use crate::limiter::sharing::{Answer, StoreError};
 use crate::units::time::saturating_nanos;
 
 /// Upper ends of the buckets of [`Counters::durations`], in microseconds; one more bucket holds what took longer.
@@ -16,8 +16,8 @@ pub struct Counters {
     pub asked: AtomicU64,
     /// Questions with an answer, refusals among them.
     pub answered: AtomicU64,
-    /// Questions without one, in the order of [`Silence::ALL`].
-    pub silent: [AtomicU64; Silence::ALL.len()],
+    /// Questions without one, in the order of [`StoreError::ALL`].
+    pub silent: [AtomicU64; StoreError::ALL.len()],
     /// How often a connection to a server was made.
     pub connected: AtomicU64,
     /// How often a breaker opened.
@@ -30,12 +30,12 @@ pub struct Counters {
 
 impl Counters {
     /// Counts one question. `sent_for` is how long it was waited for, if it was sent.
-    pub(super) fn heard(&self, outcome: &Result<Answer, Silence>, sent_for: Option<Duration>) {
+    pub(super) fn heard(&self, outcome: &Result<Answer, StoreError>, sent_for: Option<Duration>) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match outcome {
             Ok(_) => _ = self.answered.fetch_add(1, Ordering::Relaxed),
-            Err(silence) => {
-                for (counter, _) in self.silent.iter().zip(Silence::ALL).filter(|(_, kind)| kind == silence) {
+            Err(store_error) => {
+                for (counter, _) in self.silent.iter().zip(StoreError::ALL).filter(|(_, kind)| kind == store_error) {
                     counter.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -50,9 +50,9 @@ impl Counters {
     }
 
     /// How many questions met this silence.
-    pub fn silent(&self, silence: Silence) -> u64 {
-        let mut all = self.silent.iter().zip(Silence::ALL);
-        all.find(|(_, kind)| *kind == silence).map_or(0, |(counter, _)| counter.load(Ordering::Relaxed))
+    pub fn silent(&self, store_error: StoreError) -> u64 {
+        let mut all = self.silent.iter().zip(StoreError::ALL);
+        all.find(|(_, kind)| *kind == store_error).map_or(0, |(counter, _)| counter.load(Ordering::Relaxed))
     }
 }
 
@@ -64,18 +64,18 @@ mod tests {
     fn a_duration_counts_in_the_bucket_whose_end_it_does_not_pass() {
         let counters = Counters::default();
         for micros in [0, 250, 251, 50_000, 50_001] {
-            counters.heard(&Err(Silence::TimedOut), Some(Duration::from_micros(micros)));
+            counters.heard(&Err(StoreError::TimedOut), Some(Duration::from_micros(micros)));
         }
         let counts: Vec<u64> = counters.durations.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
-        assert_eq!(counters.silent(Silence::TimedOut), 5);
-        assert_eq!(counters.silent(Silence::Busy), 0);
+        assert_eq!(counters.silent(StoreError::TimedOut), 5);
+        assert_eq!(counters.silent(StoreError::Busy), 0);
     }
 
     #[test]
     fn a_question_that_was_not_sent_has_no_duration() {
         let counters = Counters::default();
-        counters.heard(&Err(Silence::Breaker), None);
+        counters.heard(&Err(StoreError::Breaker), None);
         assert_eq!(counters.asked.load(Ordering::Relaxed), 1);
         assert!(counters.durations.iter().all(|count| count.load(Ordering::Relaxed) == 0));
     }

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::fault::{is_host, meaning};
 use super::slots::{Slots, most_said};
 use super::wire::{Address, Wire};
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::policy::{Store, StoreMode};
 
 /// How long making a connection may take, and asking who is where; no request waits for it.
@@ -201,7 +201,7 @@ async fn in_time<T>(work: impl Future<Output = RedisResult<T>>) -> RedisResult<T
 
 /// That somebody refuses us says more than that others are not there.
 fn most_telling(mut faults: Vec<RedisError>) -> Option<RedisError> {
-    let refusal = faults.iter().position(|fault| meaning(fault).silence == Silence::Faulty);
+    let refusal = faults.iter().position(|fault| meaning(fault).store_error == StoreError::Faulty);
     let place = refusal.or(faults.len().checked_sub(1))?;
     Some(mem::take(&mut faults).swap_remove(place))
 }

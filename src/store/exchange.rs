@@ -22,9 +22,9 @@ use super::script::Heard as Letters;
 use super::state::ExchangeState;
 use crate::engine::Told;
 use crate::engine::estimate::LONGEST_PERIOD;
-use crate::limiter::cluster::deltas::Deltas;
-use crate::limiter::cluster::deltas::message::{Message, NodeId, Unread, set_age};
-use crate::limiter::cluster::deltas::peers::{Heard, Peers};
+use crate::limiter::sharing::deltas::Deltas;
+use crate::limiter::sharing::deltas::message::{Message, NodeId, Unread, set_age};
+use crate::limiter::sharing::deltas::peers::{Heard, Peers};
 use crate::system::clock::{self, Clock};
 use crate::units::Timestamp;
 

@@ -5,13 +5,13 @@ use std::fmt::{self, Display, Write};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 
 /// What an error means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning {
     /// For the question.
-    pub silence: Silence,
+    pub store_error: StoreError,
     /// Whether the connection is of no more use: it has ended, leads to a server that does not take writes, or to one that does
     /// not let us in.
     pub ends_link: bool,
@@ -21,17 +21,17 @@ pub struct Meaning {
     pub text: &'static str,
 }
 
-const fn means(silence: Silence, ends_link: bool, text: &'static str) -> Meaning {
-    Meaning { silence, ends_link, keeps_out: false, text }
+const fn means(store_error: StoreError, ends_link: bool, text: &'static str) -> Meaning {
+    Meaning { store_error, ends_link, keeps_out: false, text }
 }
 
 const fn keeps_out(ends_link: bool, text: &'static str) -> Meaning {
-    Meaning { silence: Silence::Faulty, ends_link, keeps_out: true, text }
+    Meaning { store_error: StoreError::Faulty, ends_link, keeps_out: true, text }
 }
 
-/// What `error` means. Everything that is not known to be an outage is [`Silence::Faulty`]: a mistake must open nothing.
+/// What `error` means. Everything that is not known to be an outage is [`StoreError::Faulty`]: a mistake must open nothing.
 pub fn meaning(error: &RedisError) -> Meaning {
-    use Silence::{Faulty, Unreachable};
+    use StoreError::{Faulty, Unreachable};
     match error.kind() {
         ErrorKind::Io => means(Unreachable, true, "connection lost"),
         ErrorKind::MasterNameNotFoundBySentinel
@@ -87,7 +87,7 @@ pub fn is_host(name: &str) -> bool {
 }
 
 fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
-    use Silence::{Faulty, Unreachable};
+    use StoreError::{Faulty, Unreachable};
     match kind {
         ServerErrorKind::BusyLoading => means(Unreachable, false, "still loading its data"),
         ServerErrorKind::ReadOnly => means(Unreachable, true, "server is a replica"),
@@ -121,7 +121,7 @@ fn inner_code(detail: &str) -> &str {
 }
 
 fn by_code(code: &str) -> Meaning {
-    use Silence::{Faulty, Unreachable};
+    use StoreError::{Faulty, Unreachable};
     match code {
         "OOM" => means(Unreachable, false, "full, and rightly does not evict: give it more memory"),
         "READONLY" => means(Unreachable, true, "server is a replica"),
@@ -141,9 +141,9 @@ fn by_code(code: &str) -> Meaning {
 mod tests {
     use super::*;
 
-    fn silence_of(line: &str) -> Silence {
+    fn silence_of(line: &str) -> StoreError {
         let error = redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err();
-        meaning(&error).silence
+        meaning(&error).store_error
     }
 
     #[test]
@@ -180,14 +180,14 @@ mod tests {
             "-MOVED 1 127.0.0.1:7000\r\n",
             "-ERR max number of clients reached\r\n",
         ] {
-            assert_eq!(silence_of(line), Silence::Unreachable, "{line}");
+            assert_eq!(silence_of(line), StoreError::Unreachable, "{line}");
         }
     }
 
     #[test]
     fn a_password_that_is_refused_is_a_mistake_and_no_outage() {
         let refused = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
-        assert_eq!(meaning(&refused).silence, Silence::Faulty);
+        assert_eq!(meaning(&refused).store_error, StoreError::Faulty);
         assert!(meaning(&refused).ends_link);
     }
 
@@ -214,7 +214,7 @@ mod tests {
             "-NOSCRIPT No matching script.\r\n",
             "-SOMETHING else\r\n",
         ] {
-            assert_eq!(silence_of(line), Silence::Faulty, "{line}");
+            assert_eq!(silence_of(line), StoreError::Faulty, "{line}");
         }
     }
 }

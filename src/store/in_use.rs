@@ -13,7 +13,7 @@ use super::exchange::Exchange;
 use super::state::StoreState;
 use crate::config::settings::Secret;
 use crate::engine::Told;
-use crate::limiter::cluster::{Answer, OnStoreError, Question, Silence};
+use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
 use crate::policy::Store;
 use crate::system::clock::Clock;
 
@@ -107,7 +107,7 @@ impl StoreInUse {
     }
 
     /// See [`StoreClient::ask`], and whether the question was sent.
-    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, Silence>, bool) {
+    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, StoreError>, bool) {
         let (said, sent) = self.client.ask_and_say(question, limit).await;
         (said.map(|(answer, _)| answer), sent)
     }

@@ -1,14 +1,14 @@
 //! State of the connection to a server of a store: the connection, or the reason why there is none.
 
 use super::wire::Wire;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 
 /// What questions go out by.
 pub enum Line {
     /// By this.
     Up(Live),
-    /// There is no connection, and this is what is said instead: [`Silence::Faulty`] where the server refused us when it was tried last.
-    Down(Silence),
+    /// There is no connection, and this is what is said instead: [`StoreError::Faulty`] where the server refused us when it was tried last.
+    Down(StoreError),
 }
 
 /// A connection and which one it is.

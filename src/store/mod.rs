@@ -1,6 +1,6 @@
-//! The store face of limits that several gates share: carries a [`Question`](crate::limiter::cluster::Question) to Redis or
-//! Valkey and brings the [`Answer`](crate::limiter::cluster::Answer), or the
-//! [`Silence`](crate::limiter::cluster::Silence) that there was instead.
+//! The store face of limits that several gates share: carries a [`Question`](crate::limiter::sharing::Question) to Redis or
+//! Valkey and brings the [`Answer`](crate::limiter::sharing::Answer), or the
+//! [`StoreError`](crate::limiter::sharing::StoreError) that there was instead.
 //!
 //! * [`client`] is one store as the gate sees it: asks the server that has the key, at most for the store's time.
 //! * `shard` is one server: its connection, its breaker, and the task that keeps both; `servers` are all of a store, `common` is what
@@ -11,7 +11,7 @@
 //! * `fault` puts the crate's errors into ours, and a store's texts into one short line.
 //! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
 //! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts gates. What
-//!   the scripts compute is written down in [`crate::limiter::cluster::promise`], and tested to be the same.
+//!   the scripts compute is written down in [`crate::limiter::sharing::promise`], and tested to be the same.
 //! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `state` how a store stands at one moment, `store_log` what is written
 //!   into the log.
 //!

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::{Cmd, Value, cmd};
 
-use crate::limiter::cluster::promise::Terms;
-use crate::limiter::cluster::{Answer, Promise, Question};
+use crate::limiter::sharing::promise::Terms;
+use crate::limiter::sharing::{Answer, Promise, Question};
 use crate::units::OutOfRange;
 
 /// A script that a store keeps by the hash of its text.
@@ -166,7 +166,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limiter::cluster::{StoreKey, StoreTier};
+    use crate::limiter::sharing::{StoreKey, StoreTier};
 
     fn question() -> Question {
         Question {

@@ -13,7 +13,7 @@ use super::shard::Shard;
 use super::slots::{Slots, slot};
 use super::state::{ServerStanding, ServerState};
 use super::wire::Address;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::policy::{Store, StoreMode};
 
 /// The servers of a store, as they are known now.
@@ -32,7 +32,7 @@ pub struct Shards {
     /// Each once.
     pub list: Vec<Arc<Shard>>,
     /// What is said where there is none.
-    pub instead: Silence,
+    pub instead: StoreError,
 }
 
 impl Shards {
@@ -40,7 +40,7 @@ impl Shards {
     ///
     /// # Errors
     /// None is known to.
-    pub fn of(&self, key: &str) -> Result<Arc<Shard>, Silence> {
+    pub fn of(&self, key: &str) -> Result<Arc<Shard>, StoreError> {
         let place = match &self.slots {
             Some(slots) => slots.server(slot(key)),
             None => Some(0),
@@ -63,11 +63,11 @@ impl Servers {
     pub fn new(store: &Store, access: &Access) -> RedisResult<Servers> {
         let shards = match store.mode {
             StoreMode::Cluster => {
-                Shards { slots: Some(Slots::default()), list: Vec::new(), instead: Silence::Unreachable }
+                Shards { slots: Some(Slots::default()), list: Vec::new(), instead: StoreError::Unreachable }
             }
             StoreMode::Single | StoreMode::Sentinel { .. } => {
                 let only = Arc::new(Shard::new(store.breaker, None));
-                Shards { slots: None, list: vec![only], instead: Silence::Unreachable }
+                Shards { slots: None, list: vec![only], instead: StoreError::Unreachable }
             }
         };
         Ok(Servers {

@@ -15,7 +15,7 @@ use super::common::Common;
 use super::link_state::{Line, Live};
 use super::store_log::{Kind, Met};
 use super::wire::Address;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::policy;
 use crate::system::clock;
 
@@ -39,7 +39,7 @@ impl Shard {
     pub fn new(settings: policy::Breaker, address: Option<Address>) -> Shard {
         Shard {
             address,
-            line: ArcSwap::from_pointee(Line::Down(Silence::Unreachable)),
+            line: ArcSwap::from_pointee(Line::Down(StoreError::Unreachable)),
             given_up: Notify::new(),
             breaker: Mutex::new(Breaker::new(settings)),
             tried: AtomicBool::new(false),
@@ -53,10 +53,10 @@ impl Shard {
     }
 
     /// The connection, or what is said instead of an answer.
-    pub fn live(&self) -> Result<Live, Silence> {
+    pub fn live(&self) -> Result<Live, StoreError> {
         match &**self.line.load() {
             Line::Up(live) => Ok(live.clone()),
-            Line::Down(silence) => Err(*silence),
+            Line::Down(store_error) => Err(*store_error),
         }
     }
 
@@ -84,9 +84,9 @@ impl Shard {
     ///
     /// # Errors
     /// It is left alone.
-    pub fn admit<'a>(&'a self, common: &'a Common) -> Result<Permit<'a>, Silence> {
+    pub fn admit<'a>(&'a self, common: &'a Common) -> Result<Permit<'a>, StoreError> {
         let pass = self.breaker.lock().admit(common.now());
-        pass.map(|pass| Permit { shard: self, common, pass: Some(pass) }).ok_or(Silence::Breaker)
+        pass.map(|pass| Permit { shard: self, common, pass: Some(pass) }).ok_or(StoreError::Breaker)
     }
 
     fn is_live(&self, number: u64) -> bool {
@@ -94,9 +94,9 @@ impl Shard {
     }
 
     /// Offers this connection to nobody any more, and says that instead.
-    pub fn give_up(&self, number: u64, silence: Silence) {
+    pub fn give_up(&self, number: u64, store_error: StoreError) {
         let before = self.line.rcu(|line| match &**line {
-            Line::Up(live) if live.number == number => Arc::new(Line::Down(silence)),
+            Line::Up(live) if live.number == number => Arc::new(Line::Down(store_error)),
             _ => Arc::clone(line),
         });
         if matches!(&*before, Line::Up(live) if live.number == number) {
@@ -133,7 +133,7 @@ impl Permit<'_> {
         let opened = self.shard.breaker.lock().failed(pass, self.common.now(), clock::roll());
         if opened {
             self.common.counters.breaker_opened.fetch_add(1, Ordering::Relaxed);
-            self.shard.give_up(live.number, Silence::Unreachable);
+            self.shard.give_up(live.number, StoreError::Unreachable);
             let text = "silent, and left alone for a while";
             self.common.note(Kind::away(text), Met::Asking, self.shard.address(), &text);
         }

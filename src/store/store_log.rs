@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayVec;
 use parking_lot::Mutex;
 
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 
 use super::fault::Meaning;
 
@@ -42,7 +42,7 @@ impl Kind {
 
 impl From<Meaning> for Kind {
     fn from(meaning: Meaning) -> Kind {
-        Kind { word: meaning.text, away: meaning.silence == Silence::Unreachable || meaning.keeps_out }
+        Kind { word: meaning.text, away: meaning.store_error == StoreError::Unreachable || meaning.keeps_out }
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::bounds::{Answers, Breach};
 
-/// How many questions may be on their way to one store; one more is [`Silence::Busy`](crate::limiter::cluster::Silence::Busy).
+/// How many questions may be on their way to one store; one more is [`StoreError::Busy`](crate::limiter::sharing::StoreError::Busy).
 pub const MOST_ON_THEIR_WAY: u32 = 1_024;
 
 /// What the unfinished answers of all connections to one store may take together, in bytes.

@@ -17,7 +17,7 @@ use tidegate::client::trust::parse_cidr;
 use tidegate::client::values::MOST_PAIRS;
 use tidegate::client::{ClientRules, ForwardHeader, Proto, ProxySet, Trust, onward, resolve};
 use tidegate::config::load_text;
-use tidegate::engine::{Arrival, DecisionId, Snapshot};
+use tidegate::engine::{Arrival, DecisionId, Engine};
 use tidegate::policy::LONGEST_VALUE;
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
@@ -295,12 +295,12 @@ routes:
   - { match: { path: / }, origin: shop, limits: [by_cookie, by_both, by_query, by_field, by_path] }
 "#;
 
-fn gate() -> &'static Snapshot {
-    static GATE: OnceLock<Snapshot> = OnceLock::new();
+fn gate() -> &'static Engine {
+    static GATE: OnceLock<Engine> = OnceLock::new();
     GATE.get_or_init(|| {
         let loaded = load_text("linear.yaml", POLICY, &|_: &str| None, Path::new("/no/such/directory"));
         let config = loaded.outcome.unwrap_or_else(|_| panic!("{:#?}", loaded.diagnostics));
-        Snapshot::new(config.policy, &Seed::from_bytes([7; 16]), 0).unwrap()
+        Engine::new(config.policy, &Seed::from_bytes([7; 16]), 0).unwrap()
     })
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate::engine::{Snapshot, Verdict};
-use tidegate::limiter::cluster::{OnStoreError, Sharing};
+use tidegate::engine::{Engine, Verdict};
+use tidegate::limiter::sharing::{OnStoreError, Sharing};
 use tidegate::limiter::{Kind, RefusedCount, kinds};
 use tidegate::policy::{Counted, Mode, Rule, StatusSet};
 use tidegate::units::{Bytes, Rate};
@@ -56,14 +56,14 @@ fn decides_without_allocating(rules: Vec<Rule>) {
 }
 
 /// The book admits three of eight requests.
-fn decides_without_allocating_on(snapshot: &Snapshot) {
+fn decides_without_allocating_on(engine: &Engine) {
     let mut headers = head("198.51.100.20, 203.0.113.9:51234, 127.0.0.3");
     headers.insert("x-name", "alice".parse().unwrap());
     let request = request(&headers);
     let mut verdicts = Vec::with_capacity(8);
     let measured = allocation_counter::measure(|| {
         for _ in 0..8 {
-            let (decision, _held) = snapshot.decide(&request, arrival(1 << 50));
+            let (decision, _held) = engine.decide(&request, arrival(1 << 50));
             verdicts.push(decision.verdict == Verdict::Admitted);
         }
     });

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
-use tidegate::engine::{Holds, Judged, Snapshot, Verdict};
+use tidegate::engine::{Engine, Evaluation, Holds, Verdict};
 use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::units::{Cost, Timestamp};
 
@@ -20,87 +20,87 @@ fn priced(per_second: u32, burst: u32, estimate: u32, max: Option<u32>) -> Rule 
 
 /// A request that was admitted and whose answer is not there yet.
 struct UnderWay {
-    judged: Judged,
+    evaluation: Evaluation,
     held: Holds,
     /// What was held back for it.
     estimate: u64,
     cost: u32,
 }
 
-fn pending(snapshot: &Snapshot) -> u64 {
-    snapshot.limiters()[0].gauges().pending.unwrap()
+fn pending(engine: &Engine) -> u64 {
+    engine.limiters()[0].gauges().pending.unwrap()
 }
 
-fn send(snapshot: &Snapshot, client: &HeaderMap, now: u64, cost: u32) -> Option<UnderWay> {
-    let mut judged = snapshot.judge(&request(client), arrival(now));
-    let before = pending(snapshot);
-    let (mut held, _) = snapshot.admit(&mut judged, Timestamp::from_nanos(now));
-    if judged.decision.verdict != Verdict::Admitted {
+fn send(engine: &Engine, client: &HeaderMap, now: u64, cost: u32) -> Option<UnderWay> {
+    let mut evaluation = engine.judge(&request(client), arrival(now));
+    let before = pending(engine);
+    let (mut held, _) = engine.admit(&mut evaluation, Timestamp::from_nanos(now));
+    if evaluation.decision.verdict != Verdict::Admitted {
         return None;
     }
-    snapshot.sent(&mut held);
-    Some(UnderWay { judged, held, estimate: pending(snapshot) - before, cost })
+    engine.sent(&mut held);
+    Some(UnderWay { evaluation, held, estimate: pending(engine) - before, cost })
 }
 
-fn answer(snapshot: &Snapshot, mut one: UnderWay, now: u64) {
+fn answer(engine: &Engine, mut one: UnderWay, now: u64) {
     let fields = HeaderMap::from_iter([(FIELD, HeaderValue::from(one.cost))]);
-    snapshot.answered(&one.judged, &mut one.held, StatusCode::OK, &fields, Timestamp::from_nanos(now));
+    engine.answered(&one.evaluation, &mut one.held, StatusCode::OK, &fields, Timestamp::from_nanos(now));
 }
 
 /// So many at once, all answered then; how many passed.
-fn burst(snapshot: &Snapshot, client: &HeaderMap, now: u64, cost: u32) -> usize {
-    let under_way: Vec<_> = (0..20).filter_map(|_| send(snapshot, client, now, cost)).collect();
+fn burst(engine: &Engine, client: &HeaderMap, now: u64, cost: u32) -> usize {
+    let under_way: Vec<_> = (0..20).filter_map(|_| send(engine, client, now, cost)).collect();
     let passed = under_way.len();
-    under_way.into_iter().for_each(|one| answer(snapshot, one, now));
+    under_way.into_iter().for_each(|one| answer(engine, one, now));
     passed
 }
 
 #[test]
 fn what_is_held_back_is_learned_from_answers_for_all_clients_and_forgotten() {
-    let snapshot = book(vec![priced(100, 100, 10, None)]);
+    let engine = book(vec![priced(100, 100, 10, None)]);
     let (one, other) = (head("203.0.113.9"), head("203.0.113.10"));
-    assert_eq!(burst(&snapshot, &one, START, 40), 10, "what is written");
-    assert_eq!(burst(&snapshot, &other, START, 40), 2, "what was learned: 80 of 100");
-    assert_eq!(burst(&snapshot, &one, START, 40), 0, "300 are owed");
-    assert_eq!(burst(&snapshot, &one, START + 4 * SECOND, 40), 2);
+    assert_eq!(burst(&engine, &one, START, 40), 10, "what is written");
+    assert_eq!(burst(&engine, &other, START, 40), 2, "what was learned: 80 of 100");
+    assert_eq!(burst(&engine, &one, START, 40), 0, "300 are owed");
+    assert_eq!(burst(&engine, &one, START + 4 * SECOND, 40), 2);
     // cheap answers are learned, too, once the dear ones are fewer than one in twenty; and never below what is written
     for second in 5..160 {
-        burst(&snapshot, &other, START + second * SECOND, 1);
+        burst(&engine, &other, START + second * SECOND, 1);
     }
-    assert_eq!(burst(&snapshot, &one, START + 160 * SECOND, 1), 10);
-    assert_eq!(burst(&snapshot, &other, START + 1500 * SECOND, 40), 10, "nothing is known any more");
+    assert_eq!(burst(&engine, &one, START + 160 * SECOND, 1), 10);
+    assert_eq!(burst(&engine, &other, START + 1500 * SECOND, 40), 10, "nothing is known any more");
 }
 
 #[test]
 fn one_dear_answer_shuts_nobody_out() {
-    let snapshot = book(vec![priced(1, 100, 10, None)]);
-    let dear = send(&snapshot, &head("203.0.113.9"), START, 4_000_000_000).unwrap();
-    answer(&snapshot, dear, START);
+    let engine = book(vec![priced(1, 100, 10, None)]);
+    let dear = send(&engine, &head("203.0.113.9"), START, 4_000_000_000).unwrap();
+    answer(&engine, dear, START);
     // others have half of their limit held back for each, whatever was told
-    assert_eq!(burst(&snapshot, &head("203.0.113.10"), START, 10), 2);
+    assert_eq!(burst(&engine, &head("203.0.113.10"), START, 10), 2);
     // one of 23 since: no quantile any more
     for client in 11..31 {
-        assert!(burst(&snapshot, &head(&format!("203.0.113.{client}")), START, 10) >= 2);
+        assert!(burst(&engine, &head(&format!("203.0.113.{client}")), START, 10) >= 2);
     }
-    assert_eq!(burst(&snapshot, &head("203.0.113.40"), START, 10), 10);
+    assert_eq!(burst(&engine, &head("203.0.113.40"), START, 10), 10);
 }
 
 #[test]
 fn a_written_most_is_held_back_from_the_first_request_on() {
-    let snapshot = book(vec![priced(100, 100, 10, Some(40))]);
-    assert_eq!(burst(&snapshot, &head("203.0.113.9"), START, 40), 2);
-    assert_eq!(burst(&snapshot, &head("203.0.113.10"), START, 90), 2, "no more is held back, whatever is told");
+    let engine = book(vec![priced(100, 100, 10, Some(40))]);
+    assert_eq!(burst(&engine, &head("203.0.113.9"), START, 40), 2);
+    assert_eq!(burst(&engine, &head("203.0.113.10"), START, 90), 2, "no more is held back, whatever is told");
     let unlearned = book(vec![priced(100, 100, 10, Some(400))]);
     assert_eq!(burst(&unlearned, &head("203.0.113.9"), START, 10), 1, "a most above the limit is all of it");
 }
 
 #[test]
 fn a_reload_goes_on_from_what_was_learned() {
-    let snapshot = book(vec![priced(100, 100, 10, None)]);
-    burst(&snapshot, &head("203.0.113.9"), START, 40);
-    let mut policy = snapshot.policy().clone();
+    let engine = book(vec![priced(100, 100, 10, None)]);
+    burst(&engine, &head("203.0.113.9"), START, 40);
+    let mut policy = engine.policy().clone();
     policy.rules[0] = std::sync::Arc::new(priced(200, 100, 10, None));
-    let (after, _) = snapshot.followed_by(policy, Timestamp::from_nanos(START)).unwrap();
+    let (after, _) = engine.followed_by(policy, Timestamp::from_nanos(START)).unwrap();
     after.take_over();
     assert_eq!(burst(&after, &head("203.0.113.10"), START, 40), 2);
 }
@@ -113,7 +113,7 @@ proptest! {
         most in prop::option::of(20_u32..300),
         steps in prop::collection::vec((0_u8..4, any::<u16>(), 0_u32..300), 1..250),
     ) {
-        let snapshot = book(vec![priced(per_second, size, estimate, most)]);
+        let engine = book(vec![priced(per_second, size, estimate, most)]);
         let client = head("203.0.113.9");
         let mut now = START;
         let mut under_way: Vec<UnderWay> = Vec::new();
@@ -125,9 +125,9 @@ proptest! {
                 1 if !under_way.is_empty() => {
                     let one = under_way.swap_remove(usize::from(random) % under_way.len());
                     charged.push((now, u64::from(one.cost)));
-                    answer(&snapshot, one, now);
+                    answer(&engine, one, now);
                 }
-                _ => under_way.extend(send(&snapshot, &client, now, cost)),
+                _ => under_way.extend(send(&engine, &client, now, cost)),
             }
             let exceeds = under_way.iter().map(|one| u64::from(one.cost).saturating_sub(one.estimate));
             over = over.max(exceeds.sum::<u64>());
@@ -145,6 +145,6 @@ proptest! {
         }
         // nothing stays held back
         drop(under_way);
-        prop_assert_eq!(pending(&snapshot), 0);
+        prop_assert_eq!(pending(&engine), 0);
     }
 }

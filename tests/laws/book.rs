@@ -7,7 +7,7 @@ use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
 use tidegate::client::{ClientRules, ProxySet, Trust};
-use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Snapshot};
+use tidegate::engine::{Arrival, Decision, DecisionId, Engine, Holds};
 use tidegate::limiter::{Capacity, Kind, RefusedCount, Scope, kinds};
 use tidegate::policy::{Action, FixedAnswer, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule, Timeouts};
 use tidegate::request::{Peer, Request};
@@ -86,7 +86,7 @@ pub fn by_header(mut rule: Rule, missing: Missing) -> Rule {
 }
 
 /// One route for everything, with these limits.
-pub fn book(rules: Vec<Rule>) -> Snapshot {
+pub fn book(rules: Vec<Rule>) -> Engine {
     let route = Route {
         name: "all".into(),
         matches: Vec::new(),
@@ -108,7 +108,7 @@ pub fn book(rules: Vec<Rule>) -> Snapshot {
         responses: Responses::default(),
         fingerprint: String::new(),
     };
-    Snapshot::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap()
+    Engine::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap()
 }
 
 /// The head of a request of `client`, as a trusted proxy passes it on.
@@ -119,8 +119,8 @@ pub fn head(client: &str) -> HeaderMap {
 }
 
 /// One request with this head at `nanos`.
-pub fn ask(snapshot: &Snapshot, headers: &HeaderMap, nanos: u64) -> (Decision, Holds) {
-    snapshot.decide(&request(headers), arrival(nanos))
+pub fn ask(engine: &Engine, headers: &HeaderMap, nanos: u64) -> (Decision, Holds) {
+    engine.decide(&request(headers), arrival(nanos))
 }
 
 /// A plain GET with these fields.

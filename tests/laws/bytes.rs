@@ -17,19 +17,19 @@ proptest! {
         bodies in prop::collection::vec(prop::collection::vec(0_u64..5_000, 0..12), 1..6),
     ) {
         let rule = Rule { cost: CostRule::Bytes { unit }, ..rate("egress", 1, BURST, Mode::Enforce) };
-        let snapshot = book(vec![rule]);
+        let engine = book(vec![rule]);
         let client = head("203.0.113.9");
         let now = Timestamp::from_nanos(START);
-        let left = || snapshot.judge(&request(&client), arrival(START)).decision.readings[0].remaining + 1;
+        let left = || engine.judge(&request(&client), arrival(START)).decision.readings[0].remaining + 1;
         let mut before = 0_u64;
         for body in bodies {
-            let mut judged = snapshot.judge(&request(&client), arrival(START));
-            let _held = snapshot.admit(&mut judged, now);
-            prop_assert_eq!(judged.decision.verdict, Verdict::Admitted);
+            let mut evaluation = engine.judge(&request(&client), arrival(START));
+            let _held = engine.admit(&mut evaluation, now);
+            prop_assert_eq!(evaluation.decision.verdict, Verdict::Admitted);
             let mut passed = 0_u64;
             let mut begun = 1; // entry is a unit
             for piece in body {
-                prop_assert_eq!(snapshot.carried(&mut judged, piece, now), 0, "it does not delay");
+                prop_assert_eq!(engine.carried(&mut evaluation, piece, now), 0, "it does not delay");
                 passed += piece;
                 begun = passed.div_ceil(u64::from(unit)).max(1);
                 prop_assert_eq!(u64::from(BURST - left()), before + begun, "{} bytes in units of {}", passed, unit);

@@ -9,7 +9,7 @@ use jiff::civil::Weekday;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Decision, Snapshot, Verdict};
+use tidegate::engine::{Decision, Engine, Verdict};
 use tidegate::policy::Policy;
 use tidegate::sketch::Seed;
 use tidegate::units::{Calendar, CalendarUnit, Timestamp, Zone};
@@ -30,21 +30,21 @@ fn policy(limit: &str) -> Policy {
 }
 
 /// A gate whose stamps are nanoseconds after this second.
-fn gate(limit: &str, origin: i64) -> Snapshot {
-    Snapshot::new(policy(limit), &Seed::from_bytes([5; 16]), origin as u64 * SECOND).unwrap()
+fn gate(limit: &str, origin: i64) -> Engine {
+    Engine::new(policy(limit), &Seed::from_bytes([5; 16]), origin as u64 * SECOND).unwrap()
 }
 
-fn reload(gate: &Snapshot, limit: &str, now: u64) -> Snapshot {
+fn reload(gate: &Engine, limit: &str, now: u64) -> Engine {
     let (next, _) = gate.followed_by(policy(limit), Timestamp::from_nanos(now)).unwrap();
     next.take_over();
     next
 }
 
-fn send(gate: &Snapshot, now: u64) -> Decision {
+fn send(gate: &Engine, now: u64) -> Decision {
     ask(gate, &head("192.0.2.1"), now).0
 }
 
-fn admits(gate: &Snapshot, now: u64) -> bool {
+fn admits(gate: &Engine, now: u64) -> bool {
     send(gate, now).verdict == Verdict::Admitted
 }
 
@@ -200,7 +200,7 @@ proptest! {
         let mut now = SECOND;
         let mut gate = gate(&words(&changes[0]), origin);
         for change in &changes[1..] {
-            let goes = |gate: &Snapshot, now: u64| {
+            let goes = |gate: &Engine, now: u64| {
                 let decision = send(gate, now);
                 decision.verdict == Verdict::Admitted && decision.delay_nanos == 0
             };

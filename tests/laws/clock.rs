@@ -1,7 +1,7 @@
 //! Windows end with those of the wall clock, whenever the process was started: at whole multiples of their length since 1970.
 
 use proptest::prelude::*;
-use tidegate::engine::Snapshot;
+use tidegate::engine::Engine;
 use tidegate::engine::Verdict;
 use tidegate::policy::Policy;
 use tidegate::sketch::Seed;
@@ -11,7 +11,7 @@ use crate::reload::of;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn admits(gate: &Snapshot, n: usize, now: u64) -> Result<(), Option<u64>> {
+fn admits(gate: &Engine, n: usize, now: u64) -> Result<(), Option<u64>> {
     let mut headers = head("203.0.113.9");
     headers.insert("x-name", n.into());
     let (decision, _) = ask(gate, &headers, now);
@@ -39,7 +39,7 @@ proptest! {
         let window = seconds * SECOND;
         let until_next = |now: u64| window - (origin + now) % window;
         for (name, policy) in limits(seconds) {
-            let gate = Snapshot::new(policy, &Seed::from_bytes([5; 16]), origin).unwrap();
+            let gate = Engine::new(policy, &Seed::from_bytes([5; 16]), origin).unwrap();
             // a whole window from its beginning on, so that nothing of the one before counts
             let now = since + 2 * window + until_next(since);
             let last = now + window - 1;

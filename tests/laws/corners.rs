@@ -4,7 +4,7 @@ use std::path::Path;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidegate::config::load_text;
-use tidegate::engine::{Decision, Holds, Judged, Outcome, Refusal, Snapshot, Verdict};
+use tidegate::engine::{Decision, Engine, Evaluation, Holds, Outcome, Refusal, Verdict};
 use tidegate::policy::Mode;
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
@@ -15,7 +15,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000_000 * SECOND;
 
 /// The limits of this YAML on one route. A request's client is its `x-forwarded-for`.
-fn gate_at(limits: &str, on_route: &str, wall: u64) -> Snapshot {
+fn gate_at(limits: &str, on_route: &str, wall: u64) -> Engine {
     let text = format!(
         "listen: \":8080\"\ntrusted_proxies: [127.0.0.0/8]\nlimits:\n{limits}\nroutes:\n  - respond: {{ status: 200 }}\n    limits: [{on_route}]\n"
     );
@@ -23,26 +23,26 @@ fn gate_at(limits: &str, on_route: &str, wall: u64) -> Snapshot {
     let loaded = load_text("t.yaml", &text, &environment, Path::new("."));
     let told: Vec<String> = loaded.diagnostics.iter().map(|told| format!("{told:?}")).collect();
     let config = loaded.outcome.unwrap_or_else(|_| panic!("{text}\n{}", told.join("\n")));
-    Snapshot::new(config.policy, &Seed::from_bytes([3; 16]), wall).unwrap()
+    Engine::new(config.policy, &Seed::from_bytes([3; 16]), wall).unwrap()
 }
 
-fn gate(limits: &str, on_route: &str) -> Snapshot {
+fn gate(limits: &str, on_route: &str) -> Engine {
     gate_at(limits, on_route, 0)
 }
 
-fn judge(gate: &Snapshot, headers: &HeaderMap, at: u64) -> Judged {
+fn judge(gate: &Engine, headers: &HeaderMap, at: u64) -> Evaluation {
     gate.judge(&request(headers), arrival(at))
 }
 
 /// One request as a face drives it: one that must wait stays in its wait, where it holds nothing.
-fn ask(gate: &Snapshot, headers: &HeaderMap, at: u64) -> (Judged, Holds) {
-    let mut judged = judge(gate, headers, at);
-    gate.reserve(&mut judged, Timestamp::from_nanos(at));
-    if judged.decision.delay_nanos > 0 {
-        return (judged, Holds::new());
+fn ask(gate: &Engine, headers: &HeaderMap, at: u64) -> (Evaluation, Holds) {
+    let mut evaluation = judge(gate, headers, at);
+    gate.reserve(&mut evaluation, Timestamp::from_nanos(at));
+    if evaluation.decision.delay_nanos > 0 {
+        return (evaluation, Holds::new());
     }
-    let (holds, _) = gate.admit(&mut judged, Timestamp::from_nanos(at));
-    (judged, holds)
+    let (holds, _) = gate.admit(&mut evaluation, Timestamp::from_nanos(at));
+    (evaluation, holds)
 }
 
 fn with(client: &str, fields: &[(&'static str, &str)]) -> HeaderMap {
@@ -53,9 +53,15 @@ fn with(client: &str, fields: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-fn settle(gate: &Snapshot, judged: &Judged, holds: &mut Holds, status: u16, at: u64) {
+fn settle(gate: &Engine, evaluation: &Evaluation, holds: &mut Holds, status: u16, at: u64) {
     gate.sent(holds);
-    gate.answered(judged, holds, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), Timestamp::from_nanos(at));
+    gate.answered(
+        evaluation,
+        holds,
+        StatusCode::from_u16(status).unwrap(),
+        &HeaderMap::new(),
+        Timestamp::from_nanos(at),
+    );
 }
 
 fn told(decision: &Decision) -> String {
@@ -187,10 +193,10 @@ fn confirmed(own: u32, tier: u32) -> u32 {
     (0..200)
         .filter(|n| {
             let client = with("203.0.113.9", &[("x-name", &format!("user{n}"))]);
-            let (judged, mut holds) = ask(&gate, &client, START);
-            let passed = judged.decision.verdict == Verdict::Admitted;
+            let (evaluation, mut holds) = ask(&gate, &client, START);
+            let passed = evaluation.decision.verdict == Verdict::Admitted;
             if passed {
-                settle(&gate, &judged, &mut holds, 401, START);
+                settle(&gate, &evaluation, &mut holds, 401, START);
             }
             passed
         })
@@ -213,8 +219,8 @@ fn a_day_of_distinct_ends_with_a_day_of_quota() {
     let limits = "  names: { type: distinct, of: path, max: 1, window: 24h }
   hits: { type: quota, max: 1, window: 24h }";
     let gate = gate_at(limits, "names, hits", wall);
-    let (judged, _) = ask(&gate, &head("203.0.113.9"), START);
-    let readings = &judged.decision.readings;
+    let (evaluation, _) = ask(&gate, &head("203.0.113.9"), START);
+    let readings = &evaluation.decision.readings;
     assert_eq!(readings[0].reset_nanos(), readings[1].reset_nanos(), "both say `window: 24h`");
 }
 
@@ -238,8 +244,8 @@ fn the_wait_told_beside_pending_attempts_comes_true_if_they_count_at_once() {
     let mut under_way: Vec<_> = (0..5).map(|_| ask(&gate, &client, START)).collect();
     let sixth = ask(&gate, &client, START).0.decision;
     let wait = sixth.readings[0].retry_nanos.expect("told");
-    for (judged, holds) in &mut under_way {
-        settle(&gate, judged, holds, 401, START);
+    for (evaluation, holds) in &mut under_way {
+        settle(&gate, evaluation, holds, 401, START);
     }
     let again = ask(&gate, &client, START + wait).0.decision;
     assert_eq!(again.verdict, Verdict::Admitted, "told {wait} ns, then {}", told(&again));
@@ -262,7 +268,7 @@ fn who_waits_holds_no_place() {
   room: { type: inflight, max: 10 }";
     let gate = gate(limits, "slow, room");
     let waiting: Vec<_> = (0..11).map(|_| ask(&gate, &head("203.0.113.9"), START)).collect();
-    let under_way = waiting.iter().filter(|(judged, _)| judged.decision.delay_nanos == 0).count();
+    let under_way = waiting.iter().filter(|(evaluation, _)| evaluation.decision.delay_nanos == 0).count();
     let other = ask(&gate, &head("198.51.100.1"), START + 1).0.decision;
     assert_eq!(other.verdict, Verdict::Admitted, "{under_way} under way, the others only wait: {}", told(&other));
 }
@@ -278,9 +284,9 @@ fn a_missing_key_is_no_reason_to_refuse_before_all_keys_are_enforced() {
 fn a_websocket_is_no_failure() {
     let gate = gate("  bad: { rate: 1/m, burst: 2, count: not 2xx }", "bad");
     for nth in 0..4 {
-        let (judged, mut holds) = ask(&gate, &head("203.0.113.9"), START + nth);
-        assert_eq!(judged.decision.verdict, Verdict::Admitted, "connection {nth}");
-        settle(&gate, &judged, &mut holds, 101, START + nth);
+        let (evaluation, mut holds) = ask(&gate, &head("203.0.113.9"), START + nth);
+        assert_eq!(evaluation.decision.verdict, Verdict::Admitted, "connection {nth}");
+        settle(&gate, &evaluation, &mut holds, 101, START + nth);
     }
 }
 
@@ -292,10 +298,10 @@ fn a_tier_of_inflight_holds_for_switched_connections_too() {
     );
     let mut open: Vec<_> = Vec::new();
     for nth in 0..5 {
-        let (judged, mut holds) = ask(&gate, &head("203.0.113.9"), START);
-        assert_eq!(judged.decision.verdict, Verdict::Admitted);
-        assert!(gate.upgraded(&judged, &mut holds).is_ok(), "connection {nth} of a tier of 5");
-        open.push((judged, holds));
+        let (evaluation, mut holds) = ask(&gate, &head("203.0.113.9"), START);
+        assert_eq!(evaluation.decision.verdict, Verdict::Admitted);
+        assert!(gate.upgraded(&evaluation, &mut holds).is_ok(), "connection {nth} of a tier of 5");
+        open.push((evaluation, holds));
     }
 }
 
@@ -303,11 +309,11 @@ fn a_tier_of_inflight_holds_for_switched_connections_too() {
 fn a_debt_of_answers_ends_when_told() {
     let gate = gate("  q: { rate: 1/s, burst: 10, cost: 'response:x-cost', cost_estimate: 1 }", "q");
     let client = head("203.0.113.9");
-    let (judged, mut holds) = ask(&gate, &client, START);
+    let (evaluation, mut holds) = ask(&gate, &client, START);
     let mut answer = HeaderMap::new();
     answer.insert("x-cost", HeaderValue::from_static("100000000000"));
     gate.sent(&mut holds);
-    gate.answered(&judged, &mut holds, StatusCode::OK, &answer, Timestamp::from_nanos(START));
+    gate.answered(&evaluation, &mut holds, StatusCode::OK, &answer, Timestamp::from_nanos(START));
     let refused = ask(&gate, &client, START).0.decision;
     let wait = refused.readings[0].retry_nanos.unwrap();
     assert!(wait <= 3_600 * SECOND, "{wait}");

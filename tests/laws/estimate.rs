@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::engine::{Base, By, Judged, Snapshot, Verdict};
-use tidegate::limiter::cluster::deltas::message::{Message, NodeId, Section};
-use tidegate::limiter::cluster::deltas::peers::{Heard, Peers};
-use tidegate::limiter::cluster::{OnStoreError, Sharing};
+use tidegate::engine::{Base, DecidedBy, Engine, Evaluation, Verdict};
+use tidegate::limiter::sharing::deltas::message::{Message, NodeId, Section};
+use tidegate::limiter::sharing::deltas::peers::{Heard, Peers};
+use tidegate::limiter::sharing::{OnStoreError, Sharing};
 use tidegate::policy::{Kind, Mode, Rule, kinds};
 use tidegate::units::{Bytes, Timestamp};
 
@@ -31,7 +31,7 @@ fn at(nanos: u64) -> Timestamp {
 
 /// One gate with all that its face keeps.
 struct Gate {
-    snapshot: Snapshot,
+    engine: Engine,
     node: NodeId,
     sequence: u64,
     peers: Peers,
@@ -70,7 +70,7 @@ struct World {
 impl World {
     fn new(gates: usize, rule: &Rule, delay: u64) -> World {
         let gate = |number| Gate {
-            snapshot: gate(vec![rule.clone()]),
+            engine: gate(vec![rule.clone()]),
             node: NodeId([number as u8; 16]),
             sequence: 0,
             peers: Peers::default(),
@@ -91,19 +91,19 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, gate: usize, client: &str, now: u64) -> Judged {
+    fn arrive(&mut self, gate: usize, client: &str, now: u64) -> Evaluation {
         let headers = head(client);
-        let snapshot = &self.gates[gate].snapshot;
-        let mut judged = snapshot.judge(&request(&headers), arrival(now));
-        assert!(snapshot.to_settle(&judged).is_empty(), "no request waits for a store");
-        let _ = snapshot.admit(&mut judged, at(now));
-        if judged.decision.verdict == Verdict::Admitted {
+        let engine = &self.gates[gate].engine;
+        let mut evaluation = engine.judge(&request(&headers), arrival(now));
+        assert!(engine.to_settle(&evaluation).is_empty(), "no request waits for a store");
+        let _ = engine.admit(&mut evaluation, at(now));
+        if evaluation.decision.verdict == Verdict::Admitted {
             self.admitted.push(now);
             let others = self.gates[gate].known.iter().enumerate().filter(|(other, _)| *other != gate);
             let oldest = others.map(|(_, known)| now - known).max().unwrap_or(0);
             self.oldest = self.oldest.max(oldest);
         }
-        judged
+        evaluation
     }
 
     /// Everything that is told and heard up to `now`, in its order.
@@ -128,7 +128,7 @@ impl World {
         }
         gate.sequence += 1;
         gate.hears = Some(now + self.delay);
-        let section = gate.snapshot.told(0).unwrap().take(at(now));
+        let section = gate.engine.told(0).unwrap().take(at(now));
         let message =
             Message { secret: 1, node: gate.node, sequence: gate.sequence, age_millis: 0, sections: vec![section] };
         for _ in 0..1 + u64::from(self.twice) {
@@ -147,7 +147,7 @@ impl World {
             {
                 continue;
             }
-            let told = gate.snapshot.told(0).unwrap();
+            let told = gate.engine.told(0).unwrap();
             for section in &message.sections {
                 assert_eq!(section.limit, told.limit(), "all gates know it by the same");
                 told.charge(section, at(now));
@@ -222,7 +222,7 @@ fn what_was_told_counts_for_that_key_alone_and_says_whose_word_it_is() {
     }
     world.run_to(SECOND);
     let reading = world.arrive(1, "203.0.113.7", SECOND).decision.readings[0];
-    assert_eq!(reading.by, By::Estimate);
+    assert_eq!(reading.by, DecidedBy::Estimate);
     assert_eq!(world.arrive(1, "203.0.113.8", SECOND).decision.readings[0].remaining, 9);
     assert_eq!(reading.remaining, 0, "one came back, and was taken");
 }
@@ -311,7 +311,7 @@ fn sums_that_nobody_took_outlive_a_reload_of_other_numbers() {
     let _ = before.decide(&request(&headers), arrival(0));
     let after = |rule| {
         let policy = crate::book::book(vec![rule]).policy().clone();
-        Snapshot::next(policy, Some(SECRETS), Base::Before { snapshot: &before, now: at(1) }).unwrap().0
+        Engine::next(policy, Some(SECRETS), Base::Before { engine: &before, now: at(1) }).unwrap().0
     };
     let next = after(limited(50, 100));
     let told = next.told(0).unwrap().take(at(2));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate::client;
-use tidegate::engine::Snapshot;
-use tidegate::limiter::cluster::{OnStoreError, Sharing};
+use tidegate::engine::Engine;
+use tidegate::limiter::sharing::{OnStoreError, Sharing};
 use tidegate::policy::{Mode, Rule};
 use tidegate::units::Timestamp;
 
@@ -15,11 +15,11 @@ const START: u64 = 1_000_000_000_000_000;
 
 /// Until when a pardon matters, which is when nothing from before it is left.
 fn faded(rule: Rule) -> u64 {
-    let snapshot: Snapshot = gate(vec![rule]);
+    let engine: Engine = gate(vec![rule]);
     let headers = head("203.0.113.9");
     let request = request(&headers);
-    let client = client::resolve(&snapshot.policy().clients, request.peer, request.headers).unwrap();
-    let pardons = snapshot.pardon(&client, None, None, Timestamp::from_nanos(START), Duration::ZERO);
+    let client = client::resolve(&engine.policy().clients, request.peer, request.headers).unwrap();
+    let pardons = engine.pardon(&client, None, None, Timestamp::from_nanos(START), Duration::ZERO);
     pardons[0].outcome.unwrap().nanos() - START
 }
 

@@ -29,7 +29,7 @@ proptest! {
             refused: RefusedCount::All { max_penalty },
             memory: Bytes(1 << 20),
         }));
-        let snapshot = book(vec![rule]);
+        let engine = book(vec![rule]);
         let client = head("203.0.113.9");
         // B = L·h/ln 2, and one request less than it
         let budget = f64::from(per_second) * half_life as f64 / std::f64::consts::LN_2;
@@ -40,13 +40,13 @@ proptest! {
         for (gap, requests) in floods {
             now += gap * 1_000_000;
             for _ in 0..requests {
-                let (decision, _) = ask(&snapshot, &client, now);
+                let (decision, _) = ask(&engine, &client, now);
                 if decision.verdict != Verdict::Admitted {
                     let told = decision.readings[0].retry_nanos.unwrap();
                     prop_assert!(told <= longest, "kept out for {told} ns");
                 }
             }
         }
-        prop_assert_eq!(ask(&snapshot, &client, now + longest).0.verdict, Verdict::Admitted);
+        prop_assert_eq!(ask(&engine, &client, now + longest).0.verdict, Verdict::Admitted);
     }
 }

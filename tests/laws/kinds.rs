@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
-use tidegate::engine::{Decision, Snapshot, Verdict};
+use tidegate::engine::{Decision, Engine, Verdict};
 use tidegate::limiter::{Kind, RefusedCount, kinds};
 use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::request::Request;
@@ -114,18 +114,18 @@ fn costs_of(rule: &Rule, cost: usize) -> usize {
     if matches!(rule.cost, CostRule::ByMethod { .. }) { cost } else { 1 }
 }
 
-fn decide(snapshot: &Snapshot, n: usize, cost: usize, at: u64) -> Decision {
-    snapshot.decide(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at)).0
+fn decide(engine: &Engine, n: usize, cost: usize, at: u64) -> Decision {
+    engine.decide(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at)).0
 }
 
-fn admitted(snapshot: &Snapshot, n: usize, cost: usize, at: u64) -> bool {
-    decide(snapshot, n, cost, at).verdict == Verdict::Admitted
+fn admitted(engine: &Engine, n: usize, cost: usize, at: u64) -> bool {
+    decide(engine, n, cost, at).verdict == Verdict::Admitted
 }
 
 /// Whether the request would pass, charging nothing.
-fn fits(snapshot: &Snapshot, n: usize, cost: usize, at: u64) -> bool {
-    let judged = snapshot.judge(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at));
-    judged.decision.verdict == Verdict::Admitted
+fn fits(engine: &Engine, n: usize, cost: usize, at: u64) -> bool {
+    let evaluation = engine.judge(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at));
+    evaluation.decision.verdict == Verdict::Admitted
 }
 
 proptest! {
@@ -138,13 +138,13 @@ proptest! {
         for (rule, promise) in kinds() {
             // aligned `distinct` judges a stamp that lags behind in the newest period it meets, not in its own
             let steps_back = !(rule.name == "distinct" && matches!(promise, Promise::Window(..)));
-            let (name, snapshot) = (rule.name.clone(), book(vec![rule.clone()]));
+            let (name, engine) = (rule.name.clone(), book(vec![rule.clone()]));
             let mut now = START as i64;
             let mut passed = Vec::new();
             for (n, (step, cost)) in steps.iter().enumerate() {
                 now += if steps_back { *step } else { step.abs() } * 1_000_000;
                 let cost = costs_of(&rule, *cost);
-                if admitted(&snapshot, n, cost, now as u64) {
+                if admitted(&engine, n, cost, now as u64) {
                     passed.push((now as u64, cost));
                 }
             }
@@ -163,22 +163,22 @@ proptest! {
             if name == "share" {
                 continue; // nobody can promise when the dice will fall otherwise
             }
-            let snapshot = book(vec![rule.clone()]);
+            let engine = book(vec![rule.clone()]);
             let mut now = START;
             for (n, (gap, cost)) in gaps.iter().enumerate() {
                 now += gap * 1_000_000;
                 let cost = costs_of(&rule, *cost);
-                let decision = decide(&snapshot, n, cost, now);
+                let decision = decide(&engine, n, cost, now);
                 if decision.verdict == Verdict::Admitted {
                     continue;
                 }
                 let wait = decision.readings[0].retry_nanos.unwrap();
                 prop_assert!(wait > 0, "{name}");
                 if !counts_refused {
-                    prop_assert!(!fits(&snapshot, n, cost, now + wait - 1), "{name}: admitted a nanosecond early");
+                    prop_assert!(!fits(&engine, n, cost, now + wait - 1), "{name}: admitted a nanosecond early");
                 }
                 now += wait;
-                prop_assert!(admitted(&snapshot, n, cost, now), "{name}: refused when the wait was over");
+                prop_assert!(admitted(&engine, n, cost, now), "{name}: refused when the wait was over");
             }
         }
     }
@@ -219,12 +219,12 @@ proptest! {
     fn where_refusals_count_a_client_that_keeps_trying_stays_out(gaps in prop::collection::vec(0_u64..240, 1..400)) {
         for (rule, _) in kinds().into_iter().filter(|(rule, _)| counts_refused(rule)) {
             let name = rule.name.clone();
-            let (snapshot, mut now) = (book(vec![rule]), START);
-            let spent = (0..40).filter(|n| admitted(&snapshot, *n, 1, now)).count();
+            let (engine, mut now) = (book(vec![rule]), START);
+            let spent = (0..40).filter(|n| admitted(&engine, *n, 1, now)).count();
             prop_assert_eq!(spent, 5, "{}", name);
             for (n, gap) in gaps.iter().enumerate() {
                 now += gap * 1_000_000;
-                prop_assert!(!admitted(&snapshot, 100 + n, 1, now), "{name}: let in after {n} more tries");
+                prop_assert!(!admitted(&engine, 100 + n, 1, now), "{name}: let in after {n} more tries");
             }
         }
     }
@@ -238,16 +238,16 @@ proptest! {
         gaps in prop::collection::vec(0_u64..900, 20..200),
     ) {
         let span = Duration::from_secs;
-        let snapshot = book(vec![strict_distinct(max, span(seconds), span(penalty))]);
+        let engine = book(vec![strict_distinct(max, span(seconds), span(penalty))]);
         let most = (penalty * SECOND).max((seconds * SECOND).div_ceil(u64::from(max)));
         let mut now = START;
         for (n, gap) in gaps.iter().enumerate() {
             now += gap * 1_000_000;
-            let decision = decide(&snapshot, n, 1, now);
+            let decision = decide(&engine, n, 1, now);
             if decision.verdict != Verdict::Admitted {
                 let wait = decision.readings[0].retry_nanos.unwrap();
                 prop_assert!(wait <= most, "{wait} of {most}");
-                prop_assert!(fits(&snapshot, 1_000 + n, 1, now + wait));
+                prop_assert!(fits(&engine, 1_000 + n, 1, now + wait));
             }
         }
     }
@@ -257,13 +257,13 @@ proptest! {
 #[test]
 fn a_short_penalty_keeps_a_client_out_for_as_long_as_it_tries_again_within_it() {
     for max in [1, 2, 20] {
-        let snapshot = book(vec![strict_distinct(max, Duration::from_secs(60), Duration::from_secs(1))]);
-        let spent = (0..40).filter(|n| admitted(&snapshot, *n, 1, START)).count();
+        let engine = book(vec![strict_distinct(max, Duration::from_secs(60), Duration::from_secs(1))]);
+        let spent = (0..40).filter(|n| admitted(&engine, *n, 1, START)).count();
         assert_eq!(spent, max as usize);
         let tries = (1..300).map(|n| START + n * SECOND / 2);
-        let late = tries.enumerate().filter(|(n, now)| admitted(&snapshot, 100 + n, 1, *now)).count();
+        let late = tries.enumerate().filter(|(n, now)| admitted(&engine, 100 + n, 1, *now)).count();
         assert_eq!(late, 0, "of {max} values a minute");
-        assert!(admitted(&snapshot, 1_000, 1, START + 152 * SECOND), "silent for longer than the penalty");
+        assert!(admitted(&engine, 1_000, 1, START + 152 * SECOND), "silent for longer than the penalty");
     }
 }
 
@@ -274,10 +274,10 @@ fn a_refusal_charges_nobody() {
             continue; // the one kind counts refused requests, the other offered ones: that is what they are for
         }
         let name = rule.name.clone();
-        let (cost, snapshot) = (costs_of(&rule, 3), book(vec![rule]));
+        let (cost, engine) = (costs_of(&rule, 3), book(vec![rule]));
         let mut waits = Vec::new();
         for n in 0..200 {
-            let decision = decide(&snapshot, n, cost, START + 1);
+            let decision = decide(&engine, n, cost, START + 1);
             if decision.verdict != Verdict::Admitted {
                 waits.push(decision.readings[0].retry_nanos);
             }
@@ -291,13 +291,13 @@ fn a_refusal_charges_nobody() {
 fn a_clock_that_steps_back_opens_nothing() {
     for (rule, _) in kinds() {
         let name = rule.name.clone();
-        let snapshot = book(vec![rule]);
-        let spent = (0..200).filter(|n| admitted(&snapshot, *n, 1, START)).count();
+        let engine = book(vec![rule]);
+        let spent = (0..200).filter(|n| admitted(&engine, *n, 1, START)).count();
         assert!(spent > 0, "{name}");
         let stamps = [START - 1, START - 3 * SECOND, START - 90 * SECOND, 70 * SECOND, START - 2 * SECOND];
-        let more = (200..400).filter(|n| admitted(&snapshot, *n, 1, stamps[n % stamps.len()])).count();
+        let more = (200..400).filter(|n| admitted(&engine, *n, 1, stamps[n % stamps.len()])).count();
         assert_eq!(more, 0, "{name}: a stamp from the past was admitted beyond the spent budget");
         // and once the clock is where it was, nothing has been lost but what had been spent
-        assert!(fits(&snapshot, 400, 1, START + 60 * SECOND), "{name}");
+        assert!(fits(&engine, 400, 1, START + 60 * SECOND), "{name}");
     }
 }

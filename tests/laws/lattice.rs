@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use http::HeaderMap;
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Arrival, Snapshot, Verdict};
+use tidegate::engine::{Arrival, Engine, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
 use tidegate::units::Dice;
@@ -39,7 +39,7 @@ const CHAIN: &str = "
       - { key: 'client_ip:ipv6_prefix=48', multiplier: 16 }
       - { key: 'client_ip:ipv6_prefix=32', multiplier: 64 }";
 
-fn gate(nodes: &str) -> Snapshot {
+fn gate(nodes: &str) -> Engine {
     let text = format!(
         "listen: \":8080\"\nlimits:\n  fair:\n    type: fair_share\n    capacity: {CAPACITY}/s\n    nodes:{nodes}\n\
          routes:\n  - respond: {{ status: 200 }}\n    limits: [fair]\n"
@@ -47,7 +47,7 @@ fn gate(nodes: &str) -> Snapshot {
     let loaded = load_text("lattice.yaml", &text, &|_: &str| None, std::path::Path::new("."));
     let told: Vec<String> = loaded.diagnostics.iter().map(|told| format!("{told:?}")).collect();
     let config = loaded.outcome.unwrap_or_else(|_| panic!("{}\n{text}", told.join("\n")));
-    Snapshot::new(config.policy, &Seed::from_bytes([6; 16]), 0).unwrap()
+    Engine::new(config.policy, &Seed::from_bytes([6; 16]), 0).unwrap()
 }
 
 /// Who sends, how often per second, and what.
@@ -79,7 +79,7 @@ impl Outcome {
     }
 }
 
-fn run(gate: &Snapshot, streams: &[Stream], seconds: u64) -> Outcome {
+fn run(gate: &Engine, streams: &[Stream], seconds: u64) -> Outcome {
     let mut events: Vec<(u64, usize)> = Vec::new();
     for (number, stream) in streams.iter().enumerate() {
         // each at a phase of its own

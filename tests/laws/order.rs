@@ -20,18 +20,18 @@ proptest! {
         let mut rules: Vec<_> = bursts.iter().map(|burst| rate(&format!("of_{burst}"), 1, *burst, Mode::Enforce)).collect();
         let places_at = places_at.index(rules.len() + 1);
         rules.insert(places_at, inflight("places", places, Mode::Enforce));
-        let snapshot = book(rules);
+        let engine = book(rules);
         let client = head("203.0.113.9");
-        let judge = || snapshot.judge(&request(&client), arrival(START));
+        let judge = || engine.judge(&request(&client), arrival(START));
         // as many workers might: all have judged before the first charges
-        let mut judged: Vec<_> = (0..at_once).map(|_| judge()).collect();
-        let held: Vec<_> = judged.iter_mut().map(|one| snapshot.admit(one, Timestamp::from_nanos(START)).0).collect();
-        let admitted = judged.iter().filter(|one| one.decision.verdict == Verdict::Admitted).count() as u32;
+        let mut evaluation: Vec<_> = (0..at_once).map(|_| judge()).collect();
+        let held: Vec<_> = evaluation.iter_mut().map(|one| engine.admit(one, Timestamp::from_nanos(START)).0).collect();
+        let admitted = evaluation.iter().filter(|one| one.decision.verdict == Verdict::Admitted).count() as u32;
         let fewest = bursts.iter().copied().min().unwrap().min(places);
         prop_assert_eq!(admitted, fewest.min(at_once as u32));
-        prop_assert_eq!(snapshot.limiters()[places_at].gauges().inflight, Some(u64::from(admitted)));
+        prop_assert_eq!(engine.limiters()[places_at].gauges().inflight, Some(u64::from(admitted)));
         drop(held);
-        prop_assert_eq!(snapshot.limiters()[places_at].gauges().inflight, Some(0));
+        prop_assert_eq!(engine.limiters()[places_at].gauges().inflight, Some(0));
         // nobody paid for another limit's refusal
         let after = judge();
         let budgets = after.decision.readings.iter().enumerate().filter(|(slot, _)| *slot != places_at);

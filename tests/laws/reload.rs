@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Arrival, Fate, Reset, Snapshot, Succession, Verdict};
+use tidegate::engine::{Arrival, Engine, Fate, Reset, Succession, Verdict};
 use tidegate::policy::Policy;
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
@@ -33,15 +33,15 @@ pub fn of(limit: &str) -> Policy {
     policy(&format!("  one: {{ memory: 1MiB, {limit} }}"), "one")
 }
 
-fn first(limit: &str) -> Snapshot {
-    Snapshot::new(of(limit), &Seed::from_bytes([5; 16]), 0).unwrap()
+fn first(limit: &str) -> Engine {
+    Engine::new(of(limit), &Seed::from_bytes([5; 16]), 0).unwrap()
 }
 
 fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
 }
 
-fn reload(gate: &Snapshot, policy: Policy, now: u64) -> (Snapshot, Succession) {
+fn reload(gate: &Engine, policy: Policy, now: u64) -> (Engine, Succession) {
     let (next, succession) = gate.followed_by(policy, at(now)).unwrap();
     next.take_over();
     (next, succession)
@@ -51,7 +51,7 @@ fn fate(succession: &Succession) -> &Fate {
     &succession.limits[0].fate
 }
 
-fn admits(gate: &Snapshot, client: &str, now: u64) -> bool {
+fn admits(gate: &Engine, client: &str, now: u64) -> bool {
     ask(gate, &head(client), now).0.verdict == Verdict::Admitted
 }
 
@@ -214,7 +214,7 @@ proptest! {
         let mut model = None;
         numbers[0].into_model(&mut model);
         let mut gate = first(&numbers[0].yaml());
-        let mut old: Option<Snapshot> = None;
+        let mut old: Option<Engine> = None;
         let (mut now, mut value) = (START, 0);
         for (number, (pause, requests)) in numbers.iter().cycle().zip(&steps) {
             let model_now = model.as_mut().unwrap();
@@ -353,7 +353,7 @@ fn numbers_that_change_two_hundred_times_give_nothing_and_lock_nobody_out() {
 
 #[test]
 fn a_limit_of_bytes_stays_in_bytes_when_its_unit_changes() {
-    let spend = |gate: &Snapshot, bytes: u64| {
+    let spend = |gate: &Engine, bytes: u64| {
         let headers = head("192.0.2.1");
         let (decision, holds) = ask(gate, &headers, START);
         drop(holds);
@@ -373,7 +373,7 @@ fn a_limit_of_bytes_stays_in_bytes_when_its_unit_changes() {
 fn places_that_are_held_count_over_both_snapshots() {
     for key in ["global", "client_ip", "route"] {
         let limit = |max: u32| policy(&format!("  one: {{ type: inflight, key: {key}, max: {max} }}"), "one");
-        let gate = Snapshot::new(limit(3), &Seed::from_bytes([5; 16]), 0).unwrap();
+        let gate = Engine::new(limit(3), &Seed::from_bytes([5; 16]), 0).unwrap();
         let held: Vec<_> = (0..3).map(|_| ask(&gate, &head("192.0.2.1"), START).1).collect();
         let (next, told) = reload(&gate, limit(2), START);
         assert!(matches!(fate(&told), Fate::Rerated { .. }), "{key}");
@@ -391,7 +391,7 @@ fn places_that_are_held_count_over_both_snapshots() {
 #[test]
 fn attempts_that_wait_for_their_answer_count_over_both() {
     let limit = |max: u32| of(&format!("rate: {max}/h, burst: {max}, count: responses 401"));
-    let gate = Snapshot::new(limit(3), &Seed::from_bytes([5; 16]), 0).unwrap();
+    let gate = Engine::new(limit(3), &Seed::from_bytes([5; 16]), 0).unwrap();
     let held: Vec<_> = (0..3).map(|_| ask(&gate, &head("192.0.2.1"), START).1).collect();
     let (next, _) = reload(&gate, limit(4), START);
     let fourth = ask(&next, &head("192.0.2.1"), START).1;
@@ -405,7 +405,7 @@ fn attempts_that_wait_for_their_answer_count_over_both() {
 #[test]
 fn a_shared_capacity_moves_without_a_moment_of_plenty() {
     let share = |capacity: u32| policy(&format!("  one: {{ type: fair_share, capacity: {capacity}/s }}"), "one");
-    let mut gate = Snapshot::new(share(100), &Seed::from_bytes([5; 16]), 0).unwrap();
+    let mut gate = Engine::new(share(100), &Seed::from_bytes([5; 16]), 0).unwrap();
     let (mut admitted, mut now) = (0_u32, START);
     for step in 0..100_u32 {
         for _ in 0..20 {
@@ -425,15 +425,15 @@ fn who_is_held_down_by_a_fair_share_stays_so_when_a_reload_moves_it() {
     // another position, and limits before it that count by some of its nodes
     let beside = ["by_path: { rate: 100000/s, key: path }", "by_client: { rate: 100000/s, key: client_ip }"];
     let beside = || policy(&format!("  {}\n  {}\n{share}", beside[0], beside[1]), "by_path, by_client, share");
-    let new = |policy| Snapshot::new(policy, &Seed::from_bytes([5; 16]), 0).unwrap();
+    let new = |policy| Engine::new(policy, &Seed::from_bytes([5; 16]), 0).unwrap();
     let mut gate = new(alone);
     let mut now = START;
-    let admits = |gate: &Snapshot, client: &str, now: u64| {
+    let admits = |gate: &Engine, client: &str, now: u64| {
         let dice = now.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         gate.decide(&request(&head(client)), Arrival { dice, ..arrival(now) }).0.verdict == Verdict::Admitted
     };
     // one asks a thousand times a second, and thirty others in thirty networks twice a second each
-    let mut flood = |gate: &Snapshot, millis: u64| {
+    let mut flood = |gate: &Engine, millis: u64| {
         let mut admitted = 0;
         for _ in 0..millis {
             now += SECOND / 1_000;
@@ -496,7 +496,7 @@ fn a_limit_shared_through_another_store_begins_anew() {
             let words = format!("secrets: {{ client_hmac: 0123456789abcdef }}\nstores: {{ {store} }}");
             policy_beside(&words, &format!("  one: {{ memory: 1MiB, rate: 5/s, burst: 5, {limit} }}"), "one")
         };
-        let gate = Snapshot::new(policy(before), &Seed::from_bytes([5; 16]), 0).unwrap();
+        let gate = Engine::new(policy(before), &Seed::from_bytes([5; 16]), 0).unwrap();
         gate.followed_by(policy(after), at(START)).unwrap().1.limits[0].fate.clone()
     };
     let (kept, reset) = (Fate::Kept { from: None }, Fate::Reset(Reset::Store));

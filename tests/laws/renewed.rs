@@ -30,11 +30,11 @@ proptest! {
         policy.rules = places.iter().map(|at| Arc::clone(&gate.policy().rules[*at])).collect();
         let (next, _) = gate.followed_by(policy, Timestamp::from_nanos(START)).unwrap();
         next.take_over();
-        let judged = next.judge(&request(&client), arrival(START));
-        for reading in &judged.decision.readings {
+        let evaluation = next.judge(&request(&client), arrival(START));
+        for reading in &evaluation.decision.readings {
             let burst = bursts[places[reading.rule]];
             prop_assert_eq!(reading.remaining, burst - spent - 1, "{}", name(places[reading.rule]));
         }
-        prop_assert_eq!(judged.decision.readings.len(), bursts.len());
+        prop_assert_eq!(evaluation.decision.readings.len(), bursts.len());
     }
 }

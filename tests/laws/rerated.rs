@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::engine::{Fate, Snapshot, Verdict};
+use tidegate::engine::{Engine, Fate, Verdict};
 use tidegate::limiter::{Kind, kinds};
 use tidegate::policy::{CostRule, Mode, Rule};
 use tidegate::units::{Bytes, Rate, Timestamp};
@@ -25,11 +25,11 @@ fn limit(events: u32, seconds: u64, burst: u32) -> Option<Rule> {
     })
 }
 
-fn gate(rule: Rule) -> Option<Snapshot> {
-    Snapshot::new(book(vec![rule]).policy().clone(), &tidegate::sketch::Seed::from_bytes([3; 16]), 0).ok()
+fn gate(rule: Rule) -> Option<Engine> {
+    Engine::new(book(vec![rule]).policy().clone(), &tidegate::sketch::Seed::from_bytes([3; 16]), 0).ok()
 }
 
-fn reloaded(before: &Snapshot, rule: Rule, now: u64) -> Option<Snapshot> {
+fn reloaded(before: &Engine, rule: Rule, now: u64) -> Option<Engine> {
     let mut policy = before.policy().clone();
     policy.rules[0] = std::sync::Arc::new(rule);
     let (after, told) = before.followed_by(policy, Timestamp::from_nanos(now)).ok()?;
@@ -141,7 +141,7 @@ proptest! {
     ) {
         let client = head("203.0.113.9");
         let mut now = START;
-        let mut gate_now: Option<Snapshot> = None;
+        let mut gate_now: Option<Engine> = None;
         // bytes, or requests
         let (mut spent, mut greatest, mut lost) = (0.0_f64, 0.0_f64, 0.0_f64);
         for (numbers, (refill, requests)) in numbers.into_iter().zip(steps) {

@@ -7,8 +7,8 @@ use http::{HeaderMap, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
 use tidegate::client::key::{KeyPart, KeySpec, Missing};
-use tidegate::engine::{Holds, Judged, Outcome, Refusal, Snapshot, Verdict};
-use tidegate::limiter::cluster::{OnStoreError, Sharing};
+use tidegate::engine::{Engine, Evaluation, Holds, Outcome, Refusal, Verdict};
+use tidegate::limiter::sharing::{OnStoreError, Sharing};
 use tidegate::limiter::{Kind, RefusedCount, Scope, kinds};
 use tidegate::policy::{CostRule, Counted, Mode, OnLimit, Rule, StatusSet};
 use tidegate::request::Request;
@@ -30,18 +30,18 @@ fn rate(burst: u32) -> Kind {
     Kind::Rate(kinds::Rate { rate: Rate::new(1, HOUR).unwrap(), burst, memory: MEMORY })
 }
 
-fn judge(snapshot: &Snapshot, query: &str, nanos: u64) -> (Judged, Holds) {
+fn judge(engine: &Engine, query: &str, nanos: u64) -> (Evaluation, Holds) {
     let headers = head("203.0.113.9");
     let request = Request { query: Some(query), ..request(&headers) };
-    let mut judged = snapshot.judge(&request, arrival(nanos));
-    snapshot.reserve_all(&mut judged);
-    let now = judged.decision.goes_on();
-    let (holds, _) = snapshot.admit(&mut judged, now);
-    (judged, holds)
+    let mut evaluation = engine.judge(&request, arrival(nanos));
+    engine.reserve_all(&mut evaluation);
+    let now = evaluation.decision.goes_on();
+    let (holds, _) = engine.admit(&mut evaluation, now);
+    (evaluation, holds)
 }
 
-fn passes(snapshot: &Snapshot, query: &str) -> bool {
-    judge(snapshot, query, START).0.decision.verdict == Verdict::Admitted
+fn passes(engine: &Engine, query: &str) -> bool {
+    judge(engine, query, START).0.decision.verdict == Verdict::Admitted
 }
 
 /// Kinds that promise three in an hour.
@@ -84,7 +84,7 @@ proptest! {
     ) {
         for rule in of_three() {
             let name = rule.name.clone();
-            let snapshot = book(vec![rule]);
+            let engine = book(vec![rule]);
             let mut spent: HashMap<char, u32> = HashMap::new();
             for (values, separator) in &requests {
                 let query = values.iter().map(|(_, sent)| sent.as_str()).collect::<Vec<_>>().join(separator);
@@ -92,7 +92,7 @@ proptest! {
                 different.sort_unstable();
                 different.dedup();
                 let fits = different.iter().all(|value| spent.get(value).is_none_or(|spent| *spent < 3));
-                prop_assert_eq!(passes(&snapshot, &query), fits, "{}: {}", &name, query);
+                prop_assert_eq!(passes(&engine, &query), fits, "{}: {}", &name, query);
                 if fits {
                     different.iter().for_each(|value| *spent.entry(*value).or_default() += 1);
                 }
@@ -105,11 +105,11 @@ proptest! {
     fn no_application_finds_a_value_more_often_than_the_limit_says(
         requests in prop::collection::vec(prop::collection::vec((spelled(), select(&["&", ";", "&x=;", ";x=&"][..])), 1..4), 1..60),
     ) {
-        let snapshot = book(vec![by_token("rate", rate(3))]);
+        let engine = book(vec![by_token("rate", rate(3))]);
         let mut seen: HashMap<(&str, String), u32> = HashMap::new();
         for pieces in &requests {
             let query: String = pieces.iter().map(|((_, sent), separator)| format!("{sent}{separator}")).collect();
-            if !passes(&snapshot, &query) {
+            if !passes(&engine, &query) {
                 continue;
             }
             let readers: [(&str, &[char], bool); 4] =
@@ -138,23 +138,23 @@ proptest! {
 #[test]
 fn places_are_held_under_each_value_and_come_back() {
     let kind = Kind::Inflight(kinds::Inflight { max: 2, upgraded: 2, scope: Scope::Key { memory: MEMORY } });
-    let snapshot = book(vec![by_token("places", kind)]);
-    let (_, first) = judge(&snapshot, "t=a&t=b", START);
-    let (_, second) = judge(&snapshot, "t=b&t=c", START);
+    let engine = book(vec![by_token("places", kind)]);
+    let (_, first) = judge(&engine, "t=a&t=b", START);
+    let (_, second) = judge(&engine, "t=b&t=c", START);
     assert_eq!((first.len(), second.len()), (2, 2));
     for (query, fits) in [("t=b", false), ("t=d&t=b", false), ("t=d&t=e", true), ("t=a&t=c", true)] {
-        let (judged, held) = judge(&snapshot, query, START);
-        assert_eq!(judged.decision.verdict == Verdict::Admitted, fits, "{query}");
+        let (evaluation, held) = judge(&engine, query, START);
+        assert_eq!(evaluation.decision.verdict == Verdict::Admitted, fits, "{query}");
         assert_eq!(held.len(), if fits { 2 } else { 0 }, "{query}");
     }
     drop(first);
-    assert!(passes(&snapshot, "t=b"));
+    assert!(passes(&engine, "t=b"));
     drop(second);
-    let gauges = snapshot.limiter(0).unwrap().gauges();
+    let gauges = engine.limiter(0).unwrap().gauges();
     assert_eq!(format!("{gauges:?}"), format!("{:?}", book_of_places().limiter(0).unwrap().gauges()), "all came back");
 }
 
-fn book_of_places() -> Snapshot {
+fn book_of_places() -> Engine {
     book(vec![by_token(
         "places",
         Kind::Inflight(kinds::Inflight { max: 2, upgraded: 2, scope: Scope::Key { memory: MEMORY } }),
@@ -164,13 +164,13 @@ fn book_of_places() -> Snapshot {
 #[test]
 fn failures_count_for_each_value() {
     let failed = StatusSet::NONE.with(401, 401);
-    let snapshot = book(vec![Rule { counted: Counted::Responses(failed), ..by_token("failures", rate(2)) }]);
+    let engine = book(vec![Rule { counted: Counted::Responses(failed), ..by_token("failures", rate(2)) }]);
     let attempt = |query: &str, status: u16| {
-        let (judged, mut holds) = judge(&snapshot, query, START);
-        snapshot.sent(&mut holds);
+        let (evaluation, mut holds) = judge(&engine, query, START);
+        engine.sent(&mut holds);
         let status = StatusCode::from_u16(status).unwrap();
-        snapshot.answered(&judged, &mut holds, status, &HeaderMap::new(), Timestamp::from_nanos(START));
-        judged.decision.verdict == Verdict::Admitted
+        engine.answered(&evaluation, &mut holds, status, &HeaderMap::new(), Timestamp::from_nanos(START));
+        evaluation.decision.verdict == Verdict::Admitted
     };
     assert!(attempt("t=a&t=b", 401) && attempt("t=b&t=c", 401) && attempt("t=c&t=a", 200));
     assert!(!attempt("t=b", 401), "b has failed twice");
@@ -178,10 +178,10 @@ fn failures_count_for_each_value() {
     assert!(!attempt("t=a", 200) && !attempt("t=c&t=d", 200));
     assert!(attempt("t=d", 401), "d was refused with c, and has not tried");
     // attempts under way count for each value too
-    let (_, held) = judge(&snapshot, "t=e&t=f", START);
-    let (_, more) = judge(&snapshot, "t=f&t=g", START);
+    let (_, held) = judge(&engine, "t=e&t=f", START);
+    let (_, more) = judge(&engine, "t=f&t=g", START);
     assert_eq!((held.len(), more.len()), (2, 2));
-    assert!(!passes(&snapshot, "t=f") && passes(&snapshot, "t=g"));
+    assert!(!passes(&engine, "t=f") && passes(&engine, "t=g"));
 }
 
 #[test]
@@ -194,41 +194,41 @@ fn values_are_counted_for_each_key_and_each_value() {
         refused: RefusedCount::Admitted,
         memory: MEMORY,
     });
-    let snapshot = book(vec![Rule { of: Some(of), ..by_token("names", kind) }]);
-    assert!(passes(&snapshot, "t=a&name=1&name=2"));
-    assert!(!passes(&snapshot, "t=a&name=3"), "both count");
-    assert!(passes(&snapshot, "t=a&name=2") && passes(&snapshot, "t=a&name=%31&name=2"), "known ones do not");
-    assert!(!passes(&snapshot, "t=b&t=a&name=3"));
-    assert!(passes(&snapshot, "t=b&name=3&name=4"), "b was refused with a, and has none");
-    assert!(!passes(&snapshot, "t=c&t=d&name=1&name=2&name=3"), "six pairs are too many");
+    let engine = book(vec![Rule { of: Some(of), ..by_token("names", kind) }]);
+    assert!(passes(&engine, "t=a&name=1&name=2"));
+    assert!(!passes(&engine, "t=a&name=3"), "both count");
+    assert!(passes(&engine, "t=a&name=2") && passes(&engine, "t=a&name=%31&name=2"), "known ones do not");
+    assert!(!passes(&engine, "t=b&t=a&name=3"));
+    assert!(passes(&engine, "t=b&name=3&name=4"), "b was refused with a, and has none");
+    assert!(!passes(&engine, "t=c&t=d&name=1&name=2&name=3"), "six pairs are too many");
 }
 
 #[test]
 fn bytes_and_delays_are_charged_under_each_value() {
     let delayed = Rule { action: OnLimit::Delay { max: HOUR * 3 }, ..by_token("delayed", rate(1)) };
-    let snapshot = book(vec![delayed]);
-    let delay = |query: &str| judge(&snapshot, query, START).0.decision.delay_nanos / 1_000_000_000;
+    let engine = book(vec![delayed]);
+    let delay = |query: &str| judge(&engine, query, START).0.decision.delay_nanos / 1_000_000_000;
     assert_eq!([delay("t=a"), delay("t=a&t=b"), delay("t=b"), delay("t=c")], [0, 3_600, 7_200, 0]);
     let bytes = Rule { cost: CostRule::Bytes { unit: 1 }, ..by_token("bytes", rate(100)) };
-    let snapshot = book(vec![bytes]);
-    let (mut judged, _) = judge(&snapshot, "t=a&t=b", START);
-    snapshot.carried(&mut judged, 200, Timestamp::from_nanos(START));
-    assert!(!passes(&snapshot, "t=a") && !passes(&snapshot, "t=b") && passes(&snapshot, "t=c"));
+    let engine = book(vec![bytes]);
+    let (mut evaluation, _) = judge(&engine, "t=a&t=b", START);
+    engine.carried(&mut evaluation, 200, Timestamp::from_nanos(START));
+    assert!(!passes(&engine, "t=a") && !passes(&engine, "t=b") && passes(&engine, "t=c"));
 }
 
 #[test]
 fn the_reading_is_of_the_value_that_the_limit_objects_to_most() {
-    let snapshot = book(vec![by_token("rate", rate(5))]);
-    (0..3).for_each(|_| assert!(passes(&snapshot, "t=a")));
+    let engine = book(vec![by_token("rate", rate(5))]);
+    (0..3).for_each(|_| assert!(passes(&engine, "t=a")));
     for query in ["t=a&t=b", "t=c&t=a"] {
-        let reading = judge(&snapshot, query, START).0.decision.readings[0];
+        let reading = judge(&engine, query, START).0.decision.readings[0];
         assert_eq!((reading.outcome, reading.remaining), (Outcome::Admitted, if query == "t=a&t=b" { 1 } else { 0 }));
     }
     for query in ["t=a", "t=d&t=a", "t=a&t=d"] {
-        let (judged, _) = judge(&snapshot, query, START);
-        let alone = judge(&snapshot, "t=a", START).0;
-        assert_eq!(judged.decision.readings[0], alone.decision.readings[0], "{query}");
-        assert_eq!(judged.key(0), alone.key(0), "{query}");
+        let (evaluation, _) = judge(&engine, query, START);
+        let alone = judge(&engine, "t=a", START).0;
+        assert_eq!(evaluation.decision.readings[0], alone.decision.readings[0], "{query}");
+        assert_eq!(evaluation.key(0), alone.key(0), "{query}");
     }
 }
 
@@ -252,9 +252,9 @@ fn too_many_values_are_refused_and_shadows_refuse_nobody() {
     let node = KeySpec::new([KeyPart::Query("t".into())], Some(Missing::Allow)).unwrap();
     let share = fair_share(1_000);
     let share = Rule { nodes: share.nodes.iter().take(2).cloned().chain([node]).collect(), ..share };
-    let snapshot = book(vec![share]);
-    assert_eq!(judge(&snapshot, "t=1&t=2", START).0.decision.verdict, Verdict::Refused(Refusal::AmbiguousValue));
-    assert!(passes(&snapshot, "t=1&t=%31"));
+    let engine = book(vec![share]);
+    assert_eq!(judge(&engine, "t=1&t=2", START).0.decision.verdict, Verdict::Refused(Refusal::AmbiguousValue));
+    assert!(passes(&engine, "t=1&t=%31"));
     // a store is asked about one key of a request; gates that tell each other need not ask
     let stored = |sharing| gate(vec![shared(enforced.clone(), sharing, OnStoreError::Local)]);
     for sharing in [Sharing::Lease, Sharing::Exact] {
@@ -272,19 +272,19 @@ fn too_many_values_are_refused_and_shadows_refuse_nobody() {
 fn a_part_that_is_enforced_is_not_escaped_by_a_value_beside_it() {
     let half = Rule { enforced: Share::new(0.5).unwrap(), ..by_token("half", rate(1)) };
     let is_enforced = |value: u32| {
-        let snapshot = book(vec![half.clone()]);
+        let engine = book(vec![half.clone()]);
         let query = format!("t={value}");
-        passes(&snapshot, &query) && !passes(&snapshot, &query)
+        passes(&engine, &query) && !passes(&engine, &query)
     };
     let (inside, outside): (Vec<u32>, Vec<u32>) = (0..40).partition(|value| is_enforced(*value));
     assert!(inside.len() > 5 && outside.len() > 5);
-    let snapshot = book(vec![half]);
+    let engine = book(vec![half]);
     for (inside, outside) in inside.iter().zip(&outside) {
         for _ in 0..3 {
-            passes(&snapshot, &format!("t={outside}&t={inside}"));
+            passes(&engine, &format!("t={outside}&t={inside}"));
         }
-        assert!(!passes(&snapshot, &format!("t={inside}")), "{inside} beside {outside}");
-        assert!(passes(&snapshot, &format!("t={outside}")));
+        assert!(!passes(&engine, &format!("t={inside}")), "{inside} beside {outside}");
+        assert!(passes(&engine, &format!("t={outside}")));
     }
 }
 
@@ -296,13 +296,13 @@ fn a_decision_about_several_values_allocates_nothing() {
     let rules = [of_three(), vec![by_token("places", kind), Rule { cost, ..by_token("more", rate(50)) }]].concat();
     let rules =
         rules.into_iter().chain([Rule { counted: Counted::Responses(failed), ..by_token("failures", rate(50)) }]);
-    let snapshot = book(rules.collect());
+    let engine = book(rules.collect());
     let headers = head("203.0.113.9");
     let request = Request { query: Some("t=a&t=%62"), ..request(&headers) };
     let mut passed = 0;
     let measured = allocation_counter::measure(|| {
         for _ in 0..8 {
-            let (decision, _held) = snapshot.decide(&request, arrival(START));
+            let (decision, _held) = engine.decide(&request, arrival(START));
             passed += u32::from(decision.verdict == Verdict::Admitted);
         }
     });

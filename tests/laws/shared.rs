@@ -13,9 +13,11 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use proptest::prelude::*;
 use tidegate::client::Client;
-use tidegate::engine::{Arrival, Base, By, DecisionId, Errand, Judged, Outcome, Refusal, Snapshot, Step, Verdict};
-use tidegate::limiter::cluster::promise::{self, State};
-use tidegate::limiter::cluster::{Answer, OnStoreError, Promise, Question, Sharing, Silence, StoreKey};
+use tidegate::engine::{
+    Arrival, Base, DecidedBy, DecisionId, Engine, Errand, Evaluation, Outcome, Refusal, Step, Verdict,
+};
+use tidegate::limiter::sharing::promise::{self, State};
+use tidegate::limiter::sharing::{Answer, OnStoreError, Promise, Question, Sharing, StoreError, StoreKey};
 use tidegate::policy::{Mode, Rule, Shared};
 use tidegate::request::Request;
 use tidegate::units::Timestamp;
@@ -60,16 +62,16 @@ pub fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rul
     Rule { shared: Some(Shared { store: 0, sharing, on_store_error }), ..rule }
 }
 
-pub fn gate(rules: Vec<Rule>) -> Snapshot {
+pub fn gate(rules: Vec<Rule>) -> Engine {
     let policy = book(rules);
     let base = Base::Nothing { seed: policy.seed(), unix_nanos_at_origin: 0 };
-    Snapshot::next(policy.policy().clone(), Some(SECRETS), base).unwrap().0
+    Engine::next(policy.policy().clone(), Some(SECRETS), base).unwrap().0
 }
 
 /// The gate after a reload at `now`.
-pub fn reloaded(before: &Snapshot, rules: Vec<Rule>, secrets: Secrets<'_>, now: u64) -> Snapshot {
-    let base = Base::Before { snapshot: before, now: Timestamp::from_nanos(now) };
-    let (next, _) = Snapshot::next(book(rules).policy().clone(), Some(secrets), base).unwrap();
+pub fn reloaded(before: &Engine, rules: Vec<Rule>, secrets: Secrets<'_>, now: u64) -> Engine {
+    let base = Base::Before { engine: before, now: Timestamp::from_nanos(now) };
+    let (next, _) = Engine::next(book(rules).policy().clone(), Some(secrets), base).unwrap();
     next.take_over();
     next
 }
@@ -83,15 +85,15 @@ struct OnItsWay {
     reaches: u64,
     back: u64,
     answer: Option<Answer>,
-    waits: Option<(usize, Judged)>,
+    waits: Option<(usize, Evaluation)>,
 }
 
 /// Three gates before one store; requests that wait for another's errand take another step when time goes on.
 struct World {
-    gates: Vec<Snapshot>,
+    gates: Vec<Engine>,
     store: Store,
     on_their_way: Vec<OnItsWay>,
-    waiting: Vec<(usize, usize, u64, Judged)>,
+    waiting: Vec<(usize, usize, u64, Evaluation)>,
     delay: u64,
     admitted: Vec<u64>,
     /// When, and in which tier; and at what cost.
@@ -132,56 +134,56 @@ impl World {
             .find(|(known, _)| known == method)
             .map_or(1, |(_, cost)| *cost);
         let told = Arrival { id: DecisionId(cost), ..arrival(now) };
-        let judged = self.gates[gate].judge(&Request { method, ..request(headers) }, told);
+        let evaluation = self.gates[gate].judge(&Request { method, ..request(headers) }, told);
         self.asked += 1;
-        let client = judged.decision.client.unwrap();
+        let client = evaluation.decision.client.unwrap();
         let (nodes, stamp) = (self.gates.len() as u32, Timestamp::from_nanos(now));
-        if let Some(errand) = self.gates[gate].refill(&judged, 0, (&request(headers), &client), nodes, stamp) {
+        if let Some(errand) = self.gates[gate].refill(&evaluation, 0, (&request(headers), &client), nodes, stamp) {
             self.send(gate, errand, None, now);
         }
-        self.go_on(gate, judged, now, now, true);
+        self.go_on(gate, evaluation, now, now, true);
     }
 
-    fn go_on(&mut self, gate: usize, mut judged: Judged, began: u64, now: u64, first: bool) {
-        let snapshot = &self.gates[gate];
-        let Some(slot) = snapshot.to_settle(&judged).first().copied() else { return };
-        let client: Client = judged.decision.client.unwrap();
+    fn go_on(&mut self, gate: usize, mut evaluation: Evaluation, began: u64, now: u64, first: bool) {
+        let engine = &self.gates[gate];
+        let Some(slot) = engine.to_settle(&evaluation).first().copied() else { return };
+        let client: Client = evaluation.decision.client.unwrap();
         let headers = head(&client.address.to_string());
         let nodes = self.gates.len() as u32;
-        let step = snapshot.step(&mut judged, slot, (&request(&headers), &client), nodes, Timestamp::from_nanos(now));
+        let step = engine.step(&mut evaluation, slot, (&request(&headers), &client), nodes, Timestamp::from_nanos(now));
         match step {
-            Step::Settled => self.finish(gate, judged, now),
+            Step::Settled => self.finish(gate, evaluation, now),
             Step::Refill(errand) => {
                 self.send(gate, errand, None, now);
-                self.finish(gate, judged, now);
+                self.finish(gate, evaluation, now);
             }
             Step::Ask(errand) => {
                 self.waited += usize::from(first);
-                self.send(gate, errand, Some((slot, judged)), now);
+                self.send(gate, errand, Some((slot, evaluation)), now);
             }
-            Step::Again => self.go_on(gate, judged, began, now, first),
+            Step::Again => self.go_on(gate, evaluation, began, now, first),
             Step::Wait(_) if now - began > 5 * MILLISECOND => {
-                snapshot.silent(&mut judged, slot, Silence::TimedOut, nodes);
-                self.finish(gate, judged, now);
+                engine.silent(&mut evaluation, slot, StoreError::TimedOut, nodes);
+                self.finish(gate, evaluation, now);
             }
             Step::Wait(_) => {
                 self.waited += usize::from(first);
-                self.waiting.push((gate, slot, began, judged));
+                self.waiting.push((gate, slot, began, evaluation));
             }
         }
     }
 
-    fn send(&mut self, gate: usize, errand: Errand, waits: Option<(usize, Judged)>, now: u64) {
+    fn send(&mut self, gate: usize, errand: Errand, waits: Option<(usize, Evaluation)>, now: u64) {
         let (reaches, back) = (now + self.delay / 2, now + self.delay);
         self.on_their_way.push(OnItsWay { gate, errand, sent: now, reaches, back, answer: None, waits });
     }
 
-    fn finish(&mut self, gate: usize, mut judged: Judged, now: u64) {
-        let _ = self.gates[gate].admit(&mut judged, Timestamp::from_nanos(now));
-        if judged.decision.verdict == Verdict::Admitted {
+    fn finish(&mut self, gate: usize, mut evaluation: Evaluation, now: u64) {
+        let _ = self.gates[gate].admit(&mut evaluation, Timestamp::from_nanos(now));
+        if evaluation.decision.verdict == Verdict::Admitted {
             self.admitted.push(now);
-            self.tiers.push((now, judged.decision.readings[0].tier));
-            self.costs.push(judged.decision.id.0 as u32);
+            self.tiers.push((now, evaluation.decision.readings[0].tier));
+            self.costs.push(evaluation.decision.id.0 as u32);
         }
     }
 
@@ -209,19 +211,20 @@ impl World {
                 continue;
             };
             let brought = errand.done(Ok(answer), self.gates.len() as u32, stamp(sent), stamp(at));
-            if let Some((slot, mut judged)) = waits {
-                self.gates[gate].brought(&mut judged, slot, brought);
-                let client: Client = judged.decision.client.unwrap();
+            if let Some((slot, mut evaluation)) = waits {
+                self.gates[gate].brought(&mut evaluation, slot, brought);
+                let client: Client = evaluation.decision.client.unwrap();
                 let headers = head(&client.address.to_string());
                 let asker = (&request(&headers), &client);
-                if let Some(errand) = self.gates[gate].refill(&judged, slot, asker, self.gates.len() as u32, stamp(at))
+                if let Some(errand) =
+                    self.gates[gate].refill(&evaluation, slot, asker, self.gates.len() as u32, stamp(at))
                 {
                     self.send(gate, errand, None, at);
                 }
-                self.finish(gate, judged, at);
+                self.finish(gate, evaluation, at);
             }
-            for (gate, _, began, judged) in std::mem::take(&mut self.waiting) {
-                self.go_on(gate, judged, began, at, false);
+            for (gate, _, began, evaluation) in std::mem::take(&mut self.waiting) {
+                self.go_on(gate, evaluation, began, at, false);
             }
         }
     }
@@ -315,7 +318,7 @@ fn a_flood_on_a_spent_key_is_refused_without_asking_until_shortly_before_it_fits
     world.run_to(now);
     let headers = head("203.0.113.7");
     let reading = world.gates[0].judge(&request(&headers), arrival(now)).decision.readings[0];
-    assert_eq!((reading.outcome, reading.by), (Outcome::Refused, By::Lease));
+    assert_eq!((reading.outcome, reading.by), (Outcome::Refused, DecidedBy::Lease));
     let again = now + reading.retry_nanos.unwrap();
     let before = world.admitted.len();
     world.arrive(0, "203.0.113.7", again);
@@ -369,14 +372,14 @@ fn two_thousand_hot_keys_seldom_wait_for_the_store() {
 }
 
 /// A request of a client whose store says nothing.
-fn in_silence(gate: &Snapshot, silence: Silence, nodes: u32, now: u64) -> Judged {
+fn in_silence(gate: &Engine, store_error: StoreError, nodes: u32, now: u64) -> Evaluation {
     let headers = head("203.0.113.7");
-    let mut judged = gate.judge(&request(&headers), arrival(now));
-    for slot in gate.to_settle(&judged) {
-        gate.silent(&mut judged, slot, silence, nodes);
+    let mut evaluation = gate.judge(&request(&headers), arrival(now));
+    for slot in gate.to_settle(&evaluation) {
+        gate.silent(&mut evaluation, slot, store_error, nodes);
     }
-    let _ = gate.admit(&mut judged, Timestamp::from_nanos(now));
-    judged
+    let _ = gate.admit(&mut evaluation, Timestamp::from_nanos(now));
+    evaluation
 }
 
 #[test]
@@ -384,35 +387,37 @@ fn a_silent_store_leaves_each_gate_its_part() {
     let numbers = rate("per_client", 30, 60, Mode::Enforce);
     let gate = gate(vec![shared(numbers, Sharing::Lease, OnStoreError::Local)]);
     let admitted = (0..10_000_u64)
-        .filter(|nth| in_silence(&gate, Silence::TimedOut, 3, nth * MILLISECOND).decision.verdict == Verdict::Admitted)
+        .filter(|nth| {
+            in_silence(&gate, StoreError::TimedOut, 3, nth * MILLISECOND).decision.verdict == Verdict::Admitted
+        })
         .count();
     // a third of 60 + 30 · 10 s, the last of which comes with the next millisecond
     assert_eq!(admitted, 20 + 99, "of ten seconds");
-    let refused = in_silence(&gate, Silence::Breaker, 3, 10 * SECOND);
+    let refused = in_silence(&gate, StoreError::Breaker, 3, 10 * SECOND);
     assert_eq!(refused.decision.verdict, Verdict::Refused(Refusal::Limit));
     let reading = refused.decision.readings[0];
-    assert_eq!((reading.by, reading.outcome), (By::Fallback, Outcome::Refused));
+    assert_eq!((reading.by, reading.outcome), (DecidedBy::Fallback, Outcome::Refused));
     let again = 10 * SECOND + reading.retry_nanos.unwrap();
-    assert_eq!(in_silence(&gate, Silence::Breaker, 3, again).decision.verdict, Verdict::Admitted, "as it was told");
+    assert_eq!(in_silence(&gate, StoreError::Breaker, 3, again).decision.verdict, Verdict::Admitted, "as it was told");
 }
 
 #[test]
 fn silence_is_met_as_the_limit_says_and_a_fault_of_ours_opens_nothing() {
-    for (direction, silence, expected) in [
-        (OnStoreError::Open, Silence::Unreachable, Verdict::Admitted),
-        (OnStoreError::Closed, Silence::Unreachable, Verdict::Refused(Refusal::StoreSilent)),
-        (OnStoreError::Local, Silence::Unreachable, Verdict::Admitted),
-        (OnStoreError::Open, Silence::Faulty, Verdict::Refused(Refusal::StoreSilent)),
-        (OnStoreError::Local, Silence::Faulty, Verdict::Refused(Refusal::StoreSilent)),
+    for (direction, store_error, expected) in [
+        (OnStoreError::Open, StoreError::Unreachable, Verdict::Admitted),
+        (OnStoreError::Closed, StoreError::Unreachable, Verdict::Refused(Refusal::StoreSilent)),
+        (OnStoreError::Local, StoreError::Unreachable, Verdict::Admitted),
+        (OnStoreError::Open, StoreError::Faulty, Verdict::Refused(Refusal::StoreSilent)),
+        (OnStoreError::Local, StoreError::Faulty, Verdict::Refused(Refusal::StoreSilent)),
     ] {
         let gate = gate(vec![shared(rate("per_client", 30, 60, Mode::Enforce), Sharing::Exact, direction)]);
-        let judged = in_silence(&gate, silence, 3, 0);
-        assert_eq!(judged.decision.verdict, expected, "{direction:?} {silence:?}");
-        let told = if silence == Silence::Faulty { OnStoreError::Closed } else { direction };
-        assert_eq!(gate.fallbacks(&judged).collect::<Vec<_>>(), [(0, told)]);
+        let evaluation = in_silence(&gate, store_error, 3, 0);
+        assert_eq!(evaluation.decision.verdict, expected, "{direction:?} {store_error:?}");
+        let told = if store_error == StoreError::Faulty { OnStoreError::Closed } else { direction };
+        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, told)]);
     }
     let watched = gate(vec![shared(rate("per_client", 30, 60, Mode::Shadow), Sharing::Exact, OnStoreError::Closed)]);
-    assert_eq!(in_silence(&watched, Silence::TimedOut, 3, 0).decision.verdict, Verdict::Admitted, "in shadow");
+    assert_eq!(in_silence(&watched, StoreError::TimedOut, 3, 0).decision.verdict, Verdict::Admitted, "in shadow");
 }
 
 #[test]
@@ -422,13 +427,13 @@ fn who_is_refused_by_another_limit_costs_the_store_nothing() {
     let gate = gate(vec![spent, asked]);
     let headers = head("203.0.113.7");
     let settle = |now| {
-        let judged = gate.judge(&request(&headers), arrival(now));
-        let slots = gate.to_settle(&judged).len();
-        (judged, slots)
+        let evaluation = gate.judge(&request(&headers), arrival(now));
+        let slots = gate.to_settle(&evaluation).len();
+        (evaluation, slots)
     };
     let (mut first, slots) = settle(0);
     assert_eq!(slots, 1);
-    gate.silent(&mut first, 1, Silence::TimedOut, 1);
+    gate.silent(&mut first, 1, StoreError::TimedOut, 1);
     let _ = gate.admit(&mut first, Timestamp::ZERO);
     assert_eq!(first.decision.verdict, Verdict::Refused(Refusal::StoreSilent));
     // a refusal by the store charged nobody else either
@@ -443,7 +448,7 @@ fn who_is_refused_by_another_limit_costs_the_store_nothing() {
     let brought = errand.done(Ok(answer), 1, Timestamp::from_nanos(1), Timestamp::from_nanos(2));
     gate.brought(&mut second, 1, brought);
     let _ = gate.admit(&mut second, Timestamp::from_nanos(2));
-    assert_eq!((second.decision.verdict, second.decision.readings[1].by), (Verdict::Admitted, By::Store));
+    assert_eq!((second.decision.verdict, second.decision.readings[1].by), (Verdict::Admitted, DecidedBy::Store));
     let (third, slots) = settle(3);
     assert_eq!((third.decision.verdict, slots), (Verdict::Refused(Refusal::Limit), 0), "the limit beside it is spent");
 }
@@ -457,22 +462,22 @@ fn what_a_gate_holds_outlives_a_reload_unless_it_says_nothing_about_the_limit_af
     // what is wanted in advance follows from what was asked for: nothing by the first request
     for nth in 0..40 {
         let (at, now) = (nth * 5 * MILLISECOND, Timestamp::from_nanos(nth * 5 * MILLISECOND));
-        let mut judged = before.judge(&request(&headers), arrival(at));
-        let client = judged.decision.client.unwrap();
-        let step = before.step(&mut judged, 0, (&request(&headers), &client), 1, now);
+        let mut evaluation = before.judge(&request(&headers), arrival(at));
+        let client = evaluation.decision.client.unwrap();
+        let step = before.step(&mut evaluation, 0, (&request(&headers), &client), 1, now);
         let waits = matches!(step, Step::Ask(_));
         if let Step::Ask(errand) | Step::Refill(errand) = step {
             let answer = store.ask(&errand.question, at);
             let brought = errand.done(Ok(answer), 1, now, now);
             if waits {
-                before.brought(&mut judged, 0, brought);
+                before.brought(&mut evaluation, 0, brought);
             }
         }
-        let _ = before.admit(&mut judged, now);
-        assert_eq!(judged.decision.verdict, Verdict::Admitted);
+        let _ = before.admit(&mut evaluation, now);
+        assert_eq!(evaluation.decision.verdict, Verdict::Admitted);
     }
     let now = Timestamp::from_nanos(200 * MILLISECOND);
-    let held = |gate: &Snapshot| gate.cluster(0).unwrap().leases().outstanding(now);
+    let held = |gate: &Engine| gate.shared_limit(0).unwrap().leases().outstanding(now);
     assert!(held(&before) > 0, "{}", held(&before));
     let after = |rules| reloaded(&before, rules, SECRETS, now.nanos());
     assert_eq!(held(&after(limit(100, Sharing::Lease, OnStoreError::Open))), held(&before));

@@ -6,7 +6,7 @@
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Decision, Snapshot, Verdict};
+use tidegate::engine::{Decision, Engine, Verdict};
 use tidegate::policy::Policy;
 use tidegate::request::Request;
 use tidegate::sketch::Seed;
@@ -27,11 +27,11 @@ fn policy(limit: &str) -> Policy {
     loaded.outcome.unwrap_or_else(|_| panic!("{}\n{text}", told.join("\n"))).policy
 }
 
-fn gate(limit: &str) -> Snapshot {
-    Snapshot::new(policy(limit), &Seed::from_bytes([5; 16]), 0).unwrap()
+fn gate(limit: &str) -> Engine {
+    Engine::new(policy(limit), &Seed::from_bytes([5; 16]), 0).unwrap()
 }
 
-fn reload(gate: &Snapshot, limit: &str, now: u64) -> Snapshot {
+fn reload(gate: &Engine, limit: &str, now: u64) -> Engine {
     let (next, _) = gate.followed_by(policy(limit), Timestamp::from_nanos(now)).unwrap();
     next.take_over();
     next
@@ -45,7 +45,7 @@ fn fields(tier: usize, value: u32) -> HeaderMap {
     headers
 }
 
-fn decide(gate: &Snapshot, tier: usize, now: u64) -> Decision {
+fn decide(gate: &Engine, tier: usize, now: u64) -> Decision {
     costing(gate, &fields(tier, 0), now, 1)
 }
 
@@ -53,23 +53,23 @@ fn decide(gate: &Snapshot, tier: usize, now: u64) -> Decision {
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 /// A request that costs so much where costs go by method.
-fn costing(gate: &Snapshot, headers: &HeaderMap, now: u64, cost: usize) -> Decision {
+fn costing(gate: &Engine, headers: &HeaderMap, now: u64, cost: usize) -> Decision {
     gate.decide(&Request { method: &METHODS[cost - 1], ..request(headers) }, arrival(now)).0
 }
 
 /// Whether the request would pass, charging nothing.
-fn fits(gate: &Snapshot, tier: usize, value: u32, now: u64, cost: usize) -> bool {
+fn fits(gate: &Engine, tier: usize, value: u32, now: u64, cost: usize) -> bool {
     let fields = fields(tier, value);
-    let judged = gate.judge(&Request { method: &METHODS[cost - 1], ..request(&fields) }, arrival(now));
-    judged.decision.verdict == Verdict::Admitted
+    let evaluation = gate.judge(&Request { method: &METHODS[cost - 1], ..request(&fields) }, arrival(now));
+    evaluation.decision.verdict == Verdict::Admitted
 }
 
-fn admits(gate: &Snapshot, tier: usize, now: u64) -> bool {
+fn admits(gate: &Engine, tier: usize, now: u64) -> bool {
     decide(gate, tier, now).verdict == Verdict::Admitted
 }
 
 /// How many of `requests` at one instant are admitted in a tier.
-fn burst(gate: &Snapshot, tier: usize, now: u64, requests: usize) -> usize {
+fn burst(gate: &Engine, tier: usize, now: u64, requests: usize) -> usize {
     (0..requests).filter(|_| admits(gate, tier, now)).count()
 }
 
@@ -114,7 +114,7 @@ fn refusals_of_a_slow_tier_keep_out_of_that_tier_only() {
 const STRICT: &str = "type: distinct, of: header:x-name, missing: deny, window: 60s, sliding: true, count: all";
 
 /// How many of so many requests at one instant, each with another name, are admitted in a tier.
-fn names(gate: &Snapshot, tier: usize, now: u64, values: std::ops::Range<u32>) -> usize {
+fn names(gate: &Engine, tier: usize, now: u64, values: std::ops::Range<u32>) -> usize {
     values.filter(|value| costing(gate, &fields(tier, *value), now, 1).verdict == Verdict::Admitted).count()
 }
 
@@ -134,7 +134,7 @@ fn a_reload_forgets_no_refused_name_and_none_comes_back_before_it_was_told() {
     // from then on refused names count: 20 seconds each
     let second = reload(&first, &format!("{strict}, max: 3"), START);
     assert_eq!(names(&second, 0, START, 50..53), 0);
-    let told = |gate: &Snapshot, now: u64| costing(gate, &fields(0, 999), now, 1).readings[0].retry_nanos.unwrap();
+    let told = |gate: &Engine, now: u64| costing(gate, &fields(0, 999), now, 1).readings[0].retry_nanos.unwrap();
     assert_eq!(told(&second, START), 100 * SECOND, "one for its own, four for refused ones");
     // and once they do not count any more, those that did are still owed
     let third = reload(&second, &format!("{lax}, max: 3"), START);
@@ -268,10 +268,10 @@ impl Account {
 }
 
 /// What an admission costs each tier.
-fn charge(accounts: &mut [Account], judged: usize, cost: f64) {
+fn charge(accounts: &mut [Account], evaluation: usize, cost: f64) {
     for (at, account) in accounts.iter_mut().enumerate() {
         // windows count units of all
-        let in_full = at == judged || matches!(account.back, Back::Window);
+        let in_full = at == evaluation || matches!(account.back, Back::Window);
         // a quota is of whole units
         let most = if in_full { f64::MAX } else { account.most.floor().max(account.spent) };
         account.spent = (account.spent + cost).min(most);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Decision, Snapshot, Verdict};
+use tidegate::engine::{Decision, Engine, Verdict};
 use tidegate::policy::Policy;
 use tidegate::request::Request;
 use tidegate::sketch::Seed;
@@ -33,8 +33,8 @@ fn policy(limits: &[String]) -> Policy {
     loaded.outcome.unwrap_or_else(|_| panic!("{}\n{text}", told.join("\n"))).policy
 }
 
-fn gate(limits: &[String]) -> Snapshot {
-    Snapshot::new(policy(limits), &Seed::from_bytes([5; 16]), 0).unwrap()
+fn gate(limits: &[String]) -> Engine {
+    Engine::new(policy(limits), &Seed::from_bytes([5; 16]), 0).unwrap()
 }
 
 fn cost_of(method: &Method) -> u64 {
@@ -48,7 +48,7 @@ fn cost_of(method: &Method) -> u64 {
 }
 
 /// A request in a tier, with what it costs.
-fn send(gate: &Snapshot, method: &Method, tier: usize, now: u64) -> Decision {
+fn send(gate: &Engine, method: &Method, tier: usize, now: u64) -> Decision {
     let mut headers: HeaderMap = head("192.0.2.1");
     headers.insert("x-tier", HeaderValue::from_str(&tier.to_string()).unwrap());
     gate.decide(&Request { method, ..request(&headers) }, arrival(now)).0
@@ -93,7 +93,7 @@ fn a_wait_that_a_second_limit_makes_longer_is_charged_where_it_ends() {
 #[test]
 fn a_wait_that_is_added_anew_opens_no_window_again_that_requests_wait_for() {
     let plain = vec![format!("type: quota, {COSTS}, max: 12, window: 2s")];
-    let reload = |gate: &Snapshot, limits: &[String]| {
+    let reload = |gate: &Engine, limits: &[String]| {
         let (next, _) = gate.followed_by(policy(limits), Timestamp::from_nanos(START)).unwrap();
         next.take_over();
         next

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::config::load_text;
-use tidegate::engine::{Refusal, Snapshot, Verdict};
+use tidegate::engine::{Engine, Refusal, Verdict};
 use tidegate::policy::{Mode, OnLimit, Rule};
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
@@ -32,14 +32,14 @@ proptest! {
     ) {
         for (rule, promise) in judging_by_stamps() {
             let name = rule.name.clone();
-            let snapshot = book(vec![rule]);
+            let engine = book(vec![rule]);
             let (mut now, mut waiting, mut stamps) = (START, Vec::new(), Vec::new());
             let mut go_on = |waiting: &mut Vec<(u64, _)>, until: u64| {
                 waiting.sort_by_key(|(end, _)| *end);
                 let over = waiting.partition_point(|(end, _)| *end <= until);
-                for (end, mut judged) in waiting.drain(..over) {
-                    let _held = snapshot.admit(&mut judged, Timestamp::from_nanos(end));
-                    if judged.decision.verdict == Verdict::Admitted {
+                for (end, mut evaluation) in waiting.drain(..over) {
+                    let _held = engine.admit(&mut evaluation, Timestamp::from_nanos(end));
+                    if evaluation.decision.verdict == Verdict::Admitted {
                         stamps.push(end);
                     }
                 }
@@ -47,7 +47,7 @@ proptest! {
             for (n, (gap, wait)) in requests.iter().enumerate() {
                 now += gap * MILLISECOND;
                 go_on(&mut waiting, now);
-                waiting.push((now + wait * MILLISECOND, snapshot.judge(&request(&nth(n)), arrival(now))));
+                waiting.push((now + wait * MILLISECOND, engine.judge(&request(&nth(n)), arrival(now))));
             }
             go_on(&mut waiting, u64::MAX);
             let kept = promise.check(&stamps.iter().map(|stamp| (*stamp, 1)).collect::<Vec<_>>());
@@ -66,11 +66,11 @@ proptest! {
             let name = rule.name.clone();
             let action = OnLimit::Delay { max: Duration::from_secs(5) };
             let smooth = Rule { action, ..rate("smooth", 7, 1, Mode::Enforce) };
-            let snapshot = book(if delay_first { vec![smooth, rule] } else { vec![rule, smooth] });
+            let engine = book(if delay_first { vec![smooth, rule] } else { vec![rule, smooth] });
             let (mut now, mut stamps) = (START, Vec::new());
             for (n, gap) in gaps.iter().enumerate() {
                 now += gap * MILLISECOND;
-                let (decision, _) = ask(&snapshot, &nth(n), now);
+                let (decision, _) = ask(&engine, &nth(n), now);
                 if decision.verdict == Verdict::Admitted {
                     stamps.push(decision.goes_on().nanos());
                 }
@@ -83,7 +83,7 @@ proptest! {
 }
 
 /// A policy from its words, each limit delaying.
-fn delaying(limits: &[(&str, &str)]) -> Snapshot {
+fn delaying(limits: &[(&str, &str)]) -> Engine {
     let defined: String =
         limits.iter().map(|(name, words)| format!("  {name}: {{ memory: 1MiB, {words} }}\n")).collect();
     let names: Vec<&str> = limits.iter().map(|(name, _)| *name).collect();
@@ -93,7 +93,7 @@ fn delaying(limits: &[(&str, &str)]) -> Snapshot {
     );
     let loaded = load_text("t.yaml", &text, &|_: &str| None, std::path::Path::new("."));
     let policy = loaded.outcome.unwrap_or_else(|_| panic!("{text}")).policy;
-    Snapshot::new(policy, &Seed::from_bytes([5; 16]), 0).unwrap()
+    Engine::new(policy, &Seed::from_bytes([5; 16]), 0).unwrap()
 }
 
 const SECOND: u64 = 1_000 * MILLISECOND;
@@ -109,9 +109,9 @@ fn one_client_that_waits_locks_nobody_out_of_a_shared_limit() {
         // as a face drives them, with none of the waits at its end
         let waits: Vec<u64> = (0..7)
             .map(|_| {
-                let mut judged = gate.judge(&request(&one), arrival(START));
-                gate.reserve(&mut judged, Timestamp::from_nanos(START));
-                judged.decision.delay_nanos / SECOND
+                let mut evaluation = gate.judge(&request(&one), arrival(START));
+                gate.reserve(&mut evaluation, Timestamp::from_nanos(START));
+                evaluation.decision.delay_nanos / SECOND
             })
             .collect();
         assert_eq!(waits, [0, 4, 8, 12, 16, 20, 24]);
@@ -164,24 +164,24 @@ fn three() -> Vec<Delaying> {
 }
 
 /// When requests of which clients go on, as a face drives them, with waits side by side. They come late by up to so many nanoseconds.
-fn drive(gate: &Snapshot, requests: &[(u64, u64, u8)]) -> Vec<(u64, u8)> {
+fn drive(gate: &Engine, requests: &[(u64, u64, u8)]) -> Vec<(u64, u8)> {
     let mut waiting = Vec::new();
     let mut now = START;
     for (gap, back, client) in requests {
         now += gap;
-        let judged = gate.judge(&request(&head(&format!("192.0.2.{client}"))), arrival(now - back));
-        waiting.push((now - back, judged, *client));
+        let evaluation = gate.judge(&request(&head(&format!("192.0.2.{client}"))), arrival(now - back));
+        waiting.push((now - back, evaluation, *client));
     }
     let mut gone = Vec::new();
     // the earliest first: who has waited meets the next limit then
     while let Some(next) = (0..waiting.len()).min_by_key(|index| waiting[*index].0) {
-        let (at, mut judged, client) = waiting.swap_remove(next);
-        gate.reserve(&mut judged, Timestamp::from_nanos(at));
-        if judged.decision.verdict != Verdict::Admitted {
+        let (at, mut evaluation, client) = waiting.swap_remove(next);
+        gate.reserve(&mut evaluation, Timestamp::from_nanos(at));
+        if evaluation.decision.verdict != Verdict::Admitted {
             continue;
         }
-        match judged.decision.goes_on().nanos() {
-            on if on > at => waiting.push((on, judged, client)),
+        match evaluation.decision.goes_on().nanos() {
+            on if on > at => waiting.push((on, evaluation, client)),
             _ => gone.push((at, client)),
         }
     }

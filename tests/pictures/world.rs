@@ -6,7 +6,7 @@ use std::path::Path;
 use http::{HeaderMap, HeaderValue, Method};
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
-use tidegate::engine::{Arrival, Decision, DecisionId, Holds, Refusal, Snapshot, Verdict};
+use tidegate::engine::{Arrival, Decision, DecisionId, Engine, Holds, Refusal, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
 use tidegate::units::{Dice, Timestamp};
@@ -31,7 +31,7 @@ pub struct Told {
 
 /// The engine with one limit on one route.
 pub struct World {
-    snapshot: Snapshot,
+    engine: Engine,
     dice: Dice,
     asked: u64,
 }
@@ -46,8 +46,8 @@ impl World {
         let loaded = load_text("picture.yaml", &policy, &|_: &str| None, Path::new("."));
         let told = render(&loaded, Format::Short, false);
         let config = loaded.outcome.unwrap_or_else(|_| panic!("{policy}\n{told}"));
-        let snapshot = Snapshot::new(config.policy, &Seed::from_bytes([3; 16]), 0).unwrap();
-        World { snapshot, dice: Dice(7), asked: 0 }
+        let engine = Engine::new(config.policy, &Seed::from_bytes([3; 16]), 0).unwrap();
+        World { engine, dice: Dice(7), asked: 0 }
     }
 
     /// One request of a client, so many seconds after the start.
@@ -68,7 +68,7 @@ impl World {
         self.asked += 1;
         let at = Timestamp::from_nanos(START + (seconds * SECOND) as u64);
         let arrival = Arrival { id: DecisionId(self.asked), at, dice: self.dice.roll() };
-        let (decision, holds) = self.snapshot.decide(&request, arrival);
+        let (decision, holds) = self.engine.decide(&request, arrival);
         told(&decision, holds)
     }
 }

@@ -1,7 +1,7 @@
 //! What some words mean to a request: the engine judges by the policy that was loaded.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use tidegate::engine::{Arrival, DecisionId, Outcome, Snapshot, Verdict};
+use tidegate::engine::{Arrival, DecisionId, Engine, Outcome, Verdict};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
@@ -9,7 +9,7 @@ use tidegate::units::Timestamp;
 use crate::good;
 
 /// A gate with these limits on three routes, of which the first two share an origin.
-fn gate(limits: &str, names: &str) -> Snapshot {
+fn gate(limits: &str, names: &str) -> Engine {
     let route =
         |path: &str, action: &str| format!("  - {{ match: {{ path: {path} }}, limits: [{names}], {action} }}\n");
     let config = good(&format!(
@@ -19,11 +19,11 @@ fn gate(limits: &str, names: &str) -> Snapshot {
         route("/c", "origin: \"127.0.0.1:3001\""),
         route("/d", "respond: { status: 200 }"),
     ));
-    Snapshot::new(config.policy, &Seed::from_bytes([7; 16]), 0).unwrap()
+    Engine::new(config.policy, &Seed::from_bytes([7; 16]), 0).unwrap()
 }
 
 /// The verdict on a request, and what each limit said.
-fn ask(gate: &Snapshot, path: &str, fields: &[(&'static str, &'static str)]) -> (bool, Vec<(usize, Outcome)>) {
+fn ask(gate: &Engine, path: &str, fields: &[(&'static str, &'static str)]) -> (bool, Vec<(usize, Outcome)>) {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
         headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -53,7 +53,7 @@ fn a_request_that_nobody_sent_is_judged_by_what_its_peer_may_tell() {
     let gate = gate(limits, "r");
     let alice = [("x-remote-user", "alice")];
     assert_eq!([ask(&gate, "/a", &alice).0, ask(&gate, "/a", &alice).0], [true, false]);
-    let trusting = Snapshot::new(
+    let trusting = Engine::new(
         good(&format!(
             "listen: \":8080\"\ntrusted_proxies: [203.0.113.9]\nlimits:\n{limits}routes: [{{ origin: \"127.0.0.1:3000\", limits: [r] }}]\n"
         ))

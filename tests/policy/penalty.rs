@@ -5,14 +5,14 @@ use std::path::Path;
 
 use http::{HeaderMap, Method};
 use tidegate::config::load_text;
-use tidegate::engine::{Arrival, DecisionId, Snapshot};
+use tidegate::engine::{Arrival, DecisionId, Engine};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
 use tidegate::units::Timestamp;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn snapshot(limits: &str) -> Snapshot {
+fn engine(limits: &str) -> Engine {
     let text = format!(
         "listen: \":8080\"
 limits: {{ abusers: {limits} }}
@@ -20,7 +20,7 @@ routes: [{{ respond: {{ status: 200 }}, limits: [abusers] }}]
 "
     );
     let loaded = load_text("test.yaml", &text, &|_| None, Path::new("."));
-    Snapshot::new(loaded.outcome.unwrap().policy, &Seed::from_bytes([9; 16]), 0).unwrap()
+    Engine::new(loaded.outcome.unwrap().policy, &Seed::from_bytes([9; 16]), 0).unwrap()
 }
 
 fn peer(text: &str) -> Peer {
@@ -28,7 +28,7 @@ fn peer(text: &str) -> Peer {
 }
 
 /// Asks so often at one instant.
-fn ask(snapshot: &Snapshot, from: &str, times: usize, at: Timestamp) {
+fn ask(engine: &Engine, from: &str, times: usize, at: Timestamp) {
     let headers = HeaderMap::new();
     for number in 0..times {
         let request = Request {
@@ -40,30 +40,30 @@ fn ask(snapshot: &Snapshot, from: &str, times: usize, at: Timestamp) {
             headers: &headers,
             tls_sni: None,
         };
-        let _ = snapshot.decide(&request, Arrival { id: DecisionId(number as u64), at, dice: 0 });
+        let _ = engine.decide(&request, Arrival { id: DecisionId(number as u64), at, dice: 0 });
     }
 }
 
 #[test]
 fn tells_the_penalty_of_whoever_went_on_and_charges_nobody() {
     let kept = "{ type: recent_average, rate: 10/s, half_life: 30s, count: all, max_penalty: 10m, key: client_ip }";
-    let (snapshot, now) = (snapshot(kept), Timestamp::from_nanos(1 << 44));
-    assert_eq!(snapshot.penalty_nanos("abusers", peer("192.0.2.1"), now), 0);
-    ask(&snapshot, "192.0.2.1", 5_000, now);
-    let penalty = snapshot.penalty_nanos("abusers", peer("192.0.2.1"), now);
+    let (engine, now) = (engine(kept), Timestamp::from_nanos(1 << 44));
+    assert_eq!(engine.penalty_nanos("abusers", peer("192.0.2.1"), now), 0);
+    ask(&engine, "192.0.2.1", 5_000, now);
+    let penalty = engine.penalty_nanos("abusers", peer("192.0.2.1"), now);
     assert!((60 * SECOND..=700 * SECOND).contains(&penalty), "{penalty}");
     for _ in 0..1_000 {
-        assert_eq!(snapshot.penalty_nanos("abusers", peer("192.0.2.1"), now), penalty, "asking is a read");
+        assert_eq!(engine.penalty_nanos("abusers", peer("192.0.2.1"), now), penalty, "asking is a read");
     }
-    assert_eq!(snapshot.penalty_nanos("abusers", peer("::ffff:192.0.2.1"), now), penalty, "the same client");
-    assert_eq!(snapshot.penalty_nanos("abusers", peer("192.0.2.2"), now), 0);
-    assert_eq!(snapshot.penalty_nanos("another", peer("192.0.2.1"), now), 0);
+    assert_eq!(engine.penalty_nanos("abusers", peer("::ffff:192.0.2.1"), now), penalty, "the same client");
+    assert_eq!(engine.penalty_nanos("abusers", peer("192.0.2.2"), now), 0);
+    assert_eq!(engine.penalty_nanos("another", peer("192.0.2.1"), now), 0);
     // and it passes
     let later = now.after(std::time::Duration::from_nanos(penalty / 2));
-    let left = snapshot.penalty_nanos("abusers", peer("192.0.2.1"), later);
+    let left = engine.penalty_nanos("abusers", peer("192.0.2.1"), later);
     assert!(left < penalty && left > 0, "{left}");
     let over = now.after(std::time::Duration::from_nanos(penalty));
-    assert_eq!(snapshot.penalty_nanos("abusers", peer("192.0.2.1"), over), 0);
+    assert_eq!(engine.penalty_nanos("abusers", peer("192.0.2.1"), over), 0);
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn limits_that_do_not_refuse_every_request_alike_are_not_asked() {
         format!("{{ {average}, key: client_ip, action: {{ tag: {{ header: x-limited }} }} }}"),
         "{ type: rate, rate: 1/h, key: client_ip }".to_owned(),
     ] {
-        let (snapshot, now) = (snapshot(&limit), Timestamp::from_nanos(1 << 44));
-        ask(&snapshot, "192.0.2.1", 100, now);
-        assert_eq!(snapshot.penalty_nanos("abusers", peer("192.0.2.1"), now), 0, "{limit}");
+        let (engine, now) = (engine(&limit), Timestamp::from_nanos(1 << 44));
+        ask(&engine, "192.0.2.1", 100, now);
+        assert_eq!(engine.penalty_nanos("abusers", peer("192.0.2.1"), now), 0, "{limit}");
     }
 }

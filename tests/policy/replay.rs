@@ -38,7 +38,7 @@ fn replay(home: &std::path::Path, arguments: &str) -> Value {
     serde_json::from_str(&out(&output)).unwrap()
 }
 
-fn judged(document: &Value) -> [u64; 3] {
+fn evaluation(document: &Value) -> [u64; 3] {
     let of = |index: usize| document["limits"][index]["judged"].as_u64().unwrap();
     [document["judged"].as_u64().unwrap(), of(0), of(1)]
 }
@@ -76,11 +76,11 @@ fn every_minute_and_limit_goes_into_a_table() {
 fn a_log_without_hosts_is_given_one() {
     let home = home("host");
     let without = replay(&home, "");
-    assert_eq!(judged(&without), [12, 0, 0], "routes of a host take nothing");
+    assert_eq!(evaluation(&without), [12, 0, 0], "routes of a host take nothing");
     let told = without["notes"].to_string();
     assert!(told.contains("give one with --host"), "{told}");
     let with = replay(&home, "--host SHOP.example.com:443");
-    assert_eq!(judged(&with), [12, 6, 12]);
+    assert_eq!(evaluation(&with), [12, 6, 12]);
     assert!(!with["notes"].to_string().contains("--host"), "{}", with["notes"]);
     fs::remove_dir_all(&home).unwrap();
 }
@@ -89,7 +89,7 @@ fn a_log_without_hosts_is_given_one() {
 fn only_what_a_route_takes_is_counted_and_all_is_judged() {
     let home = home("route");
     let rest = replay(&home, "--host shop.example.com --route rest");
-    assert_eq!(judged(&rest), [6, 0, 6]);
+    assert_eq!(evaluation(&rest), [6, 0, 6]);
     // logins have taken from the same budget
     assert_eq!(rest["limits"][1]["limited"], 4);
     let wrong = shell(&home, "tidegate replay -c policy.yaml --route rset access.log");

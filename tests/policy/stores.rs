@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::config::render::{Format, render};
 use tidegate::config::{Config, load_text};
-use tidegate::limiter::cluster::{OnStoreError, Sharing};
+use tidegate::limiter::sharing::{OnStoreError, Sharing};
 use tidegate::policy::{Breaker, StoreMode};
 
 use crate::{codes, environment, good, path, text};

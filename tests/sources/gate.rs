@@ -6,7 +6,7 @@ use std::path::Path;
 use http::{HeaderMap, Method};
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
-use tidegate::engine::{Arrival, DecisionId, Outcome, Reading, Snapshot};
+use tidegate::engine::{Arrival, DecisionId, Engine, Outcome, Reading};
 use tidegate::policy::Policy;
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::Seed;
@@ -34,7 +34,7 @@ pub fn refused(text: &str) -> String {
 }
 
 /// One route with one limit, and the requests of its clients.
-pub struct Gate(Snapshot);
+pub struct Gate(Engine);
 
 impl Gate {
     /// The limit has these words.
@@ -42,7 +42,7 @@ impl Gate {
         let text =
             with_limits(&format!("a: {{ {limit} }}")).replace("127.0.0.1:3000\"", "127.0.0.1:3000\", limits: [a]");
         let policy = load(&text).unwrap_or_else(|told| panic!("{told}"));
-        Gate(Snapshot::new(policy, &Seed::from_bytes([9; 16]), 0).unwrap())
+        Gate(Engine::new(policy, &Seed::from_bytes([9; 16]), 0).unwrap())
     }
 
     /// What the limit says of one request of the client with this number, which is charged if it passes.

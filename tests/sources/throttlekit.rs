@@ -18,10 +18,10 @@ use tidegate::client::store_names::StoreNames;
 use tidegate::client::subkey::keyed;
 use tidegate::client::trust::parse_cidr;
 use tidegate::client::{ClientRules, ForwardHeader, resolve};
-use tidegate::engine::{Arrival, Base, DecisionId, Outcome, Refusal, Snapshot, Verdict};
-use tidegate::limiter::cluster::deltas::Deltas;
-use tidegate::limiter::cluster::deltas::message::{LimitId, Message, NodeId, Section};
-use tidegate::limiter::cluster::{OnStoreError, Silence, StoreKey};
+use tidegate::engine::{Arrival, Base, DecisionId, Engine, Outcome, Refusal, Verdict};
+use tidegate::limiter::sharing::deltas::Deltas;
+use tidegate::limiter::sharing::deltas::message::{LimitId, Message, NodeId, Section};
+use tidegate::limiter::sharing::{OnStoreError, StoreError, StoreKey};
 use tidegate::observe::pseudonym::Pseudonyms;
 use tidegate::policy::{FieldStyle, Policy, Responses};
 use tidegate::request::{Peer, Request};
@@ -392,15 +392,15 @@ pub fn t14_a_silent_store_is_met_as_the_limit_says() {
     ] {
         let policy = load(&with_store(&format!("on_store_error: {word}"))).unwrap();
         let base = Base::Nothing { seed: &SEED, unix_nanos_at_origin: 0 };
-        let (gate, _) = Snapshot::next(policy, Some((b"the gates' secret", None)), base).unwrap();
-        let mut judged = gate.judge(&request, Arrival { id: DecisionId(1), at: at(1), dice: 0 });
-        for slot in gate.to_settle(&judged) {
-            gate.silent(&mut judged, slot, Silence::Unreachable, 1);
+        let (gate, _) = Engine::next(policy, Some((b"the gates' secret", None)), base).unwrap();
+        let mut evaluation = gate.judge(&request, Arrival { id: DecisionId(1), at: at(1), dice: 0 });
+        for slot in gate.to_settle(&evaluation) {
+            gate.silent(&mut evaluation, slot, StoreError::Unreachable, 1);
         }
-        let _ = gate.admit(&mut judged, at(1));
-        assert_eq!(judged.decision.verdict, verdict, "{word}");
+        let _ = gate.admit(&mut evaluation, at(1));
+        assert_eq!(evaluation.decision.verdict, verdict, "{word}");
         // and the error is reported either way
-        assert_eq!(gate.fallbacks(&judged).collect::<Vec<_>>(), [(0, direction)]);
+        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, direction)]);
     }
     assert!(refused(&with_store("on_store_error: maybe")).contains("maybe"));
 }

@@ -72,7 +72,7 @@
 //! # What it does not do
 //!
 //! * It cannot list keys or count them. [`Heaviest`](sketch::Heaviest) keeps the heaviest ones.
-//! * It keeps no state across restarts and reaches no network. [`limiter::cluster`] has the arithmetic of limits that several processes share.
+//! * It keeps no state across restarts and reaches no network. [`limiter::sharing`] has the arithmetic of limits that several processes share.
 //! * It repairs no clock. A stamp that steps back opens no window twice; the limit may refuse until the stamps catch up.
 //! * It does not wait. A race that is not settled in a bounded number of tries refuses, and [`Lost::contended`](limiter::Lost::contended) says so.
 //!

@@ -17,7 +17,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 
 use crate::client::Client;
-use crate::engine::{Arrival, Holds, Judged, Refusal, Snapshot, Verdict};
+use crate::engine::{Arrival, Engine, Evaluation, Holds, Refusal, Verdict};
 use crate::limiter::Permit;
 use crate::policy::{Action, Policy, Route};
 use crate::request::Request;
@@ -47,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A policy and the state of its limits, and the requests under way. Each request carries a `T` of the caller's.
 #[derive(Debug)]
 pub struct OfflineGate<'r, T> {
-    snapshot: Snapshot,
+    engine: Engine,
     /// By origin of the policy.
     places: Vec<Places<Box<Exchange<'r, T>>>>,
     now: Timestamp,
@@ -76,11 +76,11 @@ pub struct Submission<'a, 'r, T> {
 #[derive(Debug)]
 pub struct Step<'s, T> {
     /// The gate's engine.
-    pub snapshot: &'s Snapshot,
+    pub engine: &'s Engine,
     /// The request, as submitted by the caller.
     pub of: &'s T,
     /// Its decision so far.
-    pub judged: &'s Judged,
+    pub evaluation: &'s Evaluation,
     /// The moment.
     pub at: Timestamp,
     /// The kind of step.
@@ -107,7 +107,7 @@ pub enum What<'s> {
 struct Exchange<'r, T> {
     of: T,
     course: Course<'r>,
-    judged: Judged,
+    evaluation: Evaluation,
     holds: Holds,
     /// The origin, and the place there.
     place: Option<(usize, Permit)>,
@@ -158,7 +158,7 @@ impl<'r, T> OfflineGate<'r, T> {
     pub fn new(policy: Policy, zero: u64, upkeep: Duration) -> Result<OfflineGate<'r, T>, (String, OutOfRange)> {
         let places = policy.origins.iter().map(|origin| Places::new(origin.inflight)).collect();
         Ok(OfflineGate {
-            snapshot: Snapshot::new(policy, &SEED, zero)?,
+            engine: Engine::new(policy, &SEED, zero)?,
             places,
             now: Timestamp::ZERO,
             upkeep,
@@ -169,8 +169,8 @@ impl<'r, T> OfflineGate<'r, T> {
     }
 
     /// The policy and its limiters.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// The moment of the last event.
@@ -184,16 +184,16 @@ impl<'r, T> OfflineGate<'r, T> {
         let Submission { request, client, arrival, course, of } = submission;
         self.advance(arrival.at, report);
         self.reach(arrival.at);
-        let judged = match client {
-            None => self.snapshot.judge(request, arrival),
+        let evaluation = match client {
+            None => self.engine.judge(request, arrival),
             Some(_) => {
-                let mut judged = Judged::new(arrival);
-                self.snapshot.judge_into(request, client, &mut judged);
-                judged
+                let mut evaluation = Evaluation::new(arrival);
+                self.engine.judge_into(request, client, &mut evaluation);
+                evaluation
             }
         };
         let left = if let Course::Played { body, .. } = course { body } else { 0 };
-        let mut exchange = Exchange { of, course, judged, holds: Holds::new(), place: None, left, answered: false };
+        let mut exchange = Exchange { of, course, evaluation, holds: Holds::new(), place: None, left, answered: false };
         match self.take(&mut exchange, Due::GoesOn, report) {
             Next::Over => self.end(exchange),
             next => self.put(Box::new(exchange), next),
@@ -229,7 +229,7 @@ impl<'r, T> OfflineGate<'r, T> {
         let maintained = u128::from(at.nanos()) / self.upkeep.as_nanos().max(1);
         if maintained != self.maintained {
             self.maintained = maintained;
-            self.snapshot.maintain(at);
+            self.engine.maintain(at);
         }
     }
 
@@ -277,9 +277,9 @@ impl<'r, T> OfflineGate<'r, T> {
     /// Charges the limits that delay until one makes the request wait.
     #[inline]
     fn pass_limits_that_delay(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
-        self.snapshot.reserve(&mut exchange.judged, self.now);
-        let goes_on = exchange.judged.decision.goes_on();
-        match exchange.judged.decision.verdict {
+        self.engine.reserve(&mut exchange.evaluation, self.now);
+        let goes_on = exchange.evaluation.decision.goes_on();
+        match exchange.evaluation.decision.verdict {
             Verdict::Admitted if goes_on > self.now => {
                 report(self.step(exchange, What::Waits));
                 Next::At(goes_on, Due::GoesOn)
@@ -324,15 +324,15 @@ impl<'r, T> OfflineGate<'r, T> {
 
     /// Refuses a request that the origin has no place for.
     fn refuse(&self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) {
-        exchange.judged.decision.verdict = Verdict::Refused(Refusal::OriginFull);
+        exchange.evaluation.decision.verdict = Verdict::Refused(Refusal::OriginFull);
         report(self.step(exchange, What::Refused));
     }
 
     /// Charges all limits, and sends the request on.
     #[inline]
     fn admit(&mut self, exchange: &mut Exchange<'r, T>, report: &mut impl FnMut(Step<'_, T>)) -> Next {
-        self.snapshot.admit_into(&mut exchange.judged, self.now, &mut exchange.holds);
-        if exchange.judged.decision.verdict != Verdict::Admitted {
+        self.engine.admit_into(&mut exchange.evaluation, self.now, &mut exchange.holds);
+        if exchange.evaluation.decision.verdict != Verdict::Admitted {
             report(self.step(exchange, What::Refused));
             return Next::Over;
         }
@@ -340,10 +340,10 @@ impl<'r, T> OfflineGate<'r, T> {
         match exchange.course {
             Course::Known { takes, .. } => {
                 let holds_nothing = exchange.holds.is_empty() && exchange.place.is_none();
-                if holds_nothing && !self.snapshot.counts_bytes(&exchange.judged) {
+                if holds_nothing && !self.engine.counts_bytes(&exchange.evaluation) {
                     return Next::Over;
                 }
-                self.snapshot.sent(&mut exchange.holds);
+                self.engine.sent(&mut exchange.holds);
                 self.answer_after(exchange, takes, report)
             }
             Course::Played { body, .. } => {
@@ -353,9 +353,9 @@ impl<'r, T> OfflineGate<'r, T> {
                     return Next::Over;
                 }
                 if matches!(route.action, Action::Forward(_)) {
-                    self.snapshot.sent(&mut exchange.holds);
+                    self.engine.sent(&mut exchange.holds);
                 }
-                if !self.snapshot.counts_bytes(&exchange.judged) {
+                if !self.engine.counts_bytes(&exchange.evaluation) {
                     exchange.left = 0;
                 }
                 self.pass(exchange, report)
@@ -377,7 +377,7 @@ impl<'r, T> OfflineGate<'r, T> {
         while exchange.left > 0 {
             let piece = exchange.left.min(PIECE);
             exchange.left -= piece;
-            let pause = self.snapshot.carried(&mut exchange.judged, piece, self.now);
+            let pause = self.engine.carried(&mut exchange.evaluation, piece, self.now);
             if pause > 0 {
                 let pause = Duration::from_nanos(pause).min(LONGEST_PAUSE);
                 return Next::At(self.now.after(pause), Due::Piece);
@@ -396,11 +396,11 @@ impl<'r, T> OfflineGate<'r, T> {
         let now = self.now;
         let reply = match exchange.course {
             Course::Known { status, bytes, .. } => {
-                let Exchange { judged, holds, .. } = exchange;
+                let Exchange { evaluation, holds, .. } = exchange;
                 if let Some(status) = status {
-                    self.snapshot.answered(judged, holds, status, &HeaderMap::new(), now);
+                    self.engine.answered(evaluation, holds, status, &HeaderMap::new(), now);
                 }
-                self.snapshot.carried(judged, bytes, now);
+                self.engine.carried(evaluation, bytes, now);
                 return Next::Over;
             }
             Course::Played { reply, .. } => reply,
@@ -410,24 +410,24 @@ impl<'r, T> OfflineGate<'r, T> {
             Action::Forward(_) => (reply.status, &reply.headers, reply.body),
             Action::Respond(fixed) => (fixed.status, &fixed.headers, fixed.body.len() as u64),
         };
-        self.snapshot.answered(&exchange.judged, &mut exchange.holds, status, headers, now);
+        self.engine.answered(&exchange.evaluation, &mut exchange.holds, status, headers, now);
         if let Some((origin, _)) = exchange.place
             && let Some(most) = self.places.get(origin).and_then(Places::most)
         {
-            self.snapshot.completed(origin, now.since(exchange.judged.decision.goes_on()), most);
+            self.engine.completed(origin, now.since(exchange.evaluation.decision.goes_on()), most);
         }
         exchange.answered = true;
-        exchange.left = if self.snapshot.counts_bytes(&exchange.judged) { body } else { 0 };
+        exchange.left = if self.engine.counts_bytes(&exchange.evaluation) { body } else { 0 };
         report(self.step(exchange, What::Answered(status, headers)));
         self.pass(exchange, report)
     }
 
     fn route(&self, exchange: &Exchange<'r, T>) -> Option<&Route> {
-        exchange.judged.decision.route.and_then(|route| self.snapshot.policy().routes.route(route))
+        exchange.evaluation.decision.route.and_then(|route| self.engine.policy().routes.route(route))
     }
 
     fn step<'s>(&'s self, exchange: &'s Exchange<'r, T>, what: What<'s>) -> Step<'s, T> {
-        Step { snapshot: &self.snapshot, of: &exchange.of, judged: &exchange.judged, at: self.now, what }
+        Step { engine: &self.engine, of: &exchange.of, evaluation: &exchange.evaluation, at: self.now, what }
     }
 }
 

@@ -17,37 +17,37 @@ use crate::units::Timestamp;
 const MOST_OFFENDERS: usize = 20;
 
 /// Returns everything as of now; without clients and configuration unless `names`.
-pub fn view(shared: &Process, names: bool) -> View {
-    let view = whole(shared);
+pub fn view(process: &Process, names: bool) -> View {
+    let view = whole(process);
     if names { view } else { view.without_names() }
 }
 
-fn whole(shared: &Process) -> View {
-    let (installed, now) = (shared.installed(), shared.clock.now());
+fn whole(process: &Process) -> View {
+    let (generation, now) = (process.generation(), process.clock.now());
     // a young process shows whole minutes, not ten that are nearly empty
-    let seconds = shared.history.seconds().div_ceil(60).max(1) * 60;
-    let mut state = state::described(shared, &installed);
-    state::limits(&installed, &mut state, now, |place, limit| place < MOST_ROWS || shares_out(limit));
-    state::origins(&installed, &mut state, now);
-    state.stores = state::stores(&installed);
+    let seconds = process.history.seconds().div_ceil(60).max(1) * 60;
+    let mut state = state::described(process, &generation);
+    state::limits(&generation, &mut state, now, |place, limit| place < MOST_ROWS || shares_out(limit));
+    state::origins(&generation, &mut state, now);
+    state.stores = state::stores(&generation);
     let routes_in_all = state.routes.len();
     state.routes = busiest(state.routes);
-    let past = shared.history.select(seconds, |what, name| match what {
+    let past = process.history.select(seconds, |what, name| match what {
         Named::Route => state.routes.iter().any(|route| route.name == name),
         Named::Limit => state.limits.iter().take(MOST_ROWS).any(|limit| limit.name == name),
         Named::Origin => state.origins.iter().take(MOST_ROWS).any(|origin| origin.name == name),
     });
-    let clients = shared.clients_in_log();
+    let clients = process.clients_in_log();
     View {
         state,
         routes_in_all,
-        draining: shared.draining(),
+        draining: process.draining(),
         past,
-        flow: shared.history.flow(seconds),
-        offenders: state::offenders(shared, MOST_OFFENDERS, |client| {
-            shown_client(client, clients, &shared.pseudonyms).as_str().to_owned()
+        flow: process.history.flow(seconds),
+        offenders: state::offenders(process, MOST_OFFENDERS, |client| {
+            shown_client(client, clients, &process.pseudonyms).as_str().to_owned()
         }),
-        decisions: decisions(shared, &installed),
+        decisions: decisions(process, &generation),
         unnamed: false,
     }
 }
@@ -69,13 +69,13 @@ fn shares_out(limit: &Limit) -> bool {
 }
 
 /// Clients are pseudonyms, as nothing else is remembered of them.
-fn decisions(shared: &Process, installed: &Generation) -> Vec<DecisionView> {
+fn decisions(process: &Process, generation: &Generation) -> Vec<DecisionView> {
     let around = Surroundings {
-        policy: installed.snapshot().policy(),
-        fields: &|route| installed.fields(route),
-        unix_nanos_at_origin: shared.unix_nanos_at_origin(),
+        policy: generation.engine().policy(),
+        fields: &|route| generation.fields(route),
+        unix_nanos_at_origin: process.unix_nanos_at_origin(),
     };
-    let latest = shared.decisions.latest(None, Timestamp::ZERO, MOST_OFFENDERS, &around);
+    let latest = process.decisions.latest(None, Timestamp::ZERO, MOST_OFFENDERS, &around);
     let view = |explanation: Explanation| {
         let text = explanation.to_text();
         DecisionView {

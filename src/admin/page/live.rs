@@ -26,7 +26,7 @@ const RETRY: &str = "retry: 2000\n\n";
 /// `GET /api/v1/history`: the last ten minutes of every route, limit and origin, or only the last `?seconds=N` of them.
 pub fn history(context: &Arc<Context>, asked: &Asked) -> Answer {
     match asked.query("seconds").map(|text| text.parse()).transpose() {
-        Ok(seconds) => Answer::json(StatusCode::OK, &context.shared.history.lately(seconds.unwrap_or(SECONDS))),
+        Ok(seconds) => Answer::json(StatusCode::OK, &context.process.history.lately(seconds.unwrap_or(SECONDS))),
         Err(_) => Answer::error(StatusCode::BAD_REQUEST, "`seconds` must be a whole number"),
     }
 }
@@ -50,7 +50,7 @@ async fn send_seconds(context: Arc<Context>, events: Events) {
     let mut turns = turns();
     let mut sent = None;
     while !gone(&events, &mut turns).await {
-        let second = context.shared.history.lately(1);
+        let second = context.process.history.lately(1);
         if second.second == sent {
             continue;
         }
@@ -68,10 +68,10 @@ async fn send_sections(context: Arc<Context>, events: Events, names: bool) {
         return;
     }
     while !gone(&events, &mut turns).await {
-        let shared = Arc::clone(&context.shared);
+        let process = Arc::clone(&context.process);
         // with very many limits it takes milliseconds, which no request should wait for
         let drawn = tokio::task::spawn_blocking(move || {
-            render::sections(&gather::view(&shared, names)).collect::<HashMap<&'static str, String>>()
+            render::sections(&gather::view(&process, names)).collect::<HashMap<&'static str, String>>()
         });
         // one that panicked has been reported, and the next may be better
         let Ok(drawn) = drawn.await else { continue };

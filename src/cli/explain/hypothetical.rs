@@ -13,7 +13,7 @@ use crate::cli::exit;
 use crate::cli::global::Global;
 use crate::cli::output::say;
 use crate::config::Config;
-use crate::engine::{Arrival, DecisionId, Judged, Refusal, Snapshot, Verdict};
+use crate::engine::{Arrival, DecisionId, Engine, Evaluation, Refusal, Verdict};
 use crate::explain::{Answered, Book, Explanation};
 use crate::request::{Peer, Request};
 use crate::units::Timestamp;
@@ -134,10 +134,10 @@ fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, S
     let mut report = |step: Step<'_, u32>| {
         let nth = *step.of;
         if matches!(step.what, What::Refused) && first_refused.as_ref().is_none_or(|(first, _)| nth < *first) {
-            first_refused = Some((nth, refusers(step.judged, step.snapshot)));
+            first_refused = Some((nth, refusers(step.evaluation, step.engine)));
         }
         if matches!(step.what, What::Refused | What::Admitted) && nth == times {
-            explanation = Some(told(step.snapshot, step.judged, &request, &book));
+            explanation = Some(told(step.engine, step.evaluation, &request, &book));
         }
     };
     let course = Course::Known { takes: Duration::MAX, status: None, bytes: 0, place: PlaceAt::Counted };
@@ -159,24 +159,24 @@ fn explained(config: Config, parts: &Parts, times: u32) -> Result<Explanation, S
 }
 
 /// Who refused, in a few words.
-fn refusers(judged: &Judged, snapshot: &Snapshot) -> String {
-    if judged.decision.verdict == Verdict::Refused(Refusal::OriginFull) {
+fn refusers(evaluation: &Evaluation, engine: &Engine) -> String {
+    if evaluation.decision.verdict == Verdict::Refused(Refusal::OriginFull) {
         return "then the origin is full".to_owned();
     }
-    let rules = &snapshot.policy().rules;
-    let violated = judged.decision.violated().filter_map(|reading| rules.get(reading.rule));
+    let rules = &engine.policy().rules;
+    let violated = evaluation.decision.violated().filter_map(|reading| rules.get(reading.rule));
     let names: Vec<String> = violated.map(|rule| format!("`{}`", rule.name)).collect();
     if names.is_empty() { "no limit refuses them".to_owned() } else { format!("then {} refuses", names.join(" and ")) }
 }
 
-fn told(snapshot: &Snapshot, judged: &Judged, request: &Request<'_>, book: &Book) -> Explanation {
-    let policy = snapshot.policy();
+fn told(engine: &Engine, evaluation: &Evaluation, request: &Request<'_>, book: &Book) -> Explanation {
+    let policy = engine.policy();
     // beside an origin's answer that says nothing of limits itself
-    let told = Told::of(&judged.decision, policy, (StatusCode::OK, &HeaderMap::new()), 0);
-    let status = match judged.decision.verdict {
+    let told = Told::of(&evaluation.decision, policy, (StatusCode::OK, &HeaderMap::new()), 0);
+    let status = match evaluation.decision.verdict {
         Verdict::Refused(why) => Some(refusal::meaning(why, &policy.responses).status.as_u16()),
         Verdict::Admitted => None,
     };
     let answered = Answered { status, retry_after: told.retry_after, sent: told.lines };
-    Explanation::of_request(snapshot, judged, request, answered, book)
+    Explanation::of_request(engine, evaluation, request, answered, book)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::stop::{Stop, system};
 use crate::client::Client;
-use crate::engine::Judged;
+use crate::engine::Evaluation;
 use crate::policy::Policy;
 use crate::replay::report::Head;
 use crate::replay::report_html::{self, About, Ledger};
@@ -41,13 +41,18 @@ impl<'a> Drawing<'a> {
     }
 
     /// Counts a decision.
-    pub fn note(&mut self, record: &Record<'_>, judged: &Judged, name: &dyn Fn(&Record<'_>, &Client) -> String) {
+    pub fn note(
+        &mut self,
+        record: &Record<'_>,
+        evaluation: &Evaluation,
+        name: &dyn Fn(&Record<'_>, &Client) -> String,
+    ) {
         let Some(ledger) = &mut self.ledger else { return };
-        if self.route.is_some_and(|route| judged.decision.route != route) {
+        if self.route.is_some_and(|route| evaluation.decision.route != route) {
             return;
         }
-        let Some(client) = judged.decision.client else { return };
-        ledger.note(record, judged, &|| name(record, &client));
+        let Some(client) = evaluation.decision.client else { return };
+        ledger.note(record, evaluation, &|| name(record, &client));
     }
 
     /// Draws what was asked for. `logs`, `policy`: where each stands.

@@ -6,7 +6,7 @@
 //!
 //! The connection ends in one of three ways. *Leaving* (the process stops, the connection is old, the policy wants it): the
 //! client is told by GOAWAY, takes its further requests elsewhere, and what is under way is finished. *Closing* (nothing asked
-//! for too long): GOAWAY and the end. *Cutting off* (see [`Abuse`]): GOAWAY with `ENHANCE_YOUR_CALM`, and whatever was under
+//! for too long): GOAWAY and the end. *Cutting off* (see [`Violation`]): GOAWAY with `ENHANCE_YOUR_CALM`, and whatever was under
 //! way is given up, which releases its places at once.
 
 use std::future::poll_fn;
@@ -36,7 +36,7 @@ use crate::edge::limits::ConnectionLimits;
 use crate::edge::min_rate::TransferCredit;
 use crate::request::Peer;
 use tidegate_http::fault::HeadFault;
-use tidegate_http::h2::frames::{Abuse, Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET};
+use tidegate_http::h2::frames::{Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET, Violation};
 use tidegate_http::h2::request::{self, Head};
 
 /// What the library may hold of a request's body before the proxy takes it: RFC 9113's own default, which bounds a body that
@@ -104,7 +104,7 @@ pub async fn serve<A, S>(
             round.run(connection).await
         }
         Ok(Err(error)) => abuse_of(&error, &tap_state),
-        Err(_) => Some(Abuse::Late),
+        Err(_) => Some(Violation::Late),
     };
     tell_refused_by_library(edge, &tap_state, peer);
     if let Some(abuse) = abuse {
@@ -131,19 +131,19 @@ fn options(limits: &ConnectionLimits) -> Builder {
 }
 
 /// What an error of the library says about the client; nothing when it merely left.
-fn abuse_of(error: &h2::Error, tap_state: &TapState) -> Option<Abuse> {
+fn abuse_of(error: &h2::Error, tap_state: &TapState) -> Option<Violation> {
     if !error.is_library() {
         return None;
     }
     // it says that a bound was passed, and the frame that did it says which
     Some(match (error.reason(), tap_state.last()) {
-        (Some(Reason::ENHANCE_YOUR_CALM), _) if tap_state.resets() >= MANY_RESETS => Abuse::Refusals,
-        (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Data)) => Abuse::EmptyData,
-        (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Continuation)) => Abuse::Continuation,
-        (Some(Reason::ENHANCE_YOUR_CALM | Reason::COMPRESSION_ERROR), Some(Kind::Headers)) => Abuse::HeaderBomb,
-        (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Reset)) => Abuse::Resets,
-        (Some(Reason::ENHANCE_YOUR_CALM), _) => Abuse::Refusals,
-        _ => Abuse::Protocol,
+        (Some(Reason::ENHANCE_YOUR_CALM), _) if tap_state.resets() >= MANY_RESETS => Violation::Refusals,
+        (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Data)) => Violation::EmptyData,
+        (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Continuation)) => Violation::Continuation,
+        (Some(Reason::ENHANCE_YOUR_CALM | Reason::COMPRESSION_ERROR), Some(Kind::Headers)) => Violation::HeaderBomb,
+        (Some(Reason::ENHANCE_YOUR_CALM), Some(Kind::Reset)) => Violation::Resets,
+        (Some(Reason::ENHANCE_YOUR_CALM), _) => Violation::Refusals,
+        _ => Violation::Protocol,
     })
 }
 
@@ -173,7 +173,7 @@ enum Turn {
     /// A head that became no request: the library refused it.
     Refused,
     /// The client sends what it should not.
-    Abuse(Abuse),
+    Violation(Violation),
     /// The connection is over.
     End,
     Broken(h2::Error),
@@ -185,7 +185,7 @@ enum Fate {
     /// GOAWAY, and the end.
     Close,
     /// GOAWAY with blame, and the end.
-    CutOff(Abuse),
+    CutOff(Violation),
 }
 
 impl<A> Round<'_, A>
@@ -193,7 +193,7 @@ where
     A: HttpServerApp + Send + Sync + 'static,
 {
     /// Drives the connection to its end; says why, if the client is to blame.
-    async fn run<S: IO>(mut self, mut connection: Connection<FrameTap<S>, Bytes>) -> Option<Abuse> {
+    async fn run<S: IO>(mut self, mut connection: Connection<FrameTap<S>, Bytes>) -> Option<Violation> {
         let mut stopping = self.shutdown.clone();
         let stopping = async move {
             // a vanished sender means that the process is past stopping
@@ -217,7 +217,7 @@ where
                 turn = poll_fn(|cx| turn(&mut connection, &self.tap_state, cx)) => match turn {
                     Turn::Request(request, respond) => self.take(request, respond),
                     Turn::Refused => self.refused(),
-                    Turn::Abuse(abuse) => Fate::CutOff(abuse),
+                    Turn::Violation(abuse) => Fate::CutOff(abuse),
                     Turn::End => return self.tap_state.abuse(),
                     Turn::Broken(error) => return self.tap_state.abuse().or_else(|| abuse_of(&error, &self.tap_state)),
                 },
@@ -283,7 +283,7 @@ where
         let limits = &self.edge.limits;
         let late = |since: Instant| now >= since + limits.head_deadline;
         if self.tap_state.head_since().is_some_and(late) {
-            return Fate::CutOff(Abuse::Late);
+            return Fate::CutOff(Violation::Late);
         }
         // browsers connect before they know what they want, and may never want anything
         if self.taken == 0 && late(self.begun) {
@@ -315,8 +315,9 @@ where
         let bytes = request::bytes(&parts);
         let budget = self.edge.limits.h2.head_bytes;
         let over = self.streams.open() > 0 && self.streams.head_bytes().saturating_add(bytes) > budget;
-        let judged = if over { Err(HeadFault::TooLarge) } else { request::read(&mut parts, &self.edge.head_limits()) };
-        match judged {
+        let evaluation =
+            if over { Err(HeadFault::TooLarge) } else { request::read(&mut parts, &self.edge.head_limits()) };
+        match evaluation {
             Ok(expect_continue) => {
                 self.spawn(Head { parts, expect_continue, bytes }, body, respond);
                 Fate::GoOn
@@ -347,7 +348,7 @@ where
         if self.left_at.is_some() || self.refusals.take(1, self.begun.elapsed()) {
             Fate::GoOn
         } else {
-            Fate::CutOff(Abuse::Refusals)
+            Fate::CutOff(Violation::Refusals)
         }
     }
 }
@@ -370,7 +371,7 @@ fn turn<S: IO>(
     // whatever became of the head that was handed on, the next one may come
     let held = tap_state.release();
     if let Some(abuse) = tap_state.abuse() {
-        return Poll::Ready(Turn::Abuse(abuse));
+        return Poll::Ready(Turn::Violation(abuse));
     }
     match accepted {
         Poll::Ready(Some(Ok((request, respond)))) => Poll::Ready(Turn::Request(request, respond)),

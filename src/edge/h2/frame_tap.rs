@@ -27,7 +27,7 @@ use crate::edge::min_rate::TransferCredit;
 use crate::system::timer::Alarm;
 use tidegate_http::fault::{BodyFault, HeadFault};
 use tidegate_http::h2::field_names::FieldNames;
-use tidegate_http::h2::frames::{Abuse, Account, Found, Kind, Scanner};
+use tidegate_http::h2::frames::{Account, Found, Kind, Scanner, Violation};
 
 /// How soon a client with too many small frames is looked at again if none is taken.
 const CHOKED: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ pub struct TapState {
     answered: AtomicU32,
     /// The same of heads whose streams the library has reset for their form.
     unread: AtomicU32,
-    /// One more than the place in [`Abuse::ALL`]; zero for none.
+    /// One more than the place in [`Violation::ALL`]; zero for none.
     abuse: AtomicU8,
     /// Nanoseconds after the epoch, plus one; zero for none.
     head_since: AtomicU64,
@@ -92,13 +92,13 @@ impl TapState {
     }
 
     /// Why nothing more is read from the client, if that is so.
-    pub fn abuse(&self) -> Option<Abuse> {
-        Abuse::ALL.get(usize::from(self.abuse.load(Ordering::Relaxed)).checked_sub(1)?).copied()
+    pub fn abuse(&self) -> Option<Violation> {
+        Violation::ALL.get(usize::from(self.abuse.load(Ordering::Relaxed)).checked_sub(1)?).copied()
     }
 
     /// From now on nothing is read from the client any more.
-    pub fn stop(&self, abuse: Abuse) {
-        let place = Abuse::ALL.iter().position(|known| *known == abuse).unwrap_or_default();
+    pub fn stop(&self, abuse: Violation) {
+        let place = Violation::ALL.iter().position(|known| *known == abuse).unwrap_or_default();
         self.abuse.store(u8::try_from(place + 1).unwrap_or(u8::MAX), Ordering::Relaxed);
     }
 
@@ -185,7 +185,7 @@ impl<S> FrameTap<S> {
     }
 
     /// How many of these bytes the library may have now.
-    fn admit(&mut self, bytes: &[u8]) -> Result<usize, Abuse> {
+    fn admit(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
         let mut passed = 0;
         loop {
             let fields = self.account.head_since().is_some();
@@ -210,7 +210,7 @@ impl<S> FrameTap<S> {
                     let opens = self.account.ended(frame);
                     let bad = !opens && frame.ends_headers() && self.names.found();
                     if bad && !self.streams.note_bad_trailers(frame.stream) {
-                        return Err(Abuse::Protocol);
+                        return Err(Violation::Protocol);
                     }
                     if self.account.head_since().is_none() {
                         self.tap_state.head_since.store(0, Ordering::Relaxed);
@@ -301,7 +301,7 @@ impl<S> FrameTap<S> {
     /// The client does not take what we have for it.
     fn poll_patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         ready!(self.download.poll_wait(cx));
-        self.tap_state.stop(Abuse::Stalled);
+        self.tap_state.stop(Violation::Stalled);
         Poll::Ready(Err(BodyFault::SlowDownload.into()))
     }
 }

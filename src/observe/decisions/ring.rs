@@ -170,7 +170,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::engine::By;
+    use crate::engine::DecidedBy;
     use crate::engine::{Outcome, Verdict};
     use crate::explain::Said;
     use crate::limiter::Owed;
@@ -185,7 +185,7 @@ mod tests {
             mode: Mode::Enforce,
             outcome: Outcome::Refused,
             node: None,
-            by: By::Gate,
+            by: DecidedBy::Gate,
             exact: false,
             remaining: number as u32,
             wait_nanos: Some(number),
@@ -203,7 +203,7 @@ mod tests {
             verdict: Verdict::Admitted,
             retry_after: 0,
             delay_millis: 0,
-            silence: None,
+            store_error: None,
             limits: std::iter::repeat_n(said, limits).collect(),
         }
     }

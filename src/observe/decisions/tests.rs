@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config;
-use crate::engine::By;
+use crate::engine::DecidedBy;
 use crate::explain::Said;
 use crate::limiter::Owed;
 use crate::policy::Mode;
@@ -27,7 +27,7 @@ fn refusal(client: u64, rule: usize, nanos: u64) -> Record {
         mode: Mode::Enforce,
         outcome: Outcome::Refused,
         node: None,
-        by: By::Gate,
+        by: DecidedBy::Gate,
         exact: false,
         remaining: 0,
         wait_nanos: Some(1),
@@ -45,7 +45,7 @@ fn refusal(client: u64, rule: usize, nanos: u64) -> Record {
         verdict: Verdict::Refused(crate::engine::Refusal::Limit),
         retry_after: 0,
         delay_millis: 0,
-        silence: None,
+        store_error: None,
         limits: std::iter::once(said).collect(),
     }
 }

@@ -13,7 +13,7 @@ use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};
-use tidegate_http::h2::frames::Abuse;
+use tidegate_http::h2::frames::Violation;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
 pub(super) struct Each<T>(Vec<(T, IntCounter)>);
@@ -52,7 +52,7 @@ pub(super) struct ListenerCells {
     pub pauses: IntCounter,
     /// Of a listener that does TLS.
     pub tls: Option<TlsCells>,
-    pub h2_abuse: Each<Abuse>,
+    pub h2_abuse: Each<Violation>,
     pub routes: Vec<CodeCells>,
     pub unmatched: CodeCells,
 }
@@ -215,7 +215,7 @@ impl<'f> Resolver<'f> {
             refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
             pauses: self.counter(&all::ACCEPT_PAUSES, &[listener]),
             tls: labels.tls.is_some().then(|| self.tls(listener)),
-            h2_abuse: self.each(&all::H2_ABUSE, &[listener], Abuse::ALL.map(|abuse| (abuse, abuse.word()))),
+            h2_abuse: self.each(&all::H2_ABUSE, &[listener], Violation::ALL.map(|abuse| (abuse, abuse.word()))),
             routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),
             unmatched: self.codes(listener, UNMATCHED),
         }

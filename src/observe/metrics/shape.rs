@@ -8,12 +8,12 @@ use crate::answer::entry::node_names;
 use crate::config::settings::{Listener, Settings, Tls};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::engine::Outcome;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::observe::notices::Kind as NoticeKind;
 use crate::policy::{Mode, Policy, Rule};
 use crate::store::exchange::Dropped;
 use crate::store::{BUCKETS_MICROS, ServerStanding};
-use tidegate_http::h2::frames::Abuse;
+use tidegate_http::h2::frames::Violation;
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
@@ -107,14 +107,20 @@ impl Shape {
 
         // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
-        const PER_STORE: usize =
-            6 + ServerStanding::ALL.len() + Silence::ALL.len() + 3 + BUCKETS_MICROS.len() + 3 + 7 + Dropped::ALL.len();
+        const PER_STORE: usize = 6
+            + ServerStanding::ALL.len()
+            + StoreError::ALL.len()
+            + 3
+            + BUCKETS_MICROS.len()
+            + 3
+            + 7
+            + Dropped::ALL.len();
         // handshakes by version and kind, failures by reason
         const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
 
         let routes = self.routes.len() + 1;
         let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
-        self.listeners.len() * (3 + CONNECTION_REASONS.len() + Abuse::ALL.len() + CODES * routes)
+        self.listeners.len() * (3 + CONNECTION_REASONS.len() + Violation::ALL.len() + CODES * routes)
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
             + self.routes.len() * PER_ROUTE

@@ -19,7 +19,7 @@ use crate::config::settings::{
     CertificateFiles, ClientCertificateMode, ClientCertificates, Drain, FilePath, Listener, Log, LogFormat, LogLevel,
     Tls,
 };
-use crate::engine::{Arrival, DecisionId, Reading, Readings, Snapshot};
+use crate::engine::{Arrival, DecisionId, Engine, Reading, Readings};
 use crate::limiter::{Capacity, Kind, Scope, kinds};
 use crate::observe::state;
 use crate::policy::{
@@ -144,11 +144,11 @@ fn reading(rule: usize, mode: Mode, outcome: Outcome) -> Reading {
 
 /// A reading of the engine's own, for the fields that metrics do not look at.
 fn template() -> Reading {
-    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
-    decide(&snapshot, "127.0.0.1", None, 0).readings[0]
+    let engine = Engine::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
+    decide(&engine, "127.0.0.1", None, 0).readings[0]
 }
 
-fn decide(snapshot: &Snapshot, peer: &str, forwarded: Option<&str>, number: u64) -> Decision {
+fn decide(engine: &Engine, peer: &str, forwarded: Option<&str>, number: u64) -> Decision {
     let mut headers = HeaderMap::new();
     if let Some(forwarded) = forwarded {
         headers.insert("x-forwarded-for", HeaderValue::from_str(forwarded).unwrap());
@@ -157,7 +157,7 @@ fn decide(snapshot: &Snapshot, peer: &str, forwarded: Option<&str>, number: u64)
     let request =
         Request { peer, method: &Method::GET, host: "a", path: "/", query: None, headers: &headers, tls_sni: None };
     let arrival = Arrival { id: DecisionId(number), at: Timestamp::from_nanos(number), dice: number };
-    snapshot.decide(&request, arrival).0
+    engine.decide(&request, arrival).0
 }
 
 fn decision(route: Option<usize>, verdict: Verdict, readings: &[Reading]) -> Decision {
@@ -191,7 +191,7 @@ fn the_document_and_the_catalogue_agree() {
     assert_eq!(documented, exported, "docs/metrics.md should hold these rows:\n{}", exported.join("\n"));
     let words = [CONNECTION_REASONS, SHED_REASONS].concat().into_iter().chain(malformed_reasons());
     let words = words.chain(REFUSALS.map(Refusal::word)).chain(ORIGIN_ERRORS.map(|(_, word)| word));
-    let words = words.chain(Abuse::ALL.map(Abuse::word));
+    let words = words.chain(Violation::ALL.map(Violation::word));
     for word in words.chain(CLIENTS.into_iter().flat_map(|(_, source, result)| [source, result])) {
         assert!(document.contains(&format!("`{word}`")), "docs/metrics.md does not say `{word}`");
     }
@@ -199,14 +199,14 @@ fn the_document_and_the_catalogue_agree() {
 
 #[test]
 fn a_hundred_thousand_clients_do_not_move_the_number_of_series() {
-    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
-    let metrics = complete(snapshot.policy());
+    let engine = Engine::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
+    let metrics = complete(engine.policy());
     let before = page(&metrics).samples.len();
     let mut random = 7_u64;
     for number in 0..100_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let client = IpAddr::V4(Ipv4Addr::from_bits((random >> 32) as u32)).to_string();
-        metrics.decision(&decide(&snapshot, "127.0.0.1", Some(&client), number), None);
+        metrics.decision(&decide(&engine, "127.0.0.1", Some(&client), number), None);
         metrics.request_done(number as usize % 3, Some(number as usize % 3), (random >> 20) as u16, Duration::ZERO);
     }
     let page = page(&metrics);
@@ -270,9 +270,9 @@ fn every_refusal_has_its_own_word() {
 
 #[test]
 fn clients_count_by_where_their_address_came_from() {
-    let snapshot = Snapshot::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
-    let metrics = complete(snapshot.policy());
-    let ask = |peer, forwarded| metrics.decision(&decide(&snapshot, peer, forwarded, 1), None);
+    let engine = Engine::new(shop(), &Seed::from_bytes([1; 16]), 0).unwrap();
+    let metrics = complete(engine.policy());
+    let ask = |peer, forwarded| metrics.decision(&decide(&engine, peer, forwarded, 1), None);
     ask("192.0.2.1", None);
     ask("192.0.2.1", Some("6.6.6.6"));
     ask("127.0.0.1", Some("6.6.6.6"));

@@ -18,7 +18,7 @@ use crate::client::trace::trace;
 use crate::client::trust::ProxySet;
 use crate::client::{Client, ClientAddress};
 use crate::config::places::Trusted;
-use crate::engine::{Judged, Snapshot};
+use crate::engine::{Engine, Evaluation};
 use crate::observe::offenders::hash_of;
 use crate::policy::{Policy, Rule};
 use crate::request::{Peer, Request};
@@ -124,19 +124,19 @@ impl Sample {
     }
 
     /// Whether this request is one of the sample.
-    pub fn takes(judged: &Judged) -> bool {
+    pub fn takes(evaluation: &Evaluation) -> bool {
         // a view of the dice that nothing else has
-        mixed(judged.decision.dice ^ 0x6e6f_7469_6365_2131).is_multiple_of(ONE_IN)
+        mixed(evaluation.decision.dice ^ 0x6e6f_7469_6365_2131).is_multiple_of(ONE_IN)
     }
 
     /// Looks at a request of the sample.
-    pub fn note(&self, snapshot: &Snapshot, judged: &Judged, request: &Request<'_>) {
-        let decision = &judged.decision;
+    pub fn note(&self, engine: &Engine, evaluation: &Evaluation, request: &Request<'_>) {
+        let decision = &evaluation.decision;
         let Some(client) = decision.client else { return };
         if let Some(mut clients) = self.clients.try_lock() {
             clients.offer(decision.at, 0, hash_of(&self.seed, &client), client, 1);
         }
-        let policy = snapshot.policy();
+        let policy = engine.policy();
         self.note_ranges(policy, &client, request, decision.at);
         let Some(route) = decision.route.and_then(|route| policy.routes.route(route)) else { return };
         for index in &route.rules {

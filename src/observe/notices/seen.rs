@@ -7,7 +7,7 @@ use super::sample::{Lacking, RangeSeen, Sample};
 use crate::client::{Client, ClientAddress, ClientNetwork, Source};
 use crate::config::preset::{BUILT_IN, networks_of};
 use crate::config::settings::{ClientInLog, Settings};
-use crate::engine::Snapshot;
+use crate::engine::Engine;
 use crate::observe::metrics::Metrics;
 use crate::origins::origin::OriginState;
 use crate::policy::Mode;
@@ -33,7 +33,7 @@ pub struct Look<'a> {
     /// How clients are named outside the process.
     pub clients_in_log: ClientInLog,
     /// The policy and the state of its limits.
-    pub snapshot: &'a Snapshot,
+    pub engine: &'a Engine,
     /// Its origins.
     pub origins: &'a [Arc<OriginState>],
     /// A sample of its requests.
@@ -166,7 +166,7 @@ impl Memory {
         let out = |origin: &&Arc<_>| is_out(origin, now);
         let origins_down = look.origins.iter().filter(out).map(|origin| origin.spec().name.clone()).collect();
         let today = i64::try_from(wall_nanos() / 1_000_000_000 / 86_400).unwrap_or(i64::MAX);
-        let rules = &look.snapshot.policy().rules;
+        let rules = &look.engine.policy().rules;
         let shadows = rules.iter().filter(|rule| rule.mode == Mode::Shadow).filter_map(|rule| {
             let since = rule.since?;
             Some((rule.name.clone(), today.saturating_sub(since)))
@@ -192,7 +192,7 @@ impl Memory {
         if self.sample.as_ref().is_some_and(|sample| Arc::ptr_eq(sample, look.sample)) {
             return false;
         }
-        let policy = look.snapshot.policy();
+        let policy = look.engine.policy();
         let presets = if self.presets.is_empty() {
             BUILT_IN.iter().map(|(name, text)| (*name, networks_of(text))).collect()
         } else {
@@ -243,7 +243,7 @@ impl Memory {
     }
 
     fn lacking(&mut self, look: &Look<'_>, seconds: f64) -> Vec<LackingSeen> {
-        let rules = &look.snapshot.policy().rules;
+        let rules = &look.engine.policy().rules;
         let counts = look.sample.lacking();
         let mut seen = Vec::new();
         for ((rule, count), (asked, lacking)) in rules.iter().zip(counts).zip(&mut self.lacking) {
@@ -263,7 +263,7 @@ impl Memory {
 
     /// Some of them at each look; of the others what the last look found.
     fn crowded(&mut self, look: &Look<'_>, now: Timestamp) -> Vec<CrowdedSeen> {
-        let limiters = look.snapshot.limiters();
+        let limiters = look.engine.limiters();
         for _ in 0..SKETCHES_AT_ONCE.min(limiters.len()) {
             self.next_sketch = (self.next_sketch + 1) % limiters.len().max(1);
             let limiter = limiters.get(self.next_sketch);
@@ -271,7 +271,7 @@ impl Memory {
                 *error = limiter.crowding(now).map(|crowding| crowding.error);
             }
         }
-        let rules = &look.snapshot.policy().rules;
+        let rules = &look.engine.policy().rules;
         let told = rules.iter().zip(limiters).zip(&self.errors);
         told.filter_map(|((rule, limiter), error)| {
             Some(CrowdedSeen { limit: rule.name.clone(), error: (*error)?, memory: limiter.memory() })

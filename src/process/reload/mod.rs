@@ -49,7 +49,7 @@ pub struct Outcome {
 
 /// Reloads, one at a time.
 pub struct Reloader {
-    shared: Arc<Process>,
+    process: Arc<Process>,
     load: Option<Loader>,
     /// The certificates of all listeners.
     pub certificates: Arc<Watch>,
@@ -65,13 +65,13 @@ impl Reloader {
     /// A reloader for a process that serves by its first generation. Without a `load` there is no file, and every reload is
     /// refused.
     pub fn new(
-        shared: Arc<Process>,
+        process: Arc<Process>,
         load: Option<Loader>,
         certificates: Arc<Watch>,
         doors: Vec<Arc<ListenerFilter>>,
     ) -> Reloader {
-        let started = Arc::clone(shared.installed().source());
-        Reloader { shared, load, certificates, doors, started, last_read: Mutex::new(None) }
+        let started = Arc::clone(process.generation().source());
+        Reloader { process, load, certificates, doors, started, last_read: Mutex::new(None) }
     }
 
     /// Reads the files and puts what they say in force; a dry run only says what would come of it. May take seconds, if the names of
@@ -103,8 +103,8 @@ impl Reloader {
             Some(_) => before == *last_read,
             // the first look: what the process was started with, unless it was changed in its first moments
             None => {
-                let installed = self.shared.installed();
-                loaded.outcome.as_ref().is_ok_and(|config| config.effective == installed.source().effective)
+                let generation = self.process.generation();
+                loaded.outcome.as_ref().is_ok_and(|config| config.effective == generation.source().effective)
             }
         };
         if !same {
@@ -122,12 +122,12 @@ impl Reloader {
             }
             return self.refuse(text, dry_run);
         };
-        let installed = self.shared.installed();
-        let (mut next, stores) = match self.next(config, &installed, dry_run).await {
+        let generation = self.process.generation();
+        let (mut next, stores) = match self.next(config, &generation, dry_run).await {
             Ok(next) => next,
             Err(fault) => return self.refuse(format!("error: {fault}\n"), dry_run),
         };
-        let changes = Report::of(&self.started, installed.source(), &mut next);
+        let changes = Report::of(&self.started, generation.source(), &mut next);
         let mut report = Report { dry_run, stores, warnings, ..changes };
         report.conceal(&concealed);
         if dry_run {
@@ -135,8 +135,8 @@ impl Reloader {
             return Outcome { text: report.text(), report: Some(report) };
         }
         next.waiting.clone_from(&report.waiting);
-        self.change_doors(&installed.source().settings, &next.source.settings);
-        self.shared.activate(next);
+        self.change_doors(&generation.source().settings, &next.source.settings);
+        self.process.activate(next);
         report.milliseconds = milliseconds(began.elapsed());
         report.tls = certificates::renew(Arc::clone(&self.certificates)).await;
         lines.lines().for_each(|line| tracing::warn!("the policy file: {line}"));
@@ -148,20 +148,20 @@ impl Reloader {
     async fn next(
         &self,
         config: Config,
-        installed: &Generation,
+        generation: &Generation,
         dry_run: bool,
     ) -> Result<(Next, Vec<StoreAnswer>), Fault> {
-        let backends = Backends::open(&config, Some(installed.backends()), self.shared.clock)?;
+        let backends = Backends::open(&config, Some(generation.backends()), self.process.clock)?;
         let answers = if dry_run { Vec::new() } else { backends.first_contact().await };
         // not before: the numbers of limits change at this moment
-        let base = Base::Before { snapshot: installed.snapshot(), now: self.shared.clock.now() };
+        let base = Base::Before { engine: generation.engine(), now: self.process.clock.now() };
         Ok((Generation::next(config, backends, base)?, answers.into_iter().map(store_answer).collect()))
     }
 
     /// Has the listeners that the process has count connections by the new lists, penalties and caps of their names.
     fn change_doors(&self, before: &Settings, after: &Settings) {
-        let now = self.shared.clock.now();
-        for (door, listener) in self.doors.iter().zip(&self.shared.settings.listeners) {
+        let now = self.process.clock.now();
+        for (door, listener) in self.doors.iter().zip(&self.process.settings.listeners) {
             let of = |list: &[Listener]| {
                 list.iter().find(|other| other.name == listener.name).map(|listener| listener.connections.clone())
             };
@@ -180,8 +180,8 @@ impl Reloader {
 
     fn refuse(&self, text: String, dry_run: bool) -> Outcome {
         if !dry_run {
-            self.shared.notices.reload_refused(&text);
-            self.shared.installed().metrics().reload_failed();
+            self.process.notices.reload_refused(&text);
+            self.process.generation().metrics().reload_failed();
             tracing::error!("reload: refused, the policy in force stays");
         }
         Outcome { report: None, text }

@@ -14,9 +14,9 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Looks at the files for as long as the process takes requests.
 pub async fn keep_watching(reloader: Arc<Reloader>) {
-    let mut stopping = reloader.shared.waits.stopping().clone();
+    let mut stopping = reloader.process.waits.stopping().clone();
     loop {
-        let every = reloader.shared.installed().source().settings.watch;
+        let every = reloader.process.generation().source().settings.watch;
         tokio::select! {
             () = tokio::time::sleep(every.unwrap_or(IDLE)) => {}
             changed = stopping.changed() => if changed.is_err() || *stopping.borrow() { return },

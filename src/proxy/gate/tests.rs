@@ -43,7 +43,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A gate with one route for everything.
 struct Served {
     address: SocketAddr,
-    shared: Arc<Process>,
+    process: Arc<Process>,
     stop: watch::Sender<bool>,
 }
 
@@ -139,14 +139,14 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let base = Base::Nothing { seed: &Seed::from_bytes([3; 16]), unix_nanos_at_origin: 0 };
     let first = Generation::next(config, backends, base).unwrap();
     let waits = Waits::new(most_waiting, stopping.clone());
-    let shared = Arc::new(Process::new(clock, None, Pseudonyms::new(None, [0; 32]), None, waits, first));
+    let process = Arc::new(Process::new(clock, None, Pseudonyms::new(None, [0; 32]), None, waits, first));
     if let Some(origin) = origin {
-        shared.installed().origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
+        process.generation().origin(0).unwrap().install(&[Located { address: origin, weight: 1, entry: 0 }]);
     }
-    let events = Box::new(Events::new(Arc::clone(&shared), 0));
+    let events = Box::new(Events::new(Arc::clone(&process), 0));
     let edge = Arc::new(Edge { listener: 0, tls: None, limits: ConnectionLimits::default(), filter: None, events });
-    tokio::spawn(listen::accept(bound, Arc::new(proxy(&shared, 1)), edge, Connections::new(), stopping));
-    Served { address, shared, stop }
+    tokio::spawn(listen::accept(bound, Arc::new(proxy(&process, 1)), edge, Connections::new(), stopping));
+    Served { address, process, stop }
 }
 
 /// Answers by itself.
@@ -242,7 +242,7 @@ impl Served {
     }
 
     fn waiting(&self) -> u32 {
-        self.shared.waits.waiting()
+        self.process.waits.waiting()
     }
 }
 

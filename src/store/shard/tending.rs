@@ -8,7 +8,7 @@ use redis::{RedisResult, cmd};
 use tokio::time::{sleep, timeout};
 
 use super::Shard;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::store::breaker::BreakerState;
 use crate::store::fault::{Meaning, meaning};
 use crate::store::link_state::{Line, Live};
@@ -48,11 +48,11 @@ impl Shard {
                 }
                 Ok(Err(error)) => {
                     let meaning = meaning(&error);
-                    self.line.store(Arc::new(Line::Down(meaning.silence)));
+                    self.line.store(Arc::new(Line::Down(meaning.store_error)));
                     common.note(meaning, Met::Tending, self.address(), &format_args!("cannot connect: {error}"));
                 }
                 Err(_) => {
-                    self.line.store(Arc::new(Line::Down(Silence::Unreachable)));
+                    self.line.store(Arc::new(Line::Down(StoreError::Unreachable)));
                     let text = "cannot connect: no word from any server";
                     common.note(Kind::away(text), Met::Tending, self.address(), &text);
                 }
@@ -107,12 +107,12 @@ impl Shard {
                 }
                 Ok(Err(error)) => {
                     let meaning = meaning(&error);
-                    let Meaning { silence, ends_link, text, .. } = meaning;
+                    let Meaning { store_error, ends_link, text, .. } = meaning;
                     common.note(meaning, Met::Tending, self.address(), &format_args!("{text}: {error}"));
                     if ends_link {
                         match offered {
-                            true => self.give_up(number, silence),
-                            false => self.line.store(Arc::new(Line::Down(silence))),
+                            true => self.give_up(number, store_error),
+                            false => self.line.store(Arc::new(Line::Down(store_error))),
                         }
                         return offered;
                     }
@@ -141,7 +141,7 @@ impl Shard {
                 () = sleep(gate_count::next()) => {}
             }
         }
-        self.give_up(number, Silence::Unreachable);
+        self.give_up(number, StoreError::Unreachable);
         offered
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::limiter::cluster::{Answer, Promise, Silence};
+use tidegate::limiter::sharing::{Answer, Promise, StoreError};
 use tidegate::store::Access;
 
 use super::{Server, answered, connected, one, question, single, slow, tended, until};
@@ -91,12 +91,12 @@ async fn a_user_with_a_password_is_let_in_and_one_without_rights_is_a_fault() {
     store.username = Some("guest".to_owned());
     let guest = tended(&store, &password);
     until("a connection", || guest.status().connected).await;
-    assert_eq!(guest.ask(&one(1), "limit").await, Err(Silence::Faulty));
-    assert_eq!(guest.client.counters().silent(Silence::Faulty), 1);
+    assert_eq!(guest.ask(&one(1), "limit").await, Err(StoreError::Faulty));
+    assert_eq!(guest.client.counters().silent(StoreError::Faulty), 1);
 
     let wrong = tended(&store, &Access { password: Some(b"guessed".to_vec()), ..Access::default() });
     until("the refusal", || wrong.status().last_fault.is_some()).await;
-    assert_eq!(wrong.ask(&one(1), "limit").await, Err(Silence::Faulty));
+    assert_eq!(wrong.ask(&one(1), "limit").await, Err(StoreError::Faulty));
 }
 
 #[tokio::test]
@@ -106,11 +106,11 @@ async fn what_is_no_answer_is_a_fault() {
     let key = "tg:{AQEBAQEBAQEBAQEBAQEBAQ}:limit:rate";
     for value in ["3 1 1 1", "2 1 1 1", "2 0 1 1 1 1 7", "2", "spent", ""] {
         server.cli(&["SET", key, value]);
-        assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Faulty));
+        assert_eq!(asking.ask(&one(1), "limit").await, Err(StoreError::Faulty));
     }
     server.cli(&["DEL", key]);
     server.cli(&["RPUSH", key, "1"]);
-    assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Faulty));
+    assert_eq!(asking.ask(&one(1), "limit").await, Err(StoreError::Faulty));
     assert!(asking.status().connected, "a fault is no outage");
     assert_eq!(asking.ask(&one(2), "limit").await.unwrap().granted, 1);
 }
@@ -121,7 +121,7 @@ async fn a_full_store_is_an_outage() {
     let asking = connected(&single(&server)).await;
     asking.ask(&one(1), "limit").await.unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Unreachable));
+    assert_eq!(asking.ask(&one(1), "limit").await, Err(StoreError::Unreachable));
     let fault = asking.status().last_fault.unwrap();
     assert!(fault.contains("full"), "{fault}");
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -160,5 +160,5 @@ async fn an_encrypted_store_is_believed_only_by_its_authority() {
     let theirs = Access { authorities: Some(std::fs::read(other.ca()).unwrap()), ..Access::default() };
     let strangers = tended(&store, &theirs);
     until("the refusal", || strangers.status().last_fault.is_some()).await;
-    assert_eq!(strangers.ask(&one(1), "limit").await, Err(Silence::Unreachable));
+    assert_eq!(strangers.ask(&one(1), "limit").await, Err(StoreError::Unreachable));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tidegate::limiter::cluster::Silence;
+use tidegate::limiter::sharing::StoreError;
 use tidegate::policy::StoreMode;
 
 use super::{Asking, Server, answered, connected, one, store};
@@ -68,8 +68,8 @@ async fn a_question_without_an_answer_is_not_sent_again() {
     owner.pause();
     let mut sent = 0;
     for _ in 0..3 {
-        let silence = hasty.ask(&one(1), "limit").await.unwrap_err();
-        sent += u32::from(silence == Silence::TimedOut);
+        let store_error = hasty.ask(&one(1), "limit").await.unwrap_err();
+        sent += u32::from(store_error == StoreError::TimedOut);
     }
     owner.resume();
     assert!(sent > 0);
@@ -105,8 +105,8 @@ async fn a_cluster_that_was_all_gone_is_found_again() {
     assert_eq!(asking.ask(&one(1), "limit").await.unwrap().left, 99);
     cluster.servers.iter_mut().for_each(Server::kill);
     for _ in 0..20 {
-        let silence = asking.ask(&one(1), "limit").await.unwrap_err();
-        assert!(matches!(silence, Silence::Unreachable | Silence::Breaker), "{silence:?}");
+        let store_error = asking.ask(&one(1), "limit").await.unwrap_err();
+        assert!(matches!(store_error, StoreError::Unreachable | StoreError::Breaker), "{store_error:?}");
     }
     cluster.servers.iter_mut().for_each(Server::restart);
     assert_eq!(answered(&asking, &one(1)).await.left, 99, "what they kept in memory is gone");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tidegate::limiter::cluster::{Question, Silence};
+use tidegate::limiter::sharing::{Question, StoreError};
 use tidegate::policy::{Store, StoreMode};
 use tidegate::store::Access;
 
@@ -30,15 +30,15 @@ fn strangers(store: &Store) -> [Asking; 3] {
 }
 
 /// Asks until this is what is said, and checks that nothing else is said while the client tries to connect again and again.
-async fn says(asking: &Asking, question: &Question, silence: Silence) {
+async fn says(asking: &Asking, question: &Question, store_error: StoreError) {
     let start = std::time::Instant::now();
-    while asking.ask(question, "limit").await != Err(silence) {
-        assert!(start.elapsed() < PATIENCE, "never {silence:?}: {:?}", asking.status());
+    while asking.ask(question, "limit").await != Err(store_error) {
+        assert!(start.elapsed() < PATIENCE, "never {store_error:?}: {:?}", asking.status());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for number in 0..150 {
         let said = asking.ask(question, "limit").await;
-        assert_eq!(said, Err(silence), "question {number}: {:?}", asking.status());
+        assert_eq!(said, Err(store_error), "question {number}: {:?}", asking.status());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -49,16 +49,16 @@ async fn who_is_not_let_in_is_told_so_at_once_and_a_store_that_is_down_is_an_out
     server.lock(PASSWORD);
     let strangers = strangers(&single(&server));
     for asking in &strangers {
-        says(asking, &one(1), Silence::Faulty).await;
+        says(asking, &one(1), StoreError::Faulty).await;
         assert!(!asking.status().connected);
     }
     server.kill();
     for asking in &strangers {
-        says(asking, &one(1), Silence::Unreachable).await;
+        says(asking, &one(1), StoreError::Unreachable).await;
     }
     server.restart();
     for asking in &strangers {
-        says(asking, &one(1), Silence::Faulty).await;
+        says(asking, &one(1), StoreError::Faulty).await;
     }
     assert_eq!(server.cli(&["CONFIG", "SET", "requirepass", ""]), "OK");
     assert_eq!(answered(&strangers[0], &one(1)).await.left, 99, "as soon as it lets everybody in");
@@ -72,7 +72,7 @@ async fn a_user_who_is_put_out_is_a_mistake_until_he_is_let_in_again() {
     let asking = tended(&store, &access(Some("word")));
     answered(&asking, &one(1)).await;
     put_out(&server);
-    says(&asking, &one(1), Silence::Faulty).await;
+    says(&asking, &one(1), StoreError::Faulty).await;
     assert_eq!(server.cli(&["ACL", "SETUSER", "gate", "on"]), "OK");
     answered(&asking, &one(1)).await;
 }
@@ -95,7 +95,7 @@ async fn a_store_that_takes_no_more_clients_is_an_outage() {
     });
     let asking = tended(&single(&server), &access(Some(PASSWORD)));
     until("the first refusal", || asking.status().last_fault.is_some()).await;
-    says(&asking, &one(1), Silence::Unreachable).await;
+    says(&asking, &one(1), StoreError::Unreachable).await;
     drop(only);
     answered(&asking, &one(1)).await;
 }
@@ -107,7 +107,7 @@ async fn a_primary_behind_sentinels_that_lets_nobody_in_is_a_mistake() {
     let mode = StoreMode::Sentinel { primary: "shared".to_owned() };
     let store = store(mode, servers.sentinels.iter().map(|sentinel| sentinel.port).collect());
     for asking in &strangers(&store) {
-        says(asking, &one(1), Silence::Faulty).await;
+        says(asking, &one(1), StoreError::Faulty).await;
     }
     answered(&tended(&store, &access(Some(PASSWORD))), &one(1)).await;
 }
@@ -120,12 +120,12 @@ async fn a_cluster_that_lets_nobody_in_is_a_mistake_though_one_of_its_servers_is
     gone.kill();
     let store = store(StoreMode::Cluster, vec![gone.port, cluster.servers[0].port, gone.port]);
     for asking in &strangers(&store) {
-        says(asking, &one(1), Silence::Faulty).await;
+        says(asking, &one(1), StoreError::Faulty).await;
     }
     answered(&tended(&store, &access(Some(PASSWORD))), &one(1)).await;
     cluster.servers.iter_mut().for_each(Server::kill);
     for asking in &strangers(&store) {
-        says(asking, &one(1), Silence::Unreachable).await;
+        says(asking, &one(1), StoreError::Unreachable).await;
     }
 }
 
@@ -146,10 +146,10 @@ async fn of_a_cluster_a_server_that_puts_the_user_out_makes_its_own_keys_a_mista
     let asking = tended(&store, &access(Some("word")));
     answered(&asking, &one(1)).await;
     put_out(&cluster.servers[first]);
-    says(&asking, &one(1), Silence::Faulty).await;
+    says(&asking, &one(1), StoreError::Faulty).await;
     answered(&asking, &one(elsewhere)).await;
     cluster.servers.iter().for_each(put_out);
-    says(&asking, &one(elsewhere), Silence::Faulty).await;
+    says(&asking, &one(elsewhere), StoreError::Faulty).await;
     for server in &cluster.servers {
         assert_eq!(server.cli(&["ACL", "SETUSER", "gate", "on"]), "OK");
     }

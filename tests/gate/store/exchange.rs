@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tidegate::limiter::cluster::Silence;
+use tidegate::limiter::sharing::StoreError;
 use tidegate::policy::{Store, StoreMode};
 use tidegate::store::Access;
 
@@ -20,7 +20,7 @@ async fn says(asking: &Asking, node: &[u8], bytes: &[u8], read: &mut (i64, i64))
                 assert!(heard.messages.iter().all(|(came, _)| *came <= heard.now), "none is from the future");
                 return heard.messages.into_iter().map(|(_, bytes)| bytes).collect();
             }
-            Err(silence) => assert!(start.elapsed() < PATIENCE, "still {silence:?}: {:?}", asking.status()),
+            Err(store_error) => assert!(start.elapsed() < PATIENCE, "still {store_error:?}: {:?}", asking.status()),
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
@@ -86,7 +86,7 @@ async fn what_stands_in_the_way_of_messages_is_a_fault_and_what_the_documents_al
         words.extend(rights.split(' ').chain(more.split_whitespace()));
         assert_eq!(server.cli(&words), "OK");
     }
-    for (name, expected) in [("gate", Ok(0)), ("guest", Err(Silence::Faulty))] {
+    for (name, expected) in [("gate", Ok(0)), ("guest", Err(StoreError::Faulty))] {
         let access = Access { password: Some(b"secret".to_vec()), ..Access::default() };
         let asking = tended(&Store { username: Some(name.to_owned()), ..single(&server) }, &access);
         until("a connection", || asking.status().connected).await;

@@ -1,9 +1,9 @@
-//! The scripts compute what `limiter::cluster::promise` says, number by number, whatever the clock does.
+//! The scripts compute what `limiter::sharing::promise` says, number by number, whatever the clock does.
 
 use std::time::Duration;
 
-use tidegate::limiter::cluster::Promise;
-use tidegate::limiter::cluster::promise::{Outcome, State, Terms, grant};
+use tidegate::limiter::sharing::Promise;
+use tidegate::limiter::sharing::promise::{Outcome, State, Terms, grant};
 use tidegate::units::Dice;
 
 use super::{Server, rate};

@@ -14,7 +14,7 @@ mod together;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::limiter::cluster::{Promise, Question, StoreKey, StoreTier};
+use tidegate::limiter::sharing::{Promise, Question, StoreKey, StoreTier};
 use tidegate::policy::{Breaker, Store, StoreMode};
 use tidegate::store::{Access, StoreClient};
 use tidegate::units::Rate;
@@ -70,12 +70,12 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Asks until there is an answer.
-async fn answered(asking: &Asking, question: &Question) -> tidegate::limiter::cluster::Answer {
+async fn answered(asking: &Asking, question: &Question) -> tidegate::limiter::sharing::Answer {
     let start = Instant::now();
     loop {
         match asking.ask(question, "limit").await {
             Ok(answer) => return answer,
-            Err(silence) => assert!(start.elapsed() < PATIENCE, "still {silence:?}: {:?}", asking.status()),
+            Err(store_error) => assert!(start.elapsed() < PATIENCE, "still {store_error:?}: {:?}", asking.status()),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate::limiter::cluster::Silence;
+use tidegate::limiter::sharing::StoreError;
 use tidegate::policy::StoreMode;
 use tidegate::store::{BreakerState, MOST_ON_THEIR_WAY};
 
@@ -15,7 +15,7 @@ async fn a_store_that_is_not_there_is_told_without_waiting() {
     server.kill();
     let asking = tended(&store(StoreMode::Single, vec![server.port]), &Default::default());
     for _ in 0..100 {
-        assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Unreachable));
+        assert_eq!(asking.ask(&one(1), "limit").await, Err(StoreError::Unreachable));
     }
     assert_eq!(asking.nodes(), 1);
     let durations = &asking.client.counters().durations;
@@ -30,8 +30,8 @@ async fn a_killed_store_is_found_again_by_itself_and_begins_empty() {
     server.kill();
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(300) {
-        let silence = asking.ask(&one(1), "limit").await.unwrap_err();
-        assert!(matches!(silence, Silence::Unreachable | Silence::Breaker), "{silence:?}");
+        let store_error = asking.ask(&one(1), "limit").await.unwrap_err();
+        assert!(matches!(store_error, StoreError::Unreachable | StoreError::Breaker), "{store_error:?}");
     }
     server.restart();
     assert_eq!(answered(&asking, &one(1)).await.left, 99, "what it kept in memory is gone");
@@ -55,11 +55,12 @@ async fn a_paused_store_times_out_then_is_left_alone_and_is_found_again() {
         silences.push(asking.ask(&one(2), "limit").await.unwrap_err());
         longest = longest.max(start.elapsed());
     }
-    let timed_out = silences.iter().filter(|silence| **silence == Silence::TimedOut).count();
+    let timed_out = silences.iter().filter(|store_error| **store_error == StoreError::TimedOut).count();
     assert!((1..20).contains(&timed_out), "{silences:?}");
-    assert!(
-        silences.iter().all(|silence| matches!(silence, Silence::TimedOut | Silence::Breaker | Silence::Unreachable))
-    );
+    assert!(silences.iter().all(|store_error| matches!(
+        store_error,
+        StoreError::TimedOut | StoreError::Breaker | StoreError::Unreachable
+    )));
     assert!(asking.client.counters().breaker_opened.load(std::sync::atomic::Ordering::Relaxed) > 0);
     println!("paused store, timeout 20 ms: the longest question took {longest:?}");
     assert!(longest < PATIENCE, "the store's time, not the connection's");
@@ -82,7 +83,7 @@ async fn one_question_too_many_is_not_sent() {
         })
         .collect();
     until("all to be on their way", || asking.status().on_their_way == MOST_ON_THEIR_WAY).await;
-    assert_eq!(asking.ask(&one(1), "limit").await, Err(Silence::Busy));
+    assert_eq!(asking.ask(&one(1), "limit").await, Err(StoreError::Busy));
     waiting.iter().for_each(|waiting| waiting.abort());
     until("all to have gone", || asking.status().on_their_way == 0).await;
     server.resume();

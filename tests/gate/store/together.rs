@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::limiter::cluster::Promise;
+use tidegate::limiter::sharing::Promise;
 
 use super::{Server, connected, question, rate, single, until};
 

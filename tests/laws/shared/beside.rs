@@ -6,7 +6,7 @@ use tidegate::policy::{Condition, Tier};
 
 /// One client of one gate whose store answers at once.
 pub struct Lone {
-    gate: Snapshot,
+    gate: Engine,
     store: Store,
     pub admitted: usize,
     /// What the first limit told the last one that was admitted of what is left.
@@ -49,11 +49,11 @@ impl Lone {
 
     pub fn arrive_as(&mut self, headers: &HeaderMap, method: &Method, now: u64) {
         let stamp = Timestamp::from_nanos(now);
-        let mut judged = self.gate.judge(&Request { method, ..request(headers) }, arrival(now));
-        let client: Client = judged.decision.client.unwrap();
-        for slot in self.gate.to_settle(&judged) {
+        let mut evaluation = self.gate.judge(&Request { method, ..request(headers) }, arrival(now));
+        let client: Client = evaluation.decision.client.unwrap();
+        for slot in self.gate.to_settle(&evaluation) {
             loop {
-                match self.gate.step(&mut judged, slot, (&request(headers), &client), 1, stamp) {
+                match self.gate.step(&mut evaluation, slot, (&request(headers), &client), 1, stamp) {
                     Step::Settled => break,
                     Step::Refill(errand) => {
                         let _ = self.run(errand, now);
@@ -61,28 +61,28 @@ impl Lone {
                     }
                     Step::Ask(errand) => {
                         let brought = self.run(errand, now);
-                        self.gate.brought(&mut judged, slot, brought);
+                        self.gate.brought(&mut evaluation, slot, brought);
                         break;
                     }
                     Step::Again => {}
                     Step::Wait(_) => unreachable!("nobody else asks"),
                 }
             }
-            if self.gate.is_against(&judged, slot) {
+            if self.gate.is_against(&evaluation, slot) {
                 break;
             }
         }
         for slot in 0..self.granted.len() {
-            if let Some(errand) = self.gate.refill(&judged, slot, (&request(headers), &client), 1, stamp) {
+            if let Some(errand) = self.gate.refill(&evaluation, slot, (&request(headers), &client), 1, stamp) {
                 let _ = self.run(errand, now);
             }
         }
-        let _ = self.gate.admit(&mut judged, stamp);
-        if judged.decision.verdict == Verdict::Admitted {
-            (self.admitted, self.left) = (self.admitted + 1, judged.decision.readings[0].remaining);
+        let _ = self.gate.admit(&mut evaluation, stamp);
+        if evaluation.decision.verdict == Verdict::Admitted {
+            (self.admitted, self.left) = (self.admitted + 1, evaluation.decision.readings[0].remaining);
         }
-        let refused = judged.decision.verdict != Verdict::Admitted;
-        self.wait = refused.then(|| judged.decision.readings[0].retry_nanos).flatten();
+        let refused = evaluation.decision.verdict != Verdict::Admitted;
+        self.wait = refused.then(|| evaluation.decision.readings[0].retry_nanos).flatten();
     }
 
     /// So many requests a second, for so many seconds.

@@ -13,18 +13,18 @@ fn with_heavy(rule: Rule, heavy: u32) -> Rule {
 }
 
 /// A request of one client, of which this gate decides as one of so many.
-fn alone(gate: &Snapshot, method: &Method, nodes: u32, now: u64) -> Judged {
+fn alone(gate: &Engine, method: &Method, nodes: u32, now: u64) -> Evaluation {
     let headers = head("203.0.113.7");
-    let mut judged = gate.judge(&Request { method, ..request(&headers) }, arrival(now));
-    for slot in gate.to_settle(&judged) {
-        gate.silent(&mut judged, slot, Silence::Unreachable, nodes);
+    let mut evaluation = gate.judge(&Request { method, ..request(&headers) }, arrival(now));
+    for slot in gate.to_settle(&evaluation) {
+        gate.silent(&mut evaluation, slot, StoreError::Unreachable, nodes);
     }
-    let _ = gate.admit(&mut judged, Timestamp::from_nanos(now));
-    judged
+    let _ = gate.admit(&mut evaluation, Timestamp::from_nanos(now));
+    evaluation
 }
 
-fn passes(judged: &Judged) -> bool {
-    judged.decision.verdict == Verdict::Admitted
+fn passes(evaluation: &Evaluation) -> bool {
+    evaluation.decision.verdict == Verdict::Admitted
 }
 
 /// The most that was spent in any interval beyond `rate·τ`.
@@ -45,18 +45,18 @@ fn six_gates_of_five_a_minute_each_let_one_in_and_say_when_the_next_passes() {
     let kind = Kind::Rate(kinds::Rate { rate: minute, burst: 5, memory: Bytes(1 << 20) });
     for sharing in [Sharing::Lease, Sharing::Exact] {
         let rule = shared(crate::book::by_client("per_client", kind.clone()), sharing, OnStoreError::Local);
-        let gates: Vec<Snapshot> = (0..6).map(|_| gate(vec![rule.clone()])).collect();
+        let gates: Vec<Engine> = (0..6).map(|_| gate(vec![rule.clone()])).collect();
         let (mut spent, seconds) = (Vec::new(), 600);
         for now in (0..seconds).map(|second| second * SECOND) {
             for (number, gate) in gates.iter().enumerate() {
-                let judged = alone(gate, &Method::GET, 6, now);
-                if passes(&judged) {
+                let evaluation = alone(gate, &Method::GET, 6, now);
+                if passes(&evaluation) {
                     spent.push((now, 1));
                 } else {
-                    let wait = judged.decision.readings[0].retry_nanos.expect("a wait helps");
+                    let wait = evaluation.decision.readings[0].retry_nanos.expect("a wait helps");
                     assert!(wait <= 72 * SECOND, "gate {number}: six units at five a minute take {wait}");
                 }
-                assert!(now > 0 || passes(&judged), "gate {number} refuses its first request");
+                assert!(now > 0 || passes(&evaluation), "gate {number} refuses its first request");
             }
         }
         assert!(worst_units(&spent, 5.0 / 60.0) <= 6.0 + 1e-6, "{sharing:?}: {spent:?}");
@@ -94,18 +94,18 @@ proptest! {
         };
         let sharing = if exact { Sharing::Exact } else { Sharing::Lease };
         let rule = shared(with_heavy(rule, heavy), sharing, OnStoreError::Local);
-        let all: Vec<Snapshot> = (0..gates).map(|_| gate(vec![rule.clone()])).collect();
+        let all: Vec<Engine> = (0..gates).map(|_| gate(vec![rule.clone()])).collect();
         let nodes = gates as u32;
         let (mut now, mut spent, mut came) = (0, Vec::new(), vec![false; gates]);
         for (at, dear, pause) in arrivals {
             now += pause * MILLISECOND;
             let at = at % gates;
             let (method, cost) = if dear { (Method::POST, heavy) } else { (Method::GET, 1) };
-            let judged = alone(&all[at], &method, nodes, now);
-            prop_assert!(passes(&judged) || came[at], "the first at gate {} is refused", at);
-            prop_assert!(judged.decision.readings[0].retry_nanos.is_some(), "a refusal that does not say when");
+            let evaluation = alone(&all[at], &method, nodes, now);
+            prop_assert!(passes(&evaluation) || came[at], "the first at gate {} is refused", at);
+            prop_assert!(evaluation.decision.readings[0].retry_nanos.is_some(), "a refusal that does not say when");
             came[at] = true;
-            if passes(&judged) {
+            if passes(&evaluation) {
                 spent.push((now, cost));
             }
         }
@@ -121,7 +121,7 @@ proptest! {
         }
         // and what each of them is told comes true
         for gate in &all {
-            let refused = (0..).map(|_| alone(gate, &Method::POST, nodes, now)).find(|judged| !passes(judged)).unwrap();
+            let refused = (0..).map(|_| alone(gate, &Method::POST, nodes, now)).find(|evaluation| !passes(evaluation)).unwrap();
             let wait = refused.decision.readings[0].retry_nanos.unwrap();
             prop_assert!(wait > 0 && !passes(&alone(gate, &Method::POST, nodes, now + wait - 1)));
             prop_assert!(passes(&alone(gate, &Method::POST, nodes, now + wait)));

@@ -53,16 +53,16 @@ fn a_refusal_is_told_anew_after_a_grant_in_another_tier() {
 }
 
 /// A request that waits for what the store says, and the question.
-fn asking(gate: &Snapshot, (tier, method): (usize, &Method), now: u64) -> (Judged, Option<Errand>) {
+fn asking(gate: &Engine, (tier, method): (usize, &Method), now: u64) -> (Evaluation, Option<Errand>) {
     let headers = in_tier(tier);
     let request = Request { method, ..request(&headers) };
-    let mut judged = gate.judge(&request, arrival(now));
-    let client = judged.decision.client.unwrap();
-    let slot = gate.to_settle(&judged).first().copied();
-    let step = slot.map(|slot| gate.step(&mut judged, slot, (&request, &client), 1, Timestamp::from_nanos(now)));
+    let mut evaluation = gate.judge(&request, arrival(now));
+    let client = evaluation.decision.client.unwrap();
+    let slot = gate.to_settle(&evaluation).first().copied();
+    let step = slot.map(|slot| gate.step(&mut evaluation, slot, (&request, &client), 1, Timestamp::from_nanos(now)));
     match step {
-        Some(Step::Ask(errand)) => (judged, Some(errand)),
-        _ => (judged, None),
+        Some(Step::Ask(errand)) => (evaluation, Some(errand)),
+        _ => (evaluation, None),
     }
 }
 
@@ -87,8 +87,8 @@ fn a_refusal_that_is_heard_of_after_a_later_grant_is_not_remembered() {
         assert!(grant.granted > 0);
         let _ = errand.done(Ok(grant), 1, stamp, stamp);
         let _ = late.done(Ok(refusal), 1, stamp, stamp);
-        let (judged, next) = asking(&gate, slow, SECOND);
-        assert!(next.is_some(), "{sharing:?}: {:?}", judged.decision);
+        let (evaluation, next) = asking(&gate, slow, SECOND);
+        assert!(next.is_some(), "{sharing:?}: {:?}", evaluation.decision);
         // one that no grant overtakes is remembered
         let mut next = next.unwrap();
         let refusal = next.heard(store.ask(&next.question, SECOND)).unwrap();

@@ -198,13 +198,13 @@ proptest! {
             let before = lone.admitted;
             lone.arrive_as(&in_tier(tier), &method, now);
             let admitted = lone.admitted > before;
-            let judged = accounts[tier];
-            let room = judged.burst - judged.owed - f64::from(cost);
+            let evaluation = accounts[tier];
+            let room = evaluation.burst - evaluation.owed - f64::from(cost);
             // the store counts whole microseconds, and a refusal is remembered a few milliseconds longer than it holds
             if admitted {
                 prop_assert!(room >= -1e-3, "tier {} admits {} beyond its room of {}", tier, cost, room);
             } else {
-                prop_assert!(room < judged.per_second * 0.05 + 1e-3, "tier {} refuses {} with room for {}", tier, cost, room);
+                prop_assert!(room < evaluation.per_second * 0.05 + 1e-3, "tier {} refuses {} with room for {}", tier, cost, room);
             }
             if admitted {
                 for (at, account) in accounts.iter_mut().enumerate() {

@@ -176,7 +176,7 @@ impl Scanner {
 
 /// Why a connection is closed before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Abuse {
+pub enum Violation {
     /// Requests cancelled faster than they could matter (rapid reset, CVE-2023-44487).
     Resets,
     /// Requests that make us reset their streams (MadeYouReset, CVE-2025-8671), or that were refused for their form, over and over.
@@ -205,40 +205,40 @@ pub enum Abuse {
     Protocol,
 }
 
-impl Abuse {
+impl Violation {
     /// All of them.
-    pub const ALL: [Abuse; 13] = [
-        Abuse::Resets,
-        Abuse::Refusals,
-        Abuse::Ping,
-        Abuse::Settings,
-        Abuse::Priority,
-        Abuse::WindowUpdate,
-        Abuse::EmptyData,
-        Abuse::Other,
-        Abuse::Continuation,
-        Abuse::HeaderBomb,
-        Abuse::Late,
-        Abuse::Stalled,
-        Abuse::Protocol,
+    pub const ALL: [Violation; 13] = [
+        Violation::Resets,
+        Violation::Refusals,
+        Violation::Ping,
+        Violation::Settings,
+        Violation::Priority,
+        Violation::WindowUpdate,
+        Violation::EmptyData,
+        Violation::Other,
+        Violation::Continuation,
+        Violation::HeaderBomb,
+        Violation::Late,
+        Violation::Stalled,
+        Violation::Protocol,
     ];
 
     /// The word it is counted under.
     pub const fn word(self) -> &'static str {
         match self {
-            Abuse::Resets => "resets",
-            Abuse::Refusals => "refusals",
-            Abuse::Ping => "ping",
-            Abuse::Settings => "settings",
-            Abuse::Priority => "priority",
-            Abuse::WindowUpdate => "window_update",
-            Abuse::EmptyData => "empty_data",
-            Abuse::Other => "other_frames",
-            Abuse::Continuation => "continuation",
-            Abuse::HeaderBomb => "header_bomb",
-            Abuse::Late => "late",
-            Abuse::Stalled => "stalled",
-            Abuse::Protocol => "protocol",
+            Violation::Resets => "resets",
+            Violation::Refusals => "refusals",
+            Violation::Ping => "ping",
+            Violation::Settings => "settings",
+            Violation::Priority => "priority",
+            Violation::WindowUpdate => "window_update",
+            Violation::EmptyData => "empty_data",
+            Violation::Other => "other_frames",
+            Violation::Continuation => "continuation",
+            Violation::HeaderBomb => "header_bomb",
+            Violation::Late => "late",
+            Violation::Stalled => "stalled",
+            Violation::Protocol => "protocol",
         }
     }
 }
@@ -362,9 +362,9 @@ impl Account {
     ///
     /// # Errors
     /// It is one too many.
-    pub fn begun(&mut self, frame: Frame, now: Duration) -> Result<(), Abuse> {
+    pub fn begun(&mut self, frame: Frame, now: Duration) -> Result<(), Violation> {
         let (cost, abuse) = match frame.kind {
-            Kind::Data if frame.length == 0 && !frame.has(END_STREAM) => (1, Abuse::EmptyData),
+            Kind::Data if frame.length == 0 && !frame.has(END_STREAM) => (1, Violation::EmptyData),
             Kind::Data => {
                 if frame.length < SMALL {
                     self.small.take(1, now);
@@ -374,16 +374,16 @@ impl Account {
             Kind::Headers => return self.head(frame, now),
             Kind::Continuation => {
                 self.more_head(frame)?;
-                (1, Abuse::Continuation)
+                (1, Violation::Continuation)
             }
             Kind::Reset => {
-                return if self.resets.take(1, now) { Ok(()) } else { Err(Abuse::Resets) };
+                return if self.resets.take(1, now) { Ok(()) } else { Err(Violation::Resets) };
             }
-            Kind::Settings if !frame.has(ACK) => (SETTINGS_COST, Abuse::Settings),
-            Kind::Ping if !frame.has(ACK) => (1, Abuse::Ping),
-            Kind::Priority => (1, Abuse::Priority),
-            Kind::WindowUpdate => (1, Abuse::WindowUpdate),
-            Kind::Settings | Kind::Ping | Kind::PushPromise | Kind::GoAway | Kind::Unknown => (1, Abuse::Other),
+            Kind::Settings if !frame.has(ACK) => (SETTINGS_COST, Violation::Settings),
+            Kind::Ping if !frame.has(ACK) => (1, Violation::Ping),
+            Kind::Priority => (1, Violation::Priority),
+            Kind::WindowUpdate => (1, Violation::WindowUpdate),
+            Kind::Settings | Kind::Ping | Kind::PushPromise | Kind::GoAway | Kind::Unknown => (1, Violation::Other),
         };
         if self.control.take(cost, now) { Ok(()) } else { Err(abuse) }
     }
@@ -420,7 +420,7 @@ impl Account {
         self.head.map(|head| head.since)
     }
 
-    fn head(&mut self, frame: Frame, now: Duration) -> Result<(), Abuse> {
+    fn head(&mut self, frame: Frame, now: Duration) -> Result<(), Violation> {
         let opens = frame.stream > self.highest;
         if opens {
             self.highest = frame.stream;
@@ -430,10 +430,10 @@ impl Account {
         self.more_head(frame)
     }
 
-    fn more_head(&mut self, frame: Frame) -> Result<(), Abuse> {
+    fn more_head(&mut self, frame: Frame) -> Result<(), Violation> {
         let Some(head) = &mut self.head else { return Ok(()) };
         head.bytes = head.bytes.saturating_add(usize::try_from(frame.length).unwrap_or(usize::MAX));
-        if head.bytes > self.limits.head_bytes { Err(Abuse::Continuation) } else { Ok(()) }
+        if head.bytes > self.limits.head_bytes { Err(Violation::Continuation) } else { Ok(()) }
     }
 }
 

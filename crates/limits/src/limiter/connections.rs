@@ -91,13 +91,13 @@ impl ConnectionCaps {
         let new = match (spec.new, &self.new) {
             (Some(rate), Some(before)) => {
                 let new = Bucket::new(rate, rate.events())?;
-                let pace = before.meter().pace_for(&new, (1, 1));
-                let kept = match before.course().followed_by(now, pace).filter(|_| new.fits(pace)) {
-                    Some(course) => before.followed_by(Bucket::paced(rate, rate.events(), pace)?, course, false),
-                    None => before.apart(new, now, pace, false),
+                let ratio = before.meter().pace_for(&new, (1, 1));
+                let kept = match before.timeline().followed_by(now, ratio).filter(|_| new.fits(ratio)) {
+                    Some(timeline) => before.followed_by(Bucket::paced(rate, rate.events(), ratio)?, timeline, false),
+                    None => before.apart(new, now, ratio, false),
                 };
                 // nobody is asked by the old ones any more but who is just about to
-                kept.course().take_over();
+                kept.timeline().take_over();
                 Some(kept)
             }
             // it is not shared yet

@@ -35,7 +35,7 @@ use super::succession::Moved;
 use super::taken::Taken;
 use super::tiered::Tiered;
 use super::{Gauges, Judgement, Kind, Lost, Place, Spec, kinds};
-use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Pace, Seed, SeenSet, Spot};
+use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Ratio, Seed, SeenSet, Spot};
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 use counter::{Counter, Counting};
@@ -76,7 +76,7 @@ impl Distinct {
         if counting.sliding && counting.period > Duration::from_secs(86_400) {
             return Err(OutOfRange { allowed: "1s to 1d when sliding" });
         }
-        let counters = spec.kinds.iter().map(|kind| Counter::new(most(kind)?, &counting, Pace::EVEN));
+        let counters = spec.kinds.iter().map(|kind| Counter::new(most(kind)?, &counting, Ratio::EVEN));
         let table = |counter| Leveled::new(counter, Bytes(memory.0 / 4), seed.clone(), false);
         let lifetime = if counting.sliding { Lifetime::smooth } else { Lifetime::aligned }(counting.period)?;
         Ok(Distinct {
@@ -233,15 +233,17 @@ impl State for Distinct {
         let now = self.moment(moved.now).effective;
         let follow = |before: &Leveled<Counter>, kind: &Kind| {
             let (max, counting) = (most(kind)?, Counting::of(kind)?);
-            let new = Counter::new(max, &counting, Pace::EVEN)?;
-            let pace = before.meter().pace_for(&new);
-            let course = before.course().followed_by(now, pace).filter(|_| new.fits(pace));
-            course.map(|course| Ok(before.followed_by(Counter::new(max, &counting, pace)?, course, false))).transpose()
+            let new = Counter::new(max, &counting, Ratio::EVEN)?;
+            let ratio = before.meter().pace_for(&new);
+            let timeline = before.timeline().followed_by(now, ratio).filter(|_| new.fits(ratio));
+            timeline
+                .map(|timeline| Ok(before.followed_by(Counter::new(max, &counting, ratio)?, timeline, false)))
+                .transpose()
         };
         let apart = |before: &Leveled<Counter>, kind: &Kind| {
-            let new = Counter::new(most(kind)?, &Counting::of(kind)?, Pace::EVEN)?;
-            let pace = before.meter().pace_for(&new);
-            Ok(before.apart(new, now, pace, false))
+            let new = Counter::new(most(kind)?, &Counting::of(kind)?, Ratio::EVEN)?;
+            let ratio = before.meter().pace_for(&new);
+            Ok(before.apart(new, now, ratio, false))
         };
         let counters = self.counters.follow((spec.kinds, moved.tiers), Counter::counts_as, follow, apart)?;
         Ok(Box::new(Distinct {
@@ -337,7 +339,7 @@ fn refused(counted: &Leveled<Counter>, level: u64, moment: Moment) -> Judgement 
 fn waited(counted: &Leveled<Counter>, wait: Option<u64>, moment: Moment) -> Option<u64> {
     match wait? {
         0 => Some(0),
-        places => Some(counted.course().axis().wait(moment.effective, places)?.saturating_add(moment.lag)),
+        places => Some(counted.timeline().time_scale().wait(moment.effective, places)?.saturating_add(moment.lag)),
     }
 }
 
@@ -352,6 +354,6 @@ impl Moment {
     /// Where it lies among the levels of a counter.
     #[inline]
     fn among(self, counted: &Leveled<Counter>) -> Timestamp {
-        counted.course().at(self.effective)
+        counted.timeline().at(self.effective)
     }
 }

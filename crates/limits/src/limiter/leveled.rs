@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::probe::{Probe, Seen, SeenLevel};
 use super::{Judgement, Lost, Place};
-use crate::sketch::{Admission, Axis, Charged, Course, Crowding, KeyHash, Levels, Meter, NextUnit, Pace, Seed, Spot};
+use crate::sketch::{
+    Admission, Charged, Crowding, KeyHash, Levels, Meter, NextUnit, Ratio, Seed, Spot, TimeScale, Timeline,
+};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// A table of levels and the meter that judges by them.
@@ -18,7 +20,7 @@ pub struct Leveled<M> {
     /// the same.
     levels: Arc<Levels>,
     /// Where a moment lies among the levels. All that the meter is told and tells is on this axis.
-    course: Course,
+    timeline: Timeline,
     seed: Seed,
     indebts: bool,
     /// How far ahead of now a request may be charged, in nanoseconds, because it waits.
@@ -32,7 +34,7 @@ struct Before {
     /// The longest span of the axis that any level needs to fade.
     fade: u64,
     /// The slowest that the axis has been.
-    pace: Pace,
+    ratio: Ratio,
 }
 
 /// How far charges that do not ask may put a key into debt, in quotas, and at the least in time: an hour. A debt beyond
@@ -50,34 +52,34 @@ impl<M: Meter> Leveled<M> {
     /// What [`Levels::new`] refuses.
     pub fn new(meter: M, memory: Bytes, seed: Seed, indebts: bool) -> Result<Leveled<M>, OutOfRange> {
         let levels = Arc::new(Levels::new(memory, &seed)?);
-        let before = Before { fade: 0, pace: Pace::EVEN };
-        Ok(Leveled { meter, levels, course: Course::first(), seed, indebts, longest_wait: 0, before })
+        let before = Before { fade: 0, ratio: Ratio::EVEN };
+        Ok(Leveled { meter, levels, timeline: Timeline::first(), seed, indebts, longest_wait: 0, before })
     }
 
     /// Another meter over the same table, for numbers by which levels mean the same.
     #[must_use]
     pub fn beside(&self, meter: M) -> Leveled<M> {
-        let (levels, course, seed) = (Arc::clone(&self.levels), self.course.clone(), self.seed.clone());
+        let (levels, timeline, seed) = (Arc::clone(&self.levels), self.timeline.clone(), self.seed.clone());
         let (indebts, longest_wait, before) = (self.indebts, self.longest_wait, self.before);
-        Leveled { meter, levels, course, seed, indebts, longest_wait, before }
+        Leveled { meter, levels, timeline, seed, indebts, longest_wait, before }
     }
 
     /// Another meter over a table of its own on an axis of its own, time itself, which begins at `now` with what every key has spent by
-    /// this one. A span of this one's axis means by the new meter what it takes at this `pace`, in nanoseconds; a debt beyond ten
+    /// this one. A span of this one's axis means by the new meter what it takes at this `ratio`, in nanoseconds; a debt beyond ten
     /// years, which no burst takes to refill, is forgiven, as instants that saturate would lock a key out for ever.
     #[must_use]
-    pub fn apart(&self, meter: M, now: Timestamp, pace: Pace, indebts: bool) -> Leveled<M> {
-        let at = self.course.at(now).nanos();
-        let ahead = |span: u64| pace.real_in(span).min(TEN_YEARS);
+    pub fn apart(&self, meter: M, now: Timestamp, ratio: Ratio, indebts: bool) -> Leveled<M> {
+        let at = self.timeline.at(now).nanos();
+        let ahead = |span: u64| ratio.real_in(span).min(TEN_YEARS);
         let level = |level: u64| match level.checked_sub(at) {
             Some(span) => now.nanos().saturating_add(ahead(span)),
             None if level == 0 => 0,
             // rounded against the client as well: not further into the past than it was
-            None => now.nanos().saturating_sub(pace.real_in(at - level).saturating_sub(1)),
+            None => now.nanos().saturating_sub(ratio.real_in(at - level).saturating_sub(1)),
         };
         let levels = Arc::new(self.levels.copied(level));
-        let before = Before { fade: ahead(self.fade()), pace: Pace::EVEN };
-        Leveled { levels, course: Course::first(), indebts, longest_wait: 0, before, ..self.beside(meter) }
+        let before = Before { fade: ahead(self.fade()), ratio: Ratio::EVEN };
+        Leveled { levels, timeline: Timeline::first(), indebts, longest_wait: 0, before, ..self.beside(meter) }
     }
 
     /// Whether both judge by one table.
@@ -85,13 +87,13 @@ impl<M: Meter> Leveled<M> {
         Arc::ptr_eq(&self.levels, &other.levels)
     }
 
-    /// The same levels under other numbers, which the meter has in spans of the axis of `course`. What was admitted before stays charged;
+    /// The same levels under other numbers, which the meter has in spans of the axis of `timeline`. What was admitted before stays charged;
     /// requests that go on under the old numbers are charged here as well.
     #[must_use]
-    pub fn followed_by(&self, meter: M, course: Course, indebts: bool) -> Leveled<M> {
-        let before = Before { fade: self.fade(), pace: self.before.pace.slower(course.axis().pace()) };
+    pub fn followed_by(&self, meter: M, timeline: Timeline, indebts: bool) -> Leveled<M> {
+        let before = Before { fade: self.fade(), ratio: self.before.ratio.slower(timeline.time_scale().ratio()) };
         let (levels, seed) = (Arc::clone(&self.levels), self.seed.clone());
-        Leveled { meter, levels, course, seed, indebts, longest_wait: 0, before }
+        Leveled { meter, levels, timeline, seed, indebts, longest_wait: 0, before }
     }
 
     /// The same for requests that may be charged so far ahead of now, because they wait.
@@ -111,14 +113,14 @@ impl<M: Meter> Leveled<M> {
     }
 
     /// Where a moment lies among the levels.
-    pub fn course(&self) -> &Course {
-        &self.course
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
     }
 
     /// Reads whether a request of `cost` fits now, on top of `held` units that others may yet be charged.
     #[inline]
     pub(super) fn probe(&self, place: &Place<'_>, now: Timestamp, cost: Cost, held: u32) -> Probe {
-        let (meter, at) = (&self.meter, self.course.at(now));
+        let (meter, at) = (&self.meter, self.timeline.at(now));
         let mut spot = Spot::default();
         let level = self.levels.look(self.key_at(place.key, at), &mut spot);
         let (judgement, seen) = match meter.admit(level, at, cost.saturating_add(held)) {
@@ -142,7 +144,7 @@ impl<M: Meter> Leveled<M> {
     /// It does not fit any more.
     #[inline]
     pub(super) fn commit(&self, probe: &Probe, now: Timestamp) -> Result<Judgement, Lost> {
-        let (meter, cost, at) = (&self.meter, probe.cost, self.course.at(now));
+        let (meter, cost, at) = (&self.meter, probe.cost, self.timeline.at(now));
         let key = self.key_at(probe.place.key, at);
         if let Seen::Level(seen) = &probe.seen
             && seen.at == at
@@ -166,23 +168,26 @@ impl<M: Meter> Leveled<M> {
     pub fn charge(&self, place: &Place<'_>, now: Timestamp, cost: Cost) {
         let meter = &self.meter;
         let most = Cost::new(meter.quota().saturating_mul(MOST_QUOTAS)).unwrap_or(Cost::ONE);
-        let at = self.course.at(now);
-        let hour =
-            if M::IS_LINEAR { at.nanos().saturating_add(self.course.axis().pace().places_in(MOST_NANOS)) } else { 0 };
+        let at = self.timeline.at(now);
+        let hour = if M::IS_LINEAR {
+            at.nanos().saturating_add(self.timeline.time_scale().ratio().places_in(MOST_NANOS))
+        } else {
+            0
+        };
         self.levels.charge(meter, self.key_at(place.key, at), at, cost, meter.charge(0, at, most).max(hour));
     }
 
     /// Takes note of `cost` that was charged by other numbers, up to the whole quota of these: a key that changes its tier takes
     /// along the units that it has spent, and owes none beyond a quota.
     pub fn take_note(&self, key: KeyHash, now: Timestamp, cost: Cost) {
-        let (meter, at) = (&self.meter, self.course.at(now));
+        let (meter, at) = (&self.meter, self.timeline.at(now));
         let spent = Cost::new(meter.quota()).unwrap_or(Cost::ONE);
         self.levels.charge(meter, self.key_at(key, at), at, cost, meter.charge(0, at, spent));
     }
 
     /// Charges `cost` whether it fits or not, up to the level `ceiling`; says where the level is then.
     pub fn charge_up_to(&self, place: &Place<'_>, now: Timestamp, cost: Cost, ceiling: u64) -> u64 {
-        self.levels.charge(&self.meter, place.key, self.course.at(now), cost, ceiling)
+        self.levels.charge(&self.meter, place.key, self.timeline.at(now), cost, ceiling)
     }
 
     /// The level of a key, or more.
@@ -193,9 +198,9 @@ impl<M: Meter> Leveled<M> {
     /// The refusal of a key at this level.
     #[inline(never)]
     pub fn refusal(&self, place: &Place<'_>, level: u64, now: Timestamp, cost: Cost) -> Judgement {
-        let judgement = self.in_time(refused(&self.meter, level, self.course.at(now), cost), now);
+        let judgement = self.in_time(refused(&self.meter, level, self.timeline.at(now), cost), now);
         match judgement.retry_nanos {
-            Some(wait) if self.longest_wait > 0 && self.course.axis().is_time() => {
+            Some(wait) if self.longest_wait > 0 && self.timeline.time_scale().is_time() => {
                 Judgement { retry_nanos: self.first_that_fits(place.key, now, wait, cost), ..judgement }
             }
             _ => judgement,
@@ -248,13 +253,13 @@ impl<M: Meter> Leveled<M> {
     /// Nanoseconds after which whatever a key was charged has faded: ahead of now, or without being asked for; by whatever
     /// numbers, and however slow the axis was meanwhile.
     pub fn fade_nanos(&self) -> u64 {
-        self.before.pace.real_in(self.fade())
+        self.before.ratio.real_in(self.fade())
     }
 
     /// The longest span of the axis that any level needs to fade, whatever numbers it was charged by.
     fn fade(&self) -> u64 {
         let longest = self.meter.fade_nanos();
-        let span = |nanos| self.course.axis().pace().places_in_at_least(nanos);
+        let span = |nanos| self.timeline.time_scale().ratio().places_in_at_least(nanos);
         let debt = if self.indebts { longest.saturating_mul(u64::from(MOST_QUOTAS)).max(span(MOST_NANOS)) } else { 0 };
         longest.saturating_add(debt).saturating_add(span(self.longest_wait)).max(self.before.fade)
     }
@@ -268,7 +273,11 @@ impl<M: Meter> Leveled<M> {
     /// What a meter says, in spans of time.
     #[inline]
     fn in_time(&self, judgement: Judgement, now: Timestamp) -> Judgement {
-        if self.course.axis().is_time() { judgement } else { converted(judgement, self.course.axis(), now) }
+        if self.timeline.time_scale().is_time() {
+            judgement
+        } else {
+            converted(judgement, self.timeline.time_scale(), now)
+        }
     }
 
     /// The table.
@@ -278,7 +287,7 @@ impl<M: Meter> Leveled<M> {
 
     /// How crowded the table is at `now`, by the limit's own numbers.
     pub fn crowding(&self, now: Timestamp) -> Crowding {
-        self.levels.crowding(&self.meter, self.course.at(now))
+        self.levels.crowding(&self.meter, self.timeline.at(now))
     }
 
     /// The seed that keys are hashed under.
@@ -288,19 +297,19 @@ impl<M: Meter> Leveled<M> {
 }
 
 #[cold]
-fn converted_next(next: &NextUnit, axis: &Axis, now: Timestamp) -> NextUnit {
-    NextUnit::Known(in_time(axis, now, next.nanos()))
+fn converted_next(next: &NextUnit, time_scale: &TimeScale, now: Timestamp) -> NextUnit {
+    NextUnit::Known(in_time(time_scale, now, next.nanos()))
 }
 
-fn in_time(axis: &Axis, now: Timestamp, nanos: Option<u64>) -> Option<u64> {
-    nanos.and_then(|nanos| if nanos == 0 { Some(0) } else { axis.wait(now, nanos) })
+fn in_time(time_scale: &TimeScale, now: Timestamp, nanos: Option<u64>) -> Option<u64> {
+    nanos.and_then(|nanos| if nanos == 0 { Some(0) } else { time_scale.wait(now, nanos) })
 }
 
 #[cold]
-fn converted(judgement: Judgement, axis: &Axis, now: Timestamp) -> Judgement {
+fn converted(judgement: Judgement, time_scale: &TimeScale, now: Timestamp) -> Judgement {
     Judgement {
-        retry_nanos: in_time(axis, now, judgement.retry_nanos),
-        next_unit: converted_next(&judgement.next_unit, axis, now),
+        retry_nanos: in_time(time_scale, now, judgement.retry_nanos),
+        next_unit: converted_next(&judgement.next_unit, time_scale, now),
         ..judgement
     }
 }

@@ -4,13 +4,12 @@
 //! was probed; [`Limiter::charge`] does not ask. The engine probes every limit of a route first and commits only when all agree, so
 //! no client pays for another limit's refusal. What a kind keeps, and how, is behind one trait, [`State`].
 //!
-//! No kind but a way to count: [`cluster`], for limits that several gates share.
+//! No kind but a way to count: [`sharing`], for limits that several gates share.
 
 pub mod adaptive;
 mod admission;
 mod attempt;
 mod by_level;
-pub mod cluster;
 pub mod connections;
 pub mod distinct;
 pub mod fair_share;
@@ -34,6 +33,7 @@ mod probe;
 mod quota;
 mod rate;
 mod recent_average;
+pub mod sharing;
 mod sliding_quota;
 pub mod slots;
 mod spec;

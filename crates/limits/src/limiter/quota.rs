@@ -18,7 +18,7 @@ use super::leveled::Leveled;
 use super::needs::Owed;
 use super::tiered::Tiered;
 use super::{Kind, Moved, Spec, kinds};
-use crate::sketch::{Pace, Seed, Window, Windows};
+use crate::sketch::{Ratio, Seed, Window, Windows};
 use crate::units::{Cost, OutOfRange, Period, Timestamp};
 
 /// The state of one `quota` limit without `sliding`.
@@ -61,8 +61,8 @@ impl ByLevel for Quota {
         let follow = |before: &Leveled<Window>, kind: &Kind| {
             let window = Window::on(max(kind)?, windows.clone())?;
             // counts need no axis but time
-            let course = before.course().followed_by(Timestamp::ZERO, Pace::EVEN);
-            Ok(course.map(|course| before.followed_by(window, course, spec.indebts)))
+            let timeline = before.timeline().followed_by(Timestamp::ZERO, Ratio::EVEN);
+            Ok(timeline.map(|timeline| before.followed_by(window, timeline, spec.indebts)))
         };
         // counts of the same windows mean the same, so none is ever apart
         let apart = |_: &Leveled<Window>, _: &Kind| Err(MIXED);

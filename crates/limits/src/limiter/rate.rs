@@ -3,7 +3,7 @@
 //! A token bucket per key in a monotone sketch of fixed size, with an exact table for keys that have spent half their
 //! burst. A refused request costs a few loads and writes nothing. The error is one-sided: colliding keys can only make a
 //! key refused early, with the probability that `tidegate check -v` prints. A changed rate or burst keeps the state and
-//! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::Axis`]).
+//! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::TimeScale`]).
 
 use super::by_level::ByLevel;
 use super::kind::MIXED;
@@ -11,7 +11,7 @@ use super::leveled::Leveled;
 use super::needs::Owed;
 use super::tiered::Tiered;
 use super::{Kind, Moved, Spec, kinds};
-use crate::sketch::{Bucket, Pace, Seed};
+use crate::sketch::{Bucket, Ratio, Seed};
 use crate::units::{Cost, OutOfRange};
 
 /// The state of one `rate` limit.
@@ -29,7 +29,7 @@ impl Rate {
     /// No kind, one that is not `rate`, or numbers that [`Bucket::new`] or the table refuse.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Rate, OutOfRange> {
         let Some(Kind::Rate(kinds::Rate { memory, .. })) = spec.kinds.first() else { return Err(MIXED) };
-        let meters = spec.kinds.iter().map(|kind| bucket(kind, Pace::EVEN));
+        let meters = spec.kinds.iter().map(|kind| bucket(kind, Ratio::EVEN));
         let table = |bucket| Leveled::new(bucket, *memory, seed.clone(), spec.indebts);
         let tiered = Tiered::empty(meters, Bucket::eq, table)?.with_longest_wait(spec.longest_wait);
         Ok(Rate { tiered, unit: spec.unit })
@@ -47,13 +47,13 @@ impl ByLevel for Rate {
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Rate, OutOfRange> {
         let units = (self.unit, spec.unit);
         let follow = |before: &Leveled<Bucket>, kind: &Kind| {
-            let new = bucket(kind, Pace::EVEN)?;
-            let pace = before.meter().pace_for(&new, units);
-            let course = before.course().followed_by(moved.now, pace).filter(|_| new.fits(pace));
-            course.map(|course| Ok(before.followed_by(bucket(kind, pace)?, course, spec.indebts))).transpose()
+            let new = bucket(kind, Ratio::EVEN)?;
+            let ratio = before.meter().pace_for(&new, units);
+            let timeline = before.timeline().followed_by(moved.now, ratio).filter(|_| new.fits(ratio));
+            timeline.map(|timeline| Ok(before.followed_by(bucket(kind, ratio)?, timeline, spec.indebts))).transpose()
         };
         let apart = |before: &Leveled<Bucket>, kind: &Kind| {
-            let new = bucket(kind, Pace::EVEN)?;
+            let new = bucket(kind, Ratio::EVEN)?;
             Ok(before.apart(new, moved.now, before.meter().pace_for(&new, units), spec.indebts))
         };
         let after = self.tiered.follow((spec.kinds, moved.tiers), Bucket::eq, follow, apart)?;
@@ -66,9 +66,9 @@ impl ByLevel for Rate {
 }
 
 /// The bucket of these numbers on an axis of this pace.
-fn bucket(kind: &Kind, pace: Pace) -> Result<Bucket, OutOfRange> {
+fn bucket(kind: &Kind, ratio: Ratio) -> Result<Bucket, OutOfRange> {
     match kind {
-        Kind::Rate(kinds::Rate { rate, burst, .. }) => Bucket::paced(*rate, *burst, pace),
+        Kind::Rate(kinds::Rate { rate, burst, .. }) => Bucket::paced(*rate, *burst, ratio),
         _ => Err(MIXED),
     }
 }
@@ -153,12 +153,12 @@ mod tests {
         // those who shared a table still do
         let (_, last) = chained(&[slow.clone(), slow.clone()], 3, &[[faster.clone(), faster]], now);
         assert!(last.tiered.at(0).shares_table_with(last.tiered.at(1)));
-        assert!(last.tiered.at(0).course().axis().is_time());
+        assert!(last.tiered.at(0).timeline().time_scale().is_time());
         // an hour's levels fade in the time that the new numbers need for them
         assert!(last.tiered.fade_nanos() <= 30_000, "{}", last.tiered.fade_nanos());
         // it goes on where the axis can: no table is made
         let (_, last) = chained(&[kind(10, 1, 10), slow.clone()], 3, &[[slow, kind(5, 3_600, 6)]], now);
-        assert!(!last.tiered.at(0).course().axis().is_time());
+        assert!(!last.tiered.at(0).timeline().time_scale().is_time());
     }
 
     #[test]

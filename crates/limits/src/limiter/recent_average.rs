@@ -16,7 +16,7 @@ use super::leveled::Leveled;
 use super::needs::Owed;
 use super::tiered::Tiered;
 use super::{Judgement, Kind, Moved, Place, RefusedCount, Spec, kinds};
-use crate::sketch::{Meter, Pace, RecentAverage, Seed};
+use crate::sketch::{Meter, Ratio, RecentAverage, Seed};
 use crate::units::{Cost, OutOfRange, Timestamp};
 
 /// The state of one `recent_average` limit.
@@ -35,7 +35,7 @@ impl RecentAverageLimit {
         let Some(Kind::RecentAverage(kinds::RecentAverage { memory, .. })) = spec.kinds.first() else {
             return Err(MIXED);
         };
-        let meters = spec.kinds.iter().map(|kind| average(kind, Pace::EVEN));
+        let meters = spec.kinds.iter().map(|kind| average(kind, Ratio::EVEN));
         let table = |meter| Leveled::new(meter, *memory, seed.clone(), spec.indebts);
         RecentAverageLimit::of(Tiered::empty(meters, RecentAverage::eq, table)?, spec)
     }
@@ -58,17 +58,17 @@ impl ByLevel for RecentAverageLimit {
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<RecentAverageLimit, OutOfRange> {
-        let pace = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
+        let ratio = |before: &Leveled<RecentAverage>, kind: &Kind| match kind {
             Kind::RecentAverage(kinds::RecentAverage { half_life, .. }) => Ok(before.meter().pace_for(*half_life)),
             _ => Err(MIXED),
         };
         let follow = |before: &Leveled<RecentAverage>, kind: &Kind| {
-            let pace = pace(before, kind)?;
-            let course = before.course().followed_by(moved.now, pace);
-            course.map(|course| Ok(before.followed_by(average(kind, pace)?, course, spec.indebts))).transpose()
+            let ratio = ratio(before, kind)?;
+            let timeline = before.timeline().followed_by(moved.now, ratio);
+            timeline.map(|timeline| Ok(before.followed_by(average(kind, ratio)?, timeline, spec.indebts))).transpose()
         };
         let apart = |before: &Leveled<RecentAverage>, kind: &Kind| {
-            Ok(before.apart(average(kind, Pace::EVEN)?, moved.now, pace(before, kind)?, spec.indebts))
+            Ok(before.apart(average(kind, Ratio::EVEN)?, moved.now, ratio(before, kind)?, spec.indebts))
         };
         let after = self.tiered.follow((spec.kinds, moved.tiers), RecentAverage::eq, follow, apart)?;
         RecentAverageLimit::of(after, spec)
@@ -85,7 +85,7 @@ impl ByLevel for RecentAverageLimit {
             return None;
         }
         let leveled = self.tiered.at(at.tier);
-        let (meter, moment) = (leveled.meter(), leveled.course().at(now));
+        let (meter, moment) = (leveled.meter(), leveled.timeline().at(now));
         let ceiling = meter.ceiling(moment);
         let before = leveled.level(at);
         let raised = meter.charge(before, moment, cost).min(ceiling);
@@ -97,14 +97,14 @@ impl ByLevel for RecentAverageLimit {
 }
 
 /// The meter of these numbers on an axis of this pace.
-fn average(kind: &Kind, pace: Pace) -> Result<RecentAverage, OutOfRange> {
+fn average(kind: &Kind, ratio: Ratio) -> Result<RecentAverage, OutOfRange> {
     match kind {
         Kind::RecentAverage(kinds::RecentAverage { rate, half_life, refused, .. }) => {
             let penalty = match refused {
                 RefusedCount::All { max_penalty } => *max_penalty,
                 RefusedCount::Admitted => std::time::Duration::ZERO,
             };
-            RecentAverage::paced(*rate, *half_life, penalty, pace)
+            RecentAverage::paced(*rate, *half_life, penalty, ratio)
         }
         _ => Err(MIXED),
     }

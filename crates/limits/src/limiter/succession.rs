@@ -7,7 +7,7 @@
 //!
 //! | kind | state | under other numbers |
 //! |---|---|---|
-//! | `rate`, `distinct` with `sliding` | when the key will have all its budget again | the axis of these instants [bends](crate::sketch::Axis): units stay units. Where it cannot, a table of their own begins with the levels of this one, which hears no more of requests that began before |
+//! | `rate`, `distinct` with `sliding` | when the key will have all its budget again | the axis of these instants [bends](crate::sketch::TimeScale): units stay units. Where it cannot, a table of their own begins with the levels of this one, which hears no more of requests that began before |
 //! | `recent_average` | when the sum of the key will be one | as above for `half_life`; a sum is judged by any `rate` |
 //! | `quota` | a count | judged by any `max`; the open window goes on as the open one of the new windows |
 //! | `quota` with `sliding`, `distinct` | counts | judged by any `max` |

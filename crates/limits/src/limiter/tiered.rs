@@ -82,7 +82,8 @@ impl<M: Meter> Tiered<M> {
             }
             let differs = |after: &Leveled<M>| {
                 let same = |other: &Leveled<M>| {
-                    other.course().axis() == after.course().axis() && alike(other.meter(), after.meter())
+                    other.timeline().time_scale() == after.timeline().time_scale()
+                        && alike(other.meter(), after.meter())
                 };
                 all.iter().any(|other| other.shares_table_with(after) && !same(other))
             };
@@ -116,7 +117,7 @@ impl<M: Meter> Tiered<M> {
     /// From now on these numbers are in force.
     pub fn take_over(&self) {
         for each in self.all() {
-            each.course().take_over();
+            each.timeline().take_over();
             if let Some(windows) = each.meter().windows() {
                 windows.take_over();
             }

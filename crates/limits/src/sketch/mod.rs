@@ -41,7 +41,7 @@ pub use hash::{KeyHash, KeyHasher, Seed};
 pub use heaviest::Heaviest;
 pub use lattice::NodeLevels;
 pub use levels::Levels;
-pub use meter::{Axis, Bucket, Charged, Course, Meter, NextUnit, Pace, RecentAverage, Window, Windows};
+pub use meter::{Bucket, Charged, Meter, NextUnit, Ratio, RecentAverage, TimeScale, Timeline, Window, Windows};
 pub use monotone::{Admission, Cell, Crowding, MonotoneTable, Word};
 pub use offered::OfferedRates;
 pub use own_hash::OwnHash;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate_limits::limiter::cluster::{Answer, Asking, Begin, Ends, Leases, Look, Promise};
+use tidegate_limits::limiter::sharing::{Answer, Asking, Begin, Ends, Leases, Look, Promise};
 use tidegate_limits::units::{Cost, Rate};
 
 use crate::store::Store;
@@ -41,9 +41,9 @@ fn arrivals(gates: usize, costs: Vec<u32>) -> impl Strategy<Value = Vec<Arrival>
     );
     let wait = prop_oneof![0..40_u64, 0..4_000_u64, 0..16_000_u64, Just(3_900_u64), Just(15_000_u64)];
     let crowd = (wait, 0..3_u64, prop_oneof![vec(arrival.clone(), 1..20), vec(arrival, 200..1_200)]).prop_map(
-        |(wait, pace, crowd)| {
+        |(wait, ratio, crowd)| {
             crowd.into_iter().enumerate().map(move |(number, (gate, cost, there, back, refused))| {
-                let pause = if number == 0 { wait } else { pace };
+                let pause = if number == 0 { wait } else { ratio };
                 Arrival { gate, pause, cost, there, back, refused }
             })
         },

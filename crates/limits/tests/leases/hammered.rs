@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use tidegate_limits::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
+use tidegate_limits::limiter::sharing::{Answer, Asking, Begin, Leases, Look, Promise};
 use tidegate_limits::units::{Cost, Rate};
 
 use crate::store::Store;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate_limits::limiter::cluster::{Answer, Asking, Begin, Leases, Look, Promise};
+use tidegate_limits::limiter::sharing::{Answer, Asking, Begin, Leases, Look, Promise};
 use tidegate_limits::units::{Cost, Rate};
 
 use crate::store::Store;

@@ -1,9 +1,9 @@
 //! The store by the letter of its promise: what any real one has to do with a question. Written apart from
-//! [`tidegate_limits::limiter::cluster::promise`], which is what the scripts compute, so that the two are held against one law.
+//! [`tidegate_limits::limiter::sharing::promise`], which is what the scripts compute, so that the two are held against one law.
 
 use std::collections::HashMap;
 
-use tidegate_limits::limiter::cluster::{Answer, Asking, Promise};
+use tidegate_limits::limiter::sharing::{Answer, Asking, Promise};
 
 /// One limit in the store, by key. Its time is its own.
 pub struct Store {

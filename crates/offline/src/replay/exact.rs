@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::outcome::Error;
-use crate::engine::{Judged, Outcome, Verdict};
+use crate::engine::{Evaluation, Outcome, Verdict};
 use crate::limiter::kinds::Levels;
 use crate::policy::{CostRule, Counted, Rule};
 use crate::sketch::KeyHash;
@@ -35,10 +35,10 @@ impl Exact {
     }
 
     /// Compares what the limit said of a request, and charges it if the limit was.
-    pub fn note(&mut self, judged: &Judged, slot: usize, method: &http::Method) {
-        let Some(reading) = judged.decision.readings.get(slot) else { return };
-        let (Some(key), Outcome::Admitted | Outcome::Refused) = (judged.key(slot), reading.outcome) else { return };
-        let (at, cost) = (judged.decision.at, self.cost.on_entry(method));
+    pub fn note(&mut self, evaluation: &Evaluation, slot: usize, method: &http::Method) {
+        let Some(reading) = evaluation.decision.readings.get(slot) else { return };
+        let (Some(key), Outcome::Admitted | Outcome::Refused) = (evaluation.key(slot), reading.outcome) else { return };
+        let (at, cost) = (evaluation.decision.at, self.cost.on_entry(method));
         let level = self.levels.get(&key).copied().unwrap_or(0);
         let (fits, charged, left) = self.meter.weigh(level, at, cost);
         self.error.asked += 1;
@@ -51,9 +51,9 @@ impl Exact {
             self.error.most = self.error.most.max(short);
             self.sum += f64::from(short);
         }
-        if judged.decision.verdict == Verdict::Admitted && !refused && fits {
+        if evaluation.decision.verdict == Verdict::Admitted && !refused && fits {
             self.levels.insert(key, charged);
-            for key in judged.more_keys(slot) {
+            for key in evaluation.more_keys(slot) {
                 let level = self.levels.get(&key).copied().unwrap_or(0);
                 let (_, charged, _) = self.meter.weigh(level, at, cost);
                 self.levels.insert(key, charged);

@@ -11,7 +11,7 @@ use super::outcome::{Error, LimitOutcome, Minute, Outcome, Touched};
 use super::prepare::{Prepared, Unjudged};
 use super::record::{LoggedClient, Record};
 use crate::client::Client;
-use crate::engine::{Judged, Outcome as Said, Refusal, Verdict};
+use crate::engine::{Evaluation, Outcome as Said, Refusal, Verdict};
 use crate::policy::{Policy, Rule};
 
 /// Touched clients whose particulars are kept.
@@ -98,7 +98,7 @@ impl Ledger {
     pub fn note(
         &mut self,
         request: &Prepared<'_>,
-        judged: &Judged,
+        judged: &Evaluation,
         name: &dyn Fn(&Record<'_>, &Client) -> String,
         exact: &mut [Option<Exact>],
     ) -> Option<Fate> {

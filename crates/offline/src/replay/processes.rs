@@ -12,7 +12,7 @@ use http::StatusCode;
 use super::exact::Exact;
 use super::outcome::Error;
 use super::prepare::Prepared;
-use crate::engine::{Arrival, DecisionId, Judged, Refusal};
+use crate::engine::{Arrival, DecisionId, Evaluation, Refusal};
 use crate::gate::{Course, HEAD_START, OfflineGate, PlaceAt, Submission};
 use crate::policy::{Policy, Rule};
 use crate::units::dice::mixed;
@@ -106,7 +106,7 @@ impl Process {
     /// Judges a request, and passes its first decision on: before its wait, if a limit delays it. Whether the origin had room for it is a
     /// fact of that day, and so is its end.
     #[inline]
-    pub fn judge(&mut self, request: &Prepared<'_>, mut then: impl FnMut(&Judged, &mut [Option<Exact>])) {
+    pub fn judge(&mut self, request: &Prepared<'_>, mut then: impl FnMut(&Evaluation, &mut [Option<Exact>])) {
         let Process { gate, exact, .. } = self;
         self.judged += 1;
         let record = request.record;
@@ -124,7 +124,7 @@ impl Process {
         gate.advance(at, &mut |_| {});
         let submission =
             Submission { request: &request.request(), client: Some(request.client), arrival, course, of: () };
-        gate.submit(submission, &mut |step| then(step.judged, exact));
+        gate.submit(submission, &mut |step| then(step.evaluation, exact));
     }
 
     fn tell(self, errors: &mut [Option<Error>]) {

@@ -13,7 +13,7 @@ use super::read::{self, Options, Tally};
 use super::record::Record;
 use super::source::Sources;
 use crate::client::Client;
-use crate::engine::Judged;
+use crate::engine::Evaluation;
 use crate::policy::Policy;
 
 /// What is asked of logs.
@@ -77,7 +77,7 @@ impl Side {
         &mut self,
         record: &Record<'_>,
         question: &Question<'_>,
-        mut seen: impl FnMut(&Judged),
+        mut seen: impl FnMut(&Evaluation),
     ) -> Result<Option<Fate>, Failed> {
         let Side { preparer, processes, ledger, .. } = self;
         let process = processes.of(record.told.and_then(|told| told.zero), record.start);
@@ -90,9 +90,9 @@ impl Side {
             }
         };
         let mut fate = None;
-        process.judge(&request, |judged, exact| {
-            seen(judged);
-            fate = ledger.note(&request, judged, question.name, exact);
+        process.judge(&request, |evaluation, exact| {
+            seen(evaluation);
+            fate = ledger.note(&request, evaluation, question.name, exact);
         });
         Ok(fate)
     }
@@ -119,7 +119,7 @@ pub fn simulate(
     question: &Question<'_>,
     policy: Policy,
     against: Option<Policy>,
-    mut decided: impl FnMut(&Record<'_>, &Judged),
+    mut decided: impl FnMut(&Record<'_>, &Evaluation),
 ) -> Result<Replayed, Failed> {
     let header = |name: &str| sources.gives_header(name);
     let given = Given {
@@ -131,7 +131,7 @@ pub fn simulate(
     let mut side = Side::new(policy, &given, question);
     let mut other = against.map(|policy| (Side::new(policy, &given, question), Diff::default()));
     let mut run = |record: &Record<'_>| -> Result<(), Failed> {
-        let new = side.run(record, question, |judged| decided(record, judged))?;
+        let new = side.run(record, question, |evaluation| decided(record, evaluation))?;
         let Some((other, diff)) = &mut other else { return Ok(()) };
         if let (Some(new), Some(old)) = (new, other.run(record, question, |_| {})?) {
             diff.note(new, old, || (question.name)(record, &new.client));

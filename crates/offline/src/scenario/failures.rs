@@ -8,7 +8,7 @@ use super::seen::Seen;
 use super::text;
 use crate::answer::Told;
 use crate::config::case::Range;
-use crate::engine::{Judged, Verdict};
+use crate::engine::{Evaluation, Verdict};
 use crate::explain::{Answered, Explanation};
 
 /// The account of a request; no line break at its end.
@@ -24,14 +24,14 @@ pub fn of(seen: &Seen<'_>) -> String {
     };
     let after = seen.delay().map(|delay| format!("after {}, ", span(delay))).unwrap_or_default();
     let line = format!("at {}: {}{place}: {after}{answered}", span(seen.at), seen.messages.line(seen.nth));
-    match seen.judged.and_then(|judged| explained(seen, judged)) {
+    match seen.evaluation.and_then(|evaluation| explained(seen, evaluation)) {
         Some(explanation) => format!("{line}\n{}", explanation.to_text().trim_end()),
         None => format!("{line}\nthe request could not be understood, and no limit was asked"),
     }
 }
 
-fn explained(seen: &Seen<'_>, judged: &Judged) -> Option<Explanation> {
-    let (policy, decision) = (seen.policy(), &judged.decision);
+fn explained(seen: &Seen<'_>, evaluation: &Evaluation) -> Option<Explanation> {
+    let (policy, decision) = (seen.policy(), &evaluation.decision);
     let status = StatusCode::from_u16(seen.status).unwrap_or_default();
     // beside what the origin says after the operator's edits; our own answers say nothing first
     let passed = decision.verdict == Verdict::Admitted && seen.fault.is_none();
@@ -45,7 +45,7 @@ fn explained(seen: &Seen<'_>, judged: &Judged) -> Option<Explanation> {
         Answered { status: (decision.verdict != Verdict::Admitted).then_some(seen.status), retry_after, sent: lines };
     let head = seen.messages.head(seen.nth);
     let request = seen.messages.request(seen.nth, &head)?;
-    Some(Explanation::of_request(seen.snapshot, judged, &request, answered, seen.book))
+    Some(Explanation::of_request(seen.engine, evaluation, &request, answered, seen.book))
 }
 
 /// A time for people, to the millisecond: `1h30m`, `11.4s`, `0s`.

@@ -11,7 +11,7 @@ use super::seen::Seen;
 use super::{case_policy, clock, text};
 use crate::answer::{self, Answer, Context, Fault, Form, RouteFields};
 use crate::config::case::Case;
-use crate::engine::{Arrival, DecisionId, Judged, Snapshot, Verdict};
+use crate::engine::{Arrival, DecisionId, Engine, Evaluation, Verdict};
 use crate::explain::Book;
 use crate::gate::{Course, OfflineGate, Step, Submission, What};
 use crate::policy::Policy;
@@ -48,7 +48,7 @@ struct Observer<'a> {
 
 /// What a client was answered.
 struct Answered<'s> {
-    judged: Option<&'s Judged>,
+    evaluation: Option<&'s Evaluation>,
     fault: Option<Fault>,
     status: StatusCode,
     retry_after: Option<u64>,
@@ -109,8 +109,9 @@ impl<'a> Runner<'a> {
         let Some(request) = messages.request(sent.nth, &head) else {
             let (fault, headers) = (Fault::BadRequest, HeaderMap::new());
             let status = fault.meaning().status;
-            let answered = Answered { judged: None, fault: Some(fault), status, retry_after: None, headers: &headers };
-            return observer.see(gate.snapshot(), &sent, sent.at, &answered);
+            let answered =
+                Answered { evaluation: None, fault: Some(fault), status, retry_after: None, headers: &headers };
+            return observer.see(gate.engine(), &sent, sent.at, &answered);
         };
         let course = Course::Played { body: step.body, reply: &step.reply };
         let submission = Submission { request: &request, client: None, arrival, course, of: sent };
@@ -134,7 +135,7 @@ impl Observer<'_> {
         match step.what {
             What::Waits | What::Admitted => {}
             What::Refused => {
-                if let Verdict::Refused(refusal) = step.judged.decision.verdict {
+                if let Verdict::Refused(refusal) = step.evaluation.decision.verdict {
                     let answer = self.context(step, |context| answer::refuse(refusal, context));
                     self.see_own_answer(step, &answer, None);
                 }
@@ -145,7 +146,7 @@ impl Observer<'_> {
                 self.see_own_answer(step, &answer, Some(fault));
             }
             What::Answered(status, headers) => {
-                let (policy, decision) = (step.snapshot.policy(), &step.judged.decision);
+                let (policy, decision) = (step.engine.policy(), &step.evaluation.decision);
                 let route =
                     decision.route.and_then(|index| Some((policy.routes.route(index)?, self.fields.get(index))));
                 let headers = match route.filter(|_| self.wants_headers(step.of)) {
@@ -154,9 +155,9 @@ impl Observer<'_> {
                     }
                     None => HeaderMap::new(),
                 };
-                let judged = Some(step.judged);
-                let answered = Answered { judged, fault: None, status, retry_after: None, headers: &headers };
-                self.see(step.snapshot, step.of, step.at, &answered);
+                let evaluation = Some(step.evaluation);
+                let answered = Answered { evaluation, fault: None, status, retry_after: None, headers: &headers };
+                self.see(step.engine, step.of, step.at, &answered);
             }
         }
     }
@@ -168,17 +169,17 @@ impl Observer<'_> {
             headers.append(name.clone(), value.clone());
         }
         let retry_after = headers.get(http::header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
-        let judged = Some(step.judged);
-        let answered = Answered { judged, fault, status: answer.status, retry_after, headers: &headers };
-        self.see(step.snapshot, step.of, step.at, &answered);
+        let evaluation = Some(step.evaluation);
+        let answered = Answered { evaluation, fault, status: answer.status, retry_after, headers: &headers };
+        self.see(step.engine, step.of, step.at, &answered);
     }
 
     fn context(&self, step: &Step<'_, Sent>, answer: impl FnOnce(&Context<'_>) -> Answer) -> Answer {
-        let (decision, none) = (&step.judged.decision, HeaderMap::new());
+        let (decision, none) = (&step.evaluation.decision, HeaderMap::new());
         let head = self.messages.get(step.of.step).map(|messages| messages.head(step.of.nth));
         let method = self.case.steps.get(step.of.step).map_or(&http::Method::GET, |step| &step.method);
         answer(&Context {
-            policy: step.snapshot.policy(),
+            policy: step.engine.policy(),
             decision: Some(decision),
             fields: decision.route.and_then(|route| self.fields.get(route)),
             form: Form::of(method, head.as_ref().map_or(&none, |head| head.headers())),
@@ -187,10 +188,10 @@ impl Observer<'_> {
     }
 
     /// Counts a request whose answer is known.
-    fn see(&mut self, snapshot: &Snapshot, sent: &Sent, at: Timestamp, answered: &Answered<'_>) {
+    fn see(&mut self, engine: &Engine, sent: &Sent, at: Timestamp, answered: &Answered<'_>) {
         let Some(messages) = self.messages.get(sent.step) else { return };
         let seen = Seen {
-            snapshot,
+            engine,
             book: self.book,
             messages,
             step: sent.step,
@@ -200,7 +201,7 @@ impl Observer<'_> {
             at: sent.at.since(self.begun),
             answered: at,
             order: (sent.at.nanos(), sent.step, sent.nth),
-            judged: answered.judged,
+            evaluation: answered.evaluation,
             fault: answered.fault,
             status: answered.status.as_u16(),
             retry_after: answered.retry_after.map(Duration::from_secs),

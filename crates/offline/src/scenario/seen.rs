@@ -7,7 +7,7 @@ use http::HeaderMap;
 use super::message::Messages;
 use crate::answer::Fault;
 use crate::config::case::By;
-use crate::engine::{Decision, Judged, Outcome, Refusal, Snapshot, Verdict};
+use crate::engine::{Decision, Engine, Evaluation, Outcome, Refusal, Verdict};
 use crate::explain::Book;
 use crate::policy::{Action, Mode, Policy};
 use crate::units::Timestamp;
@@ -15,7 +15,7 @@ use crate::units::Timestamp;
 /// A request whose answer is known.
 pub struct Seen<'s> {
     /// What judged it.
-    pub snapshot: &'s Snapshot,
+    pub engine: &'s Engine,
     /// The policy as it is written, and where.
     pub book: &'s Book,
     /// What it is one of.
@@ -35,7 +35,7 @@ pub struct Seen<'s> {
     /// Before or after others.
     pub order: (u64, usize, u32),
     /// How it was judged; `None` when it did not come that far.
-    pub judged: Option<&'s Judged>,
+    pub evaluation: Option<&'s Evaluation>,
     /// Why it could not be served, if that is no verdict of the policy.
     pub fault: Option<Fault>,
     /// What it was answered with.
@@ -49,12 +49,12 @@ pub struct Seen<'s> {
 impl<'s> Seen<'s> {
     /// The policy.
     pub fn policy(&self) -> &'s Policy {
-        self.snapshot.policy()
+        self.engine.policy()
     }
 
     /// What was decided.
     pub fn decision(&self) -> Option<&'s Decision> {
-        self.judged.map(|judged| &judged.decision)
+        self.evaluation.map(|evaluation| &evaluation.decision)
     }
 
     /// Let through, to the origin or to the route's own answer.

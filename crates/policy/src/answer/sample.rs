@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 use crate::client::ClientRules;
 use crate::client::key::{KeyPart, KeySpec};
-use crate::engine::{By, Decision, DecisionId, Outcome, Reading, Verdict};
+use crate::engine::{DecidedBy, Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::{Kind, kinds};
 use crate::policy::origin::Timeouts;
 use crate::policy::{Action, HeaderEdits, Mode, Policy, Responses, Route, RouteTable, Rule};
@@ -65,7 +65,7 @@ pub fn decision(policy: &Policy, verdict: Verdict, readings: &[(Outcome, u32, Op
         retry_nanos: if *outcome == Outcome::Refused { *nanos } else { Some(0) },
         next_unit: NextUnit::Known(*nanos),
         standing: 0,
-        by: By::Gate,
+        by: DecidedBy::Gate,
     };
     Decision {
         id: DecisionId(42),

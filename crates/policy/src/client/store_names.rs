@@ -16,7 +16,7 @@ use http::HeaderName;
 use sha2::Sha256;
 
 use super::subkey::{keyed, subkey, update_with_length};
-use crate::limiter::cluster::StoreKey;
+use crate::limiter::sharing::StoreKey;
 use crate::sketch::hash::KeyInput;
 use crate::units::Prefix;
 

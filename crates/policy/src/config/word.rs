@@ -15,7 +15,7 @@ use super::settings::{ClientCertificateMode, ClientInLog, LogFormat, LogLevel, L
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
-use crate::limiter::cluster::{OnStoreError, Sharing};
+use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::limiter::{FORMS, Form};
 use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
 use crate::units::{Bytes, Weekday};

@@ -1,21 +1,21 @@
 //! Asks one limit about the request, where it [counts](super::find).
 
-use super::by::By;
+use super::core::Engine;
+use super::decided_by::DecidedBy;
 use super::decision::{Outcome, Refusal};
-use super::judged::Judged;
+use super::evaluation::Evaluation;
 use super::keys::keys_into;
 use super::read::Read;
 use super::reading::fill;
-use super::snapshot::Snapshot;
 use crate::client::key::Keys;
 use crate::limiter::{Judgement, Probe, Refuses};
 use crate::policy::{Mode, OnLimit, Rule};
 use crate::sketch::{KeyHasher, Seed};
 
-impl Snapshot {
+impl Engine {
     /// Asks the limit of one reading, if it has a place to be asked at; says why it forbids the request if it does.
-    pub(super) fn ask(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
-        let Judged { decision, probes, shared_slots, refills, .. } = judged;
+    pub(super) fn ask(&self, slot: usize, about: &Read<'_>, evaluation: &mut Evaluation) -> Option<Refusal> {
+        let Evaluation { decision, probes, shared_slots, refills, .. } = evaluation;
         let (reading, asked) = (decision.readings.get_mut(slot)?, probes.get_mut(slot)?);
         let Probe { place, cost, .. } = asked.as_ref()?;
         let (rule, limiter) = self.rule(reading.rule)?;
@@ -23,30 +23,30 @@ impl Snapshot {
             *asked = None;
             return None;
         }
-        match self.cluster(reading.rule) {
+        match self.shared_limit(reading.rule) {
             None => {
                 let probe = limiter.probe(place, about.at, *cost);
                 fill(reading, &probe.judgement);
                 *asked = Some(probe);
                 if self.told(reading.rule).is_some() {
-                    reading.by = By::Estimate;
+                    reading.by = DecidedBy::Estimate;
                 }
             }
-            Some(cluster) => {
-                let (judgement, due) = cluster.look(place, about.at, *cost);
+            Some(shared_limit) => {
+                let (judgement, due) = shared_limit.look(place, about.at, *cost);
                 fill(reading, &judgement);
                 *refills |= u8::from(due) << slot;
-                reading.by = By::Lease;
+                reading.by = DecidedBy::Lease;
                 *shared_slots |= 1 << slot;
             }
         }
         reading.mode = self.mode_of(reading.rule, rule, about);
-        if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, judged) }
+        if reading.outcome == Outcome::Admitted { None } else { self.over_limit(slot, about, evaluation) }
     }
 
     /// What follows when the limit of one reading has said that the request does not fit.
-    pub(super) fn over_limit(&self, slot: usize, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
-        let Judged { decision, probes, .. } = judged;
+    pub(super) fn over_limit(&self, slot: usize, about: &Read<'_>, evaluation: &mut Evaluation) -> Option<Refusal> {
+        let Evaluation { decision, probes, .. } = evaluation;
         let (reading, Probe { place, cost, .. }) = (decision.readings.get_mut(slot)?, probes.get(slot)?.as_ref()?);
         let (rule, limiter) = self.rule(reading.rule)?;
         match (&rule.action, reading.mode, reading.retry_nanos) {

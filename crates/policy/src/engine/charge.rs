@@ -14,10 +14,10 @@
 //! makes the request wait again, for `D` at most, the origin sees up to `D` more of its budget in any interval. The last one's promise,
 //! and those of all limits that do not delay, hold by the moments at which requests go on.
 
+use super::core::Engine;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
-use super::judged::{Held, Holds, Judged, More};
+use super::evaluation::{Evaluation, Held, Holds, More};
 use super::reading::fill;
-use super::snapshot::Snapshot;
 use crate::limiter::{Judgement, Limiter, Lost, Place, Probe};
 use crate::policy::{Mode, OnLimit, Route, Rule};
 use crate::units::Timestamp;
@@ -30,73 +30,73 @@ impl Decision {
     }
 }
 
-impl Snapshot {
+impl Engine {
     /// Charges limits that delay, up to the first that makes the request wait: [`Decision::goes_on`] is then after `now`. To be called
     /// again when that wait is over, until there is none. Another request may have come first since the limits were read: then the
     /// verdict may turn into a refusal, also after a wait.
     ///
     /// Without a limit that delays it does nothing. Gives the position in [`Decision::readings`] of a limit that refused only because a
     /// race for one key could not be settled.
-    pub fn reserve(&self, judged: &mut Judged, now: Timestamp) -> Option<usize> {
-        if judged.decision.verdict != Verdict::Admitted {
+    pub fn reserve(&self, evaluation: &mut Evaluation, now: Timestamp) -> Option<usize> {
+        if evaluation.decision.verdict != Verdict::Admitted {
             return None;
         }
         // what was read is not what is charged
-        judged.decision.delay_nanos = saturating_nanos(now.since(judged.decision.at));
+        evaluation.decision.delay_nanos = saturating_nanos(now.since(evaluation.decision.at));
         let mut windows = false;
-        for slot in 0..judged.decision.readings.len() {
-            match self.delaying(judged, slot) {
+        for slot in 0..evaluation.decision.readings.len() {
+            match self.delaying(evaluation, slot) {
                 None => {}
                 Some((limiter, _)) if limiter.has_windows() => windows = true,
-                Some((_, most)) => match self.reserve_slot(judged, slot, now, most) {
+                Some((_, most)) => match self.reserve_slot(evaluation, slot, now, most) {
                     Err(contended) => return contended.then_some(slot),
-                    Ok(()) if judged.decision.goes_on() > now => return None,
+                    Ok(()) if evaluation.decision.goes_on() > now => return None,
                     Ok(()) => {}
                 },
             }
         }
-        if windows { self.reserve_windows(judged, now) } else { None }
+        if windows { self.reserve_windows(evaluation, now) } else { None }
     }
 
     /// All of it at once, as if waits passed in no time.
-    pub fn reserve_all(&self, judged: &mut Judged) -> Option<usize> {
-        let mut now = judged.decision.at;
+    pub fn reserve_all(&self, evaluation: &mut Evaluation) -> Option<usize> {
+        let mut now = evaluation.decision.at;
         loop {
-            let contended = self.reserve(judged, now);
-            if contended.is_some() || judged.decision.goes_on() <= now {
+            let contended = self.reserve(evaluation, now);
+            if contended.is_some() || evaluation.decision.goes_on() <= now {
                 return contended;
             }
-            now = judged.decision.goes_on();
+            now = evaluation.decision.goes_on();
         }
     }
 
     /// The limit of one reading, if it delays and has not been charged, and the longest that the request may then have waited in all,
     /// in nanoseconds.
-    fn delaying(&self, judged: &Judged, slot: usize) -> Option<(&Limiter, u64)> {
-        let reading = judged.decision.readings.get(slot)?;
+    fn delaying(&self, evaluation: &Evaluation, slot: usize) -> Option<(&Limiter, u64)> {
+        let reading = evaluation.decision.readings.get(slot)?;
         let (rule, limiter) = self.rule(reading.rule)?;
         let most = longest_wait(rule, reading)?;
-        (judged.charged >> slot & 1 == 0).then(|| (limiter, most.saturating_add(judged.decision.delay_nanos)))
+        (evaluation.charged >> slot & 1 == 0).then(|| (limiter, most.saturating_add(evaluation.decision.delay_nanos)))
     }
 
     /// Charges the limits that delay and count by windows, as of one moment that all of them have room at.
-    fn reserve_windows(&self, judged: &mut Judged, now: Timestamp) -> Option<usize> {
+    fn reserve_windows(&self, evaluation: &mut Evaluation, now: Timestamp) -> Option<usize> {
         let mut open = [None; Route::MAX_RULES];
         for (slot, open) in open.iter_mut().enumerate() {
-            *open = self.delaying(judged, slot);
+            *open = self.delaying(evaluation, slot);
         }
-        self.agree_on_a_wait(judged, &open);
+        self.agree_on_a_wait(evaluation, &open);
         // what each was charged as of; a limit after which the wait grew is charged for the later moment, too
         let mut moments = [None; Route::MAX_RULES];
         for _ in 0..=MAX_TRIES {
             let mut all = true;
             for (slot, (open, moment)) in open.iter().zip(&mut moments).enumerate() {
                 let Some((_, most)) = *open else { continue };
-                if *moment == Some(judged.decision.goes_on()) {
+                if *moment == Some(evaluation.decision.goes_on()) {
                     continue;
                 }
-                match self.reserve_slot(judged, slot, now, most) {
-                    Ok(()) => (*moment, all) = (Some(judged.decision.goes_on()), false),
+                match self.reserve_slot(evaluation, slot, now, most) {
+                    Ok(()) => (*moment, all) = (Some(evaluation.decision.goes_on()), false),
                     Err(contended) => return contended.then_some(slot),
                 }
             }
@@ -108,18 +108,22 @@ impl Snapshot {
     }
 
     /// Lets the wait grow until all of these limits have room at its end, if there is such a moment within what each of them allows.
-    fn agree_on_a_wait(&self, judged: &mut Judged, open: &[Option<(&Limiter, u64)>]) {
+    fn agree_on_a_wait(&self, evaluation: &mut Evaluation, open: &[Option<(&Limiter, u64)>]) {
         for _ in 0..MAX_TRIES {
-            let (at, mut more) = (judged.decision.goes_on(), 0);
+            let (at, mut more) = (evaluation.decision.goes_on(), 0);
             for (slot, open) in open.iter().enumerate() {
                 let Some((limiter, most)) = *open else { continue };
-                let first = judged.probes.get(slot).and_then(Option::as_ref).map(|probe| (&probe.place, probe.cost));
-                let further = judged.more.iter().filter(|more| more.slot == slot).map(|more| (&more.place, more.cost));
+                let first =
+                    evaluation.probes.get(slot).and_then(Option::as_ref).map(|probe| (&probe.place, probe.cost));
+                let further =
+                    evaluation.more.iter().filter(|more| more.slot == slot).map(|more| (&more.place, more.cost));
                 for (place, cost) in first.into_iter().chain(further) {
                     let said = limiter.probe(place, at, cost).judgement;
                     match said.retry_nanos {
                         _ if said.admitted => {}
-                        Some(wait) if judged.decision.delay_nanos.saturating_add(wait) <= most => more = more.max(wait),
+                        Some(wait) if evaluation.decision.delay_nanos.saturating_add(wait) <= most => {
+                            more = more.max(wait)
+                        }
                         // there is none, as the charge will find
                         _ => return,
                     }
@@ -128,25 +132,25 @@ impl Snapshot {
             if more == 0 {
                 return;
             }
-            judged.decision.delay_nanos += more;
+            evaluation.decision.delay_nanos += more;
         }
     }
 
     /// Charges the limit of one reading, which delays, as of the first moment that it has for the request, if the request has then
     /// waited for at most `most` nanoseconds. The error says whether it was a race that was lost.
-    fn reserve_slot(&self, judged: &mut Judged, slot: usize, now: Timestamp, most: u64) -> Result<(), bool> {
-        judged.charged |= 1 << slot;
-        let Some(reading) = judged.decision.readings.get(slot).copied() else { return Ok(()) };
-        let Some(first) = judged.probes.get(slot).copied().flatten() else { return Ok(()) };
+    fn reserve_slot(&self, evaluation: &mut Evaluation, slot: usize, now: Timestamp, most: u64) -> Result<(), bool> {
+        evaluation.charged |= 1 << slot;
+        let Some(reading) = evaluation.decision.readings.get(slot).copied() else { return Ok(()) };
+        let Some(first) = evaluation.probes.get(slot).copied().flatten() else { return Ok(()) };
         let noted = |place: Place<'_>, cost| Probe::unasked(&Place { noted: Some(now), ..place }, cost);
-        let mut charged = self.reserve_one(judged, &reading, &noted(first.place, first.cost), most);
-        for More { place, cost, .. } in judged.more.clone().into_iter().filter(|more| more.slot == slot) {
-            charged = charged.and_then(|_| self.reserve_one(judged, &reading, &noted(place, cost), most));
+        let mut charged = self.reserve_one(evaluation, &reading, &noted(first.place, first.cost), most);
+        for More { place, cost, .. } in evaluation.more.clone().into_iter().filter(|more| more.slot == slot) {
+            charged = charged.and_then(|_| self.reserve_one(evaluation, &reading, &noted(place, cost), most));
         }
         match charged {
             Ok(judgement) => {
-                let waits = judged.decision.goes_on() > now;
-                if let Some(reading) = judged.decision.readings.get_mut(slot) {
+                let waits = evaluation.decision.goes_on() > now;
+                if let Some(reading) = evaluation.decision.readings.get_mut(slot) {
                     fill(reading, &judgement);
                     reading.outcome = if waits { Outcome::Delayed } else { Outcome::Admitted };
                 }
@@ -154,9 +158,9 @@ impl Snapshot {
             }
             Err(mut lost) => {
                 // it was asked about a later moment than the client is told at
-                let ahead = saturating_nanos(judged.decision.goes_on().since(now));
+                let ahead = saturating_nanos(evaluation.decision.goes_on().since(now));
                 lost.judgement.retry_nanos = lost.judgement.retry_nanos.map(|wait| wait.saturating_add(ahead));
-                self.refuse_late(judged, slot, &lost, now);
+                self.refuse_late(evaluation, slot, &lost, now);
                 Err(lost.contended)
             }
         }
@@ -167,45 +171,45 @@ impl Snapshot {
     ///
     /// What comes back is taken first, then budgets, the one nearest to its end first. If an enforced limit has been spent by
     /// others since it was read, the verdict turns into a refusal and the places return. The second value is as that of
-    /// [`Snapshot::reserve`].
-    pub fn admit(&self, judged: &mut Judged, now: Timestamp) -> (Holds, Option<usize>) {
+    /// [`Engine::reserve`].
+    pub fn admit(&self, evaluation: &mut Evaluation, now: Timestamp) -> (Holds, Option<usize>) {
         // written where it is returned, as there is room for much
         let mut result = (Holds::new(), None);
-        result.1 = self.admit_into(judged, now, &mut result.0);
+        result.1 = self.admit_into(evaluation, now, &mut result.0);
         result
     }
 
     /// The same; what the request holds then is put into `holds`, which is empty.
-    pub fn admit_into(&self, judged: &mut Judged, now: Timestamp, holds: &mut Holds) -> Option<usize> {
+    pub fn admit_into(&self, evaluation: &mut Evaluation, now: Timestamp, holds: &mut Holds) -> Option<usize> {
         let mut contended = None;
-        if judged.decision.verdict != Verdict::Admitted {
+        if evaluation.decision.verdict != Verdict::Admitted {
             return contended;
         }
-        if judged.shared_slots != 0 {
-            self.admit_shared(judged, now, &mut contended);
-            if judged.decision.verdict != Verdict::Admitted {
-                self.give_back(judged, now);
+        if evaluation.shared_slots != 0 {
+            self.admit_shared(evaluation, now, &mut contended);
+            if evaluation.decision.verdict != Verdict::Admitted {
+                self.give_back(evaluation, now);
                 return contended;
             }
         }
-        let order = charging_order(self, &judged.decision.readings);
-        for position in 0..judged.decision.readings.len() {
+        let order = charging_order(self, &evaluation.decision.readings);
+        for position in 0..evaluation.decision.readings.len() {
             let Some(slot) = order.get(position).map(|word| usize::from(*word as u8)) else { break };
-            let Some(reading) = judged.decision.readings.get(slot) else { continue };
-            if reading.outcome != Outcome::Admitted || (judged.charged | judged.shared_slots) >> slot & 1 == 1 {
+            let Some(reading) = evaluation.decision.readings.get(slot) else { continue };
+            if reading.outcome != Outcome::Admitted || (evaluation.charged | evaluation.shared_slots) >> slot & 1 == 1 {
                 continue;
             }
-            let charged = match self.charge_one(judged, slot, now, holds) {
-                Ok(()) if !judged.more.is_empty() => self.charge_more(judged, slot, now, holds),
+            let charged = match self.charge_one(evaluation, slot, now, holds) {
+                Ok(()) if !evaluation.more.is_empty() => self.charge_more(evaluation, slot, now, holds),
                 charged => charged,
             };
             if let Err(lost) = charged {
                 contended = contended.or(lost.contended.then_some(slot));
-                self.refuse_late(judged, slot, &lost, now);
-                if judged.decision.verdict != Verdict::Admitted {
+                self.refuse_late(evaluation, slot, &lost, now);
+                if evaluation.decision.verdict != Verdict::Admitted {
                     holds.clear();
-                    if judged.shared_slots != 0 {
-                        self.give_back(judged, now);
+                    if evaluation.shared_slots != 0 {
+                        self.give_back(evaluation, now);
                     }
                     break;
                 }
@@ -215,17 +219,17 @@ impl Snapshot {
     }
 
     /// Charges the limits that gates share, as they were settled; the first that is against the request ends it.
-    fn admit_shared(&self, judged: &mut Judged, now: Timestamp, contended: &mut Option<usize>) {
-        for slot in self.to_settle(judged) {
-            let (said, by) = self.charge_shared(judged, slot, now);
-            let Some(reading) = judged.decision.readings.get_mut(slot) else { continue };
+    fn admit_shared(&self, evaluation: &mut Evaluation, now: Timestamp, contended: &mut Option<usize>) {
+        for slot in self.to_settle(evaluation) {
+            let (said, by) = self.charge_shared(evaluation, slot, now);
+            let Some(reading) = evaluation.decision.readings.get_mut(slot) else { continue };
             reading.by = by;
             match said {
                 Ok(judgement) => fill(reading, &judgement),
                 Err(lost) => {
                     *contended = contended.or(lost.contended.then_some(slot));
-                    self.refuse_late(judged, slot, &lost, now);
-                    if judged.decision.verdict != Verdict::Admitted {
+                    self.refuse_late(evaluation, slot, &lost, now);
+                    if evaluation.decision.verdict != Verdict::Admitted {
                         return;
                     }
                 }
@@ -234,19 +238,25 @@ impl Snapshot {
     }
 
     /// Charges a limit that delays at the first moment that is free, at most `most` away.
-    fn reserve_one(&self, judged: &mut Judged, reading: &Reading, probe: &Probe, most: u64) -> Result<Judgement, Lost> {
+    fn reserve_one(
+        &self,
+        evaluation: &mut Evaluation,
+        reading: &Reading,
+        probe: &Probe,
+        most: u64,
+    ) -> Result<Judgement, Lost> {
         let Some(limiter) = self.limiters().get(reading.rule) else { return Err(GONE) };
         let mut tries = 0;
         loop {
             // limits that delay are charged on entry, so there is nothing to hold
-            let lost = match limiter.commit(probe, judged.decision.goes_on()) {
+            let lost = match limiter.commit(probe, evaluation.decision.goes_on()) {
                 Ok((judgement, _)) => return Ok(judgement),
                 Err(lost) => lost,
             };
             tries += 1;
             match lost.judgement.retry_nanos {
-                Some(more) if tries <= MAX_TRIES && judged.decision.delay_nanos.saturating_add(more) <= most => {
-                    judged.decision.delay_nanos += more;
+                Some(more) if tries <= MAX_TRIES && evaluation.decision.delay_nanos.saturating_add(more) <= most => {
+                    evaluation.decision.delay_nanos += more;
                 }
                 _ => return Err(lost),
             }
@@ -254,8 +264,14 @@ impl Snapshot {
     }
 
     /// Charges the limit of one reading, if it was asked, and adds what the request holds then.
-    fn charge_one(&self, judged: &mut Judged, slot: usize, now: Timestamp, holds: &mut Holds) -> Result<(), Lost> {
-        let Judged { decision, probes, .. } = judged;
+    fn charge_one(
+        &self,
+        evaluation: &mut Evaluation,
+        slot: usize,
+        now: Timestamp,
+        holds: &mut Holds,
+    ) -> Result<(), Lost> {
+        let Evaluation { decision, probes, .. } = evaluation;
         if let (Some(reading), Some(Some(probe))) = (decision.readings.get_mut(slot), probes.get(slot)) {
             fill(reading, &self.commit((slot, reading.rule), probe, now, holds)?);
         }
@@ -283,10 +299,10 @@ impl Snapshot {
     }
 
     /// Others were faster: a refusal, unless the limit only watches or marks.
-    fn refuse_late(&self, judged: &mut Judged, slot: usize, lost: &Lost, now: Timestamp) {
-        let probe = judged.probes.get(slot).copied().flatten();
-        let in_the_dark = self.refuses_in_the_dark(judged, slot);
-        let Some(reading) = judged.decision.readings.get_mut(slot) else { return };
+    fn refuse_late(&self, evaluation: &mut Evaluation, slot: usize, lost: &Lost, now: Timestamp) {
+        let probe = evaluation.probes.get(slot).copied().flatten();
+        let in_the_dark = self.refuses_in_the_dark(evaluation, slot);
+        let Some(reading) = evaluation.decision.readings.get_mut(slot) else { return };
         let Some((rule, limiter)) = self.rule(reading.rule) else { return };
         fill(reading, &lost.judgement);
         if reading.mode == Mode::Enforce && matches!(rule.action, OnLimit::Tag { .. }) {
@@ -301,8 +317,8 @@ impl Snapshot {
         }
         if reading.mode == Mode::Enforce {
             let refusal = if in_the_dark { Refusal::StoreSilent } else { limiter.refusal().into() };
-            judged.decision.verdict = Verdict::Refused(refusal);
-            judged.decision.delay_nanos = 0;
+            evaluation.decision.verdict = Verdict::Refused(refusal);
+            evaluation.decision.delay_nanos = 0;
         }
     }
 }
@@ -324,13 +340,13 @@ const GONE: Lost = Lost::refused(Judgement::REFUSED);
 /// The readings in the order of charging: what can be given back first, then by what is left of it. One word for each, whose
 /// lowest byte is its position; there are as many as readings.
 #[inline]
-fn charging_order(snapshot: &Snapshot, readings: &Readings) -> [u64; Route::MAX_RULES] {
+fn charging_order(engine: &Engine, readings: &Readings) -> [u64; Route::MAX_RULES] {
     let mut order = [u64::MAX; Route::MAX_RULES];
     for (slot, reading) in readings.iter().enumerate() {
         // whether it cannot be given back, what is left, and, where all else is equal, the position
         let rank = |limiter: &Limiter| u64::from(!limiter.gives_back()) << 48 | u64::from(reading.remaining) << 8;
         // one that is not there comes first, and is passed over
-        let mut word = snapshot.limiter(reading.rule).map_or(0, rank) | slot as u64;
+        let mut word = engine.limiter(reading.rule).map_or(0, rank) | slot as u64;
         for placed in order.iter_mut().take(slot) {
             if word < *placed {
                 std::mem::swap(&mut word, placed);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use arrayvec::ArrayVec;
 
-use super::by::By;
+use super::decided_by::DecidedBy;
 use crate::client::Client;
 use crate::policy::{Mode, Route};
 use crate::sketch::NextUnit;
@@ -148,10 +148,10 @@ pub struct Reading {
     pub retry_nanos: Option<u64>,
     /// When more budget appears; see [`Reading::reset_nanos`].
     pub next_unit: NextUnit,
-    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Snapshot::owed`].
+    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Engine::owed`].
     pub standing: u64,
     /// Whose word it is.
-    pub by: By,
+    pub by: DecidedBy,
 }
 
 impl Reading {

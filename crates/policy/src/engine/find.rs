@@ -1,17 +1,17 @@
 //! Finds where a request counts under each limit of its route, before any of them is asked.
 
+use super::core::Engine;
 use super::decision::{Outcome, Refusal};
-use super::judged::Judged;
+use super::evaluation::Evaluation;
 use super::keys::{Hashed, Unkeyed};
 use super::read::Read;
 use super::reading::blank;
-use super::snapshot::Snapshot;
 use crate::client::key::Missing;
-use crate::limiter::cluster::StoreKey;
+use crate::limiter::sharing::StoreKey;
 use crate::limiter::{Limiter, Place, Probe};
 use crate::policy::{Action, Mode, Rule};
 
-impl Snapshot {
+impl Engine {
     /// Adds the reading of one rule, and where the request counts under it, to what was judged so far; says why the request is
     /// forbidden if that is sure already. With `ahead` it loads what the rule will be asked into the cache: worth it when other
     /// limits are asked in between.
@@ -20,11 +20,11 @@ impl Snapshot {
         rule_index: usize,
         about: &Read<'_>,
         ahead: bool,
-        judged: &mut Judged,
+        evaluation: &mut Evaluation,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
         let (rule, limiter) = self.rule(rule_index)?;
-        let Judged { decision, probes, .. } = judged;
+        let Evaluation { decision, probes, .. } = evaluation;
         // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
         decision.readings.try_push(blank(rule_index, rule.mode)).ok()?;
         probes.try_push(None).ok()?;
@@ -46,9 +46,9 @@ impl Snapshot {
             && let Err(unkeyed) = self.find_key(rule_index, (rule, limiter), about, hashed, &mut place)
         {
             return match unkeyed {
-                Unkeyed::Missing(missing) => self.without_key(rule, missing, about, ahead, judged, hashed),
+                Unkeyed::Missing(missing) => self.without_key(rule, missing, about, ahead, evaluation, hashed),
                 Unkeyed::Several(_) | Unkeyed::TooMany => {
-                    self.with_several((rule_index, rule, limiter), unkeyed, about, (place, cost), judged, hashed)
+                    self.with_several((rule_index, rule, limiter), unkeyed, about, (place, cost), evaluation, hashed)
                 }
             };
         }
@@ -67,10 +67,10 @@ impl Snapshot {
         missing: Missing,
         about: &Read<'_>,
         ahead: bool,
-        judged: &mut Judged,
+        evaluation: &mut Evaluation,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
-        let readings = &mut judged.decision.readings;
+        let readings = &mut evaluation.decision.readings;
         let mut reading = readings.pop()?;
         // one that the route has anyway is asked in its own place; one that hands on itself would go in circles
         let stands_in = |other: &usize| {
@@ -79,8 +79,8 @@ impl Snapshot {
             !asked && !about.route.rules.contains(other) && known.is_some_and(|known| known.instead.is_none())
         };
         if let Some(other) = rule.instead.filter(stands_in) {
-            judged.probes.pop();
-            return self.find(other, about, ahead, judged, hashed);
+            evaluation.probes.pop();
+            return self.find(other, about, ahead, evaluation, hashed);
         }
         let mut refusal = None;
         if missing == Missing::Deny {

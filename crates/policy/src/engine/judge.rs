@@ -2,28 +2,28 @@
 
 use http::{HeaderMap, HeaderValue};
 
+use super::core::Engine;
 use super::decision::{Decision, Refusal, Verdict};
-use super::judged::{Arrival, Holds, Judged};
+use super::evaluation::{Arrival, Evaluation, Holds};
 use super::keys::Hashed;
 use super::read::Read;
-use super::snapshot::Snapshot;
 use crate::client::trust::X_FORWARDED_PROTO;
 use crate::client::{self, Client};
 use crate::policy::route::KeyRoom;
 use crate::policy::{FieldFault, Route, Undecided};
 use crate::request::{Peer, Request};
 
-impl Snapshot {
+impl Engine {
     /// Finds the client and the route, and reads every limit of it. Charges nothing, but for what a limit counts of its
     /// own refusals (`recent_average` with `count: all`) and of everything offered (`fair_share`).
-    pub fn judge(&self, request: &Request, arrival: Arrival) -> Judged {
-        let mut judged = Judged::new(arrival);
+    pub fn judge(&self, request: &Request, arrival: Arrival) -> Evaluation {
+        let mut evaluation = Evaluation::new(arrival);
         let client = self.client(request.peer, request.headers);
         match self.as_sent_on(request) {
-            None => self.judge_into(request, client, &mut judged),
-            Some(headers) => self.judge_into(&Request { headers: &headers, ..*request }, client, &mut judged),
+            None => self.judge_into(request, client, &mut evaluation),
+            Some(headers) => self.judge_into(&Request { headers: &headers, ..*request }, client, &mut evaluation),
         }
-        judged
+        evaluation
     }
 
     /// Whose request it is; `None` for one that the policy refuses to serve because its address cannot be told.
@@ -52,9 +52,9 @@ impl Snapshot {
         Some(headers)
     }
 
-    /// Judges a request whose client and fields [as sent on](Snapshot::as_sent_on) are known, in a new record: it is large, and
+    /// Judges a request whose client and fields [as sent on](Engine::as_sent_on) are known, in a new record: it is large, and
     /// need not be moved then.
-    pub fn judge_into(&self, request: &Request, client: Option<Client>, judged: &mut Judged) {
+    pub fn judge_into(&self, request: &Request, client: Option<Client>, evaluation: &mut Evaluation) {
         let found = self.policy().routes.find(request);
         let found = match (self.fields().check(request.headers), found) {
             (Ok(()), Ok(found)) => Ok(found),
@@ -63,65 +63,65 @@ impl Snapshot {
             (Ok(()), Err(Undecided::Ambiguous)) => Err(Refusal::AmbiguousValue),
             (Ok(()), Err(Undecided::ValueTooLong)) => Err(Refusal::ValueTooLong),
         };
-        judged.decision.route = found.ok().flatten().map(|(index, _)| index);
+        evaluation.decision.route = found.ok().flatten().map(|(index, _)| index);
         let Some(client) = client else {
-            judged.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
+            evaluation.decision.verdict = Verdict::Refused(Refusal::ClientUnresolved);
             return;
         };
-        judged.decision.client = Some(client);
+        evaluation.decision.client = Some(client);
         match found {
             Ok(Some((index, route))) => {
-                judged.decision.verdict = self.read_limits(judged, request, &client, (index, route));
+                evaluation.decision.verdict = self.read_limits(evaluation, request, &client, (index, route));
             }
             Ok(None) => {}
-            Err(refusal) => judged.decision.verdict = Verdict::Refused(refusal),
+            Err(refusal) => evaluation.decision.verdict = Verdict::Refused(refusal),
         }
     }
 
     /// All steps at once, for requests that need no place at an origin and whose wait passes in no time: what waits for
     /// its end is charged as of then.
     pub fn decide(&self, request: &Request, arrival: Arrival) -> (Decision, Holds) {
-        let mut judged = self.judge(request, arrival);
-        self.reserve_all(&mut judged);
-        let goes_on = judged.decision.goes_on();
-        let (holds, _) = self.admit(&mut judged, goes_on);
-        (judged.decision, holds)
+        let mut evaluation = self.judge(request, arrival);
+        self.reserve_all(&mut evaluation);
+        let goes_on = evaluation.decision.goes_on();
+        let (holds, _) = self.admit(&mut evaluation, goes_on);
+        (evaluation.decision, holds)
     }
 
     fn read_limits(
         &self,
-        judged: &mut Judged,
+        evaluation: &mut Evaluation,
         request: &Request,
         client: &Client,
         (index, route): (usize, &Route),
     ) -> Verdict {
         let mut room = KeyRoom::new();
         let request = &route.counted(request, &mut room);
-        let about = Read { request, client, route, index, at: judged.decision.at };
+        let about = Read { request, client, route, index, at: evaluation.decision.at };
         let ahead = route.rules.len() > 1;
         let (mut worst, mut hashed) = (None, Hashed::default());
         // all are found before the first is asked: otherwise each would wait for main memory by itself, as nothing is loaded
         // ahead of the atomic exchanges of the one before it
         for &rule in &route.rules {
-            if let Some(refusal) = self.find(rule, &about, ahead, judged, &mut hashed) {
+            if let Some(refusal) = self.find(rule, &about, ahead, evaluation, &mut hashed) {
                 worst = strictest(worst, refusal);
             }
         }
-        for slot in 0..judged.decision.readings.len() {
-            if let Some(refusal) = self.ask(slot, &about, judged) {
+        for slot in 0..evaluation.decision.readings.len() {
+            if let Some(refusal) = self.ask(slot, &about, evaluation) {
                 worst = strictest(worst, refusal);
             }
         }
-        if !judged.more.is_empty()
-            && let Some(refusal) = self.ask_more(&about, judged)
+        if !evaluation.more.is_empty()
+            && let Some(refusal) = self.ask_more(&about, evaluation)
         {
             worst = strictest(worst, refusal);
         }
         if worst.is_none() {
-            worst = self.ask_share(judged, &about, &mut hashed);
+            worst = self.ask_share(evaluation, &about, &mut hashed);
         }
         if worst.is_some() {
-            judged.decision.delay_nanos = 0;
+            evaluation.decision.delay_nanos = 0;
         }
         worst.map_or(Verdict::Admitted, Verdict::Refused)
     }

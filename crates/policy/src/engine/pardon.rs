@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 
-use super::Snapshot;
+use super::Engine;
 use crate::client::{Client, ClientNetwork, KeyPart};
 use crate::limiter::Full;
 use crate::policy::Rule;
@@ -43,7 +43,7 @@ impl NotPardoned {
     }
 }
 
-impl Snapshot {
+impl Engine {
     /// Forgets the client's debt, in every limit or in the one at this position, and exempts it from them until `exempt` is
     /// over. `network` is what is to be pardoned: the client's address, or a network around it.
     ///

@@ -6,13 +6,13 @@
 
 use http::HeaderMap;
 
-use super::Snapshot;
+use super::Engine;
 use crate::client;
 use crate::limiter::Place;
 use crate::request::Peer;
 use crate::units::{Cost, Timestamp};
 
-impl Snapshot {
+impl Engine {
     /// How long the limit of this name will keep out the client at `peer`, in nanoseconds from now; zero when it would admit a
     /// request, does not exist, or cannot be asked before there is one ([`Rule::keeps_out`](crate::policy::Rule::keeps_out)). A read: it charges nothing, and
     /// does not count the connection against anybody.

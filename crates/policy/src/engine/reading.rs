@@ -1,6 +1,6 @@
 //! How the reading of a limit is filled in.
 
-use super::by::By;
+use super::decided_by::DecidedBy;
 use super::decision::{Outcome, Reading};
 use crate::limiter::Judgement;
 use crate::policy::Mode;
@@ -19,7 +19,7 @@ pub(super) fn blank(rule: usize, mode: Mode) -> Reading {
         retry_nanos: None,
         next_unit: NextUnit::Known(None),
         standing: 0,
-        by: By::Gate,
+        by: DecidedBy::Gate,
     }
 }
 

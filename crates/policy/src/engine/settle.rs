@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, StatusCode};
 
+use super::core::Engine;
 use super::decision::{Decision, Outcome};
-use super::judged::{Holds, Judged};
-use super::snapshot::Snapshot;
+use super::evaluation::{Evaluation, Holds};
 use crate::limiter::Hold;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
 use crate::units::{Cost, Timestamp};
 
-impl Snapshot {
+impl Engine {
     /// The request is being sent to its origin. From here on an attempt that never gets an answer counts as one that
     /// matched.
     pub fn sent(&self, holds: &mut Holds) {
@@ -37,7 +37,7 @@ impl Snapshot {
     /// The head of the origin's answer (or of the route's own) has come: charges the attempts that it decides.
     pub fn answered(
         &self,
-        judged: &Judged,
+        evaluation: &Evaluation,
         holds: &mut Holds,
         status: StatusCode,
         headers: &HeaderMap,
@@ -49,11 +49,11 @@ impl Snapshot {
                 kept.push(held);
                 continue;
             };
-            let index = judged.decision.readings.get(held.slot).map(|reading| reading.rule);
+            let index = evaluation.decision.readings.get(held.slot).map(|reading| reading.rule);
             let rule = index.and_then(|index| self.rule(index));
             let held_back = attempt.cost();
             let charged = rule.and_then(|(rule, _)| charge(rule, status, headers));
-            if let (Some(Charge::Told(cost)), Some(index), Some(route)) = (charged, index, judged.decision.route) {
+            if let (Some(Charge::Told(cost)), Some(index), Some(route)) = (charged, index, evaluation.decision.route) {
                 self.learned().told(index, route, cost, now);
             }
             attempt.settle(now, charged.and_then(|charged| charged.cost(held_back)));
@@ -63,13 +63,14 @@ impl Snapshot {
 
     /// So many bytes of the request's or the answer's body pass at `now`. Charges the limits that count bytes, and says for
     /// how many nanoseconds the body should pause, because one of them delays.
-    pub fn carried(&self, judged: &mut Judged, bytes: u64, now: Timestamp) -> u64 {
-        let before = judged.carried;
-        judged.carried = before.saturating_add(bytes);
+    pub fn carried(&self, evaluation: &mut Evaluation, bytes: u64, now: Timestamp) -> u64 {
+        let before = evaluation.carried;
+        evaluation.carried = before.saturating_add(bytes);
         let mut pause = 0;
-        let asked = judged.probes.iter().enumerate().filter_map(|(slot, probe)| Some((slot, &probe.as_ref()?.place)));
-        for (slot, place) in asked.chain(judged.more.iter().map(|more| (more.slot, &more.place))) {
-            let Some(reading) = judged.decision.readings.get(slot) else { continue };
+        let asked =
+            evaluation.probes.iter().enumerate().filter_map(|(slot, probe)| Some((slot, &probe.as_ref()?.place)));
+        for (slot, place) in asked.chain(evaluation.more.iter().map(|more| (more.slot, &more.place))) {
+            let Some(reading) = evaluation.decision.readings.get(slot) else { continue };
             let Some((rule, limiter)) = self.rule(reading.rule) else { continue };
             let CostRule::Bytes { unit } = rule.cost else { continue };
             if !matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed) {
@@ -77,7 +78,7 @@ impl Snapshot {
             }
             // entry has paid for the first unit
             let units = |bytes: u64| bytes.div_ceil(u64::from(unit.max(1))).max(1);
-            let more = units(judged.carried) - units(before);
+            let more = units(evaluation.carried) - units(before);
             if let Ok(cost) = Cost::new(u32::try_from(more).unwrap_or(u32::MAX)) {
                 limiter.charge(place, now, cost);
             }
@@ -89,9 +90,9 @@ impl Snapshot {
         pause
     }
 
-    /// Whether any limit of the request counts bytes, so that [`Snapshot::carried`] is worth calling.
-    pub fn counts_bytes(&self, judged: &Judged) -> bool {
-        let mut rules = judged.decision.readings.iter().filter_map(|reading| self.rule(reading.rule));
+    /// Whether any limit of the request counts bytes, so that [`Engine::carried`] is worth calling.
+    pub fn counts_bytes(&self, evaluation: &Evaluation) -> bool {
+        let mut rules = evaluation.decision.readings.iter().filter_map(|reading| self.rule(reading.rule));
         rules.any(|(rule, _)| matches!(rule.cost, CostRule::Bytes { .. }))
     }
 
@@ -100,10 +101,10 @@ impl Snapshot {
     ///
     /// # Errors
     /// A limit has no room in that class; gives its position among the rules. All places stay as they were or have moved.
-    pub fn upgraded(&self, judged: &Judged, holds: &mut Holds) -> Result<(), usize> {
+    pub fn upgraded(&self, evaluation: &Evaluation, holds: &mut Holds) -> Result<(), usize> {
         for held in holds {
             if !held.hold.upgrade() {
-                let reading = judged.decision.readings.get(held.slot);
+                let reading = evaluation.decision.readings.get(held.slot);
                 if reading.is_none_or(|reading| reading.mode == Mode::Enforce) {
                     return Err(reading.map_or(0, |reading| reading.rule));
                 }

@@ -4,16 +4,16 @@
 //! The limit is asked by each of the keys, and the request is charged under each, or under none: a second value buys nothing.
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
 
-use super::by::By;
+use super::core::Engine;
+use super::decided_by::DecidedBy;
 use super::decision::{Outcome, Reading, Refusal};
+use super::evaluation::{Evaluation, Holds, More};
 use super::judge::strictest;
-use super::judged::{Holds, Judged, More};
 use super::keys::{Hashed, Unkeyed, all};
 use super::read::Read;
 use super::reading::fill;
-use super::snapshot::Snapshot;
 use crate::client::key;
-use crate::limiter::cluster::StoreKey;
+use crate::limiter::sharing::StoreKey;
 use crate::limiter::{Limiter, Lost, Place, Probe};
 use crate::policy::{Mode, Rule};
 use crate::sketch::KeyHash;
@@ -22,7 +22,7 @@ use crate::units::{Cost, Timestamp};
 /// All keys of a request under one limit, each with the value that is counted, if one is.
 type Keys = key::Keys<(KeyHash, KeyHash)>;
 
-impl Snapshot {
+impl Engine {
     /// Finds all keys of a request under the rule whose reading was just added; says why it forbids the request if they are too
     /// many.
     #[cold]
@@ -32,16 +32,16 @@ impl Snapshot {
         unkeyed: Unkeyed,
         about: &Read<'_>,
         (place, cost): (Place<'_>, Cost),
-        judged: &mut Judged,
+        evaluation: &mut Evaluation,
         hashed: &mut Hashed,
     ) -> Option<Refusal> {
         // a store is asked about one key of a request
-        let asks_one = self.cluster(index).is_some() || unkeyed == Unkeyed::TooMany;
+        let asks_one = self.shared_limit(index).is_some() || unkeyed == Unkeyed::TooMany;
         let keys = if asks_one { None } else { self.all_keys((index, rule, limiter), unkeyed, about, hashed).ok() };
-        let keys = keys.filter(|keys| keys.len() <= judged.more.remaining_capacity() + 1);
-        let slot = judged.probes.len().checked_sub(1)?;
+        let keys = keys.filter(|keys| keys.len() <= evaluation.more.remaining_capacity() + 1);
+        let slot = evaluation.probes.len().checked_sub(1)?;
         let Some(keys) = keys else {
-            let reading = judged.decision.readings.last_mut()?;
+            let reading = evaluation.decision.readings.last_mut()?;
             reading.outcome = Outcome::Refused;
             return (reading.mode == Mode::Enforce).then_some(Refusal::AmbiguousValue);
         };
@@ -49,8 +49,8 @@ impl Snapshot {
             let place = Place { key, value, ..place.without_nodes() };
             if number > 0 {
                 // there is room for all
-                let _ = judged.more.try_push(More { slot, place, cost });
-            } else if let Some(asked) = judged.probes.last_mut() {
+                let _ = evaluation.more.try_push(More { slot, place, cost });
+            } else if let Some(asked) = evaluation.probes.last_mut() {
                 *asked = Some(Probe::unasked(&place, cost));
             }
         }
@@ -83,16 +83,16 @@ impl Snapshot {
 
     /// Asks the limits by the further keys of the request; says why one of them forbids it if one does.
     #[cold]
-    pub(super) fn ask_more(&self, about: &Read<'_>, judged: &mut Judged) -> Option<Refusal> {
+    pub(super) fn ask_more(&self, about: &Read<'_>, evaluation: &mut Evaluation) -> Option<Refusal> {
         let (mut worst, mut at) = (None, 0);
-        while let Some(more) = judged.more.get(at).copied() {
-            let (kept, refusal) = self.ask_one_more(more, about, judged);
-            match (kept, judged.more.get_mut(at)) {
+        while let Some(more) = evaluation.more.get(at).copied() {
+            let (kept, refusal) = self.ask_one_more(more, about, evaluation);
+            match (kept, evaluation.more.get_mut(at)) {
                 (Some(place), Some(more)) => {
                     more.place = place;
                     at += 1;
                 }
-                _ => _ = judged.more.swap_pop(at),
+                _ => _ = evaluation.more.swap_pop(at),
             }
             worst = refusal.map_or(worst, |refusal| strictest(worst, refusal));
         }
@@ -104,10 +104,10 @@ impl Snapshot {
         &self,
         more: More,
         about: &Read<'_>,
-        judged: &mut Judged,
+        evaluation: &mut Evaluation,
     ) -> (Option<Place<'static>>, Option<Refusal>) {
         let More { slot, place, cost } = more;
-        let Judged { decision, probes, .. } = judged;
+        let Evaluation { decision, probes, .. } = evaluation;
         let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), probes.get_mut(slot)) else {
             return (None, None);
         };
@@ -123,13 +123,13 @@ impl Snapshot {
         let probe = limiter.probe(&place, about.at, cost);
         fill(reading, &probe.judgement);
         if self.told(reading.rule).is_some() {
-            reading.by = By::Estimate;
+            reading.by = DecidedBy::Estimate;
         }
         let fits = reading.outcome == Outcome::Admitted;
         *asked = Some(probe);
-        let refusal = if fits { None } else { self.over_limit(slot, about, judged) };
+        let refusal = if fits { None } else { self.over_limit(slot, about, evaluation) };
         let Some(own) = own else { return (None, refusal) };
-        let Judged { decision, probes, .. } = judged;
+        let Evaluation { decision, probes, .. } = evaluation;
         if let (Some(reading), Some(asked)) = (decision.readings.get_mut(slot), probes.get_mut(slot))
             && objection(&before) >= objection(reading)
         {
@@ -147,12 +147,12 @@ impl Snapshot {
     #[cold]
     pub(super) fn charge_more(
         &self,
-        judged: &mut Judged,
+        evaluation: &mut Evaluation,
         slot: usize,
         now: Timestamp,
         holds: &mut Holds,
     ) -> Result<(), Lost> {
-        let Judged { decision, more, .. } = judged;
+        let Evaluation { decision, more, .. } = evaluation;
         let Some(reading) = decision.readings.get_mut(slot) else { return Ok(()) };
         for More { place, cost, .. } in more.iter().filter(|more| more.slot == slot) {
             let judgement = self.commit((slot, reading.rule), &Probe::unasked(place, *cost), now, holds)?;

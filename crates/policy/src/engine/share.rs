@@ -3,26 +3,31 @@
 
 use arrayvec::ArrayVec;
 
+use super::core::Engine;
 use super::decision::{Outcome, Reading, Refusal};
-use super::judged::Judged;
+use super::evaluation::Evaluation;
 use super::keys::{Hashed, Unkeyed};
 use super::read::Read;
 use super::reading::fill;
-use super::snapshot::Snapshot;
 use crate::limiter::fair_share::MAX_NODES;
 use crate::limiter::{Limiter, Place};
 use crate::policy::{Mode, OnLimit};
 use crate::sketch::KeyHash;
 use crate::units::Cost;
 
-impl Snapshot {
+impl Engine {
     /// Asks the route's `fair_share`, if it has one; says why it forbids the request if it does.
-    pub(super) fn ask_share(&self, judged: &mut Judged, about: &Read<'_>, hashed: &mut Hashed) -> Option<Refusal> {
+    pub(super) fn ask_share(
+        &self,
+        evaluation: &mut Evaluation,
+        about: &Read<'_>,
+        hashed: &mut Hashed,
+    ) -> Option<Refusal> {
         let is_open = |reading: &Reading| {
             reading.outcome == Outcome::Exempt && self.limiter(reading.rule).is_some_and(Limiter::is_by_nodes)
         };
-        let slot = judged.decision.readings.iter().position(is_open)?;
-        let reading = judged.decision.readings.get_mut(slot)?;
+        let slot = evaluation.decision.readings.iter().position(is_open)?;
+        let reading = evaluation.decision.readings.get_mut(slot)?;
         let (rule, limiter) = self.rule(reading.rule)?;
         if rule.exempt.iter().any(|condition| condition.holds(about.request, about.client)) {
             return None;
@@ -40,12 +45,12 @@ impl Snapshot {
                 key => _ = keys.try_push(key.ok()),
             }
         }
-        let place = Place { nodes: &keys, dice: judged.decision.dice, ..Place::default() };
+        let place = Place { nodes: &keys, dice: evaluation.decision.dice, ..Place::default() };
         limiter.prefetch(&place);
         let probe = limiter.probe(&place, about.at, Cost::ONE);
         reading.mode = self.mode_of(reading.rule, rule, about);
         fill(reading, &probe.judgement);
-        *judged.probes.get_mut(slot)? = Some(probe);
+        *evaluation.probes.get_mut(slot)? = Some(probe);
         match (reading.mode, &rule.action) {
             _ if reading.outcome == Outcome::Admitted => None,
             (Mode::Shadow, _) => None,

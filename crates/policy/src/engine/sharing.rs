@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::cluster::Cluster;
+use super::core::Engine;
 use super::estimate::Told;
-use super::snapshot::Snapshot;
+use super::shared_limit::SharedLimit;
 use crate::limiter::Limiter;
-use crate::limiter::cluster::Sharing;
+use crate::limiter::sharing::Sharing;
 use crate::policy::{Policy, Rule};
 use crate::sketch::Seed;
 use crate::units::OutOfRange;
@@ -24,7 +24,7 @@ pub(super) fn shared_as<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<Shared
 }
 
 /// The position of the limit of the same counts in the same store in the snapshot before.
-fn shared_before(rule: &Rule, policy: &Policy, before: &Snapshot) -> Option<usize> {
+fn shared_before(rule: &Rule, policy: &Policy, before: &Engine) -> Option<usize> {
     let old = before.policy();
     let place = shared_as(rule, policy);
     place.and(old.rules.iter().position(|was| shared_as(was, old) == place))
@@ -32,17 +32,17 @@ fn shared_before(rule: &Rule, policy: &Policy, before: &Snapshot) -> Option<usiz
 
 /// The limits of a policy that a store is asked about. Each holds on to what the snapshot before held of the same counts in the same
 /// store.
-pub(super) fn clusters(
+pub(super) fn shared_limits(
     policy: &Policy,
     secrets: (&[u8], Option<&[u8]>),
-    before: Option<&Snapshot>,
-) -> Result<Vec<Option<Arc<Cluster>>>, (String, OutOfRange)> {
-    let cluster = |rule: &Arc<Rule>| {
-        let before = before.and_then(|before| before.cluster(shared_before(rule, policy, before)?));
-        let made = Cluster::of(rule, secrets, before.map(Arc::as_ref));
+    before: Option<&Engine>,
+) -> Result<Vec<Option<Arc<SharedLimit>>>, (String, OutOfRange)> {
+    let shared_limit = |rule: &Arc<Rule>| {
+        let before = before.and_then(|before| before.shared_limit(shared_before(rule, policy, before)?));
+        let made = SharedLimit::of(rule, secrets, before.map(Arc::as_ref));
         made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
     };
-    policy.rules.iter().map(cluster).collect()
+    policy.rules.iter().map(shared_limit).collect()
 }
 
 /// The limits of a policy that gates tell each other of. Each goes on from the sums that the snapshot before had of the same
@@ -50,7 +50,7 @@ pub(super) fn clusters(
 pub(super) fn all_told(
     (policy, limiters): (&Policy, &[Arc<Limiter>]),
     (secret, seed): (&[u8], &Seed),
-    before: Option<&Snapshot>,
+    before: Option<&Engine>,
 ) -> Result<Vec<Option<Arc<Told>>>, (String, OutOfRange)> {
     let told = |(rule, limiter): (&Arc<Rule>, &Arc<Limiter>)| {
         let before = before.and_then(|before| before.told(shared_before(rule, policy, before)?));

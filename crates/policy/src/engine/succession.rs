@@ -10,11 +10,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::core::Engine;
 use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::numbers::Numbers;
-use super::sharing::{all_told, clusters, shared_as};
-use super::snapshot::Snapshot;
+use super::sharing::{all_told, shared_as, shared_limits};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::limiter::{Kind, Limiter, Moved, Scope};
 use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule};
@@ -112,7 +112,7 @@ pub enum Base<'a> {
     /// The snapshot in force, which is to be replaced.
     Before {
         /// The snapshot.
-        snapshot: &'a Snapshot,
+        engine: &'a Engine,
         /// When it is replaced.
         now: Timestamp,
     },
@@ -121,9 +121,9 @@ pub enum Base<'a> {
 /// Not secret: the same keys are picked in every process, and a client that finds out which gains nothing.
 const ROLLOUT: Seed = Seed::from_bytes(*b"tidegate rollout");
 
-impl Snapshot {
+impl Engine {
     /// Makes the snapshot of a policy, and says what it carries over from the one before. That one stays in force until the
-    /// face swaps them and calls [`Snapshot::take_over`] on the new one.
+    /// face swaps them and calls [`Engine::take_over`] on the new one.
     ///
     /// A face with stores has a secret that names the keys of shared limits, and beside it the secret before while gates are given
     /// a new one: what a store is asked about is charged under both then, so that all gates together keep their promise. Gates with
@@ -136,10 +136,10 @@ impl Snapshot {
         policy: Policy,
         secrets: Option<(&[u8], Option<&[u8]>)>,
         base: Base<'_>,
-    ) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
+    ) -> Result<(Engine, Succession), (String, OutOfRange)> {
         let (before, seed, unix_nanos_at_origin) = match base {
             Base::Nothing { seed, unix_nanos_at_origin } => (None, seed, unix_nanos_at_origin),
-            Base::Before { snapshot, now } => (Some((snapshot, now)), &snapshot.seed, snapshot.unix_nanos_at_origin),
+            Base::Before { engine, now } => (Some((engine, now)), &engine.seed, engine.unix_nanos_at_origin),
         };
         let numbers = Numbers::of(&policy, unix_nanos_at_origin);
         let (limiters, succession) = limiters((&policy, &numbers), seed, before)?;
@@ -150,22 +150,22 @@ impl Snapshot {
             let route = old.routes.iter().position(|before| before.name == route.name)?;
             before?.learned.get(rule, route).cloned()
         });
-        let (clusters, told) = match secrets {
+        let (shared_limits, told) = match secrets {
             Some(secrets) => {
-                (clusters(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, seed), before)?)
+                (shared_limits(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, seed), before)?)
             }
             None => (Vec::new(), Vec::new()),
         };
         let keys = SharedKeys::new(&policy, seed);
         let partial = |rule: &Arc<Rule>| rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
         let rollouts = policy.rules.iter().map(|rule| partial(rule).then(|| ROLLOUT.derive(&rule.name))).collect();
-        let next = Snapshot {
+        let next = Engine {
             fields: FieldsRead::of(&policy),
             policy,
             limiters,
             rollouts,
             keys,
-            clusters,
+            shared_limits,
             told,
             learned,
             seed: seed.clone(),
@@ -175,20 +175,20 @@ impl Snapshot {
         Ok((next, succession))
     }
 
-    /// [`Snapshot::next`] from nothing, in a face without stores.
+    /// [`Engine::next`] from nothing, in a face without stores.
     ///
     /// # Errors
-    /// As [`Snapshot::next`].
-    pub fn new(policy: Policy, seed: &Seed, unix_nanos_at_origin: u64) -> Result<Snapshot, (String, OutOfRange)> {
-        Ok(Snapshot::next(policy, None, Base::Nothing { seed, unix_nanos_at_origin })?.0)
+    /// As [`Engine::next`].
+    pub fn new(policy: Policy, seed: &Seed, unix_nanos_at_origin: u64) -> Result<Engine, (String, OutOfRange)> {
+        Ok(Engine::next(policy, None, Base::Nothing { seed, unix_nanos_at_origin })?.0)
     }
 
-    /// [`Snapshot::next`] after this one, in a face without stores.
+    /// [`Engine::next`] after this one, in a face without stores.
     ///
     /// # Errors
-    /// As [`Snapshot::next`].
-    pub fn followed_by(&self, policy: Policy, now: Timestamp) -> Result<(Snapshot, Succession), (String, OutOfRange)> {
-        Snapshot::next(policy, None, Base::Before { snapshot: self, now })
+    /// As [`Engine::next`].
+    pub fn followed_by(&self, policy: Policy, now: Timestamp) -> Result<(Engine, Succession), (String, OutOfRange)> {
+        Engine::next(policy, None, Base::Before { engine: self, now })
     }
 
     /// Puts its limits in force: state that they share with those of the snapshot before goes by their numbers from now on.
@@ -203,7 +203,7 @@ type Limiters = (Vec<Arc<Limiter>>, Succession);
 fn limiters(
     (policy, numbers): (&Policy, &Numbers<'_>),
     seed: &Seed,
-    before: Option<(&Snapshot, Timestamp)>,
+    before: Option<(&Engine, Timestamp)>,
 ) -> Result<Limiters, (String, OutOfRange)> {
     // a table that replaces one is drawn anew; no limit has a name with spaces
     let again = before.map(|(before, _)| seed.derive(&format!("generation {}", before.generation + 1)));

@@ -3,7 +3,7 @@
 use super::record::Beside;
 use super::{Book, Explanation, Known, Record, RequestPart};
 use crate::client;
-use crate::engine::{Judged, Snapshot};
+use crate::engine::{Engine, Evaluation};
 use crate::request::Request;
 
 /// What a request was answered, as far as limits have a word in it.
@@ -18,16 +18,16 @@ pub struct Answered {
 }
 
 impl Explanation {
-    /// Why `snapshot` judged this request so, of which everything is known: with its target, and the client's way hop by hop.
+    /// Why `engine` judged this request so, of which everything is known: with its target, and the client's way hop by hop.
     pub fn of_request(
-        snapshot: &Snapshot,
-        judged: &Judged,
+        engine: &Engine,
+        evaluation: &Evaluation,
         request: &Request<'_>,
         answered: Answered,
         book: &Book,
     ) -> Explanation {
-        let policy = snapshot.policy();
-        let headers = snapshot.as_sent_on(request);
+        let policy = engine.policy();
+        let headers = engine.as_sent_on(request);
         let judged_as = Request { headers: headers.as_ref().unwrap_or(request.headers), ..*request };
         let beside = Beside {
             client: [0; 16],
@@ -35,7 +35,7 @@ impl Explanation {
             taken: policy.routes.taken(&judged_as),
             book: 0,
             retry_after: answered.retry_after.unwrap_or(0),
-            silence: None,
+            store_error: None,
         };
         let trace = client::trace(&policy.clients, request.peer, request.headers);
         let known = Known {
@@ -49,6 +49,6 @@ impl Explanation {
             sent: answered.sent,
             ..Known::default()
         };
-        Explanation::new(&Record::of(snapshot, judged, &beside), book, known)
+        Explanation::new(&Record::of(engine, evaluation, &beside), book, known)
     }
 }

@@ -8,9 +8,9 @@ use super::place::PlacePart;
 use super::record::{Record, Said};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
-use crate::engine::{By, Outcome, Refusal, Verdict};
-use crate::limiter::cluster::{OnStoreError, Sharing, Silence};
+use crate::engine::{DecidedBy, Outcome, Refusal, Verdict};
 use crate::limiter::kinds::Part;
+use crate::limiter::sharing::{OnStoreError, Sharing, StoreError};
 use crate::limiter::{FORMS, Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
 
@@ -80,28 +80,29 @@ pub struct ByPart {
     pub on_store_error: String,
     /// Of a `fallback`: `timeout`, `unreachable`, `breaker_open`, `busy` or `faulty`, what the store met the request with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub silence: Option<String>,
+    pub store_error: Option<String>,
 }
 
 impl ByPart {
     /// In a few words.
     pub fn words(&self) -> String {
-        let ByPart { word, store, on_store_error, silence, .. } = self;
+        let ByPart { word, store, on_store_error, store_error, .. } = self;
         match word.as_str() {
             "lease" => format!("by what this gate knows of store `{store}` without asking it"),
             "store" => format!("by store `{store}`, asked for this request"),
             "estimate" => format!("by what this gate counts, with what others told it through store `{store}`"),
             _ => {
-                let silence = Silence::ALL.into_iter().find(|known| silence.as_deref() == Some(known.word()));
-                let (why, then) = match silence {
+                let store_error =
+                    StoreError::ALL.into_iter().find(|known| store_error.as_deref() == Some(known.word()));
+                let (why, then) = match store_error {
                     None => ("said nothing", ""),
-                    Some(Silence::TimedOut) => ("did not answer in time", ""),
-                    Some(Silence::Unreachable) => ("could not be reached", ""),
-                    Some(Silence::Breaker) => ("is left alone after failures", ""),
-                    Some(Silence::Busy) => ("has too many questions before it", ""),
-                    Some(Silence::Faulty) => ("gave what is no answer", ", which a fault makes closed"),
+                    Some(StoreError::TimedOut) => ("did not answer in time", ""),
+                    Some(StoreError::Unreachable) => ("could not be reached", ""),
+                    Some(StoreError::Breaker) => ("is left alone after failures", ""),
+                    Some(StoreError::Busy) => ("has too many questions before it", ""),
+                    Some(StoreError::Faulty) => ("gave what is no answer", ", which a fault makes closed"),
                 };
-                let word = silence.map_or_else(String::new, |silence| format!(" ({})", silence.word()));
+                let word = store_error.map_or_else(String::new, |store_error| format!(" ({})", store_error.word()));
                 format!("without store `{store}`, which {why}{word}: on_store_error {on_store_error}{then}")
             }
         }
@@ -197,7 +198,7 @@ impl LimitPart {
                 view.without_key(asked)
             },
             estimate: (counted && ours).then(|| view.estimate()).flatten(),
-            by: (said.by != By::Gate).then(|| view.by(book)),
+            by: (said.by != DecidedBy::Gate).then(|| view.by(book)),
             place: book.places.limits.get(usize::from(said.rule)).map(PlacePart::from),
         })
     }
@@ -211,8 +212,8 @@ impl LimitPart {
 /// Whether the limit refused because its store was silent, and not for anything that it knows of the client.
 fn is_in_the_dark(said: &Said, record: &Record, rule: &Rule) -> bool {
     let closed = rule.shared.is_some_and(|shared| shared.on_store_error == OnStoreError::Closed);
-    let faulty = record.silence == Some(Silence::Faulty);
-    said.by == By::Fallback && (closed || faulty || record.verdict == Verdict::Refused(Refusal::StoreSilent))
+    let faulty = record.store_error == Some(StoreError::Faulty);
+    said.by == DecidedBy::Fallback && (closed || faulty || record.verdict == Verdict::Refused(Refusal::StoreSilent))
 }
 
 /// One limit of one decision, with everything that words about it are made from.
@@ -238,11 +239,11 @@ impl View<'_> {
             store: shared.and_then(|shared| book.stores.get(shared.store)).cloned().unwrap_or_default(),
             sharing: shared.map_or("", |shared| shared.sharing.word()).to_owned(),
             on_store_error: asked.map_or("", |shared| shared.on_store_error.word()).to_owned(),
-            silence: self
+            store_error: self
                 .record
-                .silence
-                .filter(|_| self.said.by == By::Fallback)
-                .map(|silence| silence.word().to_owned()),
+                .store_error
+                .filter(|_| self.said.by == DecidedBy::Fallback)
+                .map(|store_error| store_error.word().to_owned()),
         }
     }
 

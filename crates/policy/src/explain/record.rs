@@ -17,9 +17,9 @@ use arrayvec::ArrayVec;
 use http::Method;
 
 use crate::client::{Client, Mark, Source};
-use crate::engine::{By, Decision, Judged, Outcome, Reading, Refusal, Snapshot, Verdict};
+use crate::engine::{DecidedBy, Decision, Engine, Evaluation, Outcome, Reading, Refusal, Verdict};
 use crate::limiter::Owed;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::policy::{Mode, Route, Taken};
 use crate::units::Timestamp;
 
@@ -49,7 +49,7 @@ pub struct Record {
     /// What the request was held back for, in milliseconds, up to 65,535.
     pub delay_millis: u16,
     /// What the store of a shared limit met the request with, in the place of an answer; of several the last.
-    pub silence: Option<Silence>,
+    pub store_error: Option<StoreError>,
     /// What each limit said.
     pub limits: ArrayVec<Said, { Route::MAX_RULES }>,
 }
@@ -83,7 +83,7 @@ pub struct Said {
     /// As in [`Reading::node`].
     pub node: Option<u8>,
     /// As in [`Reading::by`].
-    pub by: By,
+    pub by: DecidedBy,
     /// Whether the key was counted exactly.
     pub exact: bool,
     /// As in [`Reading::remaining`].
@@ -107,8 +107,8 @@ pub struct Beside<'a> {
     pub book: u16,
     /// What the client is told to wait, in seconds.
     pub retry_after: u64,
-    /// As in [`Record::silence`].
-    pub silence: Option<Silence>,
+    /// As in [`Record::store_error`].
+    pub store_error: Option<StoreError>,
 }
 
 impl Record {
@@ -116,8 +116,8 @@ impl Record {
     pub const MAX_WORDS: usize = 5 + 3 * Route::MAX_RULES;
 
     /// What is to be remembered of a decision.
-    pub fn of(snapshot: &Snapshot, judged: &Judged, beside: &Beside<'_>) -> Record {
-        let decision = &judged.decision;
+    pub fn of(engine: &Engine, evaluation: &Evaluation, beside: &Beside<'_>) -> Record {
+        let decision = &evaluation.decision;
         // of a request that was refused before its route was found, the routes say nothing
         let [taken, runner_up] = if decision.route.is_some() { beside.taken } else { [None, None] };
         let position = |index: usize| u16::try_from(index).ok().filter(|index| *index != NONE);
@@ -133,10 +133,10 @@ impl Record {
             verdict: decision.verdict,
             retry_after: u32::try_from(beside.retry_after).unwrap_or(u32::MAX).min(MAX_RETRY_AFTER),
             delay_millis: u16::try_from(decision.delay_nanos.div_ceil(1_000_000)).unwrap_or(u16::MAX),
-            silence: beside.silence,
+            store_error: beside.store_error,
             limits: (0..)
                 .zip(&decision.readings)
-                .filter_map(|(slot, reading)| Said::of(snapshot, judged, slot, reading))
+                .filter_map(|(slot, reading)| Said::of(engine, evaluation, slot, reading))
                 .collect(),
         }
     }
@@ -175,7 +175,7 @@ impl Record {
         verdict.put(u64::from(found.ignored_header), 1);
         verdict.put(u64::from(self.retry_after), 28);
         verdict.put(u64::from(self.delay_millis), 16);
-        verdict.put(self.silence.map_or(0, |silence| place_in(&Silence::ALL, Some(&silence)) + 1), 3);
+        verdict.put(self.store_error.map_or(0, |store_error| place_in(&StoreError::ALL, Some(&store_error)) + 1), 3);
         words.extend([self.at.nanos(), half(high), half(low), route.word, verdict.word]);
         for said in &self.limits {
             // as many as there is room for, by the size of the type
@@ -205,7 +205,7 @@ impl Record {
             ignored_header: verdict.take(1) == 1,
         };
         let (retry_after, delay_millis) = (verdict.take(28), verdict.take(16));
-        let silence = verdict.take(3).checked_sub(1).and_then(|at| Silence::ALL.get(at as usize).copied());
+        let store_error = verdict.take(3).checked_sub(1).and_then(|at| StoreError::ALL.get(at as usize).copied());
         let mut limits = ArrayVec::new();
         for _ in 0..count {
             let (said, behind) = Said::unpack(rest)?;
@@ -226,7 +226,7 @@ impl Record {
             verdict: refusal.map_or(Verdict::Admitted, Verdict::Refused),
             retry_after: u32::try_from(retry_after).ok()?,
             delay_millis: u16::try_from(delay_millis).ok()?,
-            silence,
+            store_error,
             limits,
         })
     }
@@ -255,7 +255,7 @@ impl Found {
 }
 
 impl Said {
-    fn of(snapshot: &Snapshot, judged: &Judged, slot: usize, reading: &Reading) -> Option<Said> {
+    fn of(engine: &Engine, evaluation: &Evaluation, slot: usize, reading: &Reading) -> Option<Said> {
         let refused = is_short(reading.outcome);
         Some(Said {
             rule: u16::try_from(reading.rule).ok()?,
@@ -264,10 +264,10 @@ impl Said {
             outcome: reading.outcome,
             node: reading.node,
             by: reading.by,
-            exact: snapshot.is_exact(judged, slot),
+            exact: engine.is_exact(evaluation, slot),
             remaining: reading.remaining,
             wait_nanos: if refused { reading.retry_nanos } else { reading.reset_nanos() },
-            owed: if refused && reading.by.counts_here() { snapshot.owed(judged, slot) } else { Owed::default() },
+            owed: if refused && reading.by.counts_here() { engine.owed(evaluation, slot) } else { Owed::default() },
         })
     }
 
@@ -328,25 +328,25 @@ fn is_short(outcome: Outcome) -> bool {
 }
 
 /// A limit with nodes is shared with no other gate, so one number says the node or whose word it is.
-fn node_or_by(node: Option<u8>, by: By) -> u8 {
+fn node_or_by(node: Option<u8>, by: DecidedBy) -> u8 {
     match (node, by) {
         (Some(node), _) => node.min(NO_NODE - BYS - 1),
-        (None, By::Gate) => NO_NODE,
-        (None, By::Lease) => NO_NODE - 1,
-        (None, By::Store) => NO_NODE - 2,
-        (None, By::Fallback) => NO_NODE - 3,
-        (None, By::Estimate) => NO_NODE - BYS,
+        (None, DecidedBy::Gate) => NO_NODE,
+        (None, DecidedBy::Lease) => NO_NODE - 1,
+        (None, DecidedBy::Store) => NO_NODE - 2,
+        (None, DecidedBy::Fallback) => NO_NODE - 3,
+        (None, DecidedBy::Estimate) => NO_NODE - BYS,
     }
 }
 
-fn node_and_by(number: u64) -> (Option<u8>, By) {
+fn node_and_by(number: u64) -> (Option<u8>, DecidedBy) {
     match NO_NODE.wrapping_sub(number as u8) {
-        0 => (None, By::Gate),
-        1 => (None, By::Lease),
-        2 => (None, By::Store),
-        3 => (None, By::Fallback),
-        BYS => (None, By::Estimate),
-        _ => (u8::try_from(number).ok(), By::Gate),
+        0 => (None, DecidedBy::Gate),
+        1 => (None, DecidedBy::Lease),
+        2 => (None, DecidedBy::Store),
+        3 => (None, DecidedBy::Fallback),
+        BYS => (None, DecidedBy::Estimate),
+        _ => (u8::try_from(number).ok(), DecidedBy::Gate),
     }
 }
 

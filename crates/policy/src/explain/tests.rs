@@ -8,9 +8,9 @@ use super::*;
 use crate::client::trace;
 use crate::config::load_text;
 use crate::engine::Outcome;
-use crate::engine::{Arrival, By, Holds, Snapshot};
+use crate::engine::{Arrival, DecidedBy, Engine, Holds};
 use crate::limiter::Owed;
-use crate::limiter::cluster::Silence;
+use crate::limiter::sharing::StoreError;
 use crate::policy::Mode;
 use crate::request::{Peer, Request};
 use crate::sketch::Seed;
@@ -20,7 +20,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 400 * 86_400 * SECOND;
 
 struct World {
-    snapshot: Snapshot,
+    engine: Engine,
     book: Book,
     holds: Vec<Holds>,
 }
@@ -29,7 +29,7 @@ fn world(policy: &str) -> World {
     let loaded = load_text("tidegate.yaml", policy, &|_| None, Path::new("."));
     let config = loaded.outcome.unwrap_or_else(|_| panic!("{:?}", loaded.diagnostics));
     let book = Book::new(&config.policy, config.places, 0);
-    World { snapshot: Snapshot::new(config.policy, &Seed::from_bytes([3; 16]), 0).unwrap(), book, holds: Vec::new() }
+    World { engine: Engine::new(config.policy, &Seed::from_bytes([3; 16]), 0).unwrap(), book, holds: Vec::new() }
 }
 
 impl World {
@@ -45,15 +45,15 @@ impl World {
         let peer = Peer::Ip(peer.parse().unwrap());
         let request = Request { peer, method: &method, host, path, query: None, headers: &headers, tls_sni: None };
         let arrival = Arrival { id: DecisionId(at), at: Timestamp::from_nanos(START + at), dice: 0 };
-        let mut judged = self.snapshot.judge(&request, arrival);
-        self.snapshot.reserve_all(&mut judged);
-        let now = judged.decision.goes_on();
-        let (holds, _) = self.snapshot.admit(&mut judged, now);
+        let mut evaluation = self.engine.judge(&request, arrival);
+        self.engine.reserve_all(&mut evaluation);
+        let now = evaluation.decision.goes_on();
+        let (holds, _) = self.engine.admit(&mut evaluation, now);
         self.holds.push(holds);
-        let policy = self.snapshot.policy();
+        let policy = self.engine.policy();
         let taken = policy.routes.taken(&request);
-        let beside = Beside { client: [7; 16], method: &method, taken, book: 0, retry_after: 0, silence: None };
-        let record = Record::of(&self.snapshot, &judged, &beside);
+        let beside = Beside { client: [7; 16], method: &method, taken, book: 0, retry_after: 0, store_error: None };
+        let record = Record::of(&self.engine, &evaluation, &beside);
         // what is remembered is what is told
         assert_eq!(Record::unpack(&record.pack()).as_ref(), Some(&record));
         let trace = trace(&policy.clients, peer, &headers);
@@ -234,14 +234,14 @@ fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
                   l: { key: client_ip, rate: 2/s, burst: 2, store: s }\n\
                   routes: [{ name: all, origin: \"127.0.0.1:3000\", limits: [c, l] }]\n";
     let world = world(policy);
-    let told = |rule: u16, silence| {
+    let told = |rule: u16, store_error| {
         let said = Said {
             rule,
             tier: 0,
             mode: Mode::Enforce,
             outcome: Outcome::Refused,
             node: None,
-            by: By::Fallback,
+            by: DecidedBy::Fallback,
             exact: false,
             remaining: 0,
             wait_nanos: None,
@@ -259,14 +259,14 @@ fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
             verdict: Verdict::Refused(Refusal::StoreSilent),
             retry_after: 1,
             delay_millis: 0,
-            silence,
+            store_error,
             limits: [said].into_iter().collect(),
         };
         assert_eq!(Record::unpack(&record.pack()).as_ref(), Some(&record));
         let sent = vec!["Retry-After: 1".to_owned()];
         Explanation::new(&record, &world.book, Known { status: Some(503), sent, ..Known::default() }).to_text()
     };
-    let text = told(0, Some(Silence::Unreachable));
+    let text = told(0, Some(StoreError::Unreachable));
     for expected in [
         "→  503 refused: the store of `c` was silent\n",
         " limits    c  CLOSED  not counted: its store was silent, by client_ip\n",
@@ -279,7 +279,7 @@ fn a_closed_limit_whose_store_was_silent_says_so_and_blames_no_client() {
     }
     assert!(!text.contains("no wait helps") && !text.contains("2 of 2") && !text.contains("LIMITED"), "{text}");
     // a fault closes every limit
-    let text = told(1, Some(Silence::Faulty));
+    let text = told(1, Some(StoreError::Faulty));
     assert!(text.contains("what is no answer (faulty): on_store_error local, which a fault makes closed\n"), "{text}");
     assert!(text.contains("CLOSED") && told(1, None).contains("which said nothing: on_store_error local\n"), "{text}");
 }

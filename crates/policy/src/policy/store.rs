@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::limiter::cluster::{OnStoreError, Sharing};
+use crate::limiter::sharing::{OnStoreError, Sharing};
 
 /// Where a store is and how it is spoken to. Its passwords are no part of the policy; `settings` has them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -86,7 +86,7 @@ impl HttpServerApp for App {
 struct Counts {
     heads: Mutex<Vec<HeadFault>>,
     bodies: Mutex<Vec<BodyFault>>,
-    abuses: Mutex<Vec<Abuse>>,
+    abuses: Mutex<Vec<Violation>>,
 }
 
 impl EdgeEvents for Arc<Counts> {
@@ -99,7 +99,7 @@ impl EdgeEvents for Arc<Counts> {
         self.bodies.lock().unwrap().push(fault);
     }
 
-    fn abused(&self, abuse: Abuse, _: Peer) {
+    fn abused(&self, abuse: Violation, _: Peer) {
         self.abuses.lock().unwrap().push(abuse);
     }
 }
@@ -142,7 +142,7 @@ impl Gate {
         (requests, tokio::spawn(connection), serving)
     }
 
-    fn abuses(&self) -> Vec<Abuse> {
+    fn abuses(&self) -> Vec<Violation> {
         self.counts.abuses.lock().unwrap().clone()
     }
 }
@@ -216,7 +216,7 @@ fn a_client_that_never_says_what_it_wants_is_closed_at_the_deadline_of_a_head() 
             if said.len() > PREFACE.len() {
                 assert_eq!((code, gate.abuses()), (Some(0), vec![]), "it has done nothing wrong");
             } else {
-                assert_eq!(gate.abuses(), [Abuse::Late]);
+                assert_eq!(gate.abuses(), [Violation::Late]);
             }
         }
     });
@@ -239,7 +239,7 @@ fn a_head_that_drips_is_cut_off_at_its_deadline_however_old_the_connection_is() 
         let code = farewell(&mut client).await;
         // ten for the header of the frame, which is no head yet, ten for the head, two for the pipe
         assert!((18..=24).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-        assert_eq!((code, gate.abuses()), (Some(11), vec![Abuse::Late]));
+        assert_eq!((code, gate.abuses()), (Some(11), vec![Violation::Late]));
     });
 }
 
@@ -349,7 +349,7 @@ fn a_client_that_reads_nothing_at_all_is_cut_off_with_all_it_asked_for() {
         assert!((20..=30).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
         sleep(Duration::from_secs(1)).await;
         assert_eq!(gate.app.aborted.load(Ordering::SeqCst), 3);
-        assert_eq!(gate.abuses(), [Abuse::Stalled]);
+        assert_eq!(gate.abuses(), [Violation::Stalled]);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limiter::cluster::{OnStoreError, Silence};
+use crate::limiter::sharing::{OnStoreError, StoreError};
 use crate::policy::{Breaker, Store, StoreMode};
 use crate::store::exchange::Dropped;
 use crate::store::{BUCKETS_MICROS, ExchangeState, ServerStanding, StoreState};
@@ -32,7 +32,7 @@ pub fn state() -> StoreState {
         nodes: 3,
         durations: finite.chain([(f64::INFINITY, 5)]).collect(),
         duration_seconds: 0.5,
-        errors: Silence::ALL.map(|silence| (silence.word(), 1)).to_vec(),
+        errors: StoreError::ALL.map(|store_error| (store_error.word(), 1)).to_vec(),
         fallbacks_by_direction: OnStoreError::ALL.map(|to| (to.word(), 2)).to_vec(),
         exchange: Some(ExchangeState {
             messages_dropped: Dropped::ALL.iter().map(|reason| (reason.word(), 1)).collect(),

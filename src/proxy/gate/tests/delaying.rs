@@ -29,7 +29,7 @@ fn who_waits_holds_no_place_and_a_client_that_leaves_ends_its_wait() {
         let mut client = gate.connect().await;
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         until(|| gate.waiting() == 1).await;
-        assert_eq!(gate.shared.installed().origin(0).unwrap().inflight(), 0);
+        assert_eq!(gate.process.generation().origin(0).unwrap().inflight(), 0);
         drop(client);
         until(|| gate.waiting() == 0).await;
         assert_eq!(origin.heads.lock().unwrap().len(), 1, "it was never forwarded");
@@ -47,7 +47,7 @@ fn a_place_is_taken_when_the_wait_is_over() {
         let refused = gate.get("/").await;
         assert_eq!(refused.status, 503, "{}", refused.head);
         drop(holding);
-        until(|| gate.shared.installed().origin(0).unwrap().inflight() == 0).await;
+        until(|| gate.process.generation().origin(0).unwrap().inflight() == 0).await;
         assert_eq!(gate.get("/").await.status, 200);
     });
 }
@@ -76,7 +76,7 @@ fn a_stop_ends_waits_with_a_refusal() {
         assert_eq!(ask(&mut client, "/", "").await.unwrap().status, 200);
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         until(|| gate.waiting() == 1).await;
-        gate.shared.start_draining();
+        gate.process.start_draining();
         gate.stop.send(true).unwrap();
         let refused = answer(&mut client).await.unwrap();
         assert_eq!(refused.status, 429);

@@ -62,7 +62,7 @@ fn an_origin_that_had_the_request_and_a_client_that_leaves_are_charged_as_if_the
         client.write_all(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         until(|| origin.heads.lock().unwrap().len() == before + 1).await;
         drop(client);
-        until(|| gate.shared.installed().origin(0).unwrap().inflight() == 0).await;
+        until(|| gate.process.generation().origin(0).unwrap().inflight() == 0).await;
         assert_eq!(gate.get("/").await.status, 429);
     });
 }

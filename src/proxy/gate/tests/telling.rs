@@ -77,8 +77,8 @@ fn whom_the_limits_refuse_is_counted_on_both_ways() {
             client.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{body}{end}").as_bytes()).await.unwrap();
             answer(&mut client).await.unwrap();
         }
-        let installed = gate.shared.installed();
-        let list = installed.refused().list(gate.shared.clock.now());
+        let generation = gate.process.generation();
+        let list = generation.refused().list(gate.process.clock.now());
         let told: Vec<_> = list
             .entries
             .iter()

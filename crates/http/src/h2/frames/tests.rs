@@ -165,7 +165,7 @@ fn a_credit_comes_back_at_its_rate_and_never_beyond_the_whole() {
 }
 
 /// How many of these frames in a row are taken.
-fn taken(account: &mut Account, frame: Frame, start: Duration) -> (u32, Option<Abuse>) {
+fn taken(account: &mut Account, frame: Frame, start: Duration) -> (u32, Option<Violation>) {
     for number in 0..10_000 {
         if let Err(abuse) = account.begun(frame, start) {
             return (number, Some(abuse));
@@ -179,18 +179,18 @@ fn taken(account: &mut Account, frame: Frame, start: Duration) -> (u32, Option<A
 fn every_frame_that_moves_nothing_along_is_bounded() {
     let start = now();
     for (one, most, abuse) in [
-        (frame(0, 0, 0, 1), 20, Some(Abuse::EmptyData)),
-        (frame(2, 0, 5, 1), 20, Some(Abuse::Priority)),
-        (frame(16, 0, 5, 0), 20, Some(Abuse::Priority)),
-        (frame(3, 0, 4, 1), 5, Some(Abuse::Resets)),
-        (frame(4, 0, 0, 0), 2, Some(Abuse::Settings)),
-        (frame(4, 1, 0, 0), 20, Some(Abuse::Other)),
-        (frame(6, 0, 8, 0), 20, Some(Abuse::Ping)),
-        (frame(6, 1, 8, 0), 20, Some(Abuse::Other)),
-        (frame(7, 0, 8, 0), 20, Some(Abuse::Other)),
-        (frame(8, 0, 4, 0), 20, Some(Abuse::WindowUpdate)),
-        (frame(9, 0, 0, 1), 20, Some(Abuse::Continuation)),
-        (frame(99, 0, 4, 0), 20, Some(Abuse::Other)),
+        (frame(0, 0, 0, 1), 20, Some(Violation::EmptyData)),
+        (frame(2, 0, 5, 1), 20, Some(Violation::Priority)),
+        (frame(16, 0, 5, 0), 20, Some(Violation::Priority)),
+        (frame(3, 0, 4, 1), 5, Some(Violation::Resets)),
+        (frame(4, 0, 0, 0), 2, Some(Violation::Settings)),
+        (frame(4, 1, 0, 0), 20, Some(Violation::Other)),
+        (frame(6, 0, 8, 0), 20, Some(Violation::Ping)),
+        (frame(6, 1, 8, 0), 20, Some(Violation::Other)),
+        (frame(7, 0, 8, 0), 20, Some(Violation::Other)),
+        (frame(8, 0, 4, 0), 20, Some(Violation::WindowUpdate)),
+        (frame(9, 0, 0, 1), 20, Some(Violation::Continuation)),
+        (frame(99, 0, 4, 0), 20, Some(Violation::Other)),
         // what carries something is bounded by what it carries
         (frame(0, 0, 100, 1), 10_000, None),
         (frame(0, 1, 0, 1), 10_000, None),
@@ -260,5 +260,5 @@ fn a_head_in_pieces_is_one_head_and_has_a_size() {
     assert!(account.ended(last));
     assert_eq!(account.head_since(), None);
     account.begun(frame(1, 1, 600, 3), start).unwrap();
-    assert_eq!(account.begun(frame(9, 0, 401, 3), start), Err(Abuse::Continuation));
+    assert_eq!(account.begun(frame(9, 0, 401, 3), start), Err(Violation::Continuation));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limiter::kind::{MIXED, RefusedCount};
 use crate::limiter::kinds::{self, Kind};
-use crate::sketch::{Bucket, Charged, Meter, NextUnit, Pace, Window};
+use crate::sketch::{Bucket, Charged, Meter, NextUnit, Ratio, Window};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
@@ -40,12 +40,12 @@ pub(super) enum Counter {
 const RAISES: u64 = 16;
 
 impl Counter {
-    pub fn new(max: u32, counting: &Counting, pace: Pace) -> Result<Counter, OutOfRange> {
+    pub fn new(max: u32, counting: &Counting, ratio: Ratio) -> Result<Counter, OutOfRange> {
         let Counting { period, sliding, penalty } = *counting;
         Ok(match sliding {
             true => {
-                let bucket = Bucket::paced(Rate::new(max, period)?, max, pace)?;
-                Counter::Sliding(bucket, pace.places_in(penalty.unwrap_or(0)).min(u64::MAX / 4))
+                let bucket = Bucket::paced(Rate::new(max, period)?, max, ratio)?;
+                Counter::Sliding(bucket, ratio.places_in(penalty.unwrap_or(0)).min(u64::MAX / 4))
             }
             false => Counter::Aligned(Window::new(max, period, Duration::ZERO)?),
         })
@@ -80,17 +80,17 @@ impl Counter {
     }
 
     /// The pace of an axis on which what was counted by these numbers stays counted under the new ones.
-    pub fn pace_for(&self, new: &Counter) -> Pace {
+    pub fn pace_for(&self, new: &Counter) -> Ratio {
         match (self, new) {
             (Counter::Sliding(before, _), Counter::Sliding(new, _)) => before.pace_for(new, (1, 1)),
             // counts need no axis but time
-            _ => Pace::EVEN,
+            _ => Ratio::EVEN,
         }
     }
 
     /// Whether it counts to the unit on an axis of this pace.
-    pub fn fits(&self, pace: Pace) -> bool {
-        if let Counter::Sliding(bucket, _) = self { bucket.fits(pace) } else { true }
+    pub fn fits(&self, ratio: Ratio) -> bool {
+        if let Counter::Sliding(bucket, _) = self { bucket.fits(ratio) } else { true }
     }
 
     /// Whether it counts in aligned windows.

@@ -181,8 +181,8 @@ impl<W: Word> Controller<W> {
         let elapsed = (now.nanos() - last) as f64;
         let measured = arrived * 1e9 / elapsed;
         // halved per tick, or per the time of a sample if that is longer
-        let pace = elapsed / (TICK_NANOS as f64).max(LEAST_SAMPLE * 1e9 / capacity.max(1e-5));
-        let old = (-pace).exp2();
+        let ratio = elapsed / (TICK_NANOS as f64).max(LEAST_SAMPLE * 1e9 / capacity.max(1e-5));
+        let old = (-ratio).exp2();
         self.demand.set_number(self.demand.number() * old + measured * (1.0 - old));
         let followed = self.followed.number() * old + measured * (1.0 - old);
         self.followed.set_number(followed);
@@ -196,7 +196,7 @@ impl<W: Word> Controller<W> {
             if spent <= 0.5 {
                 return; // a bucket that is half full takes the peaks of a load below capacity
             }
-            let factor = (target / followed).max(STEEPEST_FALL).powf(pace.min(1.0));
+            let factor = (target / followed).max(STEEPEST_FALL).powf(ratio.min(1.0));
             // F is a mean over the ticks before; without this it would call for the same step once more
             self.followed.set_number(followed * factor);
             // no peak: all that came has lost the race for it, or came under another capacity

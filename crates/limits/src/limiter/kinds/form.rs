@@ -8,9 +8,9 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::limiter::cluster::Promise;
 use crate::limiter::kind::{Capacity, RefusedCount, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
+use crate::limiter::sharing::Promise;
 use crate::sketch::{Meter, MonotoneTable};
 use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp, Weekday};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::form::{
     Allowance, Counts, Form, Levels, LimitKind, Part, Shareable, Value, calendar, ceil_seconds, compared,
 };
-use crate::limiter::cluster::Promise;
 use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
+use crate::limiter::sharing::Promise;
 use crate::sketch::{Window, Windows};
 use crate::units::dice::mixed;
 use crate::units::{Bytes, Period};

@@ -1,9 +1,9 @@
 //! `type: rate`: a token bucket per key.
 
 use super::form::{Allowance, Counts, Form, Levels, LimitKind, NANOS, Part, Shareable, Value, compared, saturating};
-use crate::limiter::cluster::Promise;
 use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
+use crate::limiter::sharing::Promise;
 use crate::sketch::Bucket;
 use crate::units::{self, Bytes};
 

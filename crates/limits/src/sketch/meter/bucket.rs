@@ -2,7 +2,7 @@
 //!
 //! Source: the generic cell rate algorithm of ITU-T I.371 (virtual scheduling form).
 
-use super::{Charged, Meter, NextUnit, Pace};
+use super::{Charged, Meter, NextUnit, Ratio};
 use crate::units::{Cost, Divisor, OutOfRange, Rate, Timestamp};
 
 /// A token bucket, kept as one instant: at most `burst + rate·τ` in **every** interval of length τ.
@@ -35,15 +35,15 @@ impl Bucket {
         }
     }
 
-    /// The same promise on an axis that runs at this [`Pace`].
+    /// The same promise on an axis that runs at this [`Ratio`].
     ///
     /// # Errors
     /// As [`Bucket::new`], and an axis on which the burst would take more than 584 years.
-    pub fn paced(rate: Rate, burst: u32, pace: Pace) -> Result<Bucket, OutOfRange> {
+    pub fn paced(rate: Rate, burst: u32, ratio: Ratio) -> Result<Bucket, OutOfRange> {
         const ALLOWED: OutOfRange = OutOfRange { allowed: "a burst that the axis has room for" };
         let own = Bucket::new(rate, burst)?;
         // rounded up, so that the promise is never exceeded
-        let interval = pace.places_in_at_least(own.interval.get()).max(1);
+        let interval = ratio.places_in_at_least(own.interval.get()).max(1);
         let depth = interval.checked_mul(u64::from(burst)).ok_or(ALLOWED)?;
         Ok(Bucket::of(interval, burst, depth))
     }
@@ -55,15 +55,15 @@ impl Bucket {
     /// The pace at which one request of the new rate, counted in units `units.1` for every `units.0` of this one's, moves
     /// a level by as much as one of this bucket's does, so that what was spent stays spent. The new bucket must
     /// [fit](Bucket::fits) an axis of this pace.
-    pub fn pace_for(&self, new: &Bucket, units: (u32, u32)) -> Pace {
+    pub fn pace_for(&self, new: &Bucket, units: (u32, u32)) -> Ratio {
         let (old_unit, new_unit) = (u128::from(units.0.max(1)), u128::from(units.1.max(1)));
-        Pace::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit)
+        Ratio::new(u128::from(new.interval.get()) * old_unit, u128::from(self.interval.get()) * new_unit)
     }
 
     /// Whether on an axis of this pace a unit is a whole number of places, without which levels would not count units, and there is
     /// room for the burst.
-    pub fn fits(&self, pace: Pace) -> bool {
-        pace.is_whole(self.interval.get()) && pace.places_in_at_least(self.depth) <= Self::MAX_DEPTH
+    pub fn fits(&self, ratio: Ratio) -> bool {
+        ratio.is_whole(self.interval.get()) && ratio.places_in_at_least(self.depth) <= Self::MAX_DEPTH
     }
 
     /// The most that is admitted at one instant, in units of cost.
@@ -242,11 +242,11 @@ mod tests {
             (&slow, &bucket(9_000, a_day, 3_000), (1, 1), true),
             (&slow, &bucket(9_000, a_day, 4_000), (1, 1), false),
         ] {
-            let pace = old.pace_for(new, units);
-            assert_eq!(new.fits(pace), fits, "{old:?} {new:?} {units:?}");
+            let ratio = old.pace_for(new, units);
+            assert_eq!(new.fits(ratio), fits, "{old:?} {new:?} {units:?}");
             if fits {
                 let of_new = u128::from(old.interval_nanos()) * u128::from(units.1) / u128::from(units.0);
-                let places = u128::from(pace.places_in(new.interval_nanos()));
+                let places = u128::from(ratio.places_in(new.interval_nanos()));
                 assert_eq!(places, of_new, "a unit moves a level as far as what it is worth");
             }
         }

@@ -4,19 +4,19 @@
 //! arithmetic on levels. It holds no state, reads no clock and knows no table, so the same meter serves the sketch, the
 //! exact table and the twin that the tests compare both with.
 
-pub mod axis;
 pub mod bucket;
 pub mod decay;
 pub mod powers;
 pub mod recent_average;
+pub mod time_scale;
 pub mod window;
 pub mod windows;
 
 use crate::units::{Cost, Timestamp};
-pub use axis::{Axis, Course, Pace};
 pub use bucket::Bucket;
 pub use decay::NextDecayed;
 pub use recent_average::RecentAverage;
+pub use time_scale::{Ratio, TimeScale, Timeline};
 pub use window::Window;
 pub use windows::Windows;
 

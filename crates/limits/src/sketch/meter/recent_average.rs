@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::decay::{Decay, FAR, NextDecayed};
 use super::powers::{ahead, logarithm, power_of_two};
-use super::{Charged, Meter, NextUnit, Pace};
+use super::{Charged, Meter, NextUnit, Ratio};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
 
 /// At most `rate` on average, older requests weighing half as much with every half-life that passed since:
@@ -61,16 +61,16 @@ impl RecentAverage {
     /// A half-life outside 1 s to 31 d; a penalty over 3,650 d; a budget B below one, with which not even a first
     /// request would pass, or above 4,294,967,295.
     pub fn new(rate: Rate, half_life: Duration, max_penalty: Duration) -> Result<RecentAverage, OutOfRange> {
-        RecentAverage::paced(rate, half_life, max_penalty, Pace::EVEN)
+        RecentAverage::paced(rate, half_life, max_penalty, Ratio::EVEN)
     }
 
     /// The pace at which this half-life stays the same span, so that a sum of this meter's stays the same sum under the new
     /// half-life.
-    pub fn pace_for(&self, half_life: Duration) -> Pace {
-        Pace::new(half_life.as_nanos(), u128::from(self.half_life))
+    pub fn pace_for(&self, half_life: Duration) -> Ratio {
+        Ratio::new(half_life.as_nanos(), u128::from(self.half_life))
     }
 
-    /// The same promise on an axis that runs at this [`Pace`].
+    /// The same promise on an axis that runs at this [`Ratio`].
     ///
     /// # Errors
     /// As [`RecentAverage::new`].
@@ -78,7 +78,7 @@ impl RecentAverage {
         rate: Rate,
         half_life: Duration,
         max_penalty: Duration,
-        pace: Pace,
+        ratio: Ratio,
     ) -> Result<RecentAverage, OutOfRange> {
         const BUDGET: OutOfRange =
             OutOfRange { allowed: "a rate and half-life with 1 to 4294967295 for rate * half-life / 0.693" };
@@ -96,7 +96,7 @@ impl RecentAverage {
             return Err(BUDGET);
         }
         // the budget is what it is; all spans are those of the axis
-        let (half_life, penalty) = (pace.places_in(half_life), pace.places_in(penalty).min(u64::MAX / 4));
+        let (half_life, penalty) = (ratio.places_in(half_life), ratio.places_in(penalty).min(u64::MAX / 4));
         let nanos = half_life as f64;
         // the argument of a logarithm is off by 2⁻⁴⁸ of itself or less, the logarithm by 2⁻⁴⁶·half-life with its scale
         let margin = (nanos * 2.0_f64.powi(-46)).ceil() as u64 + 1;

@@ -9,7 +9,7 @@ use http::Method;
 use super::bins::{Calendar, Series};
 use super::heavy::Heavy;
 use crate::client::{Client, ClientNetwork};
-use crate::engine::{Judged, Outcome};
+use crate::engine::{Evaluation, Outcome};
 use crate::policy::{CostRule, Counted, Mode, Policy, Route, Rule};
 use crate::replay::record::Record;
 use crate::replay::suggest::{Frontier, grid};
@@ -118,7 +118,7 @@ impl Ledger {
     }
 
     /// Counts a request as the engine judged it. `name`: that of its client, as it may be shown.
-    pub fn note(&mut self, record: &Record<'_>, judged: &Judged, name: &dyn Fn() -> String) {
+    pub fn note(&mut self, record: &Record<'_>, judged: &Evaluation, name: &dyn Fn() -> String) {
         let Some(client) = &judged.decision.client else { return };
         let method = Method::from_bytes(record.method).unwrap_or(Method::GET);
         let mut heard: ArrayVec<Heard, { Route::MAX_RULES }> = ArrayVec::new();

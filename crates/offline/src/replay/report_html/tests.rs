@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::config::load_text;
-use crate::engine::{Arrival, DecisionId, Outcome, Snapshot};
+use crate::engine::{Arrival, DecisionId, Engine, Outcome};
 use crate::request::{Peer, Request};
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::{Cost, Timestamp};
@@ -26,7 +26,7 @@ fn ledger() -> Ledger {
                   hourly: { type: quota, max: 600, window: 1h, mode: shadow }\n\
                 routes:\n  - { limits: [per_client, hourly], origin: \"127.0.0.1:3000\" }\n";
     let loaded = load_text("test.yaml", text, &|_: &str| None, Path::new("."));
-    let snapshot = Snapshot::new(loaded.outcome.unwrap().policy, &Seed::from_bytes([3; 16]), 0).unwrap();
+    let snapshot = Engine::new(loaded.outcome.unwrap().policy, &Seed::from_bytes([3; 16]), 0).unwrap();
     let mut ledger = Ledger::new(snapshot.policy());
     let headers = http::HeaderMap::new();
     for second in 0..1_200_u64 {

@@ -33,11 +33,13 @@ fn policy(text: &str) -> Policy {
 }
 
 /// Every decision that the engine makes of a log.
-fn each(log: &str, policy: Policy, mut visit: impl FnMut(Timestamp, &crate::engine::Judged)) {
+fn each(log: &str, policy: Policy, mut visit: impl FnMut(Timestamp, &crate::engine::Evaluation)) {
     let sources = Sources::open(&[Place::File(data(log))], None).unwrap();
     let question = all_of_it(Wanted::default());
-    simulate(sources, &question, policy, None, |record, judged| visit(Timestamp::from_nanos(record.start), judged))
-        .unwrap();
+    simulate(sources, &question, policy, None, |record, evaluation| {
+        visit(Timestamp::from_nanos(record.start), evaluation)
+    })
+    .unwrap();
 }
 
 fn scope(skip_static: bool) -> Scope {
@@ -51,9 +53,9 @@ fn levels() -> Vec<Level> {
 fn findings(log: &str, scope: &Scope, levels: Vec<Level>) -> Findings {
     let outline = || policy(&outline_policy(scope));
     let mut study = Study::by_class(scope, &outline(), Frontier::MOST_CLIENTS).unwrap();
-    each(log, outline(), |now, judged| study.observe(judged.decision.route, judged.key(0), now));
+    each(log, outline(), |now, evaluation| study.observe(evaluation.decision.route, evaluation.key(0), now));
     let mut findings = Findings::new(&study, scope.clone(), levels);
-    each(log, outline(), |now, judged| findings.try_on(&study, judged.decision.route, judged.key(0), now));
+    each(log, outline(), |now, evaluation| findings.try_on(&study, evaluation.decision.route, evaluation.key(0), now));
     findings
 }
 
@@ -86,7 +88,7 @@ fn the_frontier_of_real_logs_is_the_one_that_was_found_by_other_means() {
         let rates: Vec<Rate> = rows.iter().map(|row| rate(row.0)).collect();
         let mut frontier = Frontier::new(rates.clone(), 10_000).unwrap();
         let mut requests: Vec<(Timestamp, KeyHash)> = Vec::new();
-        each(log, policy(everything), |now, judged| requests.push((now, judged.key(0).unwrap())));
+        each(log, policy(everything), |now, evaluation| requests.push((now, evaluation.key(0).unwrap())));
         for (now, key) in &requests {
             frontier.observe(*key, *now, Cost::ONE);
         }
@@ -110,9 +112,9 @@ fn the_frontier_of_real_logs_is_the_one_that_was_found_by_other_means() {
 fn replayed(log: &str, text: &str) -> Vec<(String, BTreeSet<KeyHash>, u64)> {
     let names: Vec<String> = policy(text).rules.iter().map(|rule| rule.name.clone()).collect();
     let mut limited: Vec<_> = names.into_iter().map(|name| (name, BTreeSet::new(), 0)).collect();
-    each(log, policy(text), |_, judged| {
-        for reading in judged.decision.readings.iter().filter(|reading| reading.outcome == Outcome::Refused) {
-            let client = judged.decision.client.unwrap().network.to_string();
+    each(log, policy(text), |_, evaluation| {
+        for reading in evaluation.decision.readings.iter().filter(|reading| reading.outcome == Outcome::Refused) {
+            let client = evaluation.decision.client.unwrap().network.to_string();
             let (_, clients, lost) = &mut limited[reading.rule];
             clients.insert(name_key(&client));
             *lost += 1;
@@ -166,10 +168,10 @@ fn the_exact_burst_touches_exactly_so_many_by_name_when_it_is_replayed() {
     let outline = || policy(&outline_policy(&scope));
     let mut study = Study::by_class(&scope, &outline(), Frontier::MOST_CLIENTS).unwrap();
     let mut names = std::collections::HashMap::new();
-    each(log, outline(), |now, judged| {
-        study.observe(judged.decision.route, judged.key(0), now);
-        if let Some(key) = judged.key(0) {
-            names.insert(key, name_key(&judged.decision.client.unwrap().network.to_string()));
+    each(log, outline(), |now, evaluation| {
+        study.observe(evaluation.decision.route, evaluation.key(0), now);
+        if let Some(key) = evaluation.key(0) {
+            names.insert(key, name_key(&evaluation.decision.client.unwrap().network.to_string()));
         }
     });
     let found = Findings::new(&study, scope.clone(), levels());

@@ -6,7 +6,7 @@ use super::checks::span;
 use crate::config::fault::Faults;
 use crate::config::read::Field;
 use crate::config::schema::{self, File};
-use crate::limiter::cluster::OnStoreError;
+use crate::limiter::sharing::OnStoreError;
 use crate::policy::{Mode, Timeouts};
 use crate::units::Bytes;
 

@@ -18,7 +18,7 @@ use crate::config::store_text::{StoreUrl, is_near};
 use crate::config::text::Name;
 use crate::config::tree::Tree;
 use crate::config::word::StoreModeWord;
-use crate::limiter::cluster::{OnStoreError, Sharing};
+use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::policy::route::Action;
 use crate::policy::{Breaker, Mode, Policy, Store, StoreMode};
 

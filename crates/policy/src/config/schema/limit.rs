@@ -13,7 +13,7 @@ use crate::config::section::section;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::Name;
 use crate::config::word::{ActionWord, CalendarWord, LimitType};
-use crate::limiter::cluster::{OnStoreError, Sharing};
+use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::policy::Mode;
 use crate::units::{Bytes, Share, Weekday, Zone};
 

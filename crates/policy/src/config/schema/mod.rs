@@ -39,7 +39,7 @@ use super::settings::ListenOn;
 use super::shape::{Either, Keyed, List, OneOrMany};
 use super::text::{ListenAddress, Name, OriginName};
 use super::word::BodyLimit;
-use crate::limiter::cluster::OnStoreError;
+use crate::limiter::sharing::OnStoreError;
 use crate::policy::{Mode, RepeatedFields};
 
 section! {

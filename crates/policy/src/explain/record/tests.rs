@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 
 fn said() -> impl Strategy<Value = Said> {
-    let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..By::ALL.len());
+    let numbers = (any::<u16>(), 0..=16_u8, any::<bool>(), 0..5_usize, 0..DecidedBy::ALL.len());
     let more = (prop::option::of(0..=10_u8), any::<bool>(), any::<u32>(), any::<Option<u64>>(), any::<u64>());
     (numbers, more).prop_map(|((rule, tier, shadow, outcome, by), (node, exact, remaining, wait_nanos, owed))| {
         let outcome = Outcome::ALL[outcome];
         let owed = if is_short(outcome) { Owed::from_word(owed) } else { Owed::default() };
         let mode = if shadow { Mode::Shadow } else { Mode::Enforce };
         // a limit with nodes is shared with no other gate
-        let by = if node.is_some() { By::Gate } else { By::ALL[by] };
+        let by = if node.is_some() { DecidedBy::Gate } else { DecidedBy::ALL[by] };
         Said { rule, tier, mode, outcome, node, by, exact, remaining, wait_nanos, owed }
     })
 }
@@ -32,13 +32,13 @@ fn found() -> impl Strategy<Value = Found> {
 fn record() -> impl Strategy<Value = Record> {
     let places = (prop::option::of(0..NONE), prop::option::of(0..u8::MAX), prop::option::of(0..NONE), any::<u16>());
     let who = (any::<u64>(), any::<[u8; 16]>(), prop::option::of(found()), prop::option::of(0..METHODS.len()));
-    let silence = prop::option::of(0..Silence::ALL.len());
-    let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>(), silence);
+    let store_error = prop::option::of(0..StoreError::ALL.len());
+    let end = (prop::option::of(0..Refusal::ALL.len()), 0..=MAX_RETRY_AFTER, any::<u16>(), store_error);
     (places, who, end, prop::collection::vec(said(), 0..=Route::MAX_RULES)).prop_map(
         |(
             (route, alternative, runner_up, book),
             (at, client, found, method),
-            (refusal, retry_after, delay_millis, silence),
+            (refusal, retry_after, delay_millis, store_error),
             limits,
         )| Record {
             at: Timestamp::from_nanos(at),
@@ -52,7 +52,7 @@ fn record() -> impl Strategy<Value = Record> {
             verdict: refusal.map_or(Verdict::Admitted, |at| Verdict::Refused(Refusal::ALL[at])),
             retry_after,
             delay_millis,
-            silence: silence.map(|at| Silence::ALL[at]),
+            store_error: store_error.map(|at| StoreError::ALL[at]),
             limits: limits.into_iter().collect(),
         },
     )
@@ -78,7 +78,7 @@ fn two_limits_one_of_which_refused_are_ten_words() {
         mode: Mode::Enforce,
         outcome,
         node: None,
-        by: By::Gate,
+        by: DecidedBy::Gate,
         exact: true,
         remaining: 0,
         wait_nanos: Some(1),
@@ -97,7 +97,7 @@ fn two_limits_one_of_which_refused_are_ten_words() {
         verdict: Verdict::Refused(Refusal::Limit),
         retry_after: 1,
         delay_millis: 0,
-        silence: None,
+        store_error: None,
         limits,
     };
     assert_eq!(record.pack().len(), 10);

@@ -13,8 +13,8 @@ use crate::config::shape::Either;
 use crate::config::span::Span;
 use crate::config::word::{all_of, limit_words};
 use crate::limiter::Form;
-use crate::limiter::cluster::{OnStoreError, Promise, Sharing};
 use crate::limiter::kinds::Shareable;
+use crate::limiter::sharing::{OnStoreError, Promise, Sharing};
 use crate::policy::{Kind, OnLimit, Shared, Tier};
 
 /// How it is shared, `Some(None)` if it is not; `None` when there are faults, which have been told.

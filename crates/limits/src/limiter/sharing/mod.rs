@@ -1,21 +1,21 @@
 //! A limit that several gates share through a store: what one asks it, what it answers, and what silence means.
 //!
 //! Nothing here does I/O. The engine finds that a request cannot be judged by what this gate knows and hands out a
-//! [`Question`]; the face carries it to the store, brings the [`Answer`] or a [`Silence`], and the request is judged by
+//! [`Question`]; the face carries it to the store, brings the [`Answer`] or a [`StoreError`], and the request is judged by
 //! that. What the store does with a question is the same arithmetic in every store, and written down here
 //! in the terms of its [`Promise`].
 
 pub mod deltas;
 pub mod leases;
 pub mod promise;
-mod rotation;
+mod secret_rotation;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::units::Rate;
 pub use leases::{Asking, Begin, Ends, Leases, Look, Watch};
-pub use rotation::Rotation;
+pub use secret_rotation::SecretRotation;
 
 /// How gates share a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -185,7 +185,7 @@ pub struct Answer {
 
 /// Why the store said nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Silence {
+pub enum StoreError {
     /// It did not answer in time. What it charged, if anything, is unknown.
     TimedOut,
     /// It could not be reached, or the connection broke.
@@ -199,19 +199,19 @@ pub enum Silence {
     Faulty,
 }
 
-impl Silence {
+impl StoreError {
     /// All of them, for tables and metrics.
-    pub const ALL: [Silence; 5] =
-        [Silence::TimedOut, Silence::Unreachable, Silence::Breaker, Silence::Busy, Silence::Faulty];
+    pub const ALL: [StoreError; 5] =
+        [StoreError::TimedOut, StoreError::Unreachable, StoreError::Breaker, StoreError::Busy, StoreError::Faulty];
 
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {
         match self {
-            Silence::TimedOut => "timeout",
-            Silence::Unreachable => "unreachable",
-            Silence::Breaker => "breaker_open",
-            Silence::Busy => "busy",
-            Silence::Faulty => "faulty",
+            StoreError::TimedOut => "timeout",
+            StoreError::Unreachable => "unreachable",
+            StoreError::Breaker => "breaker_open",
+            StoreError::Busy => "busy",
+            StoreError::Faulty => "faulty",
         }
     }
 }

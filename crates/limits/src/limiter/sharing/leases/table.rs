@@ -5,7 +5,7 @@ use std::fmt;
 use super::entry::{Entry, Line};
 use super::size::Terms;
 use super::words::{LEAD_NANOS, LIFE, TICK};
-use crate::limiter::cluster::Promise;
+use crate::limiter::sharing::Promise;
 use crate::sketch::{KeyHash, Word};
 use crate::sync::AtomicU64;
 use crate::units::{Bytes, OutOfRange};

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use super::cluster::Settled;
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
+use super::shared_limit::Settled;
 use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
 use crate::sketch::KeyHash;
@@ -38,8 +38,8 @@ impl More {
 
 /// A request that has been judged and not yet charged.
 #[derive(Debug)]
-pub struct Judged {
-    /// The record so far. Its verdict says whether [`Snapshot::admit`](super::Snapshot::admit) is worth asking.
+pub struct Evaluation {
+    /// The record so far. Its verdict says whether [`Engine::admit`](super::Engine::admit) is worth asking.
     pub decision: Decision,
     /// What the limit of each reading was asked, to be charged by later.
     pub(super) probes: ArrayVec<Option<Probe>, { Route::MAX_RULES }>,
@@ -59,12 +59,12 @@ pub struct Judged {
     pub(super) carried: u64,
 }
 
-impl Judged {
+impl Evaluation {
     /// Of a request that nobody has been asked about.
     #[inline]
-    pub fn new(arrival: Arrival) -> Judged {
+    pub fn new(arrival: Arrival) -> Evaluation {
         let Arrival { id, at, dice } = arrival;
-        Judged {
+        Evaluation {
             decision: Decision {
                 id,
                 at,

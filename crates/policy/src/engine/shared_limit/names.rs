@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::client::store_names::StoreNames;
-use crate::limiter::cluster::{Promise, StoreTier};
+use crate::limiter::sharing::{Promise, StoreTier};
 use crate::policy::{Kind, Rule};
 use crate::units::OutOfRange;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::cluster::Cluster;
 use super::estimate::Told;
 use super::keys::SharedKeys;
 use super::learned::Learned;
+use super::shared_limit::SharedLimit;
 use crate::limiter::Limiter;
 use crate::policy::{FieldsRead, Policy, Rule};
 use crate::sketch::Seed;
@@ -13,7 +13,7 @@ use crate::units::Bytes;
 
 /// A policy and one limiter per rule, in the same order. Made whole, shared, never changed.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct Engine {
     pub(super) policy: Policy,
     pub(super) fields: FieldsRead,
     pub(super) limiters: Vec<Arc<Limiter>>,
@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub(super) rollouts: Vec<Option<Seed>>,
     pub(super) keys: SharedKeys,
     /// Limits that a store is asked about; empty in a face without stores.
-    pub(super) clusters: Vec<Option<Arc<Cluster>>>,
+    pub(super) shared_limits: Vec<Option<Arc<SharedLimit>>>,
     /// Limits that gates tell each other of; empty in a face without stores.
     pub(super) told: Vec<Option<Arc<Told>>>,
     /// What answers told that requests cost.
@@ -32,10 +32,10 @@ pub struct Snapshot {
     pub(super) generation: u64,
 }
 
-impl Snapshot {
+impl Engine {
     /// The limits that a store is asked about among all, in the policy's order; empty in a face without stores.
-    pub fn clusters(&self) -> &[Option<Arc<Cluster>>] {
-        &self.clusters
+    pub fn shared_limits(&self) -> &[Option<Arc<SharedLimit>>] {
+        &self.shared_limits
     }
 
     /// The limits that gates tell each other of among all, in the policy's order; empty in a face without stores.
@@ -44,8 +44,8 @@ impl Snapshot {
     }
 
     /// The limit at this position, if it is shared through a store and this face has stores.
-    pub fn cluster(&self, rule: usize) -> Option<&Arc<Cluster>> {
-        self.clusters().get(rule)?.as_ref()
+    pub fn shared_limit(&self, rule: usize) -> Option<&Arc<SharedLimit>> {
+        self.shared_limits().get(rule)?.as_ref()
     }
 
     /// The limit at this position, if gates tell each other of it and this face has stores.

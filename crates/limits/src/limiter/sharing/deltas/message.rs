@@ -16,7 +16,7 @@
 //! write into the store can forge one, as he can change every other count there.
 
 use super::Delta;
-use crate::limiter::cluster::StoreKey;
+use crate::limiter::sharing::StoreKey;
 
 /// Which version of the form this is.
 pub const VERSION: u8 = 1;

@@ -2,7 +2,7 @@
 
 /// Whose word a reading is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum By {
+pub enum DecidedBy {
     /// This gate's alone, as of every limit without a store.
     #[default]
     Gate,
@@ -16,23 +16,24 @@ pub enum By {
     Estimate,
 }
 
-impl By {
+impl DecidedBy {
     /// All of them, in the order of their numbers.
-    pub const ALL: [By; 5] = [By::Gate, By::Lease, By::Store, By::Fallback, By::Estimate];
+    pub const ALL: [DecidedBy; 5] =
+        [DecidedBy::Gate, DecidedBy::Lease, DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Estimate];
 
     /// Whether it rests on what this gate itself counts of the key.
     pub fn counts_here(self) -> bool {
-        matches!(self, By::Gate | By::Estimate)
+        matches!(self, DecidedBy::Gate | DecidedBy::Estimate)
     }
 
     /// The word in explanations.
     pub fn word(self) -> &'static str {
         match self {
-            By::Gate => "gate",
-            By::Lease => "lease",
-            By::Store => "store",
-            By::Fallback => "fallback",
-            By::Estimate => "estimate",
+            DecidedBy::Gate => "gate",
+            DecidedBy::Lease => "lease",
+            DecidedBy::Store => "store",
+            DecidedBy::Fallback => "fallback",
+            DecidedBy::Estimate => "estimate",
         }
     }
 }

@@ -14,7 +14,7 @@
 use super::size;
 use super::words::{LEAD_NANOS, State, tick, tick_from, until};
 use super::{Asking, Begin, Leases, Look};
-use crate::limiter::cluster::{Answer, Promise};
+use crate::limiter::sharing::{Answer, Promise};
 use crate::sketch::{KeyHash, Word};
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};

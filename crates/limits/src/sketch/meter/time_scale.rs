@@ -10,10 +10,10 @@
 //! rate from that moment.
 //!
 //! Requests that began under the old numbers go on by the old axis, in the same table: the two meet where the numbers changed, and
-//! on each of them levels only grow. Where the new axis is ahead of the old one, they go by the new one ([`Course`]):
+//! on each of them levels only grow. Where the new axis is ahead of the old one, they go by the new one ([`Timeline`]):
 //! otherwise what they are charged would be taken for something that happened long ago.
 //!
-//! An axis that runs fast ends early, so there is a [fastest](Pace::FASTEST) that one may run. Numbers that ask for more are judged on an
+//! An axis that runs fast ends early, so there is a [fastest](Ratio::FASTEST) that one may run. Numbers that ask for more are judged on an
 //! axis of their own, by a table into which the levels were put as they are there.
 //!
 //! **Rounding** is against the client: a place on the axis is rounded down, a wait up.
@@ -25,33 +25,33 @@ use crate::units::Timestamp;
 
 /// An axis that may run `real : places` slower than time, from one moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Axis(Option<Bend>);
+pub struct TimeScale(Option<Bend>);
 
 /// From `since` on, at `place`, so many nanoseconds of time are so many of the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bend {
     since: u64,
     place: u64,
-    pace: Pace,
+    ratio: Ratio,
 }
 
 /// How many nanoseconds of time pass in how many of the axis: a fraction above zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct Ratio {
     real: u64,
     places: u64,
 }
 
-impl Pace {
+impl Ratio {
     /// That of time itself.
-    pub const EVEN: Pace = Pace { real: 1, places: 1 };
+    pub const EVEN: Ratio = Ratio { real: 1, places: 1 };
 
     /// The fastest that an axis may run: it ends after 584 years of its own, and must outlast the process.
-    pub const FASTEST: Pace = Pace { real: 1, places: 128 };
+    pub const FASTEST: Ratio = Ratio { real: 1, places: 128 };
 
     /// `real` nanoseconds of time in `places` of the axis; a part of nothing counts as one. What does not fit is rounded so that the
     /// axis is the slower, as far as one place is enough for that.
-    pub fn new(real: u128, places: u128) -> Pace {
+    pub fn new(real: u128, places: u128) -> Ratio {
         let (mut real, mut places) = (real.max(1), places.max(1));
         let common = greatest_common_divisor(real, places);
         real /= common;
@@ -61,12 +61,12 @@ impl Pace {
             places = (places / 2).max(1);
         }
         let fits = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
-        Pace { real: fits(real), places: fits(places) }
+        Ratio { real: fits(real), places: fits(places) }
     }
 
     /// The slower of the two.
     #[must_use]
-    pub fn slower(self, other: Pace) -> Pace {
+    pub fn slower(self, other: Ratio) -> Ratio {
         let crossed = |a: u64, b: u64| u128::from(a) * u128::from(b);
         if crossed(self.real, other.places) >= crossed(other.real, self.places) { self } else { other }
     }
@@ -93,9 +93,9 @@ impl Pace {
     }
 }
 
-impl Axis {
+impl TimeScale {
     /// Time itself.
-    pub const TIME: Axis = Axis(None);
+    pub const TIME: TimeScale = TimeScale(None);
 
     /// The place of a stamp: never later for an earlier stamp.
     #[inline]
@@ -122,26 +122,26 @@ impl Axis {
     }
 
     /// How fast it runs now.
-    pub fn pace(&self) -> Pace {
-        self.0.map_or(Pace::EVEN, |bend| bend.pace)
+    pub fn ratio(&self) -> Ratio {
+        self.0.map_or(Ratio::EVEN, |bend| bend.ratio)
     }
 
     /// The same axis until `now`, at another pace from then on. `None` when it might end within the life of the process: at a pace
-    /// above [`Pace::FASTEST`], or when too much of it is used up.
-    pub fn bent(&self, now: Timestamp, pace: Pace) -> Option<Axis> {
-        if pace == self.pace() {
+    /// above [`Ratio::FASTEST`], or when too much of it is used up.
+    pub fn bent(&self, now: Timestamp, ratio: Ratio) -> Option<TimeScale> {
+        if ratio == self.ratio() {
             return Some(*self);
         }
         let place = self.at(now).nanos();
-        let lasts = place < u64::MAX / 2 && pace.slower(Pace::FASTEST) == pace;
-        lasts.then_some(Axis(Some(Bend { since: now.nanos(), place, pace })))
+        let lasts = place < u64::MAX / 2 && ratio.slower(Ratio::FASTEST) == ratio;
+        lasts.then_some(TimeScale(Some(Bend { since: now.nanos(), place, ratio })))
     }
 }
 
 /// The axis of one who charges a table, beside those of others who have charged it before or will after.
 #[derive(Debug, Clone)]
-pub struct Course {
-    own: Axis,
+pub struct Timeline {
+    own: TimeScale,
     number: u64,
     current: Arc<Current>,
 }
@@ -152,24 +152,24 @@ struct Current {
     /// Whose it is. Relaxed: whoever sees another number than his own takes the later of his own axis and of the one that he finds,
     /// and who finds an old one is as one who came a moment earlier.
     number: AtomicU64,
-    axis: ArcSwap<Axis>,
+    time_scale: ArcSwap<TimeScale>,
 }
 
-impl Course {
+impl Timeline {
     /// Of the first: time itself.
-    pub fn first() -> Course {
-        Course { own: Axis::TIME, number: 0, current: Arc::default() }
+    pub fn first() -> Timeline {
+        Timeline { own: TimeScale::TIME, number: 0, current: Arc::default() }
     }
 
-    /// Of the next, at another pace from `now` on; not in force before [`Course::take_over`]. `None` as [`Axis::bent`].
-    pub fn followed_by(&self, now: Timestamp, pace: Pace) -> Option<Course> {
+    /// Of the next, at another pace from `now` on; not in force before [`Timeline::take_over`]. `None` as [`TimeScale::bent`].
+    pub fn followed_by(&self, now: Timestamp, ratio: Ratio) -> Option<Timeline> {
         let (number, current) = (self.number + 1, Arc::clone(&self.current));
-        Some(Course { own: self.own.bent(now, pace)?, number, current })
+        Some(Timeline { own: self.own.bent(now, ratio)?, number, current })
     }
 
     /// From now on this one is in force.
     pub fn take_over(&self) {
-        self.current.axis.store(Arc::new(self.own));
+        self.current.time_scale.store(Arc::new(self.own));
         self.current.number.store(self.number, Ordering::Relaxed);
     }
 
@@ -182,11 +182,11 @@ impl Course {
 
     #[cold]
     fn no_earlier(&self, own: Timestamp, now: Timestamp) -> Timestamp {
-        own.max(self.current.axis.load().at(now))
+        own.max(self.current.time_scale.load().at(now))
     }
 
     /// The own axis.
-    pub fn axis(&self) -> &Axis {
+    pub fn time_scale(&self) -> &TimeScale {
         &self.own
     }
 }
@@ -197,16 +197,16 @@ impl Bend {
     fn at(&self, now: Timestamp) -> Timestamp {
         let now = now.nanos();
         Timestamp::from_nanos(match now.checked_sub(self.since) {
-            Some(later) => self.place.saturating_add(self.pace.places_in(later)),
+            Some(later) => self.place.saturating_add(self.ratio.places_in(later)),
             // a stamp that was taken just before the numbers changed
-            None => self.place.saturating_sub(self.pace.places_in_at_least(self.since - now)),
+            None => self.place.saturating_sub(self.ratio.places_in_at_least(self.since - now)),
         })
     }
 
     fn wait(&self, now: Timestamp, places: u64) -> Option<u64> {
         let target = self.at(now).nanos().checked_add(places)?;
-        let Some(beyond) = target.checked_sub(self.place) else { return Some(self.pace.real_in(places)) };
-        let after = self.pace.real_in(beyond);
+        let Some(beyond) = target.checked_sub(self.place) else { return Some(self.ratio.real_in(places)) };
+        let after = self.ratio.real_in(beyond);
         let until = self.since.checked_add(after)?;
         (after < u64::MAX).then(|| until.saturating_sub(now.nanos()))
     }
@@ -235,56 +235,56 @@ mod tests {
 
     #[test]
     fn it_is_time_until_it_is_bent_and_goes_on_from_there() {
-        let axis = Axis::TIME;
-        assert_eq!(axis.at(at(77)), at(77));
-        let slow = axis.bent(at(1_000), Pace::new(2, 1)).unwrap();
+        let time_scale = TimeScale::TIME;
+        assert_eq!(time_scale.at(at(77)), at(77));
+        let slow = time_scale.bent(at(1_000), Ratio::new(2, 1)).unwrap();
         assert_eq!([1_000, 1_001, 1_002, 1_010].map(|now| slow.at(at(now)).nanos()), [1_000, 1_000, 1_001, 1_005]);
-        let fast = slow.bent(at(1_010), Pace::new(1, 3)).unwrap();
+        let fast = slow.bent(at(1_010), Ratio::new(1, 3)).unwrap();
         assert_eq!([1_010, 1_011, 1_020].map(|now| fast.at(at(now)).nanos()), [1_005, 1_008, 1_035]);
         assert!(fast.at(at(1_009)) < fast.at(at(1_010)));
     }
 
     #[test]
     fn whoever_comes_late_is_never_charged_in_the_past() {
-        let first = Course::first();
-        let fast = first.followed_by(at(100), Pace::new(1, 2)).unwrap();
-        assert_eq!((first.at(at(110)), fast.axis().at(at(110))), (at(110), at(120)));
+        let first = Timeline::first();
+        let fast = first.followed_by(at(100), Ratio::new(1, 2)).unwrap();
+        assert_eq!((first.at(at(110)), fast.time_scale().at(at(110))), (at(110), at(120)));
         fast.take_over();
         assert_eq!((first.at(at(110)), fast.at(at(110))), (at(120), at(120)), "not ten before the others");
-        let slow = fast.followed_by(at(110), Pace::new(2, 1)).unwrap();
+        let slow = fast.followed_by(at(110), Ratio::new(2, 1)).unwrap();
         slow.take_over();
         // at 120 now, then 5 in 10
-        assert_eq!([&first, &fast, &slow].map(|course| course.at(at(120)).nanos()), [125, 140, 125]);
+        assert_eq!([&first, &fast, &slow].map(|timeline| timeline.at(at(120)).nanos()), [125, 140, 125]);
     }
 
     #[test]
     fn a_wait_ends_at_the_first_moment_that_is_late_enough() {
-        for pace in [Pace::new(7, 3), Pace::new(3, 7), Pace::new(1_000_000_007, 13), Pace::new(1, 128)] {
-            let axis = Axis::TIME.bent(at(5_000), pace).unwrap();
+        for ratio in [Ratio::new(7, 3), Ratio::new(3, 7), Ratio::new(1_000_000_007, 13), Ratio::new(1, 128)] {
+            let time_scale = TimeScale::TIME.bent(at(5_000), ratio).unwrap();
             for (now, places) in [(5_000, 1), (5_003, 10), (6_789, 1_000), (1 << 40, 12_345)] {
-                let wait = axis.wait(at(now), places).unwrap();
-                let target = axis.at(at(now)).nanos() + places;
-                assert!(axis.at(at(now + wait)).nanos() >= target, "{pace:?} {now} {places}");
-                assert!(axis.at(at(now + wait - 1)).nanos() < target, "{pace:?} {now} {places}");
+                let wait = time_scale.wait(at(now), places).unwrap();
+                let target = time_scale.at(at(now)).nanos() + places;
+                assert!(time_scale.at(at(now + wait)).nanos() >= target, "{ratio:?} {now} {places}");
+                assert!(time_scale.at(at(now + wait - 1)).nanos() < target, "{ratio:?} {now} {places}");
             }
         }
     }
 
     #[test]
     fn numbers_that_do_not_fit_make_it_slower_and_never_faster() {
-        let pace = Pace::new(u128::from(u64::MAX) * 3 + 1, 7);
-        assert_eq!(pace, Pace { real: pace.real, places: 1 });
-        assert!(pace.places_in(u64::MAX) <= 2);
-        assert_eq!(Pace::new(0, 0), Pace::EVEN);
-        assert_eq!(Pace::new(4, 2).slower(Pace::new(1, 3)), Pace::new(2, 1));
+        let ratio = Ratio::new(u128::from(u64::MAX) * 3 + 1, 7);
+        assert_eq!(ratio, Ratio { real: ratio.real, places: 1 });
+        assert!(ratio.places_in(u64::MAX) <= 2);
+        assert_eq!(Ratio::new(0, 0), Ratio::EVEN);
+        assert_eq!(Ratio::new(4, 2).slower(Ratio::new(1, 3)), Ratio::new(2, 1));
     }
 
     #[test]
     fn an_axis_that_is_nearly_used_up_is_bent_no_more() {
-        assert!(Axis::TIME.bent(at(u64::MAX / 2), Pace::FASTEST).is_none());
-        assert!(Axis::TIME.bent(at(u64::MAX / 2), Pace::EVEN).is_some(), "nothing changes");
-        assert!(Axis::TIME.bent(at(1), Pace::new(1, 129)).is_none(), "it would end too soon");
-        let ended = Axis::TIME.bent(at(1), Pace::FASTEST).unwrap();
+        assert!(TimeScale::TIME.bent(at(u64::MAX / 2), Ratio::FASTEST).is_none());
+        assert!(TimeScale::TIME.bent(at(u64::MAX / 2), Ratio::EVEN).is_some(), "nothing changes");
+        assert!(TimeScale::TIME.bent(at(1), Ratio::new(1, 129)).is_none(), "it would end too soon");
+        let ended = TimeScale::TIME.bent(at(1), Ratio::FASTEST).unwrap();
         assert_eq!(ended.at(at(u64::MAX)).nanos(), u64::MAX);
         assert_eq!(ended.wait(at(u64::MAX - 5), 1_000), None);
     }

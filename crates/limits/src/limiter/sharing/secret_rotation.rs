@@ -19,7 +19,7 @@ use super::{Answer, Question, StoreKey, StoreTier};
 
 /// What was heard of the two names so far.
 #[derive(Debug)]
-pub struct Rotation {
+pub struct SecretRotation {
     present: (StoreKey, Arc<[StoreTier]>),
     heard: Heard,
 }
@@ -31,11 +31,11 @@ enum Heard {
     Both(Answer),
 }
 
-impl Rotation {
+impl SecretRotation {
     /// Turns a question about the present names, of the key and its tiers, into the first to be asked, about the `previous` ones.
-    pub fn begin(question: &mut Question, (key, tiers): (StoreKey, Arc<[StoreTier]>)) -> Rotation {
+    pub fn begin(question: &mut Question, (key, tiers): (StoreKey, Arc<[StoreTier]>)) -> SecretRotation {
         let present = (std::mem::replace(&mut question.key, key), std::mem::replace(&mut question.tiers, tiers));
-        Rotation { present, heard: Heard::Nothing }
+        SecretRotation { present, heard: Heard::Nothing }
     }
 
     /// Takes in the answer to `question`. Gives what all answers say together; `None` if there is another question, which then
@@ -79,19 +79,19 @@ fn both(one: &Answer, other: &Answer) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limiter::cluster::Promise;
+    use crate::limiter::sharing::Promise;
     use crate::units::Rate;
     use std::time::Duration;
 
     const PREVIOUS: StoreKey = StoreKey([1; 16]);
     const PRESENT: StoreKey = StoreKey([2; 16]);
 
-    fn begun(wanted: u32, least: u32) -> (Rotation, Question) {
+    fn begun(wanted: u32, least: u32) -> (SecretRotation, Question) {
         let promise = Promise::Rate { rate: Rate::new(10, Duration::from_secs(1)).unwrap(), burst: 20 };
         let tiers: Arc<[StoreTier]> = [StoreTier { id: 0, promise }].into();
         let mut question =
             Question { rule: 0, key: PRESENT, tiers: tiers.clone(), tier: 0, begins: None, wanted, least };
-        let rotation = Rotation::begin(&mut question, (PREVIOUS, tiers));
+        let rotation = SecretRotation::begin(&mut question, (PREVIOUS, tiers));
         assert_eq!((question.key, question.wanted, question.least), (PREVIOUS, wanted, least));
         (rotation, question)
     }
@@ -138,7 +138,7 @@ mod tests {
         // whatever came of that
         for last in [granted(15, 3, u64::MAX), refused(Some(1))] {
             let present = (PRESENT, question.tiers.clone());
-            let mut rotation = Rotation { present, heard: Heard::Both(granted(2, 3, u64::MAX)) };
+            let mut rotation = SecretRotation { present, heard: Heard::Both(granted(2, 3, u64::MAX)) };
             assert_eq!(rotation.heard(&mut question, last), Some(granted(2, 3, u64::MAX)));
         }
     }

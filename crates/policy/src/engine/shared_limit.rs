@@ -1,10 +1,10 @@
 //! Limits that several gates share: what this gate may decide by itself, what it must ask the store, and what an answer or
 //! its absence means for a request.
 //!
-//! The engine never waits. A face takes every shared limit of a request through [`Snapshot::step`](super::Snapshot::step) after it
+//! The engine never waits. A face takes every shared limit of a request through [`Engine::step`](super::Engine::step) after it
 //! has been judged and before it is admitted: either the gate holds enough already, or the step says what to ask, or that somebody
-//! else is asking. What comes back is told by [`Snapshot::brought`](super::Snapshot::brought). By then the limit is settled, and
-//! [`Snapshot::admit`](super::Snapshot::admit) charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
+//! else is asking. What comes back is told by [`Engine::brought`](super::Engine::brought). By then the limit is settled, and
+//! [`Engine::admit`](super::Engine::admit) charges it like any other. A face without stores (replay, tests of a policy) leaves them out: one gate alone is all gates.
 
 mod alone;
 mod names;
@@ -13,9 +13,9 @@ mod steps;
 
 use std::sync::Arc;
 
-use super::by::By;
-use crate::limiter::cluster::{
-    Answer, Asking, Ends, Leases, Look, Promise, Question, Rotation, Sharing, Silence, Watch,
+use super::decided_by::DecidedBy;
+use crate::limiter::sharing::{
+    Answer, Asking, Ends, Leases, Look, Promise, Question, SecretRotation, Sharing, StoreError, Watch,
 };
 use crate::limiter::{Judgement, Place};
 use crate::policy::{Rule, Shared};
@@ -25,7 +25,7 @@ use names::Names;
 
 /// A shared limit as this gate sees it.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct SharedLimit {
     shared: Shared,
     leases: Arc<Leases>,
     names: Names,
@@ -45,7 +45,7 @@ enum End {
     /// It does not fit, and will after so many nanoseconds.
     Refused { retry_nanos: Option<u64> },
     /// Nobody knows. There are so many gates, as far as is known.
-    Silent { silence: Silence, nodes: u32 },
+    Silent { store_error: StoreError, nodes: u32 },
 }
 
 /// What is to be done about a shared limit.
@@ -70,17 +70,17 @@ pub struct Errand {
     pub question: Question,
     /// What whoever waits for it waits by; see [`Step::Wait`].
     pub key: KeyHash,
-    cluster: Arc<Cluster>,
+    shared_limit: Arc<SharedLimit>,
     watch: Watch,
     asking: Option<Asking>,
     /// While the key has two names.
-    rotation: Option<Rotation>,
+    rotation: Option<SecretRotation>,
 }
 
 /// What an errand brought home, for the request that ran it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Brought {
-    by: By,
+    by: DecidedBy,
     end: End,
     /// Whether so little came with it that the key's next request would have to wait, too.
     low: bool,
@@ -93,7 +93,7 @@ impl Errand {
     /// replaced and there is another question, which then stands in the place of the one answered.
     pub fn heard(&mut self, answer: Answer) -> Option<Answer> {
         if answer.granted > 0 {
-            self.cluster.leases.granted(&mut self.watch, self.cluster.names.tiers.len());
+            self.shared_limit.leases.granted(&mut self.watch, self.shared_limit.names.tiers.len());
         }
         match &mut self.rotation {
             Some(rotation) => rotation.heard(&mut self.question, answer),
@@ -103,27 +103,27 @@ impl Errand {
 
     /// Takes in what the store said to questions of which the first was sent at `sent`, and says what it means for the request that
     /// asked; `nodes` is how many gates there are.
-    pub fn done(self, said: Result<Answer, Silence>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
+    pub fn done(self, said: Result<Answer, StoreError>, nodes: u32, sent: Timestamp, now: Timestamp) -> Brought {
         let (mut more, mut back) = (false, None);
         let end = match (said, self.asking) {
-            (Err(silence), asking) => {
+            (Err(store_error), asking) => {
                 if let Some(asking) = asking {
-                    self.cluster.leases.silent(asking);
+                    self.shared_limit.leases.silent(asking);
                 }
-                End::Silent { silence, nodes }
+                End::Silent { store_error, nodes }
             }
-            (Ok(answer), Some(asking)) => match self.cluster.leases.answered_until(asking, &answer, sent, now) {
+            (Ok(answer), Some(asking)) => match self.shared_limit.leases.answered_until(asking, &answer, sent, now) {
                 (Look::Holds { left, low }, ends) => {
                     (more, back) = (low, Some((ends, nodes)));
                     End::Paid { left: left.saturating_add(answer.left).min(self.question.promise().most()) }
                 }
                 (Look::Refused { retry_nanos, .. }, _) => End::Refused { retry_nanos },
                 // it came too late to be used
-                (Look::Unknown, _) => End::Silent { silence: Silence::TimedOut, nodes },
+                (Look::Unknown, _) => End::Silent { store_error: StoreError::TimedOut, nodes },
             },
             (Ok(answer), None) if answer.granted > 0 => End::Paid { left: answer.left },
             (Ok(answer), None) => {
-                let (leases, promise) = (&self.cluster.leases, self.question.promise());
+                let (leases, promise) = (&self.shared_limit.leases, self.question.promise());
                 let cost = Cost::new(self.question.least).ok();
                 // what is not there any more may have come home with another's question meanwhile
                 let held = cost.map(|cost| leases.take_until(self.key, cost, &promise, now));
@@ -139,20 +139,20 @@ impl Errand {
             }
         };
         if let End::Refused { .. } = end {
-            self.cluster.leases.unless_overtaken(&self.watch);
+            self.shared_limit.leases.unless_overtaken(&self.watch);
         }
-        let by = if matches!(end, End::Silent { .. }) { By::Fallback } else { By::Store };
+        let by = if matches!(end, End::Silent { .. }) { DecidedBy::Fallback } else { DecidedBy::Store };
         Brought { by, end, low: more, back }
     }
 }
 
-impl Cluster {
+impl SharedLimit {
     /// The rule's, on what it held before if that is given; `None` for one that is not shared.
     pub(super) fn of(
         rule: &Rule,
         (secret, previous): (&[u8], Option<&[u8]>),
-        before: Option<&Cluster>,
-    ) -> Result<Option<Cluster>, OutOfRange> {
+        before: Option<&SharedLimit>,
+    ) -> Result<Option<SharedLimit>, OutOfRange> {
         // of an estimate no store is asked
         let Some(shared) = rule.shared.filter(|shared| shared.sharing != Sharing::Estimate) else { return Ok(None) };
         let names = Names::new(rule, secret)?;
@@ -166,7 +166,7 @@ impl Cluster {
             _ => Arc::new(Leases::new(<Leases>::MEMORY)?),
         };
         let previous = previous.map(|previous| Names::new(rule, previous)).transpose()?;
-        Ok(Some(Cluster { shared, leases, names, previous, period }))
+        Ok(Some(SharedLimit { shared, leases, names, previous, period }))
     }
 
     /// Where and how it is shared.
