@@ -149,10 +149,10 @@ impl Entry<'_> {
         line.optional_text("route", &self.route);
         line.number("status", u64::from(self.status));
         match self.verdict {
-            Some(Verdict::Admitted) => line.text("verdict", ADMITTED.as_bytes()),
+            Some(Verdict::Admitted) => line.word("verdict", ADMITTED),
             Some(Verdict::Refused(refusal)) => {
-                line.text("verdict", REFUSED.as_bytes());
-                line.text("reason", refusal.word().as_bytes());
+                line.word("verdict", REFUSED);
+                line.word("reason", refusal.word());
             }
             None => {}
         }
@@ -184,6 +184,14 @@ impl Line<'_> {
         self.out.extend_from_slice(b",\"");
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
+    }
+
+    /// A word of our own, which needs no escaping either.
+    fn word(&mut self, name: &str, word: &'static str) {
+        self.name(name);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.push(b'"');
     }
 
     fn text(&mut self, name: &str, text: &[u8]) {
@@ -221,9 +229,9 @@ impl Line<'_> {
         for (at, limit) in limits.iter().enumerate() {
             self.out.extend_from_slice(if at > 0 { b",{\"name\":" } else { b"{\"name\":" });
             json::text(self.out, limit.name.as_bytes(), MAX_TEXT_BYTES);
-            self.text("mode", limit.mode.word().as_bytes());
+            self.word("mode", limit.mode.word());
             self.positive("tier", u64::from(limit.tier));
-            self.text("outcome", limit.outcome.word().as_bytes());
+            self.word("outcome", limit.outcome.word());
             self.number("remaining", u64::from(limit.remaining));
             self.optional_number("retry_ns", limit.retry_nanos);
             self.optional_text("node", &limit.node);
