@@ -9,7 +9,7 @@ use super::global::Global;
 use super::output::print;
 use super::{exit, running};
 use crate::admin::client;
-use crate::observe::notices::Notice;
+use crate::observe::notices::notice::Notice;
 use crate::observe::state::{Listener, Origin, State};
 use crate::store::{BreakerState, StoreState};
 

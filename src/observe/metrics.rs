@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
-use super::notices::Kind as NoticeKind;
+use super::notices::notice::Kind as NoticeKind;
 use super::state::State;
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::lines::LogState;
-use super::notices::Notice;
+use super::notices::notice::Notice;
 use crate::engine::Outcome;
 use crate::limiter::Gauges;
 use crate::policy::Mode;

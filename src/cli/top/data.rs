@@ -206,7 +206,7 @@ impl Origin {
 }
 
 /// The process's own notices, behind those on its state and its file.
-fn notices(state: &str, waiting: Vec<String>, told: &[notices::Notice]) -> Vec<Notice> {
+fn notices(state: &str, waiting: Vec<String>, told: &[notices::notice::Notice]) -> Vec<Notice> {
     let mut notices = Vec::new();
     if state != "ready" {
         notices.push(Notice { kind: "state".into(), text: format!("the process is {state}") });

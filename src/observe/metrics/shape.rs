@@ -9,7 +9,7 @@ use crate::config::settings::{Listener, Settings, Tls};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::engine::Outcome;
 use crate::limiter::sharing::StoreError;
-use crate::observe::notices::Kind as NoticeKind;
+use crate::observe::notices::notice::Kind as NoticeKind;
 use crate::policy::{Mode, Policy, Rule};
 use crate::store::exchange::Dropped;
 use crate::store::{BUCKETS_MICROS, ServerStanding};

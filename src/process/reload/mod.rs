@@ -10,7 +10,7 @@
 //! addresses of pages) cannot change here and is reported as waiting for `tidegate upgrade`.
 
 mod difference;
-mod report;
+pub mod report;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
