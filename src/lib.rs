@@ -15,6 +15,7 @@
 //! | 1 | [`tidegate_http`] | HTTP's own rules: bytes in, meaning or a fault out |
 //! | 1 | [`units`] | numbers that know what they mean |
 //! | 1 | `sync` | what threads share: atomics, fences, lists that are replaced whole |
+//! | 1 | [`human`] | numbers, times and columns as people read them |
 //! | 2 | [`request`] | all that the floors below the faces may see of a request |
 //! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
 //! | 3 | [`limiter`] | one kind of limit per file |
@@ -83,7 +84,7 @@
 
 pub use tidegate_limits::{limiter, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
-pub use tidegate_policy::{answer, client, config, engine, explain, policy, request};
+pub use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
 
 pub mod system;
 

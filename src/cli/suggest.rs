@@ -12,6 +12,7 @@ use super::replay::stop::{Stop, stop};
 use super::replay::times;
 use crate::config::render::{self, render};
 use crate::config::{self, Loaded};
+use crate::human::duration;
 use crate::policy::Policy;
 use crate::replay::formats::Custom;
 use crate::replay::ledger::Wanted;
@@ -243,7 +244,7 @@ impl Task<'_> {
         }
         let mut notes = text::reading(&outcome, resolution);
         notes.extend(outcome.notes);
-        Ok(text::Log { format, resolution: text::step(resolution), notes })
+        Ok(text::Log { format, resolution: duration(resolution as f64 / 1e9), notes })
     }
 }
 

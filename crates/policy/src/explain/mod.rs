@@ -14,7 +14,6 @@
 pub mod asked;
 pub mod book;
 pub mod limit;
-mod number;
 mod place;
 pub mod record;
 pub mod text;

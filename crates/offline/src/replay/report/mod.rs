@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::outcome::Outcome;
 
 pub use json::json;
-pub use text::{Head, grouped, text};
+pub use text::{Head, text};
 
 /// Every minute and limit: `minute,limit,judged,limited`, the minute as RFC 3339 in UTC.
 pub fn csv(outcome: &Outcome) -> String {

@@ -16,9 +16,9 @@ pub mod ledger;
 mod tests;
 
 pub use draw::About;
-pub(crate) use draw::{grouped, percent, span};
 pub use ledger::{Asked, Heard, Ledger};
 
+use crate::human::percent_of;
 use crate::picture::{Block, Page, Picture as _};
 
 /// One picture, with the name of a file for it.
@@ -35,7 +35,7 @@ pub fn alarm(ledger: &Ledger) -> Option<String> {
     const FEWEST: u64 = 20;
     let (name, requests) = ledger.heavy.most()?;
     (ledger.requests >= FEWEST && requests * 5 > ledger.requests * 4).then(|| {
-        let share = percent(requests, ledger.requests);
+        let share = percent_of(requests, ledger.requests);
         format!("One client, {name}, makes {share} of the requests: is a proxy missing from trusted_proxies?")
     })
 }
