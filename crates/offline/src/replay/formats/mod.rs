@@ -14,7 +14,6 @@ mod json_log;
 mod own;
 mod quoted;
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::line::{FieldSpan, Line, Parsed, Span};
@@ -68,17 +67,9 @@ pub const NAMES: [(&str, Format); 10] = [
 ];
 
 /// A name that no format has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown log format {0:?}; allowed auto, {names}", names = NAMES.map(|(name, _)| name).join(", "))]
 pub struct FormatFault(pub String);
-
-impl fmt::Display for FormatFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-        write!(f, "unknown log format {:?}; allowed auto, {}", self.0, names.join(", "))
-    }
-}
-
-impl std::error::Error for FormatFault {}
 
 /// Reads the lines of one log.
 #[derive(Debug, Clone)]
