@@ -59,7 +59,7 @@ pub struct Arguments {
     pub host: Option<String>,
 }
 
-/// What is asked for; the same for `replay --suggest`.
+/// The options of `suggest` and of `replay --suggest`.
 #[derive(Debug, Clone, Args)]
 pub struct Asked {
     /// Shares of clients that a limit may touch, one proposal each; at most four

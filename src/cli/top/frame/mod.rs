@@ -1,7 +1,7 @@
-//! The frame: numbers and state drawn into cells, of any size.
+//! Draws the frame of any size into terminal cells.
 //!
-//! One list below the other, or in two columns where there is room. What does not fit is cut at the end of its list, whose
-//! heading says so. Colours only underline what words and numbers say already.
+//! Lists stand below each other, or in two columns on a wide terminal. A list that does not fit is cut at its end, and its
+//! heading says so. Words and numbers carry the state; colours only repeat it.
 
 mod cells;
 mod look;

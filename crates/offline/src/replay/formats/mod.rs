@@ -1,6 +1,7 @@
-//! The formats of access logs, one per file but for those in JSON, which are tables of one; and which of them a log has.
+//! The formats of access logs, and the detection of the format of a log. Begin with [`Format`] and [`Parser`].
 //!
-//! A parser finds where in a line everything is; it copies nothing, and no line makes it panic.
+//! Each text format has a file; the JSON formats are tables in `json_log`. A parser finds the places of the values in a line. It
+//! copies nothing and panics on no line.
 
 mod address;
 mod alb;
