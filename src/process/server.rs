@@ -32,6 +32,7 @@ use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::edge::tls::watch::Watch;
 use crate::engine::Base;
+use crate::human;
 use crate::observe::access_log::AccessLogWriter;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::observe::standard_error::say;
@@ -263,8 +264,7 @@ async fn serve(
         predecessor.ready(sockets.taken()).await?;
     }
     sockets.settle();
-    let plural = if count == 1 { "" } else { "s" };
-    notifier.say(&format!("READY=1\nSTATUS=serving {count} listener{plural}"));
+    notifier.say(&format!("READY=1\nSTATUS=serving {}", human::count(count as u64, "listener")));
     let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,

@@ -215,7 +215,7 @@ impl<'f> Resolver<'f> {
             refused: self.each(&all::CONNECTIONS_REFUSED, &[listener], known(CONNECTION_REASONS)),
             pauses: self.counter(&all::ACCEPT_PAUSES, &[listener]),
             tls: labels.tls.is_some().then(|| self.tls(listener)),
-            h2_abuse: self.each(&all::H2_ABUSE, &[listener], Violation::ALL.map(|abuse| (abuse, abuse.word()))),
+            h2_abuse: self.each(&all::H2_ABUSE, &[listener], Violation::ALL.iter().map(|abuse| (*abuse, abuse.word()))),
             routes: routes.iter().map(|route| self.codes(listener, &route.name)).collect(),
             unmatched: self.codes(listener, UNMATCHED),
         }

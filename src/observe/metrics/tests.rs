@@ -191,7 +191,7 @@ fn the_document_and_the_catalogue_agree() {
     assert_eq!(documented, exported, "docs/metrics.md should hold these rows:\n{}", exported.join("\n"));
     let words = [CONNECTION_REASONS, SHED_REASONS].concat().into_iter().chain(malformed_reasons());
     let words = words.chain(REFUSALS.map(Refusal::word)).chain(ORIGIN_ERRORS.map(|(_, word)| word));
-    let words = words.chain(Violation::ALL.map(Violation::word));
+    let words = words.chain(Violation::ALL.iter().map(|violation| violation.word()));
     for word in words.chain(CLIENTS.into_iter().flat_map(|(_, source, result)| [source, result])) {
         assert!(document.contains(&format!("`{word}`")), "docs/metrics.md does not say `{word}`");
     }
@@ -262,7 +262,7 @@ fn every_refusal_has_its_own_word() {
         metrics.decision(&decision(None, Verdict::Refused(refusal), &[]), None);
     }
     let page = page(&metrics);
-    for word in Refusal::ALL.map(Refusal::word) {
+    for word in Refusal::ALL.iter().map(|refusal| refusal.word()) {
         let series = format!("tidegate_refused_requests_total{{reason=\"{word}\",route=\"_none\"}}");
         assert_eq!(page.value(&series), 1.0, "{word}");
     }

@@ -1,13 +1,13 @@
-//! Another policy in the place of the one in force: on SIGHUP, by `tidegate reload`, or because the files have changed.
+//! Replaces the policy in force: on SIGHUP, by `tidegate reload`, or when its files have changed. Begin with [`Reloader`].
 //!
-//! Everything that can fail comes first and touches nothing: files are read and checked by the loader that the start uses, with
-//! the lists, secrets and certificates they name; origins and stores are opened and heard of; limits are made. Then one pointer
-//! is swapped. A request sees one policy from its start to its end, and the old one goes with its last request. A fault leaves
-//! all as it is, and is told to the operator with its place.
+//! All that can fail comes first and changes nothing: files are read and checked by the loader that the start uses, with their
+//! lists, secrets and certificates; origins and stores are opened and answer; limits are made. Then one pointer is swapped. A
+//! request sees one policy from its start to its end, and the old policy is dropped with its last request. A fault leaves the old
+//! policy in force and is reported with its place.
 //!
-//! What goes on: the state of limits ([`crate::engine::Succession`] says which), counters of names that stay, requests in
-//! flight and what is known of origins ([`Backends::open`]), connections. What the process is built from (listeners, threads,
-//! addresses of pages) cannot change here and is reported as waiting for `tidegate upgrade`.
+//! Kept: the state of limits ([`crate::engine::Succession`] says which), counters of names that stay, requests in flight,
+//! knowledge of origins ([`Backends::open`]), connections. Listeners, threads and addresses of pages cannot change here; they are
+//! reported as waiting for `tidegate upgrade`.
 
 mod difference;
 pub mod report;

@@ -10,6 +10,7 @@ use crate::config::Tree;
 use crate::config::concealed::Concealed;
 use crate::config::day::Day;
 use crate::engine::{Fate, Succession};
+use crate::human::count;
 use crate::running::generation::{Next, Source};
 
 /// The digits of a configuration's hash that people are shown.
@@ -358,8 +359,7 @@ fn told_changes(changes: &Changes) -> String {
 }
 
 fn told_tls(tls: &Tls) -> String {
-    let plural = if tls.certificates == 1 { "" } else { "s" };
-    let mut told = format!("{} certificate{plural}", tls.certificates);
+    let mut told = count(tls.certificates as u64, "certificate");
     if !tls.renewed.is_empty() {
         let each = |one: &Renewed| format!("{}, expires {}", one.certificate, date(one.expires));
         let each: Vec<String> = tls.renewed.iter().map(each).collect();

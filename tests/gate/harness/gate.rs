@@ -26,7 +26,7 @@ impl Gate {
         Gate::start_as(binary(), policy)
     }
 
-    /// The same for a process that may have only so many files and sockets open.
+    /// [`Gate::start`], with a limit on open files and sockets.
     pub fn start_with_files(files: u32, policy: &str) -> Gate {
         Gate::start_as(shell(&format!("ulimit -n {files} && exec \"$0\" \"$@\"")), policy)
     }

@@ -19,7 +19,7 @@ use crate::engine::{DecisionId, Outcome, Verdict};
 use crate::policy::{Mode, Route, Rule};
 use crate::units::Timestamp;
 pub use read::Unreadable;
-pub use time::write as write_time;
+pub use time::text as time_text;
 
 /// What the first field of every line says. Fields may be added under it; a change of meaning gets another number.
 pub const SCHEMA: &str = "tidegate.access/1";
@@ -116,13 +116,6 @@ pub fn node_names(rule: &Rule) -> Vec<String> {
     }
     let name = |key: &KeySpec| key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     rule.nodes.iter().map(name).chain([CAPACITY.to_owned()]).collect()
-}
-
-/// A time so many nanoseconds after 1970 began, as in the log: RFC 3339, UTC, nine decimals.
-pub fn time_text(unix_nanos: u64) -> String {
-    let mut text = Vec::with_capacity(30);
-    time::write(&mut text, unix_nanos);
-    String::from_utf8(text).unwrap_or_default()
 }
 
 /// The word for the whole of what `fair_share` shares out.

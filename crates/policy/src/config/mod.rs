@@ -77,7 +77,7 @@ pub use limit_value::{amount_text, rate_text};
 use node::Node;
 pub use places::{Place, Places};
 use read::Read;
-pub use scalar::duration as duration_text;
+pub use scalar::{duration as duration_text, percent as percent_text};
 use schema::{File, TestFile};
 use source::Sources;
 use span::Span;

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use arrayvec::ArrayVec;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::decided_by::DecidedBy;
 use crate::client::Client;
@@ -55,7 +56,8 @@ pub enum Verdict {
 }
 
 /// Why a request was refused. `answer::refusal` gives each its status; there is no other such table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refusal {
     /// At least one enforced limit per key is over its budget.
     Limit,
@@ -89,42 +91,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, for tables and tests.
-    pub const ALL: [Refusal; 14] = [
-        Refusal::Limit,
-        Refusal::Penalty,
-        Refusal::Concurrency,
-        Refusal::Inflight,
-        Refusal::FairShare,
-        Refusal::KeyMissing,
-        Refusal::AmbiguousValue,
-        Refusal::RepeatedField,
-        Refusal::NominatedField,
-        Refusal::OriginFull,
-        Refusal::StoreSilent,
-        Refusal::NoRoute,
-        Refusal::ClientUnresolved,
-        Refusal::ValueTooLong,
-    ];
+    /// Every reason, for tables and tests.
+    pub const ALL: &'static [Refusal] = Refusal::VARIANTS;
 
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {
-        match self {
-            Refusal::Limit => "limit",
-            Refusal::Penalty => "penalty",
-            Refusal::Concurrency => "concurrency",
-            Refusal::Inflight => "inflight",
-            Refusal::FairShare => "fair_share",
-            Refusal::KeyMissing => "key_missing",
-            Refusal::AmbiguousValue => "ambiguous_value",
-            Refusal::RepeatedField => "repeated_field",
-            Refusal::NominatedField => "nominated_field",
-            Refusal::OriginFull => "origin_full",
-            Refusal::StoreSilent => "store_silent",
-            Refusal::NoRoute => "no_route",
-            Refusal::ClientUnresolved => "client_unresolved",
-            Refusal::ValueTooLong => "value_too_long",
-        }
+        self.into()
     }
 }
 

@@ -1,9 +1,8 @@
-//! Decides: no I/O, no clock, no dice.
+//! Decides about requests. Begin with [`Engine::judge`]. No I/O, no clock, no dice.
 //!
-//! A [`Engine`] is the policy with the state of its limits. A face asks it twice about a request:
-//! [`Engine::judge`] finds the client, the route and what every limit says; [`Engine::admit`] charges. Both write into one
-//! [`Decision`], which the answer, the log and the metrics read. In between, limits that several gates share are settled
-//! ([`shared_limit`], [`estimate`]).
+//! An [`Engine`] is the policy with the state of its limits. The proxy asks it twice about a request: [`Engine::judge`] finds the
+//! client, the route and the answer of each limit; [`Engine::admit`] charges. Both write one [`Decision`], which the answer, the
+//! log and the metrics read. Limits that several gates share are settled in between ([`shared_limit`], [`estimate`]).
 
 mod ask;
 mod charge;

@@ -185,7 +185,7 @@ fn every_reason_is_read_back() {
         Refusal::ClientUnresolved => 12,
         Refusal::ValueTooLong => 13,
     };
-    for (at, refusal) in Refusal::ALL.into_iter().enumerate() {
+    for (at, refusal) in Refusal::ALL.iter().copied().enumerate() {
         assert_eq!(listed(refusal), at);
         let written = Entry { verdict: Some(Verdict::Refused(refusal)), ..entry() };
         assert_eq!(Entry::read(&line(&written)).unwrap(), written);
@@ -221,7 +221,7 @@ fn limit() -> impl Strategy<Value = LimitEntry<'static>> {
 fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let option = || prop::option::of(word());
     let verdict =
-        prop::option::of(prop_oneof![Just(Verdict::Admitted), select(&Refusal::ALL[..]).prop_map(Verdict::Refused),]);
+        prop::option::of(prop_oneof![Just(Verdict::Admitted), select(Refusal::ALL).prop_map(Verdict::Refused),]);
     let names = (word(), option(), option(), option(), option(), word(), option(), option(), option(), option());
     let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<[Option<u64>; 2]>());
     let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
