@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueEnum};
 
 use super::exit;
-use super::global::{Global, environment};
+use super::global::{Global, load_to_serve};
 use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
@@ -53,7 +53,7 @@ pub enum Format {
 /// Checks, and says what it found.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     let path = arguments.file.as_ref().unwrap_or(&global.config);
-    let mut loaded = config::load(path, &environment);
+    let mut loaded = load_to_serve(path);
     loaded.warn_of_old_presets(now() / 86_400);
     loaded.warn_of_old_shadows(now() / 86_400);
     loaded.warn_of_certificates(now());

@@ -1,7 +1,7 @@
 //! What every verb has: flags, and the process's environment.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 
@@ -69,6 +69,15 @@ impl Global {
     pub fn tell(&self, loaded: &Loaded) {
         say(&render(loaded, Format::Text, self.colored(&std::io::stderr())));
     }
+}
+
+/// Loads a configuration that is to be served: refuses what this build cannot do.
+pub fn load_to_serve(path: &Path) -> Loaded {
+    let mut loaded = config::load(path, &environment);
+    if cfg!(not(feature = "store")) {
+        loaded.refuse_stores();
+    }
+    loaded
 }
 
 /// A variable of the process's environment; one that is not UTF-8 counts as not set.

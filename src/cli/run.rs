@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::exit;
-use super::global::{Global, environment};
+use super::global::{Global, environment, load_to_serve};
 use crate::config::render::{Format, render};
 use crate::config::{self, Config, Loaded};
 use crate::observe::standard_error::{UntilEnd, say};
@@ -60,11 +60,14 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
             let policy = policy_of(listen, origin, args.limit.as_deref());
             (config::load_text("command line", &policy, &environment, Path::new(".")), None)
         }
-        _ => (global.load(), Some(std::path::absolute(&global.config).unwrap_or_else(|_| global.config.clone()))),
+        _ => (
+            load_to_serve(&global.config),
+            Some(std::path::absolute(&global.config).unwrap_or_else(|_| global.config.clone())),
+        ),
     };
     let load = args.listen.is_none().then(|| {
         let path = global.config.clone();
-        let load: Loader = Arc::new(move || config::load(&path, &environment));
+        let load: Loader = Arc::new(move || load_to_serve(&path));
         load
     });
     let admin = global.admin.clone().or_else(free_default);

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use super::bounds::MOST_ANSWER;
 use super::client::StoreClient;
 use super::script::Heard as Letters;
-use super::state::ExchangeState;
+use super::state::{Dropped, ExchangeState};
 use crate::engine::Told;
 use crate::engine::estimate::LONGEST_PERIOD;
 use crate::limiter::sharing::deltas::Deltas;
@@ -39,34 +39,6 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// So often in a row a task that has more to hear asks without a pause.
 const MOST_IN_A_ROW: usize = 16;
-
-/// Why a message, or what it says of one limit, was not charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Dropped {
-    /// Of another version of its form.
-    Version,
-    /// No message at all.
-    Garbled,
-    /// By a gate that names clients under another secret.
-    Secret,
-    /// It was charged before.
-    Replay,
-    /// Of a limit that this gate does not have, or does not share so.
-    Limit,
-    /// Of a limit of this name and another kind or window.
-    Shape,
-}
-
-impl Dropped {
-    /// All of them.
-    pub const ALL: &'static [Dropped] = <Dropped as strum::VariantArray>::VARIANTS;
-
-    /// The word in metrics.
-    pub const fn word(self) -> &'static str {
-        self.into_str()
-    }
-}
 
 /// What gates tell each other through one store; see the module.
 pub struct Exchange {

@@ -67,5 +67,5 @@ pub use dialer::Access;
 pub use exchange::Exchange;
 pub use fault::LONGEST_TEXT as MOST_TEXT;
 pub use in_use::StoreInUse;
-pub use state::{ExchangeState, ServerStanding, ServerState, StoreState};
+pub use state::{Dropped, ExchangeState, ServerStanding, ServerState, StoreState};
 pub use wire::MOST_ON_THEIR_WAY;

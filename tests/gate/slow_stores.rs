@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::harness::Gate;
 use crate::harness::redis::Server;
 use crate::harness::relay::Relay;
-use crate::shared_limits::undisturbed;
+use crate::harness::{Gate, undisturbed};
 
 /// A gate with a lease of one key, and a store at 0.2 seconds that may take one. A request that asks by itself, and one that waits for
 /// another's question first, have time for theirs, but not for question after question.

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
 use crate::harness::relay::Relay;
-use crate::harness::{Connection, Gate, wait_for};
-use crate::shared_limits::undisturbed;
+use crate::harness::{Connection, Gate, undisturbed, wait_for};
 
 fn policy(port: u16, ready_within: &str) -> String {
     format!(

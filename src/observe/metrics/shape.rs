@@ -11,8 +11,7 @@ use crate::engine::Outcome;
 use crate::limiter::sharing::StoreError;
 use crate::observe::notices::notice::Kind as NoticeKind;
 use crate::policy::{Mode, Policy, Rule};
-use crate::store::exchange::Dropped;
-use crate::store::{BUCKETS_MICROS, ServerStanding};
+use crate::store::{BUCKETS_MICROS, Dropped, ServerStanding};
 use tidegate_http::h2::frames::Violation;
 
 /// All of them.

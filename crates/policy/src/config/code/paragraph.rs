@@ -192,6 +192,9 @@ impl Code {
             Code::NO_SHARED_KEY => {
                 "Clients are known to the store by a keyed hash, never by their address. Every gate must have the same key, or each would count under names of its own, and N gates would grant N times the limit. Without `secrets.client_hmac` a gate makes its own key at start. Make one with `head -c 32 /dev/urandom | base64` and give it to all."
             }
+            Code::NO_STORES => {
+                "The program was built without the feature `store`, so it cannot reach Redis or Valkey. Counting by itself would admit each limit once per gate, so it does not start. Use a program with the feature, which is on by default (`tidegate --version` lists what is in), or delete `stores:` and each limit's `store:`."
+            }
             Code::UNUSED_STORE => {
                 "No limit names this store, so nobody connects to it. Most often the limit's `store:` is missing, and every gate counts for itself."
             }
