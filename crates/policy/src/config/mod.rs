@@ -31,7 +31,6 @@ mod effective;
 pub mod fault;
 mod health_text;
 mod include;
-mod kind_words;
 mod limit_text;
 mod limit_value;
 mod listen_on;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, Value, ceil_seconds, compared, max_penalty};
-use super::words::{At, Fault, Takes, Word, Words};
+use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, ceil_seconds, compared, max_penalty};
+use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, MAX_PENALTY, SLIDING, WINDOW};
 use crate::limiter::kind::{RefusedCount, Sketch};
 use crate::limiter::needs::{Needs, Owed};

@@ -1,7 +1,7 @@
 //! `type: fair_share`: one capacity for all, the heaviest give way first.
 
-use super::form::{Form, FromWords, LimitKind, Part, Value, compared};
-use super::words::{Takes, Word, Words};
+use super::form::{Form, FromWords, LimitKind, Part, compared};
+use super::words::{Takes, Value, Word, Words};
 use crate::limiter::kind::{Capacity, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::units::Bytes;

@@ -9,12 +9,12 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::Kind;
-use super::words::{Word, Words};
-use crate::limiter::kind::{Capacity, RefusedCount, Scope, Sketch};
+use super::words::{Value, Word, Words};
+use crate::limiter::kind::{RefusedCount, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
 use crate::sketch::{Meter, MonotoneTable};
-use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp, Weekday, Zone};
+use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp};
 
 /// A kind of limit before it has numbers.
 #[derive(Debug)]
@@ -114,47 +114,6 @@ pub enum Shareable {
     AsEstimate,
     /// In every way.
     Always,
-}
-
-/// A value of the policy file.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A rate of requests, or of the limit's unit of bytes.
-    Rate(units::Rate),
-    /// A rate of requests per more than a day.
-    LongRate {
-        /// How many.
-        max: u32,
-        /// In what time.
-        window: Duration,
-    },
-    /// A rate of bytes; neither is zero.
-    ByteRate {
-        /// How many.
-        bytes: u64,
-        /// In what time.
-        period: Duration,
-    },
-    /// An amount of requests, or of the limit's unit of bytes.
-    Amount(u64),
-    /// An amount of bytes.
-    Size(Bytes),
-    /// A number of things.
-    Number(u64),
-    /// A length of time.
-    Duration(Duration),
-    /// `true` or `false`.
-    Flag(bool),
-    /// A part of the calendar; the first day of a week is a word of its own.
-    Calendar(CalendarUnit),
-    /// A day of the week.
-    Weekday(Weekday),
-    /// A time zone.
-    Zone(Zone),
-    /// What is shared out.
-    Capacity(Capacity),
-    /// The multiplier and the level of each node; the policy has their keys.
-    Nodes(Vec<(u32, u8)>),
 }
 
 /// What the header fields of an answer promise.

@@ -1,7 +1,7 @@
 //! `type: inflight`: a count of requests under way.
 
-use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, Value, compared};
-use super::words::{Takes, Word, Words};
+use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, compared};
+use super::words::{Takes, Value, Word, Words};
 use super::{Kind, MAX as SHARED_MAX};
 use crate::limiter::kind::{Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 pub use distinct::Distinct;
 pub use fair_share::FairShare;
-pub use form::{Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable, Value};
+pub use form::{Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::Inflight;
 pub use quota::Quota;
 pub use rate::Rate;
 pub use recent_average::RecentAverage;
-pub use words::{Takes, Word, Words};
+pub use words::{Takes, Value, Word, Words};
 
 /// Makes [`Kind`] and [`FORMS`] from the list of the kinds.
 macro_rules! kinds {

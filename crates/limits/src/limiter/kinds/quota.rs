@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::form::{
-    Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable, Value, calendar, ceil_seconds, compared,
+    Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable, calendar, ceil_seconds, compared,
 };
-use super::words::{At, Fault, Takes, Word, Words};
+use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, RATE, SLIDING, WINDOW};
 use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};

@@ -3,9 +3,9 @@
 mod bytes;
 
 use super::form::{
-    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, Value, compared, saturating,
+    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, compared, saturating,
 };
-use super::words::{At, Fault, Takes, Word, Words};
+use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, RATE};
 use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
@@ -58,7 +58,7 @@ impl FromWords for Rate {
         }
         let memory = words.sketch(Sketch::WHOLE);
         words.value(&RATE)?;
-        words.unit = bytes::unit(words)?;
+        words.unit = bytes::unit(words, &RATE, &BURST)?;
         let (rate, burst) = bucket(words)?;
         Some(Rate { rate, burst, memory })
     }

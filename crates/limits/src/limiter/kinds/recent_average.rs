@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::form::{
-    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, Value, ceil_seconds, compared,
-    max_penalty, saturating,
+    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, ceil_seconds, compared, max_penalty,
+    saturating,
 };
-use super::words::{At, Fault, Takes, Word, Words};
+use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX_PENALTY, RATE};
 use crate::limiter::kind::{RefusedCount, Sketch};
 use crate::limiter::needs::{Needs, Owed, smallest};

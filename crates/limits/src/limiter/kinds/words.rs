@@ -7,10 +7,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::form::Value;
-use crate::limiter::kind::{Scope, Sketch};
+use crate::limiter::kind::{Capacity, Scope, Sketch};
 use crate::units::time::written;
-use crate::units::{Bytes, Cost, Rate};
+use crate::units::{Bytes, CalendarUnit, Cost, Rate, Weekday, Zone};
 
 /// A word of the policy file that belongs to some kinds of limit.
 #[derive(Debug)]
@@ -68,6 +67,47 @@ pub enum Takes {
     Key,
     /// A list of nodes.
     Nodes,
+}
+
+/// A value of the policy file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A rate of requests, or of the limit's unit of bytes.
+    Rate(Rate),
+    /// A rate of requests per more than a day.
+    LongRate {
+        /// How many.
+        max: u32,
+        /// In what time.
+        window: Duration,
+    },
+    /// A rate of bytes; neither is zero.
+    ByteRate {
+        /// How many.
+        bytes: u64,
+        /// In what time.
+        period: Duration,
+    },
+    /// An amount of requests, or of the limit's unit of bytes.
+    Amount(u64),
+    /// An amount of bytes.
+    Size(Bytes),
+    /// A number of things.
+    Number(u64),
+    /// A length of time.
+    Duration(Duration),
+    /// `true` or `false`.
+    Flag(bool),
+    /// A part of the calendar; the first day of a week is a word of its own.
+    Calendar(CalendarUnit),
+    /// A day of the week.
+    Weekday(Weekday),
+    /// A time zone.
+    Zone(Zone),
+    /// What is shared out.
+    Capacity(Capacity),
+    /// The multiplier and the level of each node; the policy has their keys.
+    Nodes(Vec<(u32, u8)>),
 }
 
 /// A word of one limit as it was found.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::HeaderName;
 
+use super::kind_words::{LimitWords, TierWords};
 use crate::client::key::Missing;
 use crate::config::day::Day;
-use crate::config::kind_words::{LimitWords, TierWords};
 use crate::config::limit_text::LimitKey;
 use crate::config::limit_value::{CostMethod, CostText, CountText};
 use crate::config::scalar::Count;
@@ -107,23 +107,6 @@ section! {
     OtherLimit ("a map with `use`") {
         /// The name of the limit that is asked instead. It must not hand on itself.
         required r#use: Name,
-    }
-    later: []
-}
-
-section! {
-    /// One way to group requests.
-    ShareNode ("a map with `key`") {
-        /// What they are grouped by. A request without its header, cookie or parameter is not counted here. A node without
-        /// `client_ip` is shared by honest clients and floods alike: try it in `shadow` first.
-        required key: OneOrMany<LimitKey>,
-        /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
-        /// Default 1.
-        optional multiplier: Count,
-        /// How far it is generalised: 0 to 15, never less than that of the node before. Nodes of one level are compared with each
-        /// other, and the heaviest stands for all: so `[client_ip]` and `[/24, path]` can both be one step from `[client_ip,
-        /// path]`. Default: one more than the node before, which makes a chain.
-        optional level: Count,
     }
     later: []
 }

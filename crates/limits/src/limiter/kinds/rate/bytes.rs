@@ -6,27 +6,25 @@
 
 use std::time::Duration;
 
-use super::{BURST, RATE};
-use crate::limiter::kinds::form::Value;
-use crate::limiter::kinds::words::{At, Fault, Words};
+use crate::limiter::kinds::words::{At, Fault, Value, Word, Words};
 use crate::units::Bytes;
 
 /// The unit in which a limit of bytes and its tiers are counted, `Some(None)` of one that does not count bytes; `None` when there is
 /// none, which is reported.
-pub fn unit(words: &mut Words) -> Option<Option<u32>> {
-    if !matches!(words.value(&RATE), Some((Value::ByteRate { .. }, _))) {
+pub fn unit(words: &mut Words, rate: &Word, burst: &Word) -> Option<Option<u32>> {
+    if !matches!(words.value(rate), Some((Value::ByteRate { .. }, _))) {
         return Some(None);
     }
-    let rates = words.all(&RATE).filter_map(|value| match value {
+    let rates = words.all(rate).filter_map(|value| match value {
         Value::ByteRate { bytes, period } => Some((*bytes, *period)),
         _ => None,
     });
     let bursts =
-        words.all(&BURST).filter_map(|value| if let Value::Size(Bytes(bytes)) = value { Some(*bytes) } else { None });
+        words.all(burst).filter_map(|value| if let Value::Size(Bytes(bytes)) = value { Some(*bytes) } else { None });
     let unit = smallest_unit(rates.collect(), bursts.collect());
     if unit.is_none() {
         let label = "rates must be at most 1900TiB/s, bursts at most 8388608TiB";
-        words.report(Fault::OutOfRange, At::Value("rate"), "a rate of bytes or its burst is out of range", label);
+        words.report(Fault::OutOfRange, At::Value(rate.name), "a rate of bytes or its burst is out of range", label);
     }
     unit.map(Some)
 }

@@ -5,17 +5,16 @@ use std::time::Duration;
 use schemars::Schema;
 use schemars::generate::SchemaGenerator;
 
-use super::fault::Faults;
-use super::limit_text::LimitKey;
-use super::limit_value::{Burst, CapacityText, LimitRate};
-use super::node;
-use super::read::{At, Field, Read};
-use super::scalar::Count;
-use super::schema::ShareNode;
-use super::section::{Flat, property};
-use super::shape::{List, OneOrMany};
-use super::span::Span;
-use super::word::CalendarWord;
+use crate::config::fault::Faults;
+use crate::config::limit_text::LimitKey;
+use crate::config::limit_value::{Burst, CapacityText, LimitRate};
+use crate::config::node;
+use crate::config::read::{At, Field, Read};
+use crate::config::scalar::Count;
+use crate::config::section::{Flat, property, section};
+use crate::config::shape::{List, OneOrMany};
+use crate::config::span::Span;
+use crate::config::word::CalendarWord;
 use crate::limiter::kinds::words::{Entries, Entry};
 use crate::limiter::kinds::{Takes, Value, Word};
 use crate::limiter::{FORMS, Form};
@@ -167,4 +166,21 @@ impl<const TIER: bool> KindWords<TIER> {
         };
         self.0.iter().map(entry).collect()
     }
+}
+
+section! {
+    /// One way to group requests.
+    ShareNode ("a map with `key`") {
+        /// What they are grouped by. A request without its header, cookie or parameter is not counted here. A node without
+        /// `client_ip` is shared by honest clients and floods alike: try it in `shadow` first.
+        required key: OneOrMany<LimitKey>,
+        /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
+        /// Default 1.
+        optional multiplier: Count,
+        /// How far it is generalised: 0 to 15, never less than that of the node before. Nodes of one level are compared with each
+        /// other, and the heaviest stands for all: so `[client_ip]` and `[/24, path]` can both be one step from `[client_ip,
+        /// path]`. Default: one more than the node before, which makes a chain.
+        optional level: Count,
+    }
+    later: []
 }
