@@ -65,6 +65,7 @@ mod word;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::units::amount::{amount_text, rate_text};
 use compile::Context;
 use concealed::Concealed;
 pub use configuration::Config;
@@ -73,7 +74,6 @@ pub use dated::{Shadow, UsedCertificate};
 pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
-pub use limit_value::{amount_text, rate_text};
 use node::Node;
 pub use places::{Place, Places};
 use read::Read;

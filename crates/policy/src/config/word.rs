@@ -16,7 +16,7 @@ use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::sharing::{OnStoreError, Sharing};
-use crate::limiter::{FORMS, Form};
+use crate::limiter::{FORMS, Form, kinds};
 use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
 use crate::units::{Bytes, Weekday};
 
@@ -196,7 +196,15 @@ impl Scalar for LimitType {
     }
 
     fn schema() -> Schema {
-        json_schema!({ "enum": limit_words(|_| true) })
+        let promise = |form: &&Form| {
+            let default = if form.word == kinds::Rate::FORM.word { " (default)" } else { "" };
+            format!("`{}`{default}: {}", form.word, form.promise)
+        };
+        let promises: Vec<String> = FORMS.iter().map(promise).collect();
+        json_schema!({
+            "enum": limit_words(|_| true),
+            "description": format!("What is promised. {}", promises.join(" "))
+        })
     }
 }
 

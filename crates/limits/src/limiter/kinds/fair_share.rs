@@ -1,6 +1,7 @@
 //! `type: fair_share`: one capacity for all, the heaviest give way first.
 
-use super::form::{Form, LimitKind, Part, Value, compared};
+use super::form::{Form, FromWords, LimitKind, Part, compared};
+use super::words::{Takes, Value, Word, Words};
 use crate::limiter::kind::{Capacity, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::units::Bytes;
@@ -21,14 +22,51 @@ pub struct FairShare {
     pub memory: Bytes,
 }
 
+const CAPACITY: Word = Word::new(
+    "capacity",
+    Takes::Capacity,
+    "What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at its present speed. \
+     For `fair_share`; must be given.",
+);
+
+const NODES: Word = Word::new(
+    "nodes",
+    Takes::Nodes,
+    "What requests are grouped by, the most specific first, at most 12. Default: `[client_ip, route]` and `client_ip` once a client's \
+     share, its /24 (IPv6: /48) 16 times and its /16 (/32) 64 times that. For `fair_share`.",
+);
+
+const CHARGE_PARENTS: Word = Word::new(
+    "charge_parents",
+    Takes::Flag,
+    "Whether traffic that one node limits still counts in the wider ones. Default `false`, so that a limited client is not held against \
+     its network. For `fair_share`.",
+);
+
 impl FairShare {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
-        words: &["capacity", "nodes", "charge_parents"],
+        promise: "at most `capacity` in all; above it the heaviest give way first.",
+        words: &[&CAPACITY, &NODES, &CHARGE_PARENTS],
+        warns_of_small_sketch: false,
         no_delay: Some("the share of a moment from now is not known"),
         no_stand_in: Some("a `fair_share` weighs all requests of a route, not some"),
-        ..Form::new("fair_share")
+        ..Form::new::<FairShare>("fair_share")
     };
+}
+
+impl FromWords for FairShare {
+    fn from_words(words: &mut Words) -> Option<FairShare> {
+        words.require(&[&CAPACITY]);
+        let memory = words.sketch(Sketch::HALF);
+        let charge_parents = words.flag(&CHARGE_PARENTS);
+        let (Value::Capacity(capacity), Value::Nodes(nodes)) = (words.value(&CAPACITY)?.0, words.value(&NODES)?.0)
+        else {
+            return None;
+        };
+        let (multipliers, levels) = nodes.into_iter().unzip();
+        Some(FairShare { capacity, multipliers, levels, charge_parents, memory })
+    }
 }
 
 impl LimitKind for FairShare {

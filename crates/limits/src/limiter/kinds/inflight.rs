@@ -1,6 +1,8 @@
 //! `type: inflight`: a count of requests under way.
 
-use super::form::{Allowance, Counts, Form, LimitKind, Part, Value, compared};
+use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, compared};
+use super::words::{Takes, Value, Word, Words};
+use super::{Kind, MAX as SHARED_MAX};
 use crate::limiter::kind::{Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::units::Bytes;
@@ -16,18 +18,41 @@ pub struct Inflight {
     pub scope: Scope,
 }
 
+/// Counts in 32 bits, with none to spare.
+const MAX: Word = Word { takes: Takes::Number(1..=u32::MAX), ..SHARED_MAX };
+
+const UPGRADED: Word = Word::new(
+    "upgraded",
+    Takes::Number(0..=u32::MAX),
+    "How many connections that were switched to another protocol (WebSocket) at once; these do not count in `max`. Default: `max`. For \
+     `inflight`.",
+);
+
 impl Inflight {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["concurrency", "connections"],
-        words: &["key", "missing", "max", "upgraded", "tiers"],
-        tier_words: &["max"],
+        promise: "at most `max` at once.",
+        words: &[&MAX, &UPGRADED],
+        tier_words: &[&MAX],
+        common: &["key", "missing", "tiers"],
         gives_back: true,
+        warns_of_small_sketch: false,
         // 65,536 columns of eight rows: 10⁻¹⁴ for a thousand busy keys
         memory: Bytes(2 << 20),
         no_delay: Some("when a place becomes free is up to others"),
-        ..Form::new("inflight")
+        ..Form::new::<Inflight>("inflight")
     };
+}
+
+impl FromWords for Inflight {
+    fn from_words(words: &mut Words) -> Option<Inflight> {
+        words.require(&[&MAX]);
+        let memory = words.sketch(Sketch::PLACES);
+        let max = words.number(&MAX);
+        let upgraded = words.number(&UPGRADED).or(max).unwrap_or_default();
+        Some(Inflight { max: max?, upgraded, scope: words.scope.unwrap_or(Scope::Key { memory }) })
+    }
 }
 
 impl Inflight {
@@ -51,7 +76,7 @@ impl LimitKind for Inflight {
     }
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
-        vec![("max", Value::Number(self.max)), ("upgraded", Value::Number(self.upgraded))]
+        vec![("max", Value::Number(self.max.into())), ("upgraded", Value::Number(self.upgraded.into()))]
     }
 
     fn needs(&self, owed: Owed) -> Needs {
@@ -64,6 +89,16 @@ impl LimitKind for Inflight {
 
     fn summary(&self) -> String {
         "{max} at once".to_owned()
+    }
+
+    fn tier(&self, words: &mut Words) -> Option<Kind> {
+        if !self.is_keyed() {
+            // reported with the words that have no place beside an exact count
+            return None;
+        }
+        let max = words.number(&MAX)?;
+        let upgraded = if words.present.contains(&"upgraded") { self.upgraded } else { max };
+        Some(Inflight { max, upgraded, ..self.clone() }.into())
     }
 
     fn is_no_looser(&self, other: &dyn LimitKind) -> Option<bool> {

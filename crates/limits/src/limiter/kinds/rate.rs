@@ -1,11 +1,18 @@
 //! `type: rate`: a token bucket per key.
 
-use super::form::{Allowance, Counts, Form, Levels, LimitKind, NANOS, Part, Shareable, Value, compared, saturating};
+mod bytes;
+
+use super::form::{
+    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, compared, saturating,
+};
+use super::words::{At, Fault, Takes, Value, Word, Words};
+use super::{Kind, RATE};
 use crate::limiter::kind::Sketch;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
 use crate::sketch::Bucket;
-use crate::units::{self, Bytes};
+use crate::units::amount::{amount_text, rate_text};
+use crate::units::{self, Bytes, Cost};
 
 /// At most `burst + rate·τ` in every interval of length τ, per key.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,17 +25,109 @@ pub struct Rate {
     pub memory: Bytes,
 }
 
+const BURST: Word = Word {
+    in_tier: Some("How much at once, for `rate`. Default: with a `rate` of its own one second's worth of it."),
+    ..Word::new(
+        "burst",
+        Takes::Amount,
+        "How much may be spent at once: a number, or a size such as `64MiB` for a rate of bytes. Default: one second's worth, at least 1 \
+         and at least `cost`. For `rate`.",
+    )
+};
+
 impl Rate {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["bucket", "token_bucket", "leaky_bucket", "gcra"],
-        words: &["key", "missing", "rate", "burst", "cost", "cost_estimate", "cost_max", "count", "tiers"],
-        tier_words: &["rate", "burst"],
+        promise: "at most `burst` + `rate`·t requests in any time t, per key.",
+        words: &[&RATE, &BURST],
+        tier_words: &[&RATE, &BURST],
+        common: Form::CHARGED,
         counts_answers: true,
         may_count_bytes: true,
         sharing: Shareable::Always,
-        ..Form::new("rate")
+        ..Form::new::<Rate>("rate")
     };
+}
+
+impl FromWords for Rate {
+    fn from_words(words: &mut Words) -> Option<Rate> {
+        // with `max` it is more likely of another type
+        if !words.has("max") {
+            words.require(&[&RATE]);
+        }
+        let memory = words.sketch(Sketch::WHOLE);
+        words.value(&RATE)?;
+        words.unit = bytes::unit(words, &RATE, &BURST)?;
+        let (rate, burst) = bucket(words)?;
+        Some(Rate { rate, burst, memory })
+    }
+}
+
+/// The rate and the burst of a limit or a tier, checked together; `None` when they do not go together.
+fn bucket(words: &mut Words) -> Option<(units::Rate, u32)> {
+    let (value, shown) = words.value_or_limits(&RATE)?;
+    let rate = match (&value, words.unit) {
+        (Value::ByteRate { bytes, period }, Some(unit)) => {
+            let rate = units::Rate::new(bytes::units(*bytes, unit), *period).ok();
+            if rate.is_none() {
+                let least = Bytes(u64::from(unit));
+                let label = format!("must be {least} or more at a time beside the limit's fastest rate");
+                words.report(Fault::OutOfRange, At::Value("rate"), format!("the rate {shown} is too slow"), label);
+            }
+            rate?
+        }
+        _ => words.requests(&RATE, &value, words.unit.is_some())?,
+    };
+    let own = if words.has("burst") { Some(burst(words)?) } else { None };
+    let cost = words.cost.unwrap_or(Cost::ONE).get();
+    // at least one request must fit, or the limit would refuse everything
+    let second = rate.per_second().ceil().max(1.0) as u32;
+    let burst = own.unwrap_or(second.max(cost));
+    let at = At::Value(if own.is_some() { "burst" } else { "rate" });
+    let shown = amount_text(burst, words.unit);
+    if burst < cost {
+        let message = format!("a burst of {shown} cannot hold one request of cost {cost}");
+        words.report(Fault::BelowCost, at, message, format!("must be {cost} or more"));
+        return None;
+    }
+    if let Err(out) = Bucket::new(rate, burst) {
+        let message = format!("a burst of {shown} at {} is out of range", rate_text(rate, words.unit));
+        words.report(Fault::OutOfRange, at, message, out.to_string());
+        words.related(At::Value("rate"), "with this rate");
+        return None;
+    }
+    if own.is_some() && f64::from(burst) < rate.per_second().floor() {
+        let message = format!("a burst of {shown} is less than one second of {}", rate_text(rate, words.unit));
+        words.report(Fault::SmallBurst, at, message, "requests that come together are refused below the rate");
+        words.help(format!("write {} or more", amount_text(second, words.unit)));
+    }
+    Some((rate, burst))
+}
+
+/// The burst in units of the limit's rate.
+fn burst(words: &mut Words) -> Option<u32> {
+    let (value, shown) = words.value(&BURST)?;
+    let at = At::Value("burst");
+    match (value, words.unit) {
+        (Value::Amount(number), None) => match u32::try_from(number) {
+            Ok(number @ 1..) => return Some(number),
+            _ => words.out_of_range(&BURST, &shown, "must be 1 to 4294967295"),
+        },
+        (Value::Size(Bytes(size)), Some(unit)) => match bytes::units(size, unit) {
+            0 => words.out_of_range(&BURST, &shown, format!("must be {} or more at this rate", Bytes(u64::from(unit)))),
+            units => return Some(units),
+        },
+        (Value::Amount(_), Some(_)) => {
+            let label = "must be a size, such as 64MiB, like the rate";
+            words.report(Fault::Conflict, at, "a burst without a unit of bytes", label);
+        }
+        (Value::Size(_), None) => {
+            words.report(Fault::Conflict, at, "a burst of bytes beside a rate of requests", "must be a number");
+        }
+        _ => {}
+    }
+    None
 }
 
 impl LimitKind for Rate {
@@ -45,7 +144,7 @@ impl LimitKind for Rate {
     }
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
-        vec![("rate", Value::Rate(self.rate)), ("burst", Value::Amount(self.burst))]
+        vec![("rate", Value::Rate(self.rate)), ("burst", Value::Amount(self.burst.into()))]
     }
 
     fn needs(&self, owed: Owed) -> Needs {
@@ -70,6 +169,11 @@ impl LimitKind for Rate {
 
     fn summary(&self) -> String {
         "{rate} burst {burst}".to_owned()
+    }
+
+    fn tier(&self, words: &mut Words) -> Option<Kind> {
+        let (rate, burst) = bucket(words)?;
+        Some(Rate { rate, burst, ..self.clone() }.into())
     }
 
     fn is_no_looser(&self, other: &dyn LimitKind) -> Option<bool> {

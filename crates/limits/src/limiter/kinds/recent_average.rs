@@ -1,16 +1,18 @@
 //! `type: recent_average`: an average per key that forgets.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::form::{
-    Allowance, Counts, Form, Levels, LimitKind, NANOS, Part, Shareable, Value, ceil_seconds, compared, max_penalty,
+    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, ceil_seconds, compared, max_penalty,
     saturating,
 };
+use super::words::{At, Fault, Takes, Value, Word, Words};
+use super::{Kind, MAX_PENALTY, RATE};
 use crate::limiter::kind::{RefusedCount, Sketch};
 use crate::limiter::needs::{Needs, Owed, smallest};
 use crate::sketch;
-use crate::units::{Bytes, Rate};
+use crate::units::time::written;
+use crate::units::{Bytes, Cost, Rate};
 
 /// At most `rate` as an average that forgets by `half_life`, per key.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,36 +27,71 @@ pub struct RecentAverage {
     pub memory: Bytes,
 }
 
-impl RecentAverage {
-    /// The half-lives that an average can have.
-    pub const HALF_LIVES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    /// The penalties that it can have.
-    pub const PENALTIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
+const HALF_LIFE: Word = Word::new(
+    "half_life",
+    Takes::Duration(Duration::from_secs(1)..=Duration::from_secs(86_400)),
+    "After this long without a request the average has halved: {range}. For `recent_average`; must be given. It holds rate · half-life \
+     / ln 2 requests at once.",
+);
 
-    /// Six half-lives: an abuser that went silent at the cap has then sunk to a sixty-fourth of it.
-    pub fn default_penalty(half_life: Duration) -> Duration {
-        half_life.saturating_mul(6)
+impl FromWords for RecentAverage {
+    fn from_words(words: &mut Words) -> Option<RecentAverage> {
+        words.require(&[&RATE, &HALF_LIFE]);
+        let memory = words.sketch(Sketch::WHOLE);
+        let known = words.value(&HALF_LIFE).is_some();
+        let half_life = words.duration(&HALF_LIFE).unwrap_or(Duration::from_secs(60));
+        let rate = rate(words, half_life, known);
+        // an abuser that went silent at the cap has then sunk to a sixty-fourth of it
+        let max_penalty = words.duration(&MAX_PENALTY).unwrap_or(half_life.saturating_mul(6));
+        let refused = if words.counts_refused == Some(false) {
+            if words.has("max_penalty") {
+                let label = "belongs to `count: all`: without it, refused requests are not held against anybody";
+                let message = "`max_penalty` beside `count: admitted`";
+                words.report(Fault::Conflict, At::Name("max_penalty"), message, label);
+                words.related(At::Value("count"), "refused requests do not count");
+            }
+            RefusedCount::Admitted
+        } else {
+            RefusedCount::All { max_penalty }
+        };
+        Some(RecentAverage { rate: rate.filter(|_| known)?, half_life, refused, memory })
     }
+}
 
+/// The rate of an average, if its first request fits: alone, it makes an average of cost · ln 2 / half-life. `known`: the half-life is
+/// not a stand-in.
+fn rate(words: &mut Words, half_life: Duration, known: bool) -> Option<Rate> {
+    let (value, _) = words.value(&RATE)?;
+    let rate = words.requests(&RATE, &value, false)?;
+    let cost = words.cost.unwrap_or(Cost::ONE).get();
+    let room = rate.per_second() * half_life.as_secs_f64() / std::f64::consts::LN_2;
+    if !known || room >= f64::from(cost) {
+        return Some(rate);
+    }
+    let message = format!("an average of {rate} by a half-life of {} refuses its first request", written(half_life));
+    let label = format!("has room for {room:.2} at once, and a request takes {cost}");
+    words.report(Fault::BelowCost, At::Value("rate"), message, label);
+    // whole seconds are what people write
+    let enough = (f64::from(cost) * std::f64::consts::LN_2 / rate.per_second()).ceil().max(1.0);
+    let enough = Duration::from_secs(enough as u64);
+    words.help(match &HALF_LIFE.takes {
+        Takes::Duration(range) if enough <= *range.end() => format!("a half-life of {} would do", written(enough)),
+        _ => "no half-life would do; `type: quota` counts so slow a rate".to_owned(),
+    });
+    None
+}
+
+impl RecentAverage {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["smooth", "ewma", "cewma"],
-        words: &[
-            "key",
-            "missing",
-            "rate",
-            "half_life",
-            "max_penalty",
-            "cost",
-            "cost_estimate",
-            "cost_max",
-            "count",
-            "tiers",
-        ],
-        tier_words: &["rate"],
+        promise: "at most `rate` as an average that forgets by `half_life`, per key; who goes on beyond it stays out.",
+        words: &[&RATE, &HALF_LIFE, &MAX_PENALTY],
+        tier_words: &[&RATE],
+        common: Form::CHARGED,
         counts_refused: true,
         sharing: Shareable::AsEstimate,
-        ..Form::new("recent_average")
+        ..Form::new::<RecentAverage>("recent_average")
     };
 
     /// The arithmetic; refused requests are a matter of the limiter.
@@ -108,6 +145,11 @@ impl LimitKind for RecentAverage {
 
     fn summary(&self) -> String {
         "{rate} by half-life {half_life}".to_owned()
+    }
+
+    fn tier(&self, words: &mut Words) -> Option<Kind> {
+        let rate = rate(words, self.half_life, true)?;
+        Some(RecentAverage { rate, ..self.clone() }.into())
     }
 
     fn is_no_looser(&self, other: &dyn LimitKind) -> Option<bool> {
