@@ -36,7 +36,7 @@ pub struct Process {
     /// The requests that limits delay.
     pub waits: Waits,
     /// Wakes requests that wait for another request's question to a store.
-    pub bells: Arc<Wakers>,
+    pub wakers: Arc<Wakers>,
     /// The last ten minutes, by name, so that it outlives a change of the policy.
     pub history: History,
     /// The latest decisions, and why they came out so.
@@ -78,7 +78,7 @@ impl Process {
             settings,
             file,
             waits,
-            bells: Arc::default(),
+            wakers: Arc::default(),
             history: History::new(),
             decisions,
             notices: Notices::default(),
