@@ -70,7 +70,6 @@ use concealed::Concealed;
 pub use configuration::Config;
 use dated::{OLD_AFTER_DAYS, UsedPreset};
 pub use dated::{Shadow, UsedCertificate};
-pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
 pub use limit_value::{amount_text, rate_text};

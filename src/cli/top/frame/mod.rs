@@ -78,7 +78,7 @@ fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
     let mut parts = vec![
         format!("tidegate {} {}", model.version, model.instance),
         format!("up {}", span(model.uptime_seconds)),
-        format!("config {:.7} ({})", model.config.hash, span(model.config.age_seconds)),
+        format!("config {} ({})", model.config.fingerprint, span(model.config.age_seconds)),
         format!("{} req/s", short(model.requests_per_second)),
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", short(model.shed_per_second)),
