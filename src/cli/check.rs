@@ -52,7 +52,7 @@ pub enum Format {
 
 /// Checks, and says what it found.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let path = arguments.file.as_ref().unwrap_or(&global.config);
+    let path = arguments.file.as_deref().unwrap_or(global.policy());
     let mut loaded = load_to_serve(path);
     loaded.warn_of_old_presets(now() / 86_400);
     loaded.warn_of_old_shadows(now() / 86_400);
@@ -103,7 +103,7 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
             count(config.policy.rules.len(), "limit"),
             count(config.policy.origins.len(), "origin"),
             count(warnings, "warning"),
-            config.policy.fingerprint
+            config.fingerprint
         ),
     }
 }

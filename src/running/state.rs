@@ -63,10 +63,9 @@ pub fn described(process: &Process, generation: &Generation) -> State {
         uptime_seconds: process.clock.uptime().as_secs(),
         config: Config {
             file: process.file.clone(),
-            hash: source.hash.clone(),
             loaded_at: seconds(source.loaded),
             age_seconds: seconds(wall_nanos().saturating_sub(source.loaded)),
-            fingerprint: generation.engine().policy().fingerprint.clone(),
+            fingerprint: source.fingerprint.clone(),
             ..counts.config
         },
         waiting_for_upgrade: generation.waiting().to_vec(),

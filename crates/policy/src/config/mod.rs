@@ -71,7 +71,6 @@ use concealed::Concealed;
 pub use configuration::Config;
 use dated::{OLD_AFTER_DAYS, UsedPreset};
 pub use dated::{Shadow, UsedCertificate};
-pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
 use node::Node;
