@@ -87,6 +87,7 @@ impl Entry<'static> {
             bytes_in: raw.bytes_in,
             bytes_out: raw.bytes_out,
             error: raw.error.map(Cow::Owned),
+            sampled: raw.sampled,
         })
     }
 }
@@ -127,6 +128,7 @@ struct Raw {
     bytes_in: u64,
     bytes_out: u64,
     error: Option<String>,
+    sampled: Option<u64>,
 }
 
 #[derive(Deserialize)]

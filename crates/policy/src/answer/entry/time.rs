@@ -79,6 +79,25 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     (era * DAYS_PER_ERA + day_of_era).checked_sub(EPOCH_DAYS)
 }
 
+/// Appends the time as Apache and nginx do, in UTC: `10/Oct/2000:13:55:36 +0000`.
+pub fn write_common(out: &mut Vec<u8>, unix_nanos: u64) {
+    const MONTHS: [&[u8; 3]; 12] =
+        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    let seconds = unix_nanos / NANOS_PER_SECOND;
+    let (year, month, day) = date(seconds / SECONDS_PER_DAY);
+    let second = seconds % SECONDS_PER_DAY;
+    digits(out, day, 2);
+    out.push(b'/');
+    out.extend_from_slice(MONTHS.get(month as usize - 1).map_or(b"", |name| *name));
+    for (before, number, width) in
+        [(b'/', year, 4), (b':', second / 3_600, 2), (b':', second / 60 % 60, 2), (b':', second % 60, 2)]
+    {
+        out.push(before);
+        digits(out, number, width);
+    }
+    out.extend_from_slice(b" +0000");
+}
+
 /// The last `width` digits of a number, with zeros in front.
 fn digits(out: &mut Vec<u8>, number: u64, width: u32) {
     for place in (0..width).rev() {
@@ -113,6 +132,9 @@ mod tests {
         ] {
             assert_eq!(text(seconds * NANOS_PER_SECOND + 1), format!("{name}.000000001Z"));
         }
+        let mut out = Vec::new();
+        write_common(&mut out, 951_782_400 * NANOS_PER_SECOND + 12 * 3_600_000_000_000 + 34_999_999_999);
+        assert_eq!(String::from_utf8(out).unwrap(), "29/Feb/2000:12:00:34 +0000");
         assert_eq!(text(u64::MAX), "2554-07-21T23:34:33.709551615Z");
     }
 
