@@ -11,7 +11,7 @@ use super::global::{Global, load_to_serve};
 use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
-use crate::config::{self, Config, Loaded, Tree};
+use crate::config::{Config, Loaded, Tree};
 use crate::human;
 use crate::limiter::Kind;
 use crate::limiter::sharing::Sharing;

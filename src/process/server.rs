@@ -171,7 +171,7 @@ fn build(
         }
         None => None,
     };
-    let access_log = writer.as_ref().zip(settings.access_log.as_ref()).map(|(writer, log)| (writer.log(), log.client));
+    let access_log = writer.as_ref().map(AccessLogWriter::log);
     let clock = Clock::start();
     let backends = Backends::open(&config, None, clock)?;
     let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };

@@ -45,7 +45,7 @@ pub fn state(process: &Process) -> State {
     origins(&generation, &mut state, now);
     state.stores = stores(&generation);
     state.certificates = certificates(process);
-    let access_log = process.access_log.as_ref().map(|(log, _)| ("access", log.state()));
+    let access_log = process.access_log.as_ref().map(|log| ("access", log.state()));
     state.logs = access_log.into_iter().chain([("process", log::state())]).collect();
     state.panics = log::panics();
     state

@@ -223,7 +223,12 @@ fn passwords(source: &Source) -> Vec<(String, &Option<Secret>)> {
 /// Whether a change there cannot be made while the process runs.
 fn waits(path: &str) -> bool {
     /// What can, of the sections that make the process.
-    const HOT: [&str; 2] = ["telemetry.log.level", "telemetry.access_log.sample"];
+    const HOT: [&str; 4] = [
+        "telemetry.log.level",
+        "telemetry.access_log.client",
+        "telemetry.access_log.format",
+        "telemetry.access_log.sample",
+    ];
     let below =
         |path: &str, of: &str| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     /// And of what a listener says of its connections.
@@ -320,13 +325,17 @@ mod tests {
         {
             assert!(waits(path), "{path}");
         }
-        for path in
-            ["telemetry.log.level", "telemetry.access_log.sample.other", "secrets", "trusted_proxies.from", "watch"]
-        {
+        for path in [
+            "telemetry.log.level",
+            "telemetry.access_log.sample.other",
+            "telemetry.access_log.client",
+            "secrets",
+            "watch",
+        ] {
             assert!(!waits(path), "{path}");
         }
         assert!(!waits("listeners.main.connections.refuse") && !waits("listeners.a.b.connections.max"));
         assert!(waits("listeners.main.connections.idle") && waits("listeners.main.connections"));
-        assert!(waits("telemetry.log.format") && waits("telemetry.access_log.client") && waits("version"));
+        assert!(waits("telemetry.log.format") && waits("telemetry.access_log.to") && waits("version"));
     }
 }

@@ -81,6 +81,10 @@ impl Reloader {
     /// Reads the files and puts what they say in force; a dry run only says what would come of it. Refuses a `file` that is not the one
     /// that this process was started with. May take seconds, if the names of new origins or the first answers of new stores do.
     pub async fn reload(&self, dry_run: bool, file: Option<&Path>) -> Outcome {
+        if let Some(log) = self.process.access_log.as_ref().filter(|_| !dry_run) {
+            // whatever comes of the policy: a log rotation may be what it is asked for
+            log.reopen();
+        }
         let Some(load) = self.load.clone() else {
             tracing::error!("reload: this process was started without a policy file");
             return Outcome { report: None, text: "this process was started without a policy file\n".to_owned() };

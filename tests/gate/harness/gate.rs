@@ -345,7 +345,7 @@ fn with_sections(policy: &str, access_log: &Path) -> String {
 
 /// The telemetry of a gate whose every request a test wants to see.
 pub const TELEMETRY: &str = "  metrics: { address: \"127.0.0.1:0\" }
-  access_log: { to: ACCESS_LOG, sample: { limited: 100%, other: 100% } }
+  access_log: { to: ACCESS_LOG, sample: { limited: 100%, other: 100%, refused: none } }
 ";
 
 /// A folder that goes when its owner goes.

@@ -4,6 +4,7 @@
 //! verdict with its own. A line never holds a query string, a header or a peer's address; the caller decides whether
 //! `client` is a pseudonym, and with it a `prefix` that is the client's own. A stranger's text is escaped, cut at [`MAX_TEXT_BYTES`], and cannot end the line.
 
+mod combined;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -81,6 +82,9 @@ pub struct Entry<'a> {
     pub bytes_out: u64,
     /// What went wrong, in the word of [`Fault::word`](super::Fault::word); of a head that was refused, in that of its metric.
     pub error: Option<Cow<'a, str>>,
+    /// Of a refused request: how many refused requests the line stands for, itself and those before it that have no line;
+    /// none when it stands for itself.
+    pub sampled: Option<u64>,
 }
 
 /// A stranger's text, which may be no UTF-8; it is read back as a lenient reader sees it.
@@ -159,6 +163,7 @@ impl Entry<'_> {
         line.number("bytes_in", self.bytes_in);
         line.number("bytes_out", self.bytes_out);
         line.optional_text("error", &self.error);
+        line.optional_number("sampled", self.sampled);
         line.out.extend_from_slice(b"}\n");
     }
 }

@@ -261,10 +261,11 @@ fn telemetry(settings: &Settings) -> Tree {
         let sample = Tree::map([
             ("limited", Tree::text(percent(log.sample_limited.get()))),
             ("other", Tree::text(percent(log.sample_other.get()))),
+            ("refused", log.most_refused.map_or(Tree::text("none"), Tree::text)),
         ]);
         tree.push((
             "access_log",
-            Tree::map([("to", to), ("format", Tree::text("json")), ("client", word(&log.client)), ("sample", sample)]),
+            Tree::map([("to", to), ("format", word(&log.format)), ("client", word(&log.client)), ("sample", sample)]),
         ));
     }
     tree.push(("log", Tree::map([("level", word(&settings.log.level)), ("format", word(&settings.log.format))])));
