@@ -13,8 +13,9 @@ use super::words::{Value, Word, Words};
 use crate::limiter::kind::{RefusedCount, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
-use crate::sketch::{Meter, MonotoneTable};
-use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp};
+use crate::limiter::{Spec, State};
+use crate::sketch::{Meter, MonotoneTable, Seed};
+use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, OutOfRange, Period, Timestamp};
 
 /// A kind of limit before it has numbers.
 #[derive(Debug)]
@@ -180,6 +181,12 @@ impl<M: Meter + Debug + Send + Sync> Levels for M {
 pub trait LimitKind: Any + Debug + Send + Sync {
     /// The kind before it had numbers.
     fn form(&self) -> &'static Form;
+
+    /// Makes the empty state of a limit: every key has its whole budget.
+    ///
+    /// # Errors
+    /// Numbers that the kind does not take, of the limit or of a tier.
+    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange>;
 
     /// The size of its sketch, and how a table lies in it; `None` for one that counts exactly.
     fn sketch(&self) -> Option<(Sketch, Bytes)>;

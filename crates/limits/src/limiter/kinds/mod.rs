@@ -2,10 +2,10 @@
 //!
 //! To add a kind, write its file, and add a line to the list below. The words that several kinds read stand here too.
 
-mod distinct;
-mod fair_share;
+pub mod distinct;
+pub mod fair_share;
 pub mod form;
-mod inflight;
+pub mod inflight;
 mod quota;
 mod rate;
 mod recent_average;
@@ -15,8 +15,10 @@ use std::time::Duration;
 
 pub use distinct::Distinct;
 pub use fair_share::FairShare;
+pub(super) use fair_share::Offer;
 pub use form::{Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::Inflight;
+pub use inflight::by_key::{InflightByKey, KeyPermit};
 pub use quota::Quota;
 pub use rate::Rate;
 pub use recent_average::RecentAverage;

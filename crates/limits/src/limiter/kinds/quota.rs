@@ -1,4 +1,16 @@
-//! `type: quota`: a count per key and window of the clock.
+//! `type: quota`: at most `max` per key and aligned window.
+//!
+//! Windows of a length begin at whole multiples of it since 1970, so that those of an hour or a day end with it; others are the days,
+//! weeks or months of a time zone. The phase is taken from the wall clock once, when the limiter is made, and counted on by the
+//! monotonic clock, so that a stepped wall clock never opens a window again. State survives a restart not at all: who had spent the
+//! quota has it again.
+//!
+//! A reload may change the windows: what a key spent in the one that is open counts in the one that is open then.
+//!
+//! **Promise.** At most `max` per window; across one boundary, in any time however short, up to twice that. `sliding: true`
+//! smooths the boundary.
+
+mod sliding;
 
 use std::time::Duration;
 
@@ -7,12 +19,17 @@ use super::form::{
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, RATE, SLIDING, WINDOW};
-use crate::limiter::kind::Sketch;
+use crate::limiter::by_level::ByLevel;
+use crate::limiter::kind::{MIXED, Sketch};
+use crate::limiter::leveled::Leveled;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
-use crate::sketch::{Window, Windows};
+use crate::limiter::spec::numbers;
+use crate::limiter::tiered::Tiered;
+use crate::limiter::{Moved, Spec, State};
+use crate::sketch::{Ratio, Seed, Window, Windows};
 use crate::units::dice::mixed;
-use crate::units::{Bytes, Calendar, CalendarUnit, Cost, Period, Weekday, Zone};
+use crate::units::{Bytes, Calendar, CalendarUnit, Cost, OutOfRange, Period, Timestamp, Weekday, Zone};
 
 /// At most `max` per aligned window, per key.
 #[derive(Debug, Clone, PartialEq)]
@@ -207,6 +224,13 @@ impl LimitKind for Quota {
         &Quota::FORM
     }
 
+    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+        match self.sliding {
+            true => sliding::state(spec, seed),
+            false => Ok(Box::new(AlignedState::new(spec, seed)?)),
+        }
+    }
+
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
         Some((if self.sliding { Sketch::QUARTER } else { Sketch::WHOLE }, self.memory))
     }
@@ -305,5 +329,60 @@ impl LimitKind for Quota {
             return None;
         }
         Some(Box::new(Window::on(self.max, Windows::of(&self.window, zero).ok()?).ok()?))
+    }
+}
+
+/// The state of one `quota` limit without `sliding`.
+#[derive(Debug)]
+struct AlignedState(Tiered<Window>);
+
+impl AlignedState {
+    fn new(spec: &Spec<'_>, seed: &Seed) -> Result<AlignedState, OutOfRange> {
+        let Quota { window, memory, .. } = spec.own()?;
+        let windows = Windows::of(window, spec.unix_nanos_at_origin)?;
+        let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
+        let meters = spec.kinds.iter().map(|kind| Window::on(numbers::<Quota>(kind)?.max, windows.clone()));
+        let table = |meter| Leveled::new(meter, *memory, seed.clone(), spec.indebts);
+        Ok(AlignedState(Tiered::empty(meters, Window::has_windows_of, table)?.with_longest_wait(spec.longest_wait)))
+    }
+}
+
+impl ByLevel for AlignedState {
+    type Meter = Window;
+
+    fn tiered(&self) -> &Tiered<Window> {
+        &self.0
+    }
+
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<AlignedState, OutOfRange> {
+        let Quota { window, sliding: false, .. } = spec.own()? else { return Err(MIXED) };
+        let own = self.0.at(0);
+        let ahead = own.longest_wait().max(spec.longest_wait);
+        let windows = own.meter().windows().followed_by(
+            (window, spec.unix_nanos_at_origin),
+            (moved.now, ahead),
+            spec.longest_wait > 0,
+        )?;
+        let follow = |before: &Leveled<Window>, kind: &Kind| {
+            let window = Window::on(numbers::<Quota>(kind)?.max, windows.clone())?;
+            // counts need no axis but time
+            let timeline = before.timeline().followed_by(Timestamp::ZERO, Ratio::EVEN);
+            Ok(timeline.map(|timeline| before.followed_by(window, timeline, spec.indebts)))
+        };
+        // counts of the same windows mean the same, so none is ever apart
+        let apart = |_: &Leveled<Window>, _: &Kind| Err(MIXED);
+        let after = self.0.follow((spec.kinds, moved.tiers), Window::has_windows_of, follow, apart)?;
+        Ok(AlignedState(after.with_longest_wait(spec.longest_wait)))
+    }
+
+    /// A straggler does not fit any number: that is more than 32 bits hold.
+    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::units(standing.saturating_add(u64::from(cost.get())), 0)
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn windows_begin(&self, now: Timestamp) -> Option<[u32; 4]> {
+        self.0.at(0).meter().windows().begins_around(now)
     }
 }

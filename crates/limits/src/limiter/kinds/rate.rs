@@ -1,4 +1,9 @@
-//! `type: rate`: a token bucket per key.
+//! `type: rate`: at most `burst + rate·τ` per key in **every** interval of length τ.
+//!
+//! A token bucket per key in a monotone sketch of fixed size, with an exact table for keys that have spent half their
+//! burst. A refused request costs a few loads and writes nothing. The error is one-sided: colliding keys can only make a
+//! key refused early, with the probability that `tidegate check -v` prints. A changed rate or burst keeps the state and
+//! re-rates it: what was spent stays spent, to the unit, and comes back at the new rate ([`crate::sketch::TimeScale`]).
 
 mod bytes;
 
@@ -7,12 +12,17 @@ use super::form::{
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, RATE};
+use crate::limiter::by_level::ByLevel;
 use crate::limiter::kind::Sketch;
+use crate::limiter::leveled::Leveled;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
-use crate::sketch::Bucket;
+use crate::limiter::spec::numbers;
+use crate::limiter::tiered::Tiered;
+use crate::limiter::{Moved, Spec, State};
+use crate::sketch::{Bucket, Ratio, Seed};
 use crate::units::amount::{amount_text, rate_text};
-use crate::units::{self, Bytes, Cost};
+use crate::units::{self, Bytes, Cost, OutOfRange};
 
 /// At most `burst + rate·τ` in every interval of length τ, per key.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +145,10 @@ impl LimitKind for Rate {
         &Rate::FORM
     }
 
+    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+        Ok(Box::new(RateState::new(spec, seed)?))
+    }
+
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
         Some((Sketch::WHOLE, self.memory))
     }
@@ -220,3 +234,59 @@ impl LimitKind for Rate {
         true
     }
 }
+
+/// The state of one `rate` limit.
+#[derive(Debug)]
+struct RateState {
+    tiered: Tiered<Bucket>,
+    /// Bytes per unit of the numbers; 1 where requests are counted.
+    unit: u32,
+}
+
+impl RateState {
+    fn new(spec: &Spec<'_>, seed: &Seed) -> Result<RateState, OutOfRange> {
+        let memory = spec.own::<Rate>()?.memory;
+        let meters = spec.kinds.iter().map(|kind| paced(kind, Ratio::EVEN));
+        let table = |bucket| Leveled::new(bucket, memory, seed.clone(), spec.indebts);
+        let tiered = Tiered::empty(meters, Bucket::eq, table)?.with_longest_wait(spec.longest_wait);
+        Ok(RateState { tiered, unit: spec.unit })
+    }
+}
+
+impl ByLevel for RateState {
+    type Meter = Bucket;
+
+    fn tiered(&self) -> &Tiered<Bucket> {
+        &self.tiered
+    }
+
+    /// What was spent stays spent, to the unit, for each tier by its own change of rate.
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<RateState, OutOfRange> {
+        let units = (self.unit, spec.unit);
+        let follow = |before: &Leveled<Bucket>, kind: &Kind| {
+            let new = paced(kind, Ratio::EVEN)?;
+            let ratio = before.meter().pace_for(&new, units);
+            let timeline = before.timeline().followed_by(moved.now, ratio).filter(|_| new.fits(ratio));
+            timeline.map(|timeline| Ok(before.followed_by(paced(kind, ratio)?, timeline, spec.indebts))).transpose()
+        };
+        let apart = |before: &Leveled<Bucket>, kind: &Kind| {
+            let new = paced(kind, Ratio::EVEN)?;
+            Ok(before.apart(new, moved.now, before.meter().pace_for(&new, units), spec.indebts))
+        };
+        let after = self.tiered.follow((spec.kinds, moved.tiers), Bucket::eq, follow, apart)?;
+        Ok(RateState { tiered: after.with_longest_wait(spec.longest_wait), unit: spec.unit })
+    }
+
+    fn owed(&self, kind: &Kind, tier: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::of_rate(self.tiered.at(tier).meter(), kind.refill(), standing, cost)
+    }
+}
+
+/// The bucket of these numbers on an axis of this pace.
+fn paced(kind: &Kind, ratio: Ratio) -> Result<Bucket, OutOfRange> {
+    let Rate { rate, burst, .. } = numbers(kind)?;
+    Bucket::paced(*rate, *burst, ratio)
+}
+
+#[cfg(test)]
+mod tests;

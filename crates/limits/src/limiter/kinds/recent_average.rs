@@ -1,4 +1,14 @@
-//! `type: recent_average`: an average per key that forgets.
+//! `type: recent_average`: at most `rate` per key as an average that halves every `half_life` without a request.
+//!
+//! Source: the recent-average rate limiter (continuous exponentially weighted moving average). A client may burst up to
+//! rate·half_life/ln 2 requests; above that it is refused until its average has come down.
+//!
+//! **Promise.** At most B + rate·τ admitted in every interval of length τ, with B = rate·half_life/ln 2.
+//!
+//! With `count: all` a refused request counts too, so a client that keeps on keeps itself out, and one that backs off is let
+//! in again at the very instant that it was told. The lock-out is capped: it ends at most `max_penalty` after the time that
+//! the full average itself needs, however long a client went on. Above that cap, and for raises too small to matter,
+//! nothing is written, so that a flood costs reads only.
 
 use std::time::Duration;
 
@@ -8,11 +18,16 @@ use super::form::{
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX_PENALTY, RATE};
+use crate::limiter::by_level::ByLevel;
 use crate::limiter::kind::{RefusedCount, Sketch};
+use crate::limiter::leveled::Leveled;
 use crate::limiter::needs::{Needs, Owed, smallest};
-use crate::sketch;
+use crate::limiter::spec::numbers;
+use crate::limiter::tiered::Tiered;
+use crate::limiter::{Judgement, Moved, Place, Spec, State};
+use crate::sketch::{self, Meter, Ratio, Seed};
 use crate::units::time::written;
-use crate::units::{Bytes, Cost, Rate};
+use crate::units::{Bytes, Cost, OutOfRange, Rate, Timestamp};
 
 /// At most `rate` as an average that forgets by `half_life`, per key.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,6 +120,10 @@ impl LimitKind for RecentAverage {
         &RecentAverage::FORM
     }
 
+    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+        Ok(Box::new(AverageState::new(spec, seed)?))
+    }
+
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
         Some((Sketch::WHOLE, self.memory))
     }
@@ -157,7 +176,7 @@ impl LimitKind for RecentAverage {
     }
 
     fn at_once(&self) -> Option<u32> {
-        self.meter(self.rate).map(|average| crate::sketch::Meter::quota(&average))
+        self.meter(self.rate).map(|average| average.quota())
     }
 
     fn refused(&self) -> Option<RefusedCount> {
@@ -193,4 +212,81 @@ impl LimitKind for RecentAverage {
     fn has_table_per_tier(&self) -> bool {
         true
     }
+}
+
+/// The state of one `recent_average` limit.
+#[derive(Debug)]
+struct AverageState {
+    tiered: Tiered<sketch::RecentAverage>,
+    counts_refused: bool,
+}
+
+impl AverageState {
+    fn new(spec: &Spec<'_>, seed: &Seed) -> Result<AverageState, OutOfRange> {
+        let memory = spec.own::<RecentAverage>()?.memory;
+        let meters = spec.kinds.iter().map(|kind| average(kind, Ratio::EVEN));
+        let table = |meter| Leveled::new(meter, memory, seed.clone(), spec.indebts);
+        AverageState::of(Tiered::empty(meters, sketch::RecentAverage::eq, table)?, spec)
+    }
+
+    fn of(tiered: Tiered<sketch::RecentAverage>, spec: &Spec<'_>) -> Result<AverageState, OutOfRange> {
+        let tiered = tiered.with_longest_wait(spec.longest_wait);
+        let counts_refused = spec.own::<RecentAverage>()?.keeps_out();
+        Ok(AverageState { tiered, counts_refused })
+    }
+}
+
+impl ByLevel for AverageState {
+    type Meter = sketch::RecentAverage;
+
+    fn tiered(&self) -> &Tiered<sketch::RecentAverage> {
+        &self.tiered
+    }
+
+    fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<AverageState, OutOfRange> {
+        let ratio = |before: &Leveled<sketch::RecentAverage>, kind: &Kind| {
+            Ok(before.meter().pace_for(numbers::<RecentAverage>(kind)?.half_life))
+        };
+        let follow = |before: &Leveled<sketch::RecentAverage>, kind: &Kind| {
+            let ratio = ratio(before, kind)?;
+            let timeline = before.timeline().followed_by(moved.now, ratio);
+            timeline.map(|timeline| Ok(before.followed_by(average(kind, ratio)?, timeline, spec.indebts))).transpose()
+        };
+        let apart = |before: &Leveled<sketch::RecentAverage>, kind: &Kind| {
+            Ok(before.apart(average(kind, Ratio::EVEN)?, moved.now, ratio(before, kind)?, spec.indebts))
+        };
+        let after = self.tiered.follow((spec.kinds, moved.tiers), sketch::RecentAverage::eq, follow, apart)?;
+        AverageState::of(after, spec)
+    }
+
+    fn owed(&self, _: &Kind, _: u8, standing: u64, cost: Cost) -> Owed {
+        Owed::sum(f64::from_bits(standing) + f64::from(cost.get()))
+    }
+
+    /// Counts by the numbers that refused the request alone: a client may choose to be refused by a slow tier, and must not lock
+    /// others out of a faster one by that.
+    fn count_refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<(Judgement, bool)> {
+        if !self.counts_refused {
+            return None;
+        }
+        let leveled = self.tiered.at(at.tier);
+        let (meter, moment) = (leveled.meter(), leveled.timeline().at(now));
+        let ceiling = meter.ceiling(moment);
+        let before = leveled.level(at);
+        let raised = meter.charge(before, moment, cost).min(ceiling);
+        let level =
+            if meter.worth_raising(before, raised) { leveled.charge_up_to(at, now, cost, ceiling) } else { before };
+        let at_the_cap = !meter.worth_raising(level, ceiling);
+        Some((leveled.refusal(at, level, now, cost), at_the_cap))
+    }
+}
+
+/// The meter of these numbers on an axis of this pace.
+fn average(kind: &Kind, ratio: Ratio) -> Result<sketch::RecentAverage, OutOfRange> {
+    let RecentAverage { rate, half_life, refused, .. } = numbers(kind)?;
+    let penalty = match refused {
+        RefusedCount::All { max_penalty } => *max_penalty,
+        RefusedCount::Admitted => Duration::ZERO,
+    };
+    sketch::RecentAverage::paced(*rate, *half_life, penalty, ratio)
 }

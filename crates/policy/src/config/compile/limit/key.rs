@@ -11,7 +11,7 @@ use crate::config::schema::kind_words::Given;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::Name;
-use crate::limiter::fair_share::MAX_NODES;
+use crate::limiter::MAX_NODES;
 use crate::policy::Scope;
 
 /// What requests are counted by.
