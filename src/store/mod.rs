@@ -1,4 +1,4 @@
-//! The store face of limits that several gates share: carries a [`Question`](crate::limiter::sharing::Question) to Redis or
+//! Carries a [`Question`](crate::limiter::sharing::Question) to Redis or
 //! Valkey and brings the [`Answer`](crate::limiter::sharing::Answer), or the
 //! [`StoreError`](crate::limiter::sharing::StoreError) that there was instead.
 //!
@@ -6,10 +6,9 @@
 //! * `shard` is one server: its connection, its breaker, and the task that keeps both; `servers` are all of a store, `common` is what
 //!   they have in common. `cluster` finds the servers of a cluster and keeps a shard for each, `slots` says which has a key.
 //! * `dialer` finds servers, also by sentinels, connects and logs in. `wire` is a connection by the `redis` crate, with `bounds`
-//!   between it and the server: what answers may take in memory. `link` runs a script over it; `link_state` is the connection in use, or why
-//!   there is none: a store that refuses us is no outage.
+//!   between it and the server: what answers may take in memory.
 //! * `fault` puts the crate's errors into ours, and a store's texts into one short line.
-//! * [`exchange`] carries what gates tell each other of limits with `sharing: estimate`.
+//! * [`peer_sync`] publishes what this gate admitted of limits with `sharing: estimate`, and charges what others published.
 //! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts gates. What
 //!   the scripts compute is written down in [`crate::limiter::sharing::promise`], and tested to be the same.
 //! * [`breaker`] leaves a silent store alone; [`counters`] is what is counted, `state` how a store stands at one moment, `store_log` what is written
@@ -43,12 +42,10 @@ mod cluster;
 mod common;
 pub mod counters;
 mod dialer;
-pub mod exchange;
 mod fault;
 mod gate_count;
 pub mod in_use;
-mod link;
-mod link_state;
+pub mod peer_sync;
 mod script;
 mod servers;
 mod shard;
@@ -62,7 +59,6 @@ pub use breaker::BreakerState;
 pub use client::{StoreClient, StoreFault};
 pub use counters::{BUCKETS_MICROS, Counters};
 pub use dialer::Access;
-pub use exchange::Exchange;
 pub use fault::LONGEST_TEXT as MOST_TEXT;
 pub use in_use::StoreInUse;
 pub use state::{ExchangeState, ServerStanding, ServerState, StoreState};

@@ -11,7 +11,7 @@ use crate::engine::Outcome;
 use crate::limiter::sharing::StoreError;
 use crate::observe::notices::Kind as NoticeKind;
 use crate::policy::{Mode, Policy, Rule};
-use crate::store::exchange::Dropped;
+use crate::store::peer_sync::Dropped;
 use crate::store::{BUCKETS_MICROS, ServerStanding};
 use tidegate_http::h2::frames::Violation;
 
