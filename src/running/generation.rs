@@ -193,7 +193,7 @@ impl Next {
                 origin.way().count_surplus(counter);
             }
         }
-        backends.tell(&engine);
+        backends.publish(&engine);
         let refused = match before {
             // it knows limits by their positions
             Some(before) if names(before.engine.policy()).eq(names(policy)) => Arc::clone(&before.refused),

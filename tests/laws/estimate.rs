@@ -128,7 +128,7 @@ impl World {
         }
         gate.sequence += 1;
         gate.hears = Some(now + self.delay);
-        let section = gate.engine.told(0).unwrap().take(at(now));
+        let section = gate.engine.peer_sync(0).unwrap().take(at(now));
         let message =
             Message { secret: 1, node: gate.node, sequence: gate.sequence, age_millis: 0, sections: vec![section] };
         for _ in 0..1 + u64::from(self.twice) {
@@ -147,9 +147,9 @@ impl World {
             {
                 continue;
             }
-            let told = gate.engine.told(0).unwrap();
+            let told = gate.engine.peer_sync(0).unwrap();
             for section in &message.sections {
-                assert_eq!(section.limit, told.limit(), "all gates know it by the same");
+                assert_eq!(section.limit, told.id(), "all gates know it by the same");
                 told.charge(section, at(now));
             }
             gate.known[letter.from] = letter.taken;
@@ -314,16 +314,16 @@ fn sums_that_nobody_took_outlive_a_reload_of_other_numbers() {
         Engine::next(policy, Some(SECRETS), Base::Before { engine: &before, now: at(1) }).unwrap().0
     };
     let next = after(limited(50, 100));
-    let told = next.told(0).unwrap().take(at(2));
+    let told = next.peer_sync(0).unwrap().take(at(2));
     assert_eq!(told.deltas.iter().map(|delta| delta.units).collect::<Vec<_>>(), [1]);
     let renamed = after(Rule { name: "another".into(), ..limited(100, 100) });
-    assert!(renamed.told(0).unwrap().take(at(2)).deltas.is_empty());
+    assert!(renamed.peer_sync(0).unwrap().take(at(2)).deltas.is_empty());
 }
 
 /// What a gate says of the key after it has heard these.
 fn heard(sections: &[Section]) -> (bool, u32) {
     let gate = gate(vec![limited(10, 100)]);
-    sections.iter().for_each(|section| gate.told(0).unwrap().charge(section, at(SECOND)));
+    sections.iter().for_each(|section| gate.peer_sync(0).unwrap().charge(section, at(SECOND)));
     let headers = head("203.0.113.7");
     let (decision, _) = gate.decide(&request(&headers), arrival(SECOND));
     (decision.verdict == Verdict::Admitted, decision.readings[0].remaining)
@@ -337,7 +337,7 @@ proptest! {
             let gate = gate(vec![limited(10, 100)]);
             let headers = head("203.0.113.7");
             (0..*units).for_each(|_| drop(gate.decide(&request(&headers), arrival(SECOND))));
-            gate.told(0).unwrap().take(at(SECOND))
+            gate.peer_sync(0).unwrap().take(at(SECOND))
         };
         let mut sections: Vec<Section> = spent.iter().map(told).collect();
         let forth = heard(&sections);

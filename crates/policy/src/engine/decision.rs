@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::client::Client;
+use crate::limiter::Judgement;
 use crate::policy::{Mode, Route};
 use crate::sketch::NextUnit;
 use crate::units::Timestamp;
@@ -119,13 +120,40 @@ pub struct Reading {
     pub retry_nanos: Option<u64>,
     /// When more budget appears; see [`Reading::reset_nanos`].
     pub next_unit: NextUnit,
-    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Engine::owed`].
+    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Engine::shortfall`].
     pub standing: u64,
     /// Who decided.
     pub by: DecidedBy,
 }
 
 impl Reading {
+    /// The reading of a limit that was not asked.
+    #[inline]
+    pub(super) fn unasked(rule: usize, mode: Mode) -> Reading {
+        Reading {
+            rule,
+            mode,
+            tier: 0,
+            node: None,
+            outcome: Outcome::Exempt,
+            remaining: 0,
+            retry_nanos: None,
+            next_unit: NextUnit::Known(None),
+            standing: 0,
+            by: DecidedBy::Gate,
+        }
+    }
+
+    /// Takes over what the limit said.
+    pub(super) fn fill(&mut self, judgement: &Judgement) {
+        self.outcome = if judgement.admitted { Outcome::Admitted } else { Outcome::Refused };
+        self.remaining = judgement.remaining;
+        self.retry_nanos = judgement.retry_nanos;
+        self.next_unit = judgement.next_unit;
+        self.standing = judgement.standing;
+        self.node = judgement.node;
+    }
+
     /// Nanoseconds until more budget appears; `None` when it is full. Of some kinds it is only found here.
     pub fn reset_nanos(&self) -> Option<u64> {
         self.next_unit.nanos()

@@ -4,8 +4,10 @@ use arrayvec::ArrayVec;
 
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
 use super::shared_limit::SharedOutcome;
+use crate::client::Client;
 use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
+use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
 
@@ -18,6 +20,16 @@ pub struct Arrival {
     pub at: Timestamp,
     /// A uniform random number.
     pub dice: u64,
+}
+
+/// The request that is judged, on its route.
+#[derive(Debug, Clone, Copy)]
+pub struct Read<'a> {
+    pub request: &'a Request<'a>,
+    pub client: &'a Client,
+    pub route: &'a Route,
+    pub index: usize,
+    pub at: Timestamp,
 }
 
 /// One more key of a request under the limit of one reading. It is read again to be charged, which keeps the record small.

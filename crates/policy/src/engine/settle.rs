@@ -55,8 +55,9 @@ impl Engine {
             let rule = index.and_then(|index| self.rule(index));
             let held_back = attempt.cost();
             let charged = rule.and_then(|(rule, _)| charge(rule, status, headers));
-            if let (Some(Charge::Told(cost)), Some(index), Some(route)) = (charged, index, evaluation.decision.route) {
-                self.learned().told(index, route, cost, now);
+            if let (Some(Charge::Stated(cost)), Some(index), Some(route)) = (charged, index, evaluation.decision.route)
+            {
+                self.learned().see(index, route, cost, now);
             }
             attempt.settle(now, charged.and_then(|charged| charged.cost(held_back)));
         }
@@ -154,8 +155,8 @@ fn charge(rule: &Rule, status: StatusCode, headers: &HeaderMap) -> Option<Charge
         return None;
     }
     let CostRule::Response { header, .. } = &rule.cost else { return Some(Charge::Held) };
-    let told = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
-    Some(told.map_or(Charge::Held, |cost| Charge::Told(u32::try_from(cost).unwrap_or(u32::MAX))))
+    let stated = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    Some(stated.map_or(Charge::Held, |cost| Charge::Stated(u32::try_from(cost).unwrap_or(u32::MAX))))
 }
 
 /// What an answer that counts costs.
@@ -164,14 +165,14 @@ enum Charge {
     /// What was held back.
     Held,
     /// What it says, which may be nothing.
-    Told(u32),
+    Stated(u32),
 }
 
 impl Charge {
     fn cost(self, held_back: Cost) -> Option<Cost> {
         match self {
             Charge::Held => Some(held_back),
-            Charge::Told(cost) => Cost::new(cost).ok(),
+            Charge::Stated(cost) => Cost::new(cost).ok(),
         }
     }
 }

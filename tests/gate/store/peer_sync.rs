@@ -14,7 +14,7 @@ use crate::harness::redis::{Cluster, Server};
 async fn says(asking: &Asking, node: &[u8], bytes: &[u8], read: &mut (i64, i64)) -> Vec<Vec<u8>> {
     let start = Instant::now();
     loop {
-        match asking.exchange(*read, node, bytes, 128).await {
+        match asking.publish(*read, node, bytes, 128).await {
             Ok(heard) => {
                 *read = heard.read;
                 assert!(heard.messages.iter().all(|(came, _)| *came <= heard.now), "none is from the future");
@@ -71,9 +71,9 @@ async fn more_messages_than_are_read_at_once_are_read_in_turn() {
         let id = format!("4000000000000-{}", number + 1);
         server.cli(&["XADD", "tg:{deltas}", &id, "n", "one", "m", &number.to_string()]);
     }
-    let first = asking.exchange((0, 0), b"two", b"", 128).await.unwrap();
+    let first = asking.publish((0, 0), b"two", b"", 128).await.unwrap();
     assert!(first.more && first.messages.len() == 128, "{}", first.messages.len());
-    let second = asking.exchange(first.read, b"two", b"", 128).await.unwrap();
+    let second = asking.publish(first.read, b"two", b"", 128).await.unwrap();
     assert!(!second.more && second.messages.len() == 22, "{}", second.messages.len());
 }
 
@@ -90,7 +90,7 @@ async fn what_stands_in_the_way_of_messages_is_a_fault_and_what_the_documents_al
         let access = Access { password: Some(b"secret".to_vec()), ..Access::default() };
         let asking = tended(&Store { username: Some(name.to_owned()), ..single(&server) }, &access);
         until("a connection", || asking.status().connected).await;
-        let heard = asking.exchange((i64::MAX / 2, 0), name.as_bytes(), b"", 128).await;
+        let heard = asking.publish((i64::MAX / 2, 0), name.as_bytes(), b"", 128).await;
         assert_eq!(heard.map(|heard| heard.messages.len()), expected, "{name}");
     }
 }

@@ -1,12 +1,12 @@
-//! The face of limits with `sharing: estimate`: tells the other gates what this one admitted, and charges what they tell.
+//! Publishes what this gate admitted of limits with `sharing: estimate`, and charges what other gates published.
 //!
-//! One task per store. Every 100 to 250 ms it puts one message into a stream of the store and reads what others put there since, both
-//! in one question, which goes through the store's breaker. No request waits for it. While the store is silent requests go on
-//! being counted; what the task has taken out already is one message, sent again until the store says that it has it,
-//! under the same number, so that a message that was stored although nobody heard so counts once.
+//! One task per store. Every 100 to 250 ms it adds one message to a stream in the store and reads what others added since, in one
+//! question that goes through the store's breaker. No request waits for it. During an outage requests go on being counted. What the
+//! task has taken out by then stays one message: it is sent again, under the same number, until the store says that it has it. So
+//! a message that was stored although the answer was lost counts once.
 //!
-//! The key is `PREFIX{deltas}`: one stream for all limits and all gates, in one slot of a cluster. Messages are dropped
-//! after a second of the store's clock, four of the longest periods; who was away for longer missed them, and is told so by the numbers.
+//! The key is `PREFIX{deltas}`: one stream for all limits and all gates, in one slot of a cluster. The store keeps messages for one
+//! second of its clock, four of the longest periods. A gate that was away for longer misses them, and finds that by their numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +18,9 @@ use tokio::time::sleep;
 
 use super::bounds::MOST_ANSWER;
 use super::client::StoreClient;
-use super::script::Heard as Letters;
+use super::script::Published;
 use super::state::{Dropped, ExchangeState};
-use crate::engine::Told;
+use crate::engine::PeerSync;
 use crate::engine::estimate::LONGEST_PERIOD;
 use crate::limiter::sharing::deltas::Deltas;
 use crate::limiter::sharing::deltas::message::{Message, NodeId, Unread, set_age};
@@ -34,16 +34,16 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 /// How many messages are read at once at most.
 const MOST_MESSAGES: usize = 128;
 
-/// How often a task without any limit to tell of looks whether there is one.
+/// How often a task without a limit to publish looks whether there is one.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// So often in a row a task that has more to hear asks without a pause.
+/// How often in a row a task that has more to read asks without a pause.
 const MOST_IN_A_ROW: usize = 16;
 
-/// What gates tell each other through one store; see the module.
-pub struct Exchange {
-    told: ArcSwap<Vec<Arc<Told>>>,
-    talk: Mutex<Talk>,
+/// Synchronises the estimates of the gates at one store; see the module.
+pub struct PeerExchange {
+    limits: ArcSwap<Vec<Arc<PeerSync>>>,
+    progress: Mutex<Progress>,
     /// Up to when everything is known, in nanoseconds of the clock.
     known_until: AtomicU64,
     messages_sent: AtomicU64,
@@ -55,8 +55,8 @@ pub struct Exchange {
     units_unreported: AtomicU64,
 }
 
-/// How far the talk has come. Held by whoever talks.
-struct Talk {
+/// How far the synchronisation has come; one task at a time holds it.
+struct Progress {
     node: NodeId,
     sequence: u64,
     outbox: Option<Outgoing>,
@@ -75,16 +75,17 @@ struct Outgoing {
     tried: bool,
 }
 
-impl Exchange {
-    /// One in which nothing is told yet.
-    pub fn new(now: Timestamp) -> Exchange {
+impl PeerExchange {
+    /// Publishes nothing yet.
+    pub fn new(now: Timestamp) -> PeerExchange {
         let halves = [clock::roll().to_le_bytes(), clock::roll().to_le_bytes()];
         let mut node = NodeId([0; 16]);
         node.0.iter_mut().zip(halves.as_flattened()).for_each(|(to, from)| *to = *from);
-        let talk = Talk { node, sequence: 0, outbox: None, read: (0, 0), peers: Peers::default(), listened: now };
-        Exchange {
-            told: ArcSwap::default(),
-            talk: Mutex::new(talk),
+        let progress =
+            Progress { node, sequence: 0, outbox: None, read: (0, 0), peers: Peers::default(), listened: now };
+        PeerExchange {
+            limits: ArcSwap::default(),
+            progress: Mutex::new(progress),
             known_until: AtomicU64::new(now.nanos()),
             messages_sent: AtomicU64::new(0),
             messages_received: AtomicU64::new(0),
@@ -96,33 +97,33 @@ impl Exchange {
         }
     }
 
-    /// From now on these limits are told of.
-    pub fn tell(&self, told: Vec<Arc<Told>>) {
-        self.told.store(Arc::new(told));
+    /// Publishes these limits from now on.
+    pub fn publish(&self, limits: Vec<Arc<PeerSync>>) {
+        self.limits.store(Arc::new(limits));
     }
 
-    /// Tells and hears; never returns. To be spawned once.
+    /// Sends and reads messages; never returns. To be spawned once.
     pub async fn tend(&self, client: &StoreClient, clock: Clock) {
         loop {
-            let told = self.told.load_full();
-            if told.is_empty() {
+            let limits = self.limits.load_full();
+            if limits.is_empty() {
                 sleep(IDLE).await;
                 continue;
             }
-            let mut talk = self.talk.lock().await;
+            let mut progress = self.progress.lock().await;
             for _ in 0..MOST_IN_A_ROW {
-                if !self.exchange(&mut talk, &told, client, clock).await {
+                if !self.sync(&mut progress, &limits, client, clock).await {
                     break;
                 }
             }
-            drop(talk);
+            drop(progress);
             sleep(pause()).await;
         }
     }
 
-    /// How it stands; `None` where nothing is told.
+    /// Returns how it stands; `None` where no limit is published.
     pub fn state(&self, now: Timestamp) -> Option<ExchangeState> {
-        if self.told.load().is_empty() {
+        if self.limits.load().is_empty() {
             return None;
         }
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -140,52 +141,59 @@ impl Exchange {
         })
     }
 
-    /// Sends what there is to tell, and charges what is heard. Says whether there is more to be sent or heard at once.
-    async fn exchange(&self, talk: &mut Talk, told: &[Arc<Told>], client: &StoreClient, clock: Clock) -> bool {
+    /// Sends what was admitted, and charges what others sent. Returns whether there is more to send or read at once.
+    async fn sync(
+        &self,
+        progress: &mut Progress,
+        limits: &[Arc<PeerSync>],
+        client: &StoreClient,
+        clock: Clock,
+    ) -> bool {
         let sent = clock.now();
-        if talk.outbox.is_none() {
-            talk.outbox = Some(self.take(talk, told, sent));
+        if progress.outbox.is_none() {
+            progress.outbox = Some(self.take(progress, limits, sent));
         }
-        let Some(outgoing) = &mut talk.outbox else { return false };
+        let Some(outgoing) = &mut progress.outbox else { return false };
         let age = sent.nanos().saturating_sub(outgoing.taken.nanos()) / 1_000_000;
         set_age(&mut outgoing.bytes, u32::try_from(age).unwrap_or(u32::MAX));
         let tried = std::mem::replace(&mut outgoing.tried, true);
         // kept until the store says that it has it; it may have come in all the same: its number tells
-        let Ok(letters) = client.exchange(talk.read, &talk.node.0, &outgoing.bytes, most_messages(told.len())).await
+        let Ok(published) =
+            client.publish(progress.read, &progress.node.0, &outgoing.bytes, most_messages(limits.len())).await
         else {
             return false;
         };
         add(&self.messages_sent, 1);
         add(&self.deltas_sent, outgoing.keys);
-        talk.outbox = None;
+        progress.outbox = None;
         if tried {
-            // the silence is over. What was admitted here in its time is told by what stands charged without that of others
-            talk.outbox = Some(self.take(talk, told, clock.now()));
+            // the outage is over: before others' units are charged, take out what was admitted meanwhile
+            progress.outbox = Some(self.take(progress, limits, clock.now()));
         }
-        talk.read = letters.read;
-        talk.listened = sent;
-        let more = letters.more || talk.outbox.is_some();
-        for (came, bytes) in &letters.messages {
+        progress.read = published.read;
+        progress.listened = sent;
+        let more = published.more || progress.outbox.is_some();
+        for (came, bytes) in &published.messages {
             add(&self.messages_received, 1);
-            if let Err(reason) = self.charge(talk, told, (*came, bytes), &letters, (sent, clock.now())) {
+            if let Err(reason) = self.charge(progress, limits, (*came, bytes), &published, (sent, clock.now())) {
                 self.dropped(reason);
             }
             tokio::task::yield_now().await;
         }
-        self.known_until.store(talk.peers.known_until(talk.listened).nanos(), Ordering::Relaxed);
+        self.known_until.store(progress.peers.known_until(progress.listened).nanos(), Ordering::Relaxed);
         more
     }
 
     /// Takes out what was admitted, as the next message.
-    fn take(&self, talk: &mut Talk, told: &[Arc<Told>], now: Timestamp) -> Outgoing {
-        talk.sequence += 1;
-        let sections: Vec<_> = told.iter().map(|told| told.take(now)).collect();
-        add(&self.units_unreported, told.iter().map(|told| told.take_unreported()).sum());
+    fn take(&self, progress: &mut Progress, limits: &[Arc<PeerSync>], now: Timestamp) -> Outgoing {
+        progress.sequence += 1;
+        let sections: Vec<_> = limits.iter().map(|limit| limit.take(now)).collect();
+        add(&self.units_unreported, limits.iter().map(|limit| limit.take_unreported()).sum());
         let keys = sections.iter().map(|section| section.deltas.len() as u64).sum();
         let message = Message {
-            secret: told.first().map_or(0, |told| told.secret()),
-            node: talk.node,
-            sequence: talk.sequence,
+            secret: limits.first().map_or(0, |limit| limit.secret()),
+            node: progress.node,
+            sequence: progress.sequence,
             age_millis: 0,
             sections: sections.into_iter().filter(|section| !section.deltas.is_empty()).collect(),
         };
@@ -195,32 +203,32 @@ impl Exchange {
     /// Charges one message that came into the store at this time, by its clock; it was asked for at `sent`.
     fn charge(
         &self,
-        talk: &mut Talk,
-        told: &[Arc<Told>],
+        progress: &mut Progress,
+        limits: &[Arc<PeerSync>],
         (came, bytes): (i64, &[u8]),
-        letters: &Letters,
+        published: &Published,
         (sent, now): (Timestamp, Timestamp),
     ) -> Result<(), Dropped> {
         let message = Message::decode(bytes).map_err(|unread| match unread {
             Unread::Version => Dropped::Version,
             Unread::Garbled => Dropped::Garbled,
         })?;
-        if told.first().is_some_and(|told| told.secret() != message.secret) {
+        if limits.first().is_some_and(|limit| limit.secret() != message.secret) {
             return Err(Dropped::Secret);
         }
-        let in_store = u64::try_from(letters.now.saturating_sub(came)).unwrap_or(0);
+        let in_store = u64::try_from(published.now.saturating_sub(came)).unwrap_or(0);
         let age = in_store.saturating_add(u64::from(message.age_millis)).saturating_mul(1_000_000);
         let taken = Timestamp::from_nanos(sent.nanos().saturating_sub(age));
-        match talk.peers.hear(message.node, message.sequence, taken, now) {
+        match progress.peers.hear(message.node, message.sequence, taken, now) {
             Heard::Replay => return Err(Dropped::Replay),
             Heard::Next { missed } => add(&self.messages_missed, missed),
         }
         for section in &message.sections {
-            match told.iter().find(|told| told.limit().name == section.limit.name) {
+            match limits.iter().find(|limit| limit.id().name == section.limit.name) {
                 None => self.dropped(Dropped::Limit),
-                Some(told) if told.limit() != section.limit => self.dropped(Dropped::Shape),
-                Some(told) => {
-                    told.charge(section, now);
+                Some(limit) if limit.id() != section.limit => self.dropped(Dropped::Shape),
+                Some(limit) => {
+                    limit.charge(section, now);
                     add(&self.deltas_received, section.deltas.len() as u64);
                 }
             }
@@ -234,8 +242,8 @@ impl Exchange {
     }
 }
 
-/// How many messages may be read at once, where gates tell of so many limits: what one answer may take must do for them, or the
-/// connection would end, again and again.
+/// How many messages may be read at once, where gates publish so many limits: more than one answer may hold would end the connection,
+/// again and again.
 fn most_messages(limits: usize) -> i64 {
     /// What a key takes in a message: its name, its tier, and units of up to five bytes.
     const KEY: usize = 16 + 1 + 5;
@@ -247,7 +255,7 @@ fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }
 
-/// How long until the next message: jittered, so that gates that were started together do not speak together.
+/// How long until the next message: jittered, so that gates that were started together do not send together.
 fn pause() -> Duration {
     let span = u64::try_from((LONGEST_PERIOD - SHORTEST_PERIOD).as_millis()).unwrap_or(0);
     SHORTEST_PERIOD + Duration::from_millis(clock::roll() % (span + 1))
