@@ -187,7 +187,11 @@ fn nobody_who_serves_waits_for_a_reader() {
 #[test]
 fn no_test_is_skipped_in_silence() {
     let mut faults = Vec::new();
-    let files = sources().into_iter().chain(below("tests")).chain(below("crates/limits/tests"));
+    let files = sources()
+        .into_iter()
+        .chain(below("tests"))
+        .chain(below("crates/limits/tests"))
+        .chain(below("crates/policy/tests"));
     for file in files.filter(|file| !file.ends_with("skips/mod.rs") && !file.ends_with("floors/main.rs")) {
         for (number, line) in code(&file) {
             let line = line.to_lowercase();
@@ -208,6 +212,7 @@ fn no_test_ends_early_in_silence() {
         .into_iter()
         .chain(below("tests"))
         .chain(below("crates/limits/tests"))
+        .chain(below("crates/policy/tests"))
         .filter(|file| !file.ends_with("floors/main.rs"))
     {
         let mut test: Option<usize> = None;
