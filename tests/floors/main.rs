@@ -90,7 +90,7 @@ const WITHOUT_A_LIMIT: [(&str, &str); 2] = [
     ("process/upgrade.rs", "hands its end to `handover`, which sets one"),
 ];
 
-/// What `models/lib.rs` compiles, and the crates and modules whose words its models would not see.
+/// What `crates/limits/models/lib.rs` compiles, and the crates and modules whose words its models would not see.
 const MODELLED: [&str; 2] = ["sketch/", "limiter/"];
 const NOT_MODELLED: [&str; 4] = ["atomic", "arc_swap", "parking_lot", "loom"];
 
@@ -132,7 +132,7 @@ fn only_the_faces_see_clock_dice_sockets_and_framework() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// `models/` runs these folders on words of a model checker, which stand in for what `crate::sync` has: a word from elsewhere would
+/// `crates/limits/models` runs these folders on words of a model checker, which stand in for what `crate::sync` has: a word from elsewhere would
 /// be in no interleaving. Unit tests have what they like.
 #[test]
 fn what_the_models_run_takes_its_words_from_sync() {

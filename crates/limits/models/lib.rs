@@ -7,15 +7,15 @@
     reason = "it is the product that must use all of these files; here the models use some"
 )]
 
-#[path = "../crates/limits/src/limiter/mod.rs"]
+#[path = "../src/limiter/mod.rs"]
 pub mod limiter;
-#[path = "../crates/limits/src/sketch/mod.rs"]
+#[path = "../src/sketch/mod.rs"]
 pub mod sketch;
-#[path = "../crates/limits/src/units/mod.rs"]
+#[path = "../src/units/mod.rs"]
 pub mod units;
 
 #[cfg(not(feature = "loom"))]
-#[path = "../crates/limits/src/sync.rs"]
+#[path = "../src/sync.rs"]
 pub mod sync;
 
 #[cfg(feature = "loom")]

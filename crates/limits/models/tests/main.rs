@@ -10,7 +10,7 @@ mod orderings;
 mod pardons;
 mod quantile;
 mod seen;
-#[path = "../../crates/limits/tests/sketch/shorthand.rs"]
+#[path = "../../tests/sketch/shorthand.rs"]
 mod shorthand;
 mod sliding;
 mod summing;

@@ -37,7 +37,7 @@ const LOADED: &str = "the load before it acquires the same";
 const LATER: &str = "keeps a later write from an earlier read, which loom never exchanges";
 
 fn source(site: Site) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/limits/src").join(site.file);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src").join(site.file);
     let text = fs::read_to_string(file).unwrap();
     text.lines().nth(site.line as usize - 1).unwrap().trim().to_owned()
 }
