@@ -102,6 +102,27 @@ fn scripts_and_units_speak_of_what_is_installed() {
     }
 }
 
+/// The file names logs of the folder that the unit makes, rotates them as its user, and leaves making the next one to the gate.
+#[test]
+fn the_log_rotation_is_for_the_folder_and_the_user_of_the_unit() {
+    let (rotation, unit) = (read("packaging/logrotate"), read("systemd/tidegate.service"));
+    let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap();
+    let lines: Vec<&str> = rotation.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines[0], format!("/var/log/{}/*.log {{", value("LogsDirectory")));
+    assert!(lines.contains(&format!("su {} {}", value("User"), value("Group")).as_str()), "{rotation}");
+    assert!(["nocreate", "delaycompress", "missingok"].iter().all(|word| lines.contains(word)), "{rotation}");
+    let places: Vec<String> = all_installed().into_iter().map(|(_, place)| place).collect();
+    assert!(places.contains(&"/etc/logrotate.d/tidegate".to_owned()));
+    match Command::new("logrotate").arg("--debug").arg(root().join("packaging/logrotate")).output() {
+        Err(error) => skip("log rotation", format!("no logrotate ({error})")),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            // a machine without the package has no such user
+            assert!(output.status.success() || said.contains("unknown user 'tidegate'"), "{said}");
+        }
+    }
+}
+
 /// What strangers send must not end the neighbours on the machine, and a crash must not write secrets down.
 #[test]
 fn the_unit_bounds_memory_dumps_nothing_and_gives_way_before_its_neighbours() {

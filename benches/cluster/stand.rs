@@ -21,12 +21,12 @@ const LEAD_PER_CLIENT: Duration = Duration::from_micros(500);
 /// Long enough for what a server does after its last answer.
 const SETTLE: Duration = Duration::from_millis(4);
 
-/// What one slice of one server gave, per request.
+/// The cost of a request in one slice of one server.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// CPU time of the server in microseconds, user and system.
     pub server: f64,
-    /// The same of Redis.
+    /// CPU time of Redis in microseconds, user and system.
     pub redis: f64,
     /// Requests in a second.
     pub per_second: f64,

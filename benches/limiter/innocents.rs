@@ -50,7 +50,7 @@ pub fn flooded<L: Layout>(bytes: u64, flood: u32, pace: Pace) -> (f64, Used) {
     (share, usage.end())
 }
 
-/// The same for the pattern that `pingora_limits` offers, in as much memory.
+/// The share refused by the pattern of `pingora_limits`, in as much memory.
 pub fn flooded_estimator(bytes: u64, flood: u32) -> f64 {
     let estimator = Estimator::new(4, bytes as usize / 32);
     refused_share(flood, |number, _| {

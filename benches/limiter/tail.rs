@@ -100,7 +100,7 @@ pub fn granted(threads: usize, limit: u32) -> (f64, u64) {
     (admitted as f64 / f64::from(limit), contended)
 }
 
-/// The same of adding and taking back.
+/// The share granted by adding to an estimator and taking back.
 pub fn granted_by_estimator(threads: usize, limit: u32) -> f64 {
     let (estimator, start) = (Estimator::new(4, 1_024), Barrier::new(threads));
     let ask = || {

@@ -38,7 +38,7 @@ impl Endpoint {
         Endpoint { method: Method::GET, path, handler: Handler::Now(handler), names: true }
     }
 
-    /// The same of what tells no more than the metrics do, or leaves the rest out by [`Asked::may_read_names`].
+    /// Marks an endpoint that needs no token: it shows only what metrics show, or leaves names out by [`Asked::may_read_names`].
     pub(super) fn nameless(self) -> Endpoint {
         Endpoint { names: false, ..self }
     }

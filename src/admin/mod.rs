@@ -1,13 +1,12 @@
-//! What operators ask the running process, and tell it: JSON over HTTP/1.1, the same on both ways in.
+//! The admin API: JSON over HTTP/1.1 for operators. Begin with the table in `endpoints`.
 //!
-//! * The admin socket: a UNIX socket in a private folder. Only the process's own user and root are heard; they may do
-//!   everything.
-//! * The web address, if the policy file names one: reading only, and never by a name that somebody else's page can take.
-//!   What names clients or configuration needs a token there; see [`web`].
+//! * The admin socket is a UNIX socket in a private folder. The process's own user and root may do everything there; other users
+//!   are refused.
+//! * The web address, if the policy file names one, is for reading only. Names of clients and the configuration need a token
+//!   there; see [`web`].
 //!
-//! Every endpoint is one entry of the table of `endpoints`, with a [`Handler`]; its path may have segments such as `{id}`. It sees
-//! the [`Context`] and what was [`Asked`].
-//! Faults are answered `{ "error": … }`. What the verbs of the command line ask with is [`client`].
+//! Each endpoint is an entry of that table with a [`Handler`], which sees the [`Context`] and what was [`Asked`]. Faults are
+//! answered `{ "error": … }`. The command line asks through [`client`].
 
 mod asked;
 pub mod client;

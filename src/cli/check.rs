@@ -12,6 +12,7 @@ use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{Config, Loaded, Tree};
+use crate::human;
 use crate::limiter::Kind;
 use crate::limiter::sharing::Sharing;
 use crate::observe::metrics::Metrics;
@@ -51,7 +52,7 @@ pub enum Format {
 
 /// Checks, and says what it found.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let path = arguments.file.as_ref().unwrap_or(&global.config);
+    let path = arguments.file.as_deref().unwrap_or(global.policy());
     let mut loaded = load_to_serve(path);
     loaded.warn_of_old_presets(now() / 86_400);
     loaded.warn_of_old_shadows(now() / 86_400);
@@ -91,7 +92,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
 
 /// One line for people.
 fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
-    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let count = |number: usize, noun| human::count(number as u64, noun);
     match &loaded.outcome {
         Err(refused) => {
             format!("{name}: invalid: {}, {}\n", count(refused.errors, "error"), count(warnings, "warning"))
@@ -102,7 +103,7 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
             count(config.policy.rules.len(), "limit"),
             count(config.policy.origins.len(), "origin"),
             count(warnings, "warning"),
-            config.policy.fingerprint
+            config.fingerprint
         ),
     }
 }
@@ -115,19 +116,8 @@ fn details(config: &Config, series: usize) -> String {
     rows.extend(config.policy.rules.iter().map(|rule| row(rule, config)));
     // a file without stores need not hear of them
     let columns = if config.policy.stores.is_empty() { 7 } else { 8 };
-    let mut widths = [0; 8];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).take(columns).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
+    let shown: Vec<&[String]> = rows.iter().filter_map(|row| row.get(..columns)).collect();
+    let mut text = human::columns(&shown, 2, &[0, 1, 2, 3, 4, 5, 6, 7]);
     text.push_str("* probability for a client below its limit while 1,000 others are at theirs\n");
     text.push_str(
         "** of what all keys together have spent lately: no count is higher by more than that, with this confidence; \

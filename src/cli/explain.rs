@@ -15,6 +15,7 @@ use crate::admin::client;
 use crate::config::code::Code;
 use crate::config::nearest::nearest;
 use crate::explain::Explanation;
+use crate::human::wrapped;
 
 /// Say why a request was, or would be, limited
 #[derive(Debug, Args)]
@@ -112,24 +113,6 @@ fn explain_code(text: &str, format: Format) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A text in lines of at most so many characters, if no word is longer.
-pub fn wrapped(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_ascii_whitespace() {
-        let full = lines
-            .last()
-            .is_some_and(|line| !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width);
-        if full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
-}
-
 /// A decision of the running process.
 fn one(id: &str, format: Format, global: &Global) -> ExitCode {
     match asked(&format!("/api/v1/decisions/{}", encoded(id)), global) {
@@ -217,8 +200,6 @@ mod tests {
 
     #[test]
     fn paragraphs_are_wrapped_between_words() {
-        assert_eq!(wrapped("aa bb cc", 5), "aa bb\ncc");
-        assert_eq!(wrapped("", 5), "");
         for (code, _) in Code::ALL {
             assert!(wrapped(code.paragraph(), 100).lines().all(|line| line.chars().count() <= 100), "{}", code.text());
         }

@@ -1,6 +1,6 @@
 //! The command line: one file per verb.
 //!
-//! Data goes to standard output, talk to standard error (`output`). A new verb is a file here with its arguments and a function
+//! Data goes to standard output, messages to standard error (`output`). A new verb is a file here with its arguments and a function
 //! from them and `Global` (`global`) to an [`ExitCode`] ([`exit`]), a variant of `Verb`, and an arm in [`main`].
 
 mod check;

@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     if arguments.suggest {
         return suggest::run(&suggest_instead(arguments), global);
     }
-    let Some(config) = load(&global.config, global) else { return ExitCode::from(exit::INVALID) };
+    let Some(config) = load(global.policy(), global) else { return ExitCode::from(exit::INVALID) };
     let against = match &arguments.against {
         None => None,
         Some(path) => match load(path, global) {
@@ -219,7 +219,7 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         exact: arguments.exact,
     };
     tell(arguments, &replayed, &head)?;
-    drawing.write(&replayed.outcome, &head, &arguments.logs, &global.config)?;
+    drawing.write(&replayed.outcome, &head, &arguments.logs, global.policy())?;
     Ok(fails(arguments, &replayed))
 }
 

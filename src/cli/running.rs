@@ -15,7 +15,7 @@ use crate::process::control;
 /// Asks the process at `--admin`, or the first that answers at the usual places.
 ///
 /// # Errors
-/// Nobody answers, which has been said; the exit code to end with.
+/// The exit code, after the fault was printed: no process answers.
 pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Result<T, ExitCode> {
     reach(global, question).map_err(|why| {
         say(&format!("tidegate: {why}"));
@@ -23,10 +23,10 @@ pub fn ask<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Res
     })
 }
 
-/// The same for whoever has the terminal and says it there.
+/// Asks the running process without printing.
 ///
 /// # Errors
-/// Nobody answers; where it was tried, in lines.
+/// No process answers: the places that were tried, in lines.
 pub fn reach<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
     let places = global.admin.clone().map_or_else(control::places, |path| vec![path]);
     let mut refusals = Vec::new();
@@ -38,8 +38,8 @@ pub fn reach<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> R
     }
     let mut talk = format!("no running server answers\n{}", refusals.concat());
     if global.admin.is_none() && control::default_path().is_none() {
-        // as in most containers, and for root
-        talk += "  where neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set, `run --admin PATH` makes the socket and verbs need it, too\n";
+        // as in most containers
+        talk += "  neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set: give `run --admin PATH` (or TIDEGATE_ADMIN=PATH), and the same to this verb\n";
     }
     Err(talk)
 }

@@ -9,7 +9,8 @@ use super::global::Global;
 use super::output::print;
 use super::{exit, running};
 use crate::admin::client;
-use crate::observe::notices::Notice;
+use crate::human::{NOTHING, columns, duration, percent, span};
+use crate::observe::notices::notice::Notice;
 use crate::observe::state::{Listener, Origin, State};
 use crate::store::{BreakerState, StoreState};
 
@@ -55,7 +56,7 @@ fn text(state: &State) -> String {
         "tidegate {version} {instance}   process {process}   {}   up {}\nconfig   {} ({}), {file}\nrequests {} ended, {} refused, {} malformed\n",
         state.state,
         span(state.uptime_seconds),
-        config.hash,
+        config.fingerprint,
         span(config.age_seconds),
         requests.ended,
         requests.refused,
@@ -70,15 +71,16 @@ fn text(state: &State) -> String {
         let inflight = origin.limit.map_or(inflight.to_string(), |limit| format!("{inflight}/{limit}"));
         [name.clone(), inflight, queued.to_string(), healthy.to_string(), errors.to_string()]
     });
-    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited"], &state.limits, |limit| {
+    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited", "shadow"], &state.limits, |limit| {
         let shadow = if limit.is_shadow() { " (shadow)" } else { "" };
-        let fill = limit.fill.map(|fill| format!("{:.0}%", fill * 100.0));
-        let count = |verdict: &str| or_nothing(limit.decisions.get(verdict));
-        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), count("allowed"), count("limited")]
+        let fill = limit.fill.map(percent);
+        let [allowed, limited, shadowed] =
+            [limit.allowed(), limit.limited(), limit.shadowed()].map(|count| count.to_string());
+        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), allowed, limited, shadowed]
     });
     let head = ["STORE", "state", "breaker", "gates", "questions", "without it", "knows others"];
     table(&mut screen, head, &state.stores, |store| {
-        let known = store.staleness_seconds.map(|seconds| format!("as of {seconds:.1}s ago"));
+        let known = store.staleness_seconds.map(|seconds| format!("as of {} ago", duration(seconds)));
         let (word, breaker) = (StoreWord::of(store).text().to_owned(), store.breaker.word().to_owned());
         let [nodes, questions, fallbacks] =
             [store.nodes.into(), store.questions, store.fallbacks].map(|n: u64| n.to_string());
@@ -175,53 +177,18 @@ fn table<const N: usize, T>(screen: &mut String, head: [&str; N], rows: &[T], ce
         return;
     }
     let lines: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows.iter().map(cells)).collect();
-    let mut widths = [0; N];
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
     screen.push('\n');
-    for line in &lines {
-        let mut written = String::new();
-        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
-            let _ = match column {
-                0 => write!(written, "{cell:<width$}"),
-                _ => write!(written, "   {cell:>width$}"),
-            };
-        }
-        screen.push_str(written.trim_end());
-        screen.push('\n');
-    }
+    screen.push_str(&columns(&lines, 3, &[0]));
 }
-
-/// Shown in the place of a missing value.
-const NOTHING: &str = "–";
 
 fn or_nothing(value: Option<impl ToString>) -> String {
     value.map_or(NOTHING.to_owned(), |value| value.to_string())
-}
-
-/// `3d 4h`, `5m 7s`: the two greatest units.
-pub fn span(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m {}s", seconds % 60),
-        (0, hours, minutes) => format!("{hours}h {minutes}m"),
-        (days, hours, _) => format!("{days}d {hours}h"),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::ServerState;
-
-    #[test]
-    fn spans_have_their_two_greatest_units() {
-        assert_eq!([7, 67, 3_700, 273_600].map(span), ["7s", "1m 7s", "1h 1m", "3d 4h"]);
-    }
 
     #[test]
     fn a_store_that_is_silent_does_not_look_well() {

@@ -12,6 +12,7 @@ use super::replay::stop::{Stop, stop};
 use super::replay::times;
 use crate::config::render::{self, render};
 use crate::config::{self, Loaded};
+use crate::human::duration;
 use crate::policy::Policy;
 use crate::replay::formats::Custom;
 use crate::replay::ledger::Wanted;
@@ -58,7 +59,7 @@ pub struct Arguments {
     pub host: Option<String>,
 }
 
-/// What is asked for; the same for `replay --suggest`.
+/// The options of `suggest` and of `replay --suggest`.
 #[derive(Debug, Clone, Args)]
 pub struct Asked {
     /// Shares of clients that a limit may touch, one proposal each; at most four
@@ -243,7 +244,7 @@ impl Task<'_> {
         }
         let mut notes = text::reading(&outcome, resolution);
         notes.extend(outcome.notes);
-        Ok(text::Log { format, resolution: text::step(resolution), notes })
+        Ok(text::Log { format, resolution: duration(resolution as f64 / 1e9), notes })
     }
 }
 

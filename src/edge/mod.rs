@@ -1,18 +1,20 @@
-//! The edge: client connections, from the listening socket to a complete head. Knows no policy: asks and reports through the traits in
-//! [`common`].
+//! Client connections, from the listening socket to a complete head. No policy here: [`common`] has the traits by which the edge
+//! asks and reports.
 //!
 //! In the order of a connection:
-//! * [`bind`] makes the socket that is [`listening`] (with its [`socket_file`] if it is a UNIX socket); [`listen`] accepts from it.
-//! * [`accept`] brings a connection to HTTP: [`proxy_protocol`] takes off the header that names a client behind a proxy, [`tls`] does
-//!   the handshake. [`connection_info`] is what is known of the connection then.
-//! * [`connection`] serves HTTP/1, request by request; [`stream`] is its bytes on their [`transport`], [`repack`] joins small chunks.
+//! * [`bind`] makes the socket that is [`listening`] (with its [`socket_file`] if it is a UNIX socket); [`listen`] accepts from
+//!   it.
+//! * [`accept`] brings a connection to HTTP. [`proxy_protocol`] takes off the header that names a client behind a proxy, [`tls`]
+//!   does the handshake, [`connection_info`] holds the facts about the connection.
+//! * [`connection`] serves HTTP/1, request by request. [`stream`] is its bytes on their [`transport`]; [`repack`] joins small
+//!   chunks.
 //! * [`h2`] serves HTTP/2.
-//! * [`limits`] bounds time and space of a connection: [`min_rate`] is the least speed of bodies, [`answer_deadline`] the time until
-//!   the answer begins.
-//! * [`client_side`] is what a request's connection and the gate tell each other. [`absence`] covers clients that leave while the origin
+//! * [`limits`] bounds time and space of a connection: [`min_rate`] is the least speed of bodies, [`answer_deadline`] the time
+//!   until the answer begins.
+//! * [`client_side`] is shared by a request's connection and the gate. [`absence`] covers clients that leave while the origin
 //!   works for them.
 //!
-//! [`tidegate_http`] reads the bytes and refuses every head that has two readings.
+//! [`tidegate_http`] reads the bytes and refuses each head that has two readings.
 
 pub mod absence;
 pub mod accept;

@@ -1,10 +1,10 @@
-//! What others see of the gate.
+//! What operators see of the gate. Begin with [`state`].
 //!
-//! * [`state`]: the state of the process, the one model that every view shows. [`metrics`] counts and renders the metrics page, which
-//!   [`scrape`] serves; [`history`] keeps the last ten minutes; [`notices`] lists signs of misuse.
+//! * [`state`]: the state of the process, the one model that every view shows. [`metrics`] counts and renders the metrics page,
+//!   which [`scrape`] serves; [`history`] keeps the last ten minutes; [`notices`] lists signs of misuse.
 //! * [`access_log`] writes one line per request, with clients as [`pseudonym`]s. [`log`] writes the process's own lines to
-//!   [`standard_error`]: among them refusals of fair shares ([`fair_share_log`]) and faults of clients ([`client_errors`]). A thread
-//!   behind [`lines`] writes both.
+//!   [`standard_error`]: among them refusals of fair shares ([`fair_share_log`]) and faults of clients ([`client_errors`]). A
+//!   thread behind [`lines`] writes both.
 //! * [`offenders`] counts the clients refused most. [`decisions`] keeps the latest decisions and explains them.
 
 pub mod access_log;

@@ -16,7 +16,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -112,19 +113,11 @@ pub struct PseudonymText([u8; PseudonymText::CHARACTERS]);
 impl PseudonymText {
     /// How long one is.
     pub const CHARACTERS: usize = 22;
-    const ALPHABET: &'static [u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
     fn encode(bytes: [u8; 16]) -> PseudonymText {
-        let bits = u128::from_be_bytes(bytes);
         let mut text = [b'A'; Self::CHARACTERS];
-        for (index, slot) in text.iter_mut().enumerate() {
-            // six bits each from the top; the last character has but two, and four zero bits after them
-            let sextet = match 122_u32.checked_sub(6 * index as u32) {
-                Some(shift) => bits >> shift,
-                None => bits << 4,
-            };
-            *slot = Self::ALPHABET.get((sextet & 63) as usize).copied().unwrap_or(b'A');
-        }
+        // the length is exact
+        let _ = URL_SAFE_NO_PAD.encode_slice(bytes, &mut text);
         PseudonymText(text)
     }
 
@@ -140,21 +133,9 @@ impl PseudonymText {
 
     /// The sixteen bytes of a text; `None` if it is not the text of any.
     pub fn parse(text: &str) -> Option<[u8; 16]> {
-        let sextet = |character: u8| Self::ALPHABET.iter().position(|known| *known == character);
-        if text.len() != Self::CHARACTERS {
-            return None;
-        }
-        let mut bits = 0_u128;
-        for (index, character) in (0_u32..).zip(text.bytes()) {
-            let sextet = sextet(character)? as u128;
-            bits |= match 122_u32.checked_sub(6 * index) {
-                Some(shift) => sextet << shift,
-                // the last character's lower bits are zero
-                None if sextet & 15 == 0 => sextet >> 4,
-                None => return None,
-            };
-        }
-        Some(bits.to_be_bytes())
+        let mut bytes = [0; 16];
+        let exact = text.len() == Self::CHARACTERS && URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).is_ok();
+        exact.then_some(bytes)
     }
 
     /// The characters.

@@ -1,12 +1,12 @@
-//! What is protected, and how it is reached.
+//! Origins and the way to them. Begin with [`origin`].
 //!
-//! * [`origin`] has the places and addresses of one, [`resolve`] looks names up in the background.
-//! * [`way`] makes connections to one origin: a [`wire`], with [`tls`] on it if the policy says so. [`connector`] is the
-//!   door by which Pingora gets them.
-//! * What an origin sends over HTTP/1 is not believed: [`stream`] passes on only what [`reader`] lets through, which judges
-//!   heads by [`tidegate_http::answer_head`]. [`http2`] is what is left to do there.
-//! * Sick addresses: [`verdict`] is what checks ([`health`], by [`probe`]) have found, [`ejection`] what requests have met,
-//!   [`endpoint`] puts both together and [`ring`] chooses by it. [`budget`] bounds what is tried again.
+//! * [`origin`] has the places and addresses of an origin; [`resolve`] looks names up in the background.
+//! * [`way`] makes connections to an origin: a [`wire`], with [`tls`] if the policy says so. Pingora gets them through
+//!   [`connector`].
+//! * Answers over HTTP/1 are checked: [`stream`] passes on only what [`reader`] lets through, by [`tidegate_http::answer_head`].
+//!   [`http2`] checks the rest of HTTP/2.
+//! * Sick addresses: [`verdict`] holds the results of checks ([`health`], by [`probe`]), [`ejection`] those of requests.
+//!   [`endpoint`] joins both, and [`ring`] chooses an address by it. [`budget`] bounds retries.
 
 pub mod budget;
 pub mod connector;

@@ -1,12 +1,12 @@
-//! The process from its start to its end.
+//! The process from its start to its end. Begin with [`server`].
 //!
-//! * [`server`] builds everything and starts it, or says why not ([`start_error`]); [`lifecycle`] is signals and the way to a
-//!   clean end.
+//! * [`server`] builds everything and starts it, or says why not ([`start_error`]). [`lifecycle`] handles signals and the clean
+//!   end.
 //! * [`reload`] puts another policy in force; [`certificates`] are renewed beside it.
-//! * [`sockets`] holds every listening socket: bound, [`given`] by systemd, or taken from the process before by [`handover`].
-//!   [`upgrade`] is the old process's part of that.
+//! * [`sockets`] holds each listening socket: bound, [`given`] by systemd, or taken over from the previous process by
+//!   [`handover`]. [`upgrade`] is the old process's part of that.
 //! * [`control`] brings the operator's orders. [`notify`] and [`watchdog`] speak to systemd.
-//! * [`housekeeping`] is done about once a second.
+//! * [`housekeeping`] runs about once a second.
 
 pub mod certificates;
 pub mod control;

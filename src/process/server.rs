@@ -32,6 +32,7 @@ use crate::edge::limits::ConnectionLimits;
 use crate::edge::listen::{self, Connections};
 use crate::edge::tls::watch::Watch;
 use crate::engine::Base;
+use crate::human;
 use crate::observe::access_log::AccessLogWriter;
 use crate::observe::pseudonym::Pseudonyms;
 use crate::observe::standard_error::say;
@@ -170,7 +171,7 @@ fn build(
         }
         None => None,
     };
-    let access_log = writer.as_ref().zip(settings.access_log.as_ref()).map(|(writer, log)| (writer.log(), log.client));
+    let access_log = writer.as_ref().map(AccessLogWriter::log);
     let clock = Clock::start();
     let backends = Backends::open(&config, None, clock)?;
     let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
@@ -263,8 +264,7 @@ async fn serve(
         predecessor.ready(sockets.taken()).await?;
     }
     sockets.settle();
-    let plural = if count == 1 { "" } else { "s" };
-    notifier.say(&format!("READY=1\nSTATUS=serving {count} listener{plural}"));
+    notifier.say(&format!("READY=1\nSTATUS=serving {}", human::count(count as u64, "listener")));
     let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,

@@ -1,14 +1,14 @@
-//! One request, from its head to its log line: judge, admission, forward, answer. [`gate`] tells the story.
+//! One request, from its head to its log line: judge, admission, forward, answer. Begin with [`gate`].
 //!
 //! * Before a request: [`accept`] decides which connections come in, [`events`] hears what the edge reports.
-//! * The head: [`request_view`] is what decisions read, [`settled`] makes it what the origin gets, [`judge`] decides. [`redirect`]
-//!   answers where a listener serves nothing itself.
-//! * The way to the origin: [`admission`] takes places and charges limits, [`shared_limits`] asks stores, [`forward`] hands the request
-//!   over, [`attempts`] tries again, [`abandoned`] keeps places whose client has left, [`room`] bounds what is buffered.
-//! * The answer: [`response`] is the origin's, [`reply`] the gate's own in Pingora's session, [`serialize`] the gate's own as bytes,
-//!   [`blame`] says whose fault it was.
+//! * The head: [`request_view`] is what decisions read, [`settled`] makes it what the origin gets, [`judge`] decides.
+//!   [`redirect`] answers where a listener serves nothing itself.
+//! * The way to the origin: [`admission`] takes places and charges limits, [`shared_limits`] asks stores, [`forward`] hands the
+//!   request over, [`attempts`] tries again, [`abandoned`] keeps places whose client has left, [`room`] bounds what is buffered.
+//! * The answer: [`response`] is the origin's, [`reply`] the gate's own in Pingora's session, [`serialize`] the gate's own as
+//!   bytes, [`blame`] finds the cause of a failure.
 //! * [`edits`] changes fields on both ways. [`timing`] measures the origin, [`observe`] reports to metrics and log.
-//! * [`context`] is what the phases have in common, [`downstream`] the client's side of Pingora's session, [`framework`] Pingora's proxy.
+//! * [`context`] is shared by the phases, [`downstream`] the client's side of Pingora's session, [`framework`] Pingora's proxy.
 
 pub mod abandoned;
 pub mod accept;

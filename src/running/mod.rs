@@ -1,7 +1,7 @@
-//! What requests share: the [`process`], and in it the [`generation`] of the policy that is in force.
+//! The [`process`], shared by all requests, and the [`generation`] of the policy in force.
 //!
-//! A generation holds its [`backends`]; a [`fault`] is why there is none. [`state`] gathers what of both is shown. [`waits`] are
-//! the requests that limits delay; [`wakers`] wake requests that wait for another request's question to a store.
+//! A generation holds its [`backends`]; [`fault`] says why it could not be made. [`state`] gathers the state of both for views.
+//! [`waits`] are the requests that limits delay. [`wakers`] wake requests that wait for another request's question to a store.
 
 pub mod backends;
 pub mod fault;

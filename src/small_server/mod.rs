@@ -1,10 +1,8 @@
-//! A small HTTP/1.1 server for what operators read: the metrics page and the admin endpoints.
+//! A small HTTP/1.1 server for operators: the metrics page and the admin endpoints. Never for the public.
 //!
-//! Never for the public. It is a few hundred lines with hard limits rather than a service of the proxy's framework, so that
-//! it answers while that one starts, drains or is overrun. One request per connection; [`MAX_HEAD`] bytes of head,
-//! [`MAX_BODY`] of body, [`DEADLINE`] for the request and again for the answer, [`MAX_CONNECTIONS`] at once.
-//!
-//! A body is either whole, with its length, or a stream that ends with its connection; see [`Body`].
+//! It does not use Pingora, so that it answers while the proxy starts, drains or is overloaded. Its limits are fixed: one request
+//! per connection, [`MAX_HEAD`] bytes of head, [`MAX_BODY`] of body, [`DEADLINE`] for the request and again for the answer,
+//! [`MAX_CONNECTIONS`] at once. A body has a length, or is a stream that ends with its connection; see [`Body`].
 
 pub mod answer;
 pub mod hosts;

@@ -86,7 +86,8 @@ impl StoreState {
 }
 
 /// How a server of a store stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ServerStanding {
     /// Questions go to it.
     Asked,
@@ -97,17 +98,12 @@ pub enum ServerStanding {
 }
 
 impl ServerStanding {
-    /// All of them, for metrics.
-    pub const ALL: [ServerStanding; 3] =
-        [ServerStanding::Asked, ServerStanding::LeftAlone, ServerStanding::NotConnected];
+    /// Every standing, for metrics.
+    pub const ALL: &'static [ServerStanding] = <ServerStanding as strum::VariantArray>::VARIANTS;
 
     /// The word in metrics.
     pub fn word(self) -> &'static str {
-        match self {
-            ServerStanding::Asked => "asked",
-            ServerStanding::LeftAlone => "left_alone",
-            ServerStanding::NotConnected => "not_connected",
-        }
+        self.into()
     }
 }
 

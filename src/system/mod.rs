@@ -1,4 +1,4 @@
-//! What the system gives a process, and what all of its parts share: time, sockets, descriptors, memory for bytes on their way.
+//! The system's clock, sockets, descriptors and memory for bodies, as the process uses them.
 
 pub mod buffers;
 pub mod cause;

@@ -189,7 +189,7 @@ fn names_in_the_policy_file_are_answered_too() {
     let admin = "{ address: \"127.0.0.1:0\", open: true, hosts: gate.internal }";
     let gate = gate(
         admin,
-        "telemetry: { metrics: { address: \"127.0.0.1:0\", hosts: [\"*.svc\"] }, access_log: { to: ACCESS_LOG } }\n",
+        "telemetry: { metrics: { address: \"127.0.0.1:0\", hosts: [\"*.svc\"] }, access_log: { to: ACCESS_LOG, sample: { refused: none } } }\n",
     );
     let status = |address, path, host: &str| get(address, path, &format!("Host: {host}\r\n")).0;
     let (admin, metrics) = (web_address(&gate), gate.metrics_address());

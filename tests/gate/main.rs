@@ -18,6 +18,7 @@ mod skips;
 
 mod abandoned;
 mod accept_refusal;
+mod access_log;
 mod accounted;
 mod actions;
 mod adaptive;

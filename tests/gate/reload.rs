@@ -45,7 +45,8 @@ fn reloaded(gate: &Gate, policy: &str) -> String {
 }
 
 const LISTENERS: &str = "listeners: { main: { address: \"127.0.0.1:0\" } }\n";
-const REST: &str = "telemetry: { metrics: { address: \"127.0.0.1:0\" }, access_log: { to: ACCESS_LOG } }
+const REST: &str =
+    "telemetry: { metrics: { address: \"127.0.0.1:0\" }, access_log: { to: ACCESS_LOG, sample: { refused: none } } }
 server: { threads: 2, drain: { delay: 0s, timeout: 5s } }
 ";
 

@@ -34,7 +34,7 @@ routes:
   - {{ name: site, limits: [per_client], respond: {{ status: 200, body: ok }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
 ",
         store.port,
         timeout.as_millis()

@@ -18,7 +18,7 @@ stores: {{ shared: {{ url: \"redis://127.0.0.1:{}\", timeout: 1s, ready_within: 
 limits: {{ all: {{ {limit}, store: shared, on_store_error: closed }} }}
 routes: [{{ name: page, limits: [all], respond: {{ status: 200, body: ok }} }}]
 listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
-telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }}, access_log: {{ to: ACCESS_LOG }} }}
+telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }}, access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }} }}
 server: {{ threads: 2 }}
 ",
         relay.port

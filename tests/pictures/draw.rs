@@ -26,7 +26,7 @@ pub fn panel(heading: &str, tally: &Tally, unit: f64) -> Panel {
     }
 }
 
-/// The same for those who have nothing to do with the matter.
+/// Draws the clients that cause no load.
 pub fn bystanders(heading: &str, tally: &Tally, unit: f64) -> Panel {
     let mut panel = panel(heading, tally, unit);
     panel.series[0].role = Role::Bystander;

@@ -235,7 +235,7 @@ fn explain_tells_what_would_become_of_a_request_that_nobody_sent() {
     let output = explain(&[&asked[..], &forwarded[..]].concat());
     assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
     let fingerprint =
-        |text: &str| text.split("config    ").nth(1).map_or_else(String::new, |rest| rest[..7].to_owned());
+        |text: &str| text.split("config    ").nth(1).map_or_else(String::new, |rest| rest[..12].to_owned());
     let expected = "\
 POST login.example.com/login  →  429 limited by `login`
 

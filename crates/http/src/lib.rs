@@ -1,7 +1,7 @@
 //! # tidegate-http
 //!
-//! HTTP's own rules: bytes in, meaning or a fault out. No socket, no clock, no policy. What has two readings is refused, so nobody behind
-//! the gate reads a request otherwise than it was judged.
+//! The rules of HTTP: bytes in, meaning or a fault out. No socket, no clock, no policy. A request with two readings is refused,
+//! so that no server behind the gate reads it otherwise than the gate. Begin with [`head`].
 //!
 //! | module | what it reads |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | [`chunk`] | a chunked body |
 //! | [`answer_head`] | the head of an origin's answer |
 //! | [`h2`] | frames, heads and trailers of HTTP/2 |
-//! | [`glimpse`] | what can be said in the log of a head that is refused |
+//! | [`glimpse`] | the parts of a refused head that the log may show |
 //! | [`hearsay`] | fields that say who the client is |
 //! | [`proxy_protocol`] | the header of a proxy below HTTP |
-//! | [`fault`] | what can be wrong |
+//! | [`fault`] | the faults, with their words |
 
 #![forbid(unsafe_code)]
 // A hostile request gets a status, never a panic; places are given back by drop. Tests may panic.

@@ -18,7 +18,7 @@
 )]
 
 use tidegate_limits::{limiter, sketch, units};
-use tidegate_policy::{answer, client, config, engine, explain, policy, request};
+use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
 
 pub mod gate;
 pub mod picture;

@@ -18,6 +18,7 @@
 
 use tidegate_limits::{limiter, sketch, units};
 
+pub mod human;
 pub mod request;
 
 pub mod client;

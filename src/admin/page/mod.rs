@@ -1,11 +1,10 @@
-//! The page for people: what one process does now and did in the last ten minutes, at `/` of the admin addresses.
+//! The page for people at `/` of the admin addresses: the present and the last ten minutes of one process. Reading only.
 //!
-//! Three files go into the program as they are written, HTML, CSS and script, and nothing else is loaded. The server draws
-//! everything: the page is whole at its first paint, and without a script too; with one, changed sections come as server-sent
-//! events and take the place of the old ones. It is for reading only.
+//! The program contains the HTML, CSS and script; the browser loads nothing else. The server draws every section, so the page
+//! works without the script. With it, changed sections come as server-sent events and replace the old ones.
 //!
-//! * `view`: what is shown. `gather`: where it comes from. `render`: what it looks like.
-//! * `live`: the stream of events, and the same numbers as JSON.
+//! * `view`: the data. `gather`: collects it. `render`: writes it as HTML.
+//! * `live`: the stream of events, and the numbers as JSON.
 
 mod gather;
 mod live;

@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::cli::output::say;
+use crate::human::grouped;
 use crate::replay::Progress;
-use crate::replay::report::grouped;
 
 /// Speaks until it is dropped.
 pub struct Speaker {

@@ -1,7 +1,7 @@
-//! `tidegate top`: what the running process does now, and whom its limits refuse, live in a terminal.
+//! `tidegate top`: the traffic of the running process and the clients it refuses, live in a terminal.
 //!
-//! [`data`] joins the process's answers, [`frame`] draws them, [`keys`] says what a key does; none of the three knows a terminal,
-//! a socket or a clock. [`answers`] has the socket, [`live`] all of these.
+//! [`data`] joins the process's answers, [`frame`] draws them, [`keys`] says what a key does. None of them knows a terminal, a
+//! socket or a clock. [`answers`] has the socket; [`live`] has all three.
 
 mod answers;
 mod data;

@@ -39,10 +39,10 @@ use tidegate_http::fault::HeadFault;
 use tidegate_http::h2::frames::{Account, Allowance, Credit, Kind, PREFACE, SMALL_BUDGET, Violation};
 use tidegate_http::h2::request::{self, Head};
 
-/// What the library may hold of a request's body before the proxy takes it: RFC 9113's own default, which bounds a body that
-/// nobody reads.
+/// Bytes of a request's body that the library may hold before the proxy takes them: the default of RFC 9113. Bounds a body
+/// that is not read.
 const STREAM_WINDOW: u32 = 65_535;
-/// The same for all bodies of a connection together.
+/// Bytes that the library may hold of all bodies of a connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Twice the largest head that is served, so that one that is too large is seen, answered and counted here; the library
 /// answers still larger ones by itself.

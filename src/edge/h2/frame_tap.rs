@@ -41,10 +41,9 @@ pub struct TapState {
     held: AtomicBool,
     /// The stream of the last request that the loop took.
     taken: AtomicU32,
-    /// Heads that the library has answered by itself, since they unpack to more than it keeps, and of which the loop has not
-    /// heard.
+    /// Heads that the library answered by itself because they unpack to too much; the loop has not seen them yet.
     answered: AtomicU32,
-    /// The same of heads whose streams the library has reset for their form.
+    /// Heads whose streams the library reset for their form; the loop has not seen them yet.
     unread: AtomicU32,
     /// One more than the place in [`Violation::ALL`]; zero for none.
     abuse: AtomicU8,

@@ -1,14 +1,12 @@
-//! Clients that speak HTTP/2 (RFC 9113): one connection, many requests at once, each to the same proxy as in HTTP/1.
+//! Clients that speak HTTP/2 (RFC 9113): one connection, many requests at once. Begin with [`connection`].
 //!
 //! * [`connection`] is the loop: heads in, one task per request, deadlines, the farewell.
-//! * [`frame_tap`] lets bytes through to the library that speaks the protocol (`h2`), and has what passes read by [`tidegate_http::h2`].
-//! * [`session`] is one request and its answer as the proxy sees them.
-//! * [`streams`] is what the streams of a connection have in common, and what the gate may ask of one.
-//! * [`preface`] tells HTTP/2 from HTTP/1 where no TLS has said it.
+//! * [`frame_tap`] passes bytes to the `h2` library and lets [`tidegate_http::h2`] read them.
+//! * [`session`] is one request and its answer, as the proxy sees them. [`streams`] is shared by the streams of a connection.
+//! * [`preface`] tells HTTP/2 from HTTP/1 on connections without TLS.
 //!
-//! It stands in the place of the framework's own loop, which has no deadline for the preface, for bodies or for answers that
-//! are not taken, cannot be told what a connection may cost, and counts nothing. What it promises, in numbers, is in
-//! `docs/http2.md`.
+//! It replaces Pingora's own loop, which has no deadline for the preface, for bodies or for answers that the client does not
+//! take, does not bound the cost of a connection, and counts nothing. `docs/http2.md` has the numbers.
 
 pub mod connection;
 pub mod frame_tap;

@@ -43,7 +43,7 @@ impl<S: IO> Wire<S> {
         Poll::Ready(Ok(ours))
     }
 
-    /// The same for a body in chunks: all that has come is handed on as one chunk.
+    /// Reads a body in chunks; joins all complete bytes into one chunk.
     fn poll_chunks(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
         let Wire { reading, inbox, transport, ended, body_limit, .. } = self;
         let Reading::Chunked(scanner) = reading else { return Poll::Ready(Ok(0)) };

@@ -1,5 +1,7 @@
 //! What is known of a connection once its handshake is over.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use tokio_rustls::rustls::ServerConnection;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -79,26 +81,7 @@ fn canonical(name: &str) -> Box<str> {
 
 /// A byte sequence (RFC 9651 section 3.3.5) of the DER certificate.
 fn client_cert(certificate: &CertificateDer<'_>) -> Option<HeaderValue> {
-    let der: &[u8] = certificate.as_ref();
-    let mut value = String::with_capacity(der.len().div_ceil(3) * 4 + 2);
-    value.push(':');
-    for group in der.chunks(3) {
-        base64(group, &mut value);
-    }
-    value.push(':');
-    HeaderValue::try_from(value).ok()
-}
-
-/// Up to three bytes as four characters (RFC 4648 section 4).
-fn base64(group: &[u8], out: &mut String) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bits = group.iter().chain([&0; 3]).take(3).fold(0_u32, |bits, byte| (bits << 8) | u32::from(*byte));
-    for place in 0..4 {
-        let index = (bits >> (18 - 6 * place)) & 63;
-        // a group of n bytes fills n + 1 characters
-        let character = ALPHABET.get(index as usize).filter(|_| place <= group.len());
-        out.push(char::from(*character.unwrap_or(&b'=')));
-    }
+    HeaderValue::try_from(format!(":{}:", STANDARD.encode(certificate))).ok()
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
-//! The last ten minutes, second by second, of what the counters count.
-//!
-//! Nothing is counted for it: once a second the counters of the [`State`] are noted, and their growth is that second's point. So it costs requests nothing, and its memory is fixed by the policy: 2,400 bytes for each number of a route (4), a
-//! limit (3) and an origin (8).
-//!
-//! It is kept by name. A reload may bring another policy: names that stay go on, those that went are forgotten.
-//!
-//! It is not a store of metrics: it ends with the process, knows of this one only, and whoever wants last week has a
+//! The last ten minutes of the counters, second by second. Not a store of metrics: it ends with the process; for more use
 //! Prometheus.
+//!
+//! Once a second the counters of the [`State`] are read, and their growth is a point. Requests pay nothing for it. Its memory is
+//! fixed by the policy: 2,400 bytes for each number of a route (4), a limit (3) and an origin (8).
+//!
+//! Series are kept by name. After a reload series whose names stay continue, the others are dropped.
 
 mod quantile;
 mod ring;

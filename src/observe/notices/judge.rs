@@ -5,6 +5,7 @@ use super::notice::{Kind, Notice};
 use super::sample::RangeSeen;
 use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
+use crate::human::percent;
 use crate::units::Bytes;
 
 /// Where all requests are counted, from no fewer of them lately.
@@ -173,14 +174,4 @@ fn unseen(range: &RangeSeen, seen: &Seen, held: Option<&Notice>) -> Option<Notic
     };
     let hint = "whoever gets an address there is believed about clients: remove it, unless it stands by";
     Some(Notice::new(Kind::TrustUnseen, range.written.as_ref(), text, hint))
-}
-
-/// With two digits below a tenth.
-fn percent(share: f64) -> String {
-    let percent = 100.0 * share;
-    match percent {
-        10.0.. => format!("{percent:.0} %"),
-        1.0.. => format!("{percent:.1} %"),
-        _ => format!("{percent:.2} %"),
-    }
 }

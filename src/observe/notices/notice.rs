@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Kinds of notices. The words are those of `tidegate_notice{notice="…"}` and of JSON, and stay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Kind {
     /// The policy file was refused at the last reload.
     ReloadRefused,
@@ -43,17 +46,7 @@ impl Kind {
 
     /// The word of the kind.
     pub const fn word(self) -> &'static str {
-        match self {
-            Kind::ReloadRefused => "reload_refused",
-            Kind::OriginDown => "origin_down",
-            Kind::ClientsCollapsed => "clients_collapsed",
-            Kind::KeyMissing => "key_missing",
-            Kind::SketchCrowded => "sketch_crowded",
-            Kind::ShadowOld => "shadow_old",
-            Kind::TrustUnseen => "trust_unseen",
-            Kind::ManySeries => "many_series",
-            Kind::Unknown => "unknown",
-        }
+        self.into_str()
     }
 
     /// Returns whether requests are decided wrongly meanwhile.

@@ -10,13 +10,15 @@
 
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// Length of a frame's header.
 pub const HEADER_BYTES: usize = 9;
 /// Length of what a client sends before its first frame (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames (RFC 9113 section 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum Kind {
     /// DATA
     Data,
@@ -43,20 +45,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Kind; 11] = [
-        Kind::Data,
-        Kind::Headers,
-        Kind::Priority,
-        Kind::Reset,
-        Kind::Settings,
-        Kind::PushPromise,
-        Kind::Ping,
-        Kind::GoAway,
-        Kind::WindowUpdate,
-        Kind::Continuation,
-        Kind::Unknown,
-    ];
+    /// Every type, in the order of their declaration.
+    pub const ALL: &'static [Kind] = Kind::VARIANTS;
 }
 
 /// What a frame's header says.
@@ -175,7 +165,8 @@ impl Scanner {
 }
 
 /// Why a connection is closed before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Violation {
     /// Requests cancelled faster than they could matter (rapid reset, CVE-2023-44487).
     Resets,
@@ -192,6 +183,7 @@ pub enum Violation {
     /// DATA frames without data.
     EmptyData,
     /// Frames of types that nobody knows, GOAWAY, and acknowledgements that nobody waits for.
+    #[strum(serialize = "other_frames")]
     Other,
     /// A block of header fields in too many or too large pieces.
     Continuation,
@@ -206,40 +198,12 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// All of them.
-    pub const ALL: [Violation; 13] = [
-        Violation::Resets,
-        Violation::Refusals,
-        Violation::Ping,
-        Violation::Settings,
-        Violation::Priority,
-        Violation::WindowUpdate,
-        Violation::EmptyData,
-        Violation::Other,
-        Violation::Continuation,
-        Violation::HeaderBomb,
-        Violation::Late,
-        Violation::Stalled,
-        Violation::Protocol,
-    ];
+    /// Every violation, so that counters can be made before the first request.
+    pub const ALL: &'static [Violation] = Violation::VARIANTS;
 
     /// The word it is counted under.
     pub const fn word(self) -> &'static str {
-        match self {
-            Violation::Resets => "resets",
-            Violation::Refusals => "refusals",
-            Violation::Ping => "ping",
-            Violation::Settings => "settings",
-            Violation::Priority => "priority",
-            Violation::WindowUpdate => "window_update",
-            Violation::EmptyData => "empty_data",
-            Violation::Other => "other_frames",
-            Violation::Continuation => "continuation",
-            Violation::HeaderBomb => "header_bomb",
-            Violation::Late => "late",
-            Violation::Stalled => "stalled",
-            Violation::Protocol => "protocol",
-        }
+        self.into_str()
     }
 }
 

@@ -1,5 +1,7 @@
-//! HTTP/2 (RFC 9113): [`frames`] counts what the library that speaks it would not, [`field_names`] sees what it drops, and
-//! [`request`] is the strict reading of a head. [`trailers`] says what may stand behind a body.
+//! HTTP/2 (RFC 9113): the checks that the `h2` library does not make. Begin with [`request`].
+//!
+//! * [`request`] reads the head of a request strictly; [`trailers`] says which trailers may follow a body.
+//! * [`frames`] counts frames that a client can send without end; [`field_names`] finds field names that the library drops.
 
 pub mod field_names;
 pub mod frames;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_limits::limiter::fair_share::controller::Controller;
-use tidegate_limits::limiter::fair_share::root::Total;
+use tidegate_limits::limiter::kinds::fair_share::controller::Controller;
+use tidegate_limits::limiter::kinds::fair_share::root::Total;
 use tidegate_limits::sync::{AtomicU64, stepwise};
 use tidegate_limits::units::Timestamp;
 
@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    /// One request, as [`FairShare`](tidegate_limits::limiter::FairShare) makes it: tick, probe, charge.
+    /// One request, as [`FairShare`](tidegate_limits::limiter::kinds::fair_share::share::FairShare) makes it: tick, probe, charge.
     fn ask(&self, nanos: u64) -> bool {
         self.controller.tick(&self.total, at(nanos));
         self.controller.reached();

@@ -96,7 +96,7 @@ impl<M: Meter> Leveled<M> {
         Leveled { meter, levels, timeline, seed, indebts, longest_wait: 0, before }
     }
 
-    /// The same for requests that may be charged so far ahead of now, because they wait.
+    /// Allows charges up to this many nanoseconds ahead of now, for requests that wait.
     #[must_use]
     pub fn with_longest_wait(self, nanos: u64) -> Leveled<M> {
         Leveled { longest_wait: nanos, ..self }

@@ -18,12 +18,12 @@
 
 use crate::units::Timestamp;
 
-/// What a new policy has moved around a limit.
+/// The places of routes, origins and tiers in the old policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Moved<'a> {
-    /// For each route of the new policy, which of the old one it was; `None` if it is new.
+    /// For each route of the new policy, its place in the old one; `None` if it is new.
     pub routes: &'a [Option<usize>],
-    /// The same of origins.
+    /// For each origin of the new policy, its place in the old one; `None` if it is new.
     pub origins: &'a [Option<usize>],
     /// For the limit's own numbers and each tier, which of the old limit's tiers it was, 0 its own numbers; `None` if it is new.
     pub tiers: &'a [Option<u8>],

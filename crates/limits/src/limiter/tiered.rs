@@ -101,7 +101,7 @@ impl<M: Meter> Tiered<M> {
         Ok(Tiered { own: all.pop().ok_or(MIXED)?, tiers })
     }
 
-    /// The same for requests that may be charged so far ahead of now, because they wait.
+    /// Allows charges up to this many nanoseconds ahead of now, for requests that wait.
     #[must_use]
     pub fn with_longest_wait(self, nanos: u64) -> Tiered<M> {
         let tiers = self.tiers.into_iter().map(|tier| tier.with_longest_wait(nanos)).collect();

@@ -19,8 +19,9 @@
 // with more than N/m − F above their floors each, N − m·F together, which by (1) is more than there is.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
+
+use foldhash::fast::FixedState;
 
 use super::hash::KeyHash;
 use crate::units::{Bytes, Timestamp};
@@ -35,7 +36,7 @@ pub struct Heaviest<T> {
     /// Places in `counters` as a binary heap, the smallest count first.
     heap: Vec<usize>,
     /// Where a key's counter is. Room for twice the capacity, so that it never grows.
-    places: HashMap<(u32, KeyHash), usize, BuildHasherDefault<Folded>>,
+    places: HashMap<(u32, KeyHash), usize, FixedState>,
     /// Both in [`FRACTION`]s.
     total: u64,
     floor: u64,
@@ -87,7 +88,7 @@ impl<T: Copy> Heaviest<T> {
             capacity,
             counters: Vec::with_capacity(capacity),
             heap: Vec::with_capacity(capacity),
-            places: HashMap::with_capacity_and_hasher(2 * capacity, BuildHasherDefault::default()),
+            places: HashMap::with_capacity_and_hasher(2 * capacity, FixedState::default()),
             total: 0,
             floor: 0,
             halvings: 0,
@@ -183,7 +184,7 @@ impl<T: Copy> Heaviest<T> {
         merged.total = aged.iter().fold(0, |total, part| total.saturating_add(part.total));
 
         // a key that a part does not list weighs up to the part's floor there
-        let mut sums: HashMap<(u32, KeyHash), Counter<T>, BuildHasherDefault<Folded>> = HashMap::default();
+        let mut sums: HashMap<(u32, KeyHash), Counter<T>, FixedState> = HashMap::default();
         for part in &aged {
             for counter in &part.counters {
                 let sum = sums.entry((counter.rule, counter.key)).or_insert(Counter {
@@ -310,31 +311,6 @@ impl<T: Copy> Heaviest<T> {
 /// Counts are kept in 2^-20 of a unit, so that halving them again and again is exact for twenty minutes; that leaves room
 /// for a total of 1.7·10¹³ units, at which it saturates.
 const FRACTION: u64 = 1 << 20;
-
-/// A key's hash is keyed and uniform already: its words only have to be put together.
-#[derive(Debug, Default)]
-struct Folded(u64);
-
-impl Hasher for Folded {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(u64::from(word));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        // an odd multiplier spreads the small numbers of rules: 2^64 over the golden ratio
-        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -99,13 +99,13 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.estimate_anew(key)
     }
 
-    /// The level where what was seen of the key is of no use.
+    /// The level of a key whose snapshot is out of date.
     #[inline(never)]
     fn estimate_anew(&self, key: KeyHash) -> u64 {
         self.estimate(key)
     }
 
-    /// The same for a key that was seen to have an entry.
+    /// The level of a key that had an entry a moment ago.
     #[inline(never)]
     fn estimate_exact(&self, key: KeyHash) -> u64 {
         let line = self.exact.line(key);
@@ -279,8 +279,7 @@ impl<C: Word, const ROWS: usize> Levels<C, ROWS> {
         self.settle_beside(meter, key, now, after, lost)
     }
 
-    /// The same for keys with an entry, beside others at the same key, and while two tables serve. So many tries are `lost`
-    /// already.
+    /// Settles a key with an entry, under contention, and while two tables serve. `lost` tries have failed already.
     #[inline(never)]
     fn settle_beside<M: Meter>(
         &self,

@@ -1,20 +1,20 @@
 //! Published algorithms in fixed memory, one per file.
 //!
-//! * [`hash`]: a key becomes 128 bits under a secret seed; every table takes its columns out of them.
-//! * [`own_hash`]: or first one of the limiter's own, so that a key is hashed once for all limiters.
-//! * [`columns`]: or draws them by secret multipliers, where four slices are too few.
+//! * [`hash`]: 128 bits of a key under a secret seed. Tables take their columns out of them.
+//! * [`own_hash`]: a limiter's own hash, drawn from the one that all limiters share.
+//! * [`columns`]: columns drawn by secret multipliers, where four slices of the hash are too few.
 //! * [`meter`]: what charging a request does to a key's *level*, as plain arithmetic on one `u64`.
-//! * [`monotone`]: the table that keeps a level for every key there could be, without ever forgetting one.
+//! * [`monotone`]: a table of levels for any number of keys that forgets no key.
 //! * [`rekeyed`]: two such tables that take turns, so that collisions do not last.
-//! * [`levels`]: what a limiter keeps for its keys: a re-keyed pair, and exact entries for heavy keys.
+//! * [`levels`]: the levels of a limiter: a re-keyed pair, and exact entries for heavy keys.
 //! * [`sliding`]: two tables of windows, the older of which weighs less and less.
-//! * [`summing`]: the table whose counts can be given back.
-//! * [`seen`]: which (key, value) pairs were counted not long ago; may forget, and then counts twice.
+//! * [`summing`]: a table whose counts can be given back.
+//! * [`seen`]: the (key, value) pairs counted recently. A pair that it forgets counts twice.
 //! * [`lattice`]: levels for several kinds of key side by side, in one re-keyed pair.
-//! * [`offered`]: how often every key was asked for lately, estimated, without a promise.
-//! * [`quantile`]: an upper quantile of numbers seen lately.
+//! * [`offered`]: an estimate of how often each key was asked for recently, without a promise.
+//! * [`quantile`]: an upper quantile of recent numbers.
 //! * [`heaviest`]: the keys that weigh most in a stream, with their error.
-//! * [`accuracy`]: how large a table must be for an error, and the error of a table.
+//! * [`accuracy`]: the size of a table for an error, and the error of a table.
 //!
 //! Nothing here knows of requests, clients, clocks or dice: keys arrive hashed, time arrives as an argument.
 

@@ -382,7 +382,7 @@ impl<C: Cell, const ROWS: usize> MonotoneTable<C, ROWS> {
         self.rows.each_ref().map(|cells| columns.next().and_then(|column| cells.get(column)).unwrap_or(&self.spare))
     }
 
-    /// The same of a key whose columns are known.
+    /// The cells in known columns.
     #[inline]
     pub(super) fn cells_in(&self, columns: [u32; ROWS]) -> [&C; ROWS] {
         let mut columns = columns.into_iter();

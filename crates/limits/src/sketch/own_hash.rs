@@ -22,9 +22,9 @@ use super::hash::{KeyHash, KeyHasher, Seed};
 /// One limiter's own hashes of keys, and of pairs of a key and a value.
 #[derive(Clone)]
 pub struct OwnHash {
-    /// For each half of the result: what the halves of the key are multiplied by, and the addend.
+    /// For each half of the result: the multipliers of the halves of the key, and the addend.
     key: [[u128; 3]; 2],
-    /// The same for the halves of the key and of the value.
+    /// For each half of the result: the multipliers of the halves of key and value, and the addend.
     pair: [[u128; 5]; 2],
 }
 

@@ -318,7 +318,7 @@ impl<C: CountCell, const ROWS: usize> SummingTable<C, ROWS> {
         self.cells_at(self.spot(key))
     }
 
-    /// The same of the key whose spot it is.
+    /// The cells at a known spot.
     #[inline]
     fn cells_at(&self, spot: [u32; ROWS]) -> [&C; ROWS] {
         let mut columns = spot.into_iter();

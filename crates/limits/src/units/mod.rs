@@ -1,7 +1,6 @@
-//! Numbers that know what they mean.
+//! Numbers with units and ranges: rates, costs, sizes, shares, times, networks.
 //!
-//! Every type here is valid by construction: its only constructors check the range that its doc states, so the
-//! floors above never test for zero, overflow or a half-canonical address again.
+//! Every constructor checks the range that its doc states. Code that takes such a value need not check it again.
 
 pub mod amount;
 pub mod calendar;

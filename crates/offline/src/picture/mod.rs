@@ -1,16 +1,11 @@
-//! Pictures as text: what happened over time, drawn as SVG.
+//! Charts as SVG: numbers in, text out, the same text on every machine. Begin with [`Timeline`] and [`Curve`].
 //!
-//! Pure: numbers go in, text comes out, the same text on every machine. No scripts, no fonts or files from elsewhere; a
-//! page may show it as an image, and a report may hold it inline. It knows nothing of limits: whoever draws says what
-//! is what by a [`Role`], which decides the colour.
+//! No scripts, no fonts, no files from elsewhere, no knowledge of limits: the caller gives each series a [`Role`], which decides
+//! its colour. A picture is a document of its own (`svg`) or a part of a page (`inline`).
 //!
-//! * `svg`: elements, attributes, escaping, numbers.
-//! * `timeline`: what a chart over time is made of. `layout`: where it goes.
-//! * `curve`: a trade-off.
+//! * `timeline`: the data of a chart over time. `layout`: places it on the paper. `curve`: a trade-off.
 //! * `page`: pictures, tables and words together.
-//! * `frame`, `scale`: what they have in common. `style`: their colours, in light and in dark.
-//!
-//! Every picture is a document of its own (`svg`), or a part of a page (`inline`).
+//! * `svg`: elements, attributes, escaping. `frame`, `scale`: shared by all charts. `style`: colours, light and dark.
 //!
 //! Source: SVG 1.1 second edition (paths §8, patterns §13.3, `title` and `desc` §5.4), Media Queries 5 §11.5
 //! (`prefers-color-scheme`).

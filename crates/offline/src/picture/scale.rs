@@ -1,5 +1,7 @@
 //! Values to places on the paper, and round numbers along an axis.
 
+use crate::human::grouped;
+
 /// Values of an axis to places on the paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
@@ -50,15 +52,10 @@ fn round_step(least: f64) -> f64 {
 pub fn label(value: f64, step: f64) -> String {
     let decimals = (0..3).find(|decimals| (step * 10.0_f64.powi(*decimals)).fract().abs() < 1e-9).unwrap_or(3);
     let plain = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
-    let (whole, fraction) = plain.split_once('.').map_or((plain.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index) % 3 == 0 && !grouped.ends_with('-') {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    fraction.map_or(grouped.clone(), |fraction| format!("{grouped}.{fraction}"))
+    let whole = plain.find('.').unwrap_or(plain.len());
+    let (sign, rest) = plain.split_at(usize::from(plain.starts_with('-')));
+    let (whole, fraction) = rest.split_at(whole - sign.len());
+    format!("{sign}{}{fraction}", whole.parse().map_or_else(|_| whole.to_owned(), grouped))
 }
 
 /// An axis of counts by their logarithm, with a place for none: 0 lies at the start, 1 one step from it.

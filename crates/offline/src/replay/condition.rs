@@ -25,16 +25,9 @@ enum What {
 }
 
 /// A text that is no condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {0:?}; allowed LIMIT.limited or LIMIT.clients, > or >=, and a number or a share in %")]
 pub struct ConditionFault(String);
-
-impl fmt::Display for ConditionFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "found {:?}; allowed LIMIT.limited or LIMIT.clients, > or >=, and a number or a share in %", self.0)
-    }
-}
-
-impl std::error::Error for ConditionFault {}
 
 impl FromStr for FailIf {
     type Err = ConditionFault;

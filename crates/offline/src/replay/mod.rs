@@ -1,11 +1,11 @@
-//! Past requests, in their own time, through the offline gate.
+//! Past requests, sent in their own time through the offline gate. Begin with [`simulate()`].
 //!
-//! * [`read()`] gives every request of one or several access logs, in the order in which they began; [`formats`] has one file per
-//!   format. No policy is known there.
-//! * [`simulate()`] runs policies over them: [`plan`] finds what of a policy the logs can judge, `prepare` makes a line a request,
-//!   `processes` has a gate for each process that wrote the log, [`ledger`] counts into an [`outcome`], [`diff`] compares two
-//!   policies, [`condition`] makes an outcome fail.
-//! * [`suggest`] proposes limits; [`report`] writes an outcome, [`report_html`] draws it.
+//! * [`read()`] gives the requests of one or several access logs in the order in which they began. It knows no policy;
+//!   [`formats`] has the formats.
+//! * [`simulate()`] runs policies over them. [`plan`] finds the limits that the logs can judge, `prepare` makes a request of a
+//!   line, `processes` has a gate for each process that wrote the log, [`ledger`] counts into an [`outcome`], [`diff`] compares
+//!   two policies, [`condition`] decides whether an outcome fails.
+//! * [`suggest`] proposes limits. [`report`] writes an outcome as text, [`report_html`] draws it.
 
 mod channel;
 mod clients;

@@ -1,7 +1,10 @@
 //! Points in time as logs write them, to nanoseconds since 1970.
 //!
-//! The calendar is the proleptic Gregorian one (Howard Hinnant, "chrono-compatible low-level date algorithms", 2013). What
-//! is before 1970 or after 2554 is no stamp.
+//! What is before 1970 or after 2554 is no stamp.
+
+use jiff::civil::{Date, date as day_of};
+
+const EPOCH: Date = day_of(1970, 1, 1);
 
 /// Nanoseconds of a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -200,22 +203,8 @@ pub fn month(name: [u8; 3]) -> Option<u64> {
 
 /// Days from the 1st of January 1970; `None` before that or for a day that does not exist.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let longest = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + u64::from(leap),
-        _ => return None,
-    };
-    if day == 0 || day > longest || year < 1970 {
-        return None;
-    }
-    let from_march = if month > 2 { month - 3 } else { month + 9 };
-    let year = year - u64::from(month <= 2);
-    let (era, year_of_era) = (year / 400, year % 400);
-    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    (era * 146_097 + day_of_era).checked_sub(719_468)
+    let date = Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
+    u64::try_from(date.duration_since(EPOCH).as_secs()).ok().map(|seconds| seconds / DAY)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! verdict with its own. A line never holds a query string, a header or a peer's address; the caller decides whether
 //! `client` is a pseudonym, and with it a `prefix` that is the client's own. A stranger's text is escaped, cut at [`MAX_TEXT_BYTES`], and cannot end the line.
 
+mod combined;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use crate::engine::{DecisionId, Outcome, Verdict};
 use crate::policy::{Mode, Route, Rule};
 use crate::units::Timestamp;
 pub use read::Unreadable;
-pub use time::write as write_time;
+pub use time::text as time_text;
 
 /// What the first field of every line says. Fields may be added under it; a change of meaning gets another number.
 pub const SCHEMA: &str = "tidegate.access/1";
@@ -81,6 +82,9 @@ pub struct Entry<'a> {
     pub bytes_out: u64,
     /// What went wrong, in the word of [`Fault::word`](super::Fault::word); of a head that was refused, in that of its metric.
     pub error: Option<Cow<'a, str>>,
+    /// Of a refused request: how many refused requests the line stands for, itself and those before it that have no line;
+    /// none when it stands for itself.
+    pub sampled: Option<u64>,
 }
 
 /// A stranger's text, which may be no UTF-8; it is read back as a lenient reader sees it.
@@ -118,13 +122,6 @@ pub fn node_names(rule: &Rule) -> Vec<String> {
     rule.nodes.iter().map(name).chain([CAPACITY.to_owned()]).collect()
 }
 
-/// A time so many nanoseconds after 1970 began, as in the log: RFC 3339, UTC, nine decimals.
-pub fn time_text(unix_nanos: u64) -> String {
-    let mut text = Vec::with_capacity(30);
-    time::write(&mut text, unix_nanos);
-    String::from_utf8(text).unwrap_or_default()
-}
-
 /// The word for the whole of what `fair_share` shares out.
 pub const CAPACITY: &str = "capacity";
 
@@ -149,10 +146,10 @@ impl Entry<'_> {
         line.optional_text("route", &self.route);
         line.number("status", u64::from(self.status));
         match self.verdict {
-            Some(Verdict::Admitted) => line.text("verdict", ADMITTED.as_bytes()),
+            Some(Verdict::Admitted) => line.word("verdict", ADMITTED),
             Some(Verdict::Refused(refusal)) => {
-                line.text("verdict", REFUSED.as_bytes());
-                line.text("reason", refusal.word().as_bytes());
+                line.word("verdict", REFUSED);
+                line.word("reason", refusal.word());
             }
             None => {}
         }
@@ -166,6 +163,7 @@ impl Entry<'_> {
         line.number("bytes_in", self.bytes_in);
         line.number("bytes_out", self.bytes_out);
         line.optional_text("error", &self.error);
+        line.optional_number("sampled", self.sampled);
         line.out.extend_from_slice(b"}\n");
     }
 }
@@ -184,6 +182,14 @@ impl Line<'_> {
         self.out.extend_from_slice(b",\"");
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
+    }
+
+    /// A word of our own, which needs no escaping either.
+    fn word(&mut self, name: &str, word: &'static str) {
+        self.name(name);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.push(b'"');
     }
 
     fn text(&mut self, name: &str, text: &[u8]) {
@@ -221,9 +227,9 @@ impl Line<'_> {
         for (at, limit) in limits.iter().enumerate() {
             self.out.extend_from_slice(if at > 0 { b",{\"name\":" } else { b"{\"name\":" });
             json::text(self.out, limit.name.as_bytes(), MAX_TEXT_BYTES);
-            self.text("mode", limit.mode.word().as_bytes());
+            self.word("mode", limit.mode.word());
             self.positive("tier", u64::from(limit.tier));
-            self.text("outcome", limit.outcome.word().as_bytes());
+            self.word("outcome", limit.outcome.word());
             self.number("remaining", u64::from(limit.remaining));
             self.optional_number("retry_ns", limit.retry_nanos);
             self.optional_text("node", &limit.node);

@@ -1,17 +1,14 @@
-//! A decision put into words: pure, and the only place that knows how an answer of ours looks.
+//! Decisions in words: header fields, statuses, bodies and log lines. Begin with [`refuse`]. No clock, no dice, no I/O.
 //!
-//! * [`headers`]: what every answer tells about limits, and how long a refused client should wait.
-//! * [`told`]: the same as lines for people.
-//! * [`refusal`]: reasons → statuses and words.
+//! * [`headers`]: the fields about limits on each answer, and the wait of a refused client. [`told`]: the same facts as lines for
+//!   people.
+//! * [`refusal`]: the only table from reasons to statuses. [`body`]: the body in the form that the client accepts.
 //! * [`redirect`]: the answer that sends a client to TLS.
-//! * [`body`]: the form that the client wants.
-//! * [`entry`]: the access log's line.
-//! * [`structured`], [`json`]: how text gets into fields and lines without ever breaking out.
+//! * [`entry`]: the line of the access log.
+//! * [`structured`], [`json`]: write text into fields and lines so that it cannot break out.
 //!
-//! Answers from origins pass through; [`headers::RouteFields::on_answer`] is all that is added to them here. The rest
-//! of this folder is for answers that the gate gives itself: [`refuse`] for verdicts, [`fault`] for what cannot be
-//! served. No clock is read and no dice are thrown: the decision brings its stamp and roll, the wall clock is an
-//! argument.
+//! [`refuse`] and [`fault`] make the gate's own answers. To an origin's answer only [`headers::RouteFields::on_answer`] adds
+//! something.
 
 pub mod body;
 pub mod entry;

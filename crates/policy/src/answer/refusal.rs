@@ -8,13 +8,14 @@
 //! http-grpc-status-mapping.md.
 
 use http::StatusCode;
+use strum::VariantArray;
 
 use crate::engine::Refusal;
 use crate::policy::Responses;
 use tidegate_http::fault::{BodyFault, HeadFault};
 
 /// What the gate itself answers when a request or an origin's answer cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray)]
 pub enum Fault {
     /// The request is malformed or ambiguous.
     BadRequest,
@@ -57,28 +58,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
-    pub const ALL: [Fault; 19] = [
-        Fault::BadRequest,
-        Fault::MethodNotAllowed,
-        Fault::ClientTimeout,
-        Fault::BodyTooLarge,
-        Fault::TargetTooLong,
-        Fault::ExpectationFailed,
-        Fault::HeadTooLarge,
-        Fault::VersionUnsupported,
-        Fault::ClientGone,
-        Fault::Internal,
-        Fault::OriginRefused,
-        Fault::OriginUnreachable,
-        Fault::OriginTls,
-        Fault::OriginClosed,
-        Fault::OriginGarbled,
-        Fault::NoOriginAddress,
-        Fault::OriginConnectTimeout,
-        Fault::OriginTimeout,
-        Fault::BuffersFull,
-    ];
+    /// Every fault.
+    pub const ALL: &'static [Fault] = Fault::VARIANTS;
 
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {

@@ -5,6 +5,8 @@
 //! 4.1). The text grows on the stack, so the one allocation is the finished header value.
 
 use arrayvec::ArrayVec;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
 /// The longest field that is written. Eight members with names of 64 characters and the largest numbers stay below it.
@@ -14,27 +16,18 @@ pub const MAX_FIELD_BYTES: usize = 1_024;
 pub const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// Why a field cannot be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritable {
     /// A String with something outside 0x20 to 0x7E, or a Token or key outside its alphabet.
+    #[error("a character that the field cannot hold")]
     Character,
     /// More than [`MAX_FIELD_BYTES`].
+    #[error("more than 1024 bytes")]
     TooLong,
     /// A parameter before the first member.
+    #[error("a parameter without an item")]
     NoMember,
 }
-
-impl std::fmt::Display for Unwritable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Unwritable::Character => "a character that the field cannot hold",
-            Unwritable::TooLong => "more than 1024 bytes",
-            Unwritable::NoMember => "a parameter without an item",
-        })
-    }
-}
-
-impl std::error::Error for Unwritable {}
 
 /// A List that is being written: a member, its parameters, the next member, and so on.
 ///
@@ -98,7 +91,9 @@ impl List {
         self.key(key)?;
         self.push(b":")?;
         for group in bytes.chunks(3) {
-            self.push(&base64(group))?;
+            let mut text = [0; 4];
+            STANDARD.encode_slice(group, &mut text).map_err(|_| Unwritable::TooLong)?;
+            self.push(&text)?;
         }
         self.push(b":")
     }
@@ -148,18 +143,6 @@ impl List {
     fn push(&mut self, bytes: &[u8]) -> Result<(), Unwritable> {
         self.text.try_extend_from_slice(bytes).map_err(|_| Unwritable::TooLong)
     }
-}
-
-/// One to three bytes as four characters, with padding (RFC 4648, section 4).
-fn base64(group: &[u8]) -> [u8; 4] {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-    let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-    let mut text = [b'='; 4];
-    for (slot, shift) in text.iter_mut().zip([18, 12, 6, 0]).take(group.len() + 1) {
-        *slot = ALPHABET.get((bits >> shift & 63) as usize).copied().unwrap_or(b'=');
-    }
-    text
 }
 
 /// What stands in a String as it is (RFC 9651, section 3.3.3).

@@ -316,7 +316,7 @@ fn a_request_without_a_decision_gets_an_answer_too() {
     let gate = Gate::new(named());
     let bare = Context { decision: None, fields: None, ..gate.context(Form::UNKNOWN) };
     for at in Fault::ALL {
-        let answer = fault(at, &bare);
+        let answer = fault(*at, &bare);
         assert!(problem(&answer).get("instance").is_none());
         assert_eq!(field(&answer, "x-tidegate-decision"), None);
     }

@@ -158,7 +158,8 @@ pub fn is_hop_by_hop(name: &HeaderName) -> bool {
 }
 
 /// What is wrong with a part, worded for the operator; the caller adds the place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {found:?}; {allowed}")]
 pub struct PartFault {
     /// The part as written.
     pub found: String,
@@ -166,41 +167,22 @@ pub struct PartFault {
     pub allowed: &'static str,
 }
 
-impl fmt::Display for PartFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "found {:?}; {}", self.found, self.allowed)
-    }
-}
-
-impl std::error::Error for PartFault {}
-
 /// What is wrong with a list of parts, worded for the operator; the caller adds the place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
     /// There is no part.
+    #[error("found no key part; {FORMS}")]
     Empty,
     /// There are more than [`MAX_PARTS`].
+    #[error("found more than {MAX_PARTS} key parts; allowed 1 to {MAX_PARTS}")]
     TooMany,
     /// This part is there twice.
+    #[error("found {0} twice; write it once")]
     Repeated(KeyPart),
     /// This part can be missing, and nothing says what then.
+    #[error("found {0}, which a request may lack; say what then with missing: allow or missing: deny")]
     NoMissing(KeyPart),
 }
-
-impl fmt::Display for KeyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyFault::Empty => write!(f, "found no key part; {FORMS}"),
-            KeyFault::TooMany => write!(f, "found more than {MAX_PARTS} key parts; allowed 1 to {MAX_PARTS}"),
-            KeyFault::Repeated(part) => write!(f, "found {part} twice; write it once"),
-            KeyFault::NoMissing(part) => {
-                write!(f, "found {part}, which a request may lack; say what then with missing: allow or missing: deny")
-            }
-        }
-    }
-}
-
-impl std::error::Error for KeyFault {}
 
 fn client_ip(lengths: &str) -> Option<KeyPart> {
     let (mut ipv4_prefix, mut ipv6_prefix) = (None, None);

@@ -1,24 +1,22 @@
-//! Who is asking.
+//! The client of a request. Begin with [`resolve`].
 //!
-//! [`resolve`] turns the socket's other end and one forwarding header into the [`Client`] that a request counts for.
-//! It believes nobody by default, reads the header of trusted peers only, and walks it from the right. What cannot be
-//! read **stops** the walk: dropping such an element, or taking the leftmost one when there are too few, lets a client
-//! write its own address. Results that a client can provoke (degraded, short, all trusted) are counted apart, so that
-//! nobody can use them to drain the bucket of the hop itself.
+//! [`resolve`] turns the peer of the connection and one forwarding header into the [`Client`] that a request counts for. It
+//! trusts no peer by default, reads the header of trusted peers only, and walks it from the right. An element that cannot be read
+//! **stops** the walk: dropping it, or taking the leftmost element of too short a list, would let a client write its own address.
+//! Results that a client can provoke (degraded, short, all trusted) have buckets of their own, so that no client can drain the
+//! bucket of the hop.
 //!
-//! * [`trust`]: the rules, valid by construction; whom to believe and how far back.
-//! * [`address`]: text to address, address to what it is counted by.
-//! * [`identity`]: the result; [`trace()`]: the way to it, hop by hop.
-//! * [`mod@onward`]: what the origin is told, so that it cannot be fooled by what was ignored here.
-//! * [`key`]: what a limit counts by, and its hash; [`values`]: the cookies and parameters of one name.
-//! * [`subkey`]: the secrets under which clients are named outside the process, one for each purpose; [`store_names`]: the names of keys
-//!   in a store.
-//! * [`proxy_protocol`](tidegate_http::proxy_protocol): whose connection a proxy below HTTP passes on.
+//! * [`trust`]: the trusted networks and the number of hops, valid by construction.
+//! * [`address`]: text to address, and address to the network that is counted.
+//! * [`identity`]: the result. [`trace()`]: the way to it, hop by hop.
+//! * [`mod@onward`]: the forwarding fields that the origin gets.
+//! * [`key`]: the key of a limit and its hash. [`values`]: the cookies and parameters of one name.
+//! * [`subkey`]: one secret key for each purpose. [`store_names`]: the names of keys in a store.
+//! * [`proxy_protocol`](tidegate_http::proxy_protocol): the client named by a proxy below HTTP.
 //!
 //! This is not authentication: an address says where a request came from, not who sent it.
 //!
-//! Sources: RFC 7239, RFC 9110 §5.6.1; the walk is the one that nginx, Envoy and Go's `realclientip` share where they
-//! agree.
+//! Sources: RFC 7239, RFC 9110 §5.6.1; the walk is the one that nginx, Envoy and Go's `realclientip` share where they agree.
 
 pub mod address;
 mod cidr;

@@ -6,7 +6,6 @@
 //!
 //! Sources: RFC 7468 (PEM), RFC 5280 (X.509), RFC 9525 section 6 (names, wildcards of one label).
 
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -54,7 +53,8 @@ pub enum Part {
 }
 
 /// Why files cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}; {help}")]
 pub struct CertificateFault {
     /// Which file.
     pub part: Part,
@@ -63,14 +63,6 @@ pub struct CertificateFault {
     /// A way out.
     pub help: String,
 }
-
-impl fmt::Display for CertificateFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.cause, self.help)
-    }
-}
-
-impl std::error::Error for CertificateFault {}
 
 impl CertificateFault {
     fn new(part: Part, cause: impl Into<String>, help: impl Into<String>) -> CertificateFault {

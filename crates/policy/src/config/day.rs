@@ -2,10 +2,17 @@
 
 use std::fmt;
 
+use jiff::SignedDuration;
+use jiff::civil::{Date, date};
 use schemars::{Schema, json_schema};
 
 use super::code::Code;
 use super::read::{Scalar, Wrong};
+
+const EPOCH: Date = date(1970, 1, 1);
+
+/// Seconds of a day.
+const SECONDS: i64 = 86_400;
 
 /// A day in UTC, as days since 1970-01-01. Written Gregorian, years 1970 to 9999.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,39 +20,19 @@ pub struct Day(pub i64);
 
 impl Day {
     /// The day of this text; `None` when it is none.
-    pub fn parse(date: &str) -> Option<Day> {
-        let [year, month, day] = date.split('-').collect::<Vec<_>>().try_into().ok()?;
-        let number = |text: &str, length: usize| {
-            (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit()))
-                .then(|| text.parse::<i64>().ok())?
-        };
-        let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
-        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        let length = usize::try_from(month - 1).ok().and_then(|month| lengths.get(month))?;
-        if year < 1970 || !(1..=*length).contains(&day) {
-            return None;
-        }
-        let before: i64 = lengths.iter().take(usize::try_from(month - 1).ok()?).sum();
-        // leap days before this year's first of January
-        let leaps = |year: i64| year / 4 - year / 100 + year / 400;
-        Some(Day((year - 1970) * 365 + leaps(year - 1) - leaps(1969) + before + day - 1))
+    pub fn parse(text: &str) -> Option<Day> {
+        let date: Date = text.parse().ok()?;
+        let day = Day(date.duration_since(EPOCH).as_secs() / SECONDS);
+        // the library reads other forms too
+        (day.0 >= 0 && date.to_string() == text).then_some(day)
     }
 }
 
 impl fmt::Display for Day {
-    /// `2026-11-21`. Source: Hinnant, *chrono-compatible low-level date algorithms* (`civil_from_days`).
+    /// `2026-11-21`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let days = self.0.saturating_add(719_468);
-        let era = days.div_euclid(146_097);
-        let day_of_era = days.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        write!(f, "{year:04}-{month:02}-{day:02}")
+        let after = SignedDuration::from_secs(self.0.saturating_mul(SECONDS));
+        write!(f, "{}", EPOCH.saturating_add(after))
     }
 }
 
@@ -79,7 +66,18 @@ mod tests {
             assert_eq!(Day::parse(text), Some(Day(days)), "{text}");
             assert_eq!(Day(days).to_string(), text);
         }
-        for wrong in ["2026-13-01", "2026-02-29", "2026-1-1", "1969-12-31", "today", "2026-00-10", "2026-01-00", ""] {
+        for wrong in [
+            "2026-13-01",
+            "2026-02-29",
+            "2026-1-1",
+            "1969-12-31",
+            "today",
+            "2026-00-10",
+            "2026-01-00",
+            "",
+            "20261121",
+            "2026-11-21T08:00",
+        ] {
             assert_eq!(Day::parse(wrong), None, "{wrong}");
         }
     }

@@ -1,8 +1,7 @@
 //! Asks one limit about the request, where it [counts](super::find).
 
 use super::core::Engine;
-use super::decided_by::DecidedBy;
-use super::decision::{Outcome, Refusal};
+use super::decision::{DecidedBy, Outcome, Refusal};
 use super::evaluation::Evaluation;
 use super::keys::keys_into;
 use super::read::Read;

@@ -301,7 +301,7 @@ impl Engine {
     /// Others were faster: a refusal, unless the limit only watches or marks.
     fn refuse_late(&self, evaluation: &mut Evaluation, slot: usize, lost: &Lost, now: Timestamp) {
         let probe = evaluation.probes.get(slot).copied().flatten();
-        let in_the_dark = self.refuses_in_the_dark(evaluation, slot);
+        let store_error = self.refuses_on_store_error(evaluation, slot);
         let Some(reading) = evaluation.decision.readings.get_mut(slot) else { return };
         let Some((rule, limiter)) = self.rule(reading.rule) else { return };
         fill(reading, &lost.judgement);
@@ -316,7 +316,7 @@ impl Engine {
             reading.outcome = Outcome::Refused;
         }
         if reading.mode == Mode::Enforce {
-            let refusal = if in_the_dark { Refusal::StoreSilent } else { limiter.refusal().into() };
+            let refusal = if store_error { Refusal::StoreSilent } else { limiter.refusal().into() };
             evaluation.decision.verdict = Verdict::Refused(refusal);
             evaluation.decision.delay_nanos = 0;
         }

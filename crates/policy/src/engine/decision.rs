@@ -5,8 +5,8 @@
 use std::fmt;
 
 use arrayvec::ArrayVec;
+use strum::{IntoStaticStr, VariantArray};
 
-use super::decided_by::DecidedBy;
 use crate::client::Client;
 use crate::policy::{Mode, Route};
 use crate::sketch::NextUnit;
@@ -55,7 +55,8 @@ pub enum Verdict {
 }
 
 /// Why a request was refused. `answer::refusal` gives each its status; there is no other such table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refusal {
     /// At least one enforced limit per key is over its budget.
     Limit,
@@ -89,42 +90,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, for tables and tests.
-    pub const ALL: [Refusal; 14] = [
-        Refusal::Limit,
-        Refusal::Penalty,
-        Refusal::Concurrency,
-        Refusal::Inflight,
-        Refusal::FairShare,
-        Refusal::KeyMissing,
-        Refusal::AmbiguousValue,
-        Refusal::RepeatedField,
-        Refusal::NominatedField,
-        Refusal::OriginFull,
-        Refusal::StoreSilent,
-        Refusal::NoRoute,
-        Refusal::ClientUnresolved,
-        Refusal::ValueTooLong,
-    ];
+    /// Every reason, for tables and tests.
+    pub const ALL: &'static [Refusal] = Refusal::VARIANTS;
 
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {
-        match self {
-            Refusal::Limit => "limit",
-            Refusal::Penalty => "penalty",
-            Refusal::Concurrency => "concurrency",
-            Refusal::Inflight => "inflight",
-            Refusal::FairShare => "fair_share",
-            Refusal::KeyMissing => "key_missing",
-            Refusal::AmbiguousValue => "ambiguous_value",
-            Refusal::RepeatedField => "repeated_field",
-            Refusal::NominatedField => "nominated_field",
-            Refusal::OriginFull => "origin_full",
-            Refusal::StoreSilent => "store_silent",
-            Refusal::NoRoute => "no_route",
-            Refusal::ClientUnresolved => "client_unresolved",
-            Refusal::ValueTooLong => "value_too_long",
-        }
+        self.into()
     }
 }
 
@@ -150,7 +121,7 @@ pub struct Reading {
     pub next_unit: NextUnit,
     /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Engine::owed`].
     pub standing: u64,
-    /// Whose word it is.
+    /// Who decided.
     pub by: DecidedBy,
 }
 
@@ -190,6 +161,44 @@ impl Outcome {
             Outcome::Tagged => "tagged",
             Outcome::Refused => "limited",
             Outcome::Exempt => "exempt",
+        }
+    }
+}
+
+/// Who decided about one limit of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DecidedBy {
+    /// This gate alone, as for each limit without a store.
+    #[default]
+    Gate,
+    /// This gate, by what it holds or remembers of a shared limit.
+    Lease,
+    /// The store, asked about this very request.
+    Store,
+    /// `on_store_error`, as the store did not answer.
+    Fallback,
+    /// This gate, by its own counts and those that other gates published.
+    Estimate,
+}
+
+impl DecidedBy {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [DecidedBy; 5] =
+        [DecidedBy::Gate, DecidedBy::Lease, DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Estimate];
+
+    /// Returns whether the decision rests on what this gate itself counts of the key.
+    pub fn counts_here(self) -> bool {
+        matches!(self, DecidedBy::Gate | DecidedBy::Estimate)
+    }
+
+    /// The word in explanations.
+    pub fn word(self) -> &'static str {
+        match self {
+            DecidedBy::Gate => "gate",
+            DecidedBy::Lease => "lease",
+            DecidedBy::Store => "store",
+            DecidedBy::Fallback => "fallback",
+            DecidedBy::Estimate => "estimate",
         }
     }
 }

@@ -1,7 +1,6 @@
 //! How the reading of a limit is filled in.
 
-use super::decided_by::DecidedBy;
-use super::decision::{Outcome, Reading};
+use super::decision::{DecidedBy, Outcome, Reading};
 use crate::limiter::Judgement;
 use crate::policy::Mode;
 use crate::sketch::NextUnit;

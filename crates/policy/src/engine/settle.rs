@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::core::Engine;
 use super::decision::{Decision, Outcome};
-use super::evaluation::{Evaluation, Holds};
+use super::evaluation::{Evaluation, Held, Holds};
 use crate::limiter::Hold;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
 use crate::units::{Cost, Timestamp};
@@ -43,13 +43,15 @@ impl Engine {
         headers: &HeaderMap,
         now: Timestamp,
     ) {
-        let mut kept = Holds::new();
-        for held in holds.drain(..) {
-            let Hold::Attempt(attempt) = held.hold else {
-                kept.push(held);
+        let mut position = 0;
+        while let Some(held) = holds.get(position) {
+            // places stay where they are: there is room for many, and most requests hold no attempt
+            if held.is_place() {
+                position += 1;
                 continue;
-            };
-            let index = evaluation.decision.readings.get(held.slot).map(|reading| reading.rule);
+            }
+            let Some(Held { slot, hold: Hold::Attempt(attempt) }) = holds.pop_at(position) else { continue };
+            let index = evaluation.decision.readings.get(slot).map(|reading| reading.rule);
             let rule = index.and_then(|index| self.rule(index));
             let held_back = attempt.cost();
             let charged = rule.and_then(|(rule, _)| charge(rule, status, headers));
@@ -58,7 +60,6 @@ impl Engine {
             }
             attempt.settle(now, charged.and_then(|charged| charged.cost(held_back)));
         }
-        *holds = kept;
     }
 
     /// So many bytes of the request's or the answer's body pass at `now`. Charges the limits that count bytes, and says for

@@ -5,8 +5,7 @@
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
 
 use super::core::Engine;
-use super::decided_by::DecidedBy;
-use super::decision::{Outcome, Reading, Refusal};
+use super::decision::{DecidedBy, Outcome, Reading, Refusal};
 use super::evaluation::{Evaluation, Holds, More};
 use super::judge::strictest;
 use super::keys::{Hashed, Unkeyed, all};

@@ -16,8 +16,8 @@ use super::learned::Learned;
 use super::numbers::Numbers;
 use super::sharing::{all_told, shared_as, shared_limits};
 use crate::client::key::{KeyPart, KeySpec};
-use crate::limiter::{Kind, Limiter, Moved, Scope};
-use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule};
+use crate::limiter::{Limiter, Moved, Scope};
+use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule, Tier};
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
@@ -51,8 +51,6 @@ pub enum Fate {
     Rerated {
         /// The name before, if that was another.
         from: Option<String>,
-        /// The promise before. The one now is the rule's.
-        before: Kind,
     },
     /// It begins anew, empty: all of its clients have their whole budget.
     Reset(Reset),
@@ -231,9 +229,9 @@ fn limiters(
                         let tiers = tiers_before(was, rule);
                         let moved = Moved { routes: &moved.0, origins: &moved.1, tiers: &tiers, now: *now };
                         let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
-                        let fate = match was.kind == rule.kind {
+                        let fate = match promises_the_same(was, rule) {
                             true => Fate::Kept { from },
-                            false => Fate::Rerated { from, before: was.kind.clone() },
+                            false => Fate::Rerated { from },
                         };
                         (Arc::new(after.map_err(|fault| (rule.name.clone(), fault))?), fate)
                     }
@@ -246,6 +244,13 @@ fn limiters(
     let rules = old.iter().flat_map(|(before, ..)| &before.policy.rules).zip(taken);
     let left = rules.filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone());
     Ok((limiters, Succession { limits, removed: left.collect() }))
+}
+
+/// Returns whether the limit's own numbers and those of each tier that stays are what they were.
+fn promises_the_same(was: &Rule, now: &Rule) -> bool {
+    let same =
+        |tier: &Tier| was.tiers.iter().find(|before| before.when == tier.when).is_none_or(|was| was.kind == tier.kind);
+    was.kind == now.kind && now.tiers.iter().all(same)
 }
 
 /// For the limit's own numbers and each of its tiers, which tier of the old rule it was: the one with the same condition.

@@ -1,18 +1,21 @@
 //! What one limit said, and what it would have taken.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::book::{Book, Counted};
-use super::number::{frequency, ordinal, probability, wait, windows};
 use super::place::PlacePart;
 use super::record::{Record, Said};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::{amount_text, duration_text, rate_text};
 use crate::engine::{DecidedBy, Outcome, Refusal, Verdict};
+use crate::human::{ordinal, probability, rate, wait};
 use crate::limiter::kinds::Part;
 use crate::limiter::sharing::{OnStoreError, Sharing, StoreError};
 use crate::limiter::{FORMS, Needs, Owed};
 use crate::policy::{CostRule, Kind, Mode, OnLimit, Rule, Scope};
+use crate::units::Period;
 
 /// What one limit said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -290,7 +293,7 @@ impl View<'_> {
                 Part::Amount(amount) => text.push_str(&amount_text(amount, self.unit())),
                 Part::Rate(rate) => text.push_str(&rate_text(rate, self.unit())),
                 Part::Duration(span) => text.push_str(&duration_text(span)),
-                Part::Window(window) => text.push_str(&windows(&window)),
+                Part::Window(window) => text.push_str(&window_text(&window)),
                 Part::Values if self.rule.of.is_some() => text.push_str(&format!(" of {}", self.counted_by.of)),
                 Part::Values => {}
                 Part::Offered => text.push_str(&frequency(self.needs.offered?)),
@@ -309,7 +312,7 @@ impl View<'_> {
             rate: self.needs.rate.map(|rate| rate_text(rate, self.unit())),
             delay_max: match (&self.rule.action, self.said.wait_nanos) {
                 (OnLimit::Delay { max }, Some(wait)) if u128::from(wait) > max.as_nanos() => {
-                    Some(duration_text(std::time::Duration::from_millis(wait.div_ceil(1_000_000))))
+                    Some(duration_text(Duration::from_millis(wait.div_ceil(1_000_000))))
                 }
                 _ => None,
             },
@@ -413,4 +416,23 @@ fn state(outcome: Outcome, mode: Mode) -> &'static str {
         (Outcome::Admitted, Mode::Shadow) => "shadow",
         (Outcome::Exempt, _) => "not asked",
     }
+}
+
+/// A window after "per": `second`, `10m`, `month in Europe/Berlin`.
+fn window_text(window: &Period) -> String {
+    match window {
+        Period::Length(length) => match length.as_millis() {
+            1_000 => "second".to_owned(),
+            60_000 => "minute".to_owned(),
+            3_600_000 => "hour".to_owned(),
+            86_400_000 => "day".to_owned(),
+            _ => duration_text(*length),
+        },
+        Period::Calendar(calendar) => calendar.to_string(),
+    }
+}
+
+/// A frequency: `0.25/s`, `41/s`.
+fn frequency(per_second: f32) -> String {
+    if per_second.is_finite() { format!("{}/s", rate(per_second.into())) } else { "any rate".to_owned() }
 }

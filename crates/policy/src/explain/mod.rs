@@ -1,20 +1,16 @@
-//! Why a request was, or would be, limited: one decision put into words for the people who run the gate.
+//! Explains why a request was, or would be, limited. Begin with [`Explanation`]. No limiter is asked and no clock is read.
 //!
-//! An [`Explanation`] is made from a [`Record`] (what is remembered of a decision), the [`Book`] that it was decided by, and what the
-//! face knows beside ([`Known`]). The same is made of a decision of a moment ago, of one in the ring, and of a request that nobody sent.
-//! It is plain data: [`text`] writes it for people, and its own serialisation is the document `tidegate.explain/1`. Within that number
-//! members may be added; none is removed or changes its meaning.
+//! An [`Explanation`] is made from a [`Record`] (the remembered numbers of a decision), the [`Book`] (the policy that decided),
+//! and [`Known`] (facts that the caller adds). It serves new decisions, decisions in the ring, and hypothetical requests.
+//! [`text`] writes it for people; its serialisation is the document `tidegate.explain/1`, to which members may be added but not
+//! removed.
 //!
-//! Nothing here asks a limiter, reads a clock or knows an address that it was not given: what is remembered is numbers and a pseudonym.
-//!
-//! * [`record`]: what is remembered; [`book`]: by which policy; [`asked`]: of a request that is at hand.
-//! * [`limit`]: what one limit said, and what it would have taken.
-//! * [`text`]: for people.
+//! * [`record`]: a remembered decision, numbers and a pseudonym. [`book`]: its policy. [`asked`]: the request, if it is at hand.
+//! * [`limit`]: the answer of one limit, and the change that would have let the request through.
 
 pub mod asked;
 pub mod book;
 pub mod limit;
-mod number;
 mod place;
 pub mod record;
 pub mod text;
@@ -149,7 +145,7 @@ pub struct RoutePart {
 /// The policy that decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigPart {
-    /// The hash over its effective text.
+    /// The fingerprint of its configuration.
     pub fingerprint: String,
     /// When it was loaded, RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]

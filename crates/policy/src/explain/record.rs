@@ -163,7 +163,7 @@ impl Record {
             Verdict::Admitted => None,
             Verdict::Refused(refusal) => Some(refusal),
         };
-        verdict.put(place_in(&Refusal::ALL, refusal.as_ref()), 4);
+        verdict.put(place_in(Refusal::ALL, refusal.as_ref()), 4);
         verdict.put(u64::from(self.found.is_some()), 1);
         let nobody =
             Found { source: Source::Peer, mark: Mark::Verified, hops: 0, peer_trusted: false, ignored_header: false };

@@ -1,7 +1,7 @@
-//! The rule book: immutable, already valid, and all that a decision needs to know of the policy file.
+//! The compiled policy: immutable and valid. Begin with [`Policy`].
 //!
-//! `config` makes it from text; `engine` adds the limiters' state to it. Nothing here reads a file or a clock, and nothing
-//! in it can be half-right: a [`Policy`] exists only when every fault of the file it came from has been mended.
+//! `config` makes it from text; `engine` adds the state of the limits. A [`Policy`] exists only if its file has no fault. Nothing
+//! here reads a file or a clock.
 
 pub mod condition;
 pub mod edit;
@@ -48,6 +48,4 @@ pub struct Policy {
     pub routes: RouteTable,
     /// What a refused client sees.
     pub responses: Responses,
-    /// A short hash over the effective policy text: equal policies have equal fingerprints.
-    pub fingerprint: String,
 }

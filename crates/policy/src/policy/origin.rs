@@ -266,7 +266,7 @@ pub struct Timeouts {
     pub idle: Duration,
     /// From the request's head to the answer's head; 504 after it.
     pub request: Duration,
-    /// The same for one attempt; none means that an attempt may use all that is left of the request's time.
+    /// From an attempt's head to the answer's head; none means all that is left of the request's time.
     pub attempt: Option<Duration>,
     /// From the answer's head to its last byte; none means for as long as it flows. The connection ends after it.
     pub body: Option<Duration>,

@@ -37,7 +37,7 @@ pub struct Rule {
     pub kind: Kind,
     /// What the operator asked of its sketch instead of saying its memory, which the kind has either way.
     pub accuracy: Option<Accuracy>,
-    /// What one request takes out of the quota.
+    /// The cost of a request.
     pub cost: CostRule,
     /// Which requests are charged.
     pub counted: Counted,
@@ -108,10 +108,10 @@ pub struct Tier {
     pub kind: Option<Kind>,
 }
 
-/// What one request takes out of the quota.
+/// The cost of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CostRule {
-    /// The same for every request.
+    /// A constant.
     Fixed(Cost),
     /// By method, and for all others.
     ByMethod {

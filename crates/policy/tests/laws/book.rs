@@ -108,7 +108,6 @@ pub fn book(rules: Vec<Rule>) -> Engine {
         stores: Vec::new(),
         routes: RouteTable::new(vec![route]),
         responses: Responses::default(),
-        fingerprint: String::new(),
     };
     Engine::new(policy, &Seed::from_bytes([3; 16]), 0).unwrap()
 }

@@ -143,7 +143,7 @@ fn limits() -> impl Strategy<Value = (String, &'static str, CalendarUnit)> {
     (units, zones).prop_map(|((words, unit), zone)| (format!("per: {words}, time_zone: {zone}"), zone, unit))
 }
 
-/// What tells windows apart: the same of two instants if they lie in one.
+/// Names the window of an instant; instants of one window have one name.
 fn named(unit: CalendarUnit, zone: &TimeZone, second: i64) -> (i16, i32) {
     let day = date(zone, second);
     match unit {

@@ -8,6 +8,7 @@ mod rotation;
 mod tiers;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
@@ -16,9 +17,9 @@ use tidegate_limits::limiter::sharing::promise::{self, State};
 use tidegate_limits::limiter::sharing::{Answer, OnStoreError, Promise, Question, Sharing, StoreError, StoreKey};
 use tidegate_limits::units::Timestamp;
 use tidegate_limits::units::dice::mixed;
-use tidegate_policy::client::Client;
 use tidegate_policy::engine::{
-    Arrival, Base, DecidedBy, DecisionId, Engine, Errand, Evaluation, Outcome, Refusal, Step, Verdict,
+    Arrival, Base, DecidedBy, DecisionId, Engine, Evaluation, Outcome, Refusal, SharedCall, SharedOutcome, SharedStep,
+    Verdict,
 };
 use tidegate_policy::policy::{Mode, Rule, Shared};
 use tidegate_policy::request::Request;
@@ -79,8 +80,7 @@ pub fn reloaded(before: &Engine, rules: Vec<Rule>, secrets: Secrets<'_>, now: u6
 /// A question on its way, and the request that waits for it.
 struct OnItsWay {
     gate: usize,
-    errand: Errand,
-    sent: u64,
+    call: SharedCall,
     /// When the store sees it, and when its answer is back.
     reaches: u64,
     back: u64,
@@ -88,12 +88,20 @@ struct OnItsWay {
     waits: Option<(usize, Evaluation)>,
 }
 
-/// Three gates before one store; requests that wait for another's errand take another step when time goes on.
+/// A request that waits for another's question.
+struct Waiting {
+    gate: usize,
+    began: u64,
+    waited_for: u64,
+    evaluation: Evaluation,
+}
+
+/// Three gates before one store; requests that wait for another's call take another step when time goes on.
 struct World {
     gates: Vec<Engine>,
     store: Store,
     on_their_way: Vec<OnItsWay>,
-    waiting: Vec<(usize, usize, u64, Evaluation)>,
+    waiting: Vec<Waiting>,
     delay: u64,
     admitted: Vec<u64>,
     /// When, and in which tier; and at what cost.
@@ -134,48 +142,52 @@ impl World {
             .find(|(known, _)| known == method)
             .map_or(1, |(_, cost)| *cost);
         let told = Arrival { id: DecisionId(cost), ..arrival(now) };
-        let evaluation = self.gates[gate].judge(&Request { method, ..request(headers) }, told);
+        let mut evaluation = self.gates[gate].judge(&Request { method, ..request(headers) }, told);
         self.asked += 1;
-        let client = evaluation.decision.client.unwrap();
-        let (nodes, stamp) = (self.gates.len() as u32, Timestamp::from_nanos(now));
-        if let Some(errand) = self.gates[gate].refill(&evaluation, 0, (&request(headers), &client), nodes, stamp) {
-            self.send(gate, errand, None, now);
-        }
-        self.go_on(gate, evaluation, now, now, true);
+        self.refill(gate, &mut evaluation, headers, now);
+        self.go_on(gate, evaluation, now, now, None);
     }
 
-    fn go_on(&mut self, gate: usize, mut evaluation: Evaluation, began: u64, now: u64, first: bool) {
+    fn refill(&mut self, gate: usize, evaluation: &mut Evaluation, headers: &HeaderMap, now: u64) {
+        let around = (self.gates.len() as u32, Timestamp::from_nanos(now));
+        for slot in self.gates[gate].refills(evaluation) {
+            if let Some(call) = self.gates[gate].refill(evaluation, slot, &request(headers), around) {
+                self.send(gate, call, None, now);
+            }
+        }
+    }
+
+    fn go_on(&mut self, gate: usize, mut evaluation: Evaluation, began: u64, now: u64, waited_for: Option<u64>) {
         let engine = &self.gates[gate];
         let Some(slot) = engine.to_settle(&evaluation).first().copied() else { return };
-        let client: Client = evaluation.decision.client.unwrap();
-        let headers = head(&client.address.to_string());
+        let headers = head(&evaluation.decision.client.unwrap().address.to_string());
         let nodes = self.gates.len() as u32;
-        let step = engine.step(&mut evaluation, slot, (&request(&headers), &client), nodes, Timestamp::from_nanos(now));
+        let step = engine.step(&evaluation, slot, &request(&headers), waited_for, (nodes, Timestamp::from_nanos(now)));
         match step {
-            Step::Settled => self.finish(gate, evaluation, now),
-            Step::Refill(errand) => {
-                self.send(gate, errand, None, now);
+            SharedStep::Done(outcome) => {
+                engine.settle(&mut evaluation, slot, outcome);
+                self.refill(gate, &mut evaluation, &headers, now);
                 self.finish(gate, evaluation, now);
             }
-            Step::Ask(errand) => {
-                self.waited += usize::from(first);
-                self.send(gate, errand, Some((slot, evaluation)), now);
+            SharedStep::Ask(call) => {
+                self.waited += usize::from(waited_for.is_none());
+                self.send(gate, call, Some((slot, evaluation)), now);
             }
-            Step::Again => self.go_on(gate, evaluation, began, now, first),
-            Step::Wait(_) if now - began > 5 * MILLISECOND => {
-                engine.silent(&mut evaluation, slot, StoreError::TimedOut, nodes);
+            SharedStep::Wait { .. } if now - began > 5 * MILLISECOND => {
+                engine.settle(&mut evaluation, slot, unanswered(StoreError::TimedOut, nodes));
                 self.finish(gate, evaluation, now);
             }
-            Step::Wait(_) => {
-                self.waited += usize::from(first);
-                self.waiting.push((gate, slot, began, evaluation));
+            SharedStep::Wait { question, .. } => {
+                self.waited += usize::from(waited_for.is_none());
+                let waited_for = waited_for.unwrap_or(question);
+                self.waiting.push(Waiting { gate, began, waited_for, evaluation });
             }
         }
     }
 
-    fn send(&mut self, gate: usize, errand: Errand, waits: Option<(usize, Evaluation)>, now: u64) {
+    fn send(&mut self, gate: usize, call: SharedCall, waits: Option<(usize, Evaluation)>, now: u64) {
         let (reaches, back) = (now + self.delay / 2, now + self.delay);
-        self.on_their_way.push(OnItsWay { gate, errand, sent: now, reaches, back, answer: None, waits });
+        self.on_their_way.push(OnItsWay { gate, call, reaches, back, answer: None, waits });
     }
 
     fn finish(&mut self, gate: usize, mut evaluation: Evaluation, now: u64) {
@@ -199,35 +211,38 @@ impl World {
                 .position(|way| if way.answer.is_none() { way.reaches == at } else { way.back == at })
                 .unwrap();
             if self.on_their_way[place].answer.is_none() {
-                let answer = self.store.ask(&self.on_their_way[place].errand.question, at);
+                let answer = self.store.ask(&self.on_their_way[place].call.question, at);
                 self.on_their_way[place].answer = Some(answer);
                 continue;
             }
-            let OnItsWay { gate, mut errand, sent, answer, waits, .. } = self.on_their_way.swap_remove(place);
-            let stamp = Timestamp::from_nanos;
-            let Some(answer) = errand.heard(answer.unwrap()) else {
-                let (reaches, back) = (at + self.delay / 2, at + self.delay);
-                self.on_their_way.push(OnItsWay { gate, errand, sent, reaches, back, answer: None, waits });
-                continue;
-            };
-            let brought = errand.done(Ok(answer), self.gates.len() as u32, stamp(sent), stamp(at));
-            if let Some((slot, mut evaluation)) = waits {
-                self.gates[gate].brought(&mut evaluation, slot, brought);
-                let client: Client = evaluation.decision.client.unwrap();
-                let headers = head(&client.address.to_string());
-                let asker = (&request(&headers), &client);
-                if let Some(errand) =
-                    self.gates[gate].refill(&evaluation, slot, asker, self.gates.len() as u32, stamp(at))
-                {
-                    self.send(gate, errand, None, at);
+            let OnItsWay { gate, call, answer, waits, .. } = self.on_their_way.swap_remove(place);
+            let outcome = match call.answered(Ok(answer.unwrap()), self.gates.len() as u32, Timestamp::from_nanos(at)) {
+                ControlFlow::Break(outcome) => outcome,
+                ControlFlow::Continue(call) => {
+                    self.send(gate, call, waits, at);
+                    continue;
                 }
+            };
+            if let Some((slot, mut evaluation)) = waits {
+                self.gates[gate].settle(&mut evaluation, slot, outcome);
+                let headers = head(&evaluation.decision.client.unwrap().address.to_string());
+                self.refill(gate, &mut evaluation, &headers, at);
                 self.finish(gate, evaluation, at);
             }
-            for (gate, _, began, evaluation) in std::mem::take(&mut self.waiting) {
-                self.go_on(gate, evaluation, began, at, false);
+            for Waiting { gate, began, waited_for, evaluation } in std::mem::take(&mut self.waiting) {
+                self.go_on(gate, evaluation, began, at, Some(waited_for));
             }
         }
     }
+}
+
+pub fn unanswered(store_error: StoreError, nodes: u32) -> SharedOutcome {
+    SharedOutcome::Unanswered { store_error, nodes }
+}
+
+/// The outcome of a call without a second question.
+pub fn outcome(call: SharedCall, answer: Answer, now: Timestamp) -> SharedOutcome {
+    call.answered(Ok(answer), 1, now).break_value().unwrap()
 }
 
 /// The most that was admitted in any interval beyond `rate·τ`.
@@ -376,7 +391,7 @@ fn in_silence(gate: &Engine, store_error: StoreError, nodes: u32, now: u64) -> E
     let headers = head("203.0.113.7");
     let mut evaluation = gate.judge(&request(&headers), arrival(now));
     for slot in gate.to_settle(&evaluation) {
-        gate.silent(&mut evaluation, slot, store_error, nodes);
+        gate.settle(&mut evaluation, slot, unanswered(store_error, nodes));
     }
     let _ = gate.admit(&mut evaluation, Timestamp::from_nanos(now));
     evaluation
@@ -414,7 +429,7 @@ fn silence_is_met_as_the_limit_says_and_a_fault_of_ours_opens_nothing() {
         let evaluation = in_silence(&gate, store_error, 3, 0);
         assert_eq!(evaluation.decision.verdict, expected, "{direction:?} {store_error:?}");
         let told = if store_error == StoreError::Faulty { OnStoreError::Closed } else { direction };
-        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, told)]);
+        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, store_error, told)]);
     }
     let watched = gate(vec![shared(rate("per_client", 30, 60, Mode::Shadow), Sharing::Exact, OnStoreError::Closed)]);
     assert_eq!(in_silence(&watched, StoreError::TimedOut, 3, 0).decision.verdict, Verdict::Admitted, "in shadow");
@@ -433,20 +448,16 @@ fn who_is_refused_by_another_limit_costs_the_store_nothing() {
     };
     let (mut first, slots) = settle(0);
     assert_eq!(slots, 1);
-    gate.silent(&mut first, 1, StoreError::TimedOut, 1);
+    gate.settle(&mut first, 1, unanswered(StoreError::TimedOut, 1));
     let _ = gate.admit(&mut first, Timestamp::ZERO);
     assert_eq!(first.decision.verdict, Verdict::Refused(Refusal::StoreSilent));
     // a refusal by the store charged nobody else either
     let (mut second, slots) = settle(1);
     assert_eq!((second.decision.verdict, slots), (Verdict::Admitted, 1));
-    let client = second.decision.client.unwrap();
-    let Step::Ask(errand) = gate.step(&mut second, 1, (&request(&headers), &client), 1, Timestamp::from_nanos(1))
-    else {
-        panic!("nothing is asked")
-    };
-    let answer = Store::default().ask(&errand.question, 1);
-    let brought = errand.done(Ok(answer), 1, Timestamp::from_nanos(1), Timestamp::from_nanos(2));
-    gate.brought(&mut second, 1, brought);
+    let step = gate.step(&second, 1, &request(&headers), None, (1, Timestamp::from_nanos(1)));
+    let SharedStep::Ask(call) = step else { panic!("nothing is asked") };
+    let answer = Store::default().ask(&call.question, 1);
+    gate.settle(&mut second, 1, outcome(call, answer, Timestamp::from_nanos(2)));
     let _ = gate.admit(&mut second, Timestamp::from_nanos(2));
     assert_eq!((second.decision.verdict, second.decision.readings[1].by), (Verdict::Admitted, DecidedBy::Store));
     let (third, slots) = settle(3);
@@ -463,15 +474,18 @@ fn what_a_gate_holds_outlives_a_reload_unless_it_says_nothing_about_the_limit_af
     for nth in 0..40 {
         let (at, now) = (nth * 5 * MILLISECOND, Timestamp::from_nanos(nth * 5 * MILLISECOND));
         let mut evaluation = before.judge(&request(&headers), arrival(at));
-        let client = evaluation.decision.client.unwrap();
-        let step = before.step(&mut evaluation, 0, (&request(&headers), &client), 1, now);
-        let waits = matches!(step, Step::Ask(_));
-        if let Step::Ask(errand) | Step::Refill(errand) = step {
-            let answer = store.ask(&errand.question, at);
-            let brought = errand.done(Ok(answer), 1, now, now);
-            if waits {
-                before.brought(&mut evaluation, 0, brought);
+        let found = match before.step(&evaluation, 0, &request(&headers), None, (1, now)) {
+            SharedStep::Done(outcome) => outcome,
+            SharedStep::Ask(call) => {
+                let answer = store.ask(&call.question, at);
+                outcome(call, answer, now)
             }
+            SharedStep::Wait { .. } => unreachable!("no other request asks"),
+        };
+        before.settle(&mut evaluation, 0, found);
+        if let Some(call) = before.refill(&mut evaluation, 0, &request(&headers), (1, now)) {
+            let answer = store.ask(&call.question, at);
+            let _ = outcome(call, answer, now);
         }
         let _ = before.admit(&mut evaluation, now);
         assert_eq!(evaluation.decision.verdict, Verdict::Admitted);

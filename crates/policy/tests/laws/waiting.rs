@@ -205,8 +205,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// A limit that begins to delay at a reload, or no longer does, forgets nothing and promises no more. Waits come and go, and the last changes the windows: then there is a moment up to which the windows of before hold,
-    /// and from which on the new ones do.
+    /// A reload that adds or takes the wait of a limit keeps what was charged and promises no more. The last reload also changes the
+    /// windows: up to one moment the old windows hold, from then on the new ones.
     #[test]
     fn a_reload_that_adds_or_takes_the_wait_gives_no_window_twice(
         delays in prop::collection::vec(prop::option::of(1_u64..=30), 2..5),

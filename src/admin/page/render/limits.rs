@@ -2,8 +2,9 @@
 
 use super::super::view::{MOST_ROWS, View};
 use super::chart;
-use super::markup::{bar, cell, count, lately, name, nothing, percent, rate, row, sum, table, text};
+use super::markup::{bar, cell, count, lately, name, nothing, row, sum, table, text};
 use super::traffic::NOW;
+use crate::human::{percent, rate};
 use crate::observe::history::LimitPast;
 use crate::observe::state::Limit;
 use crate::picture::svg::Svg;
@@ -65,8 +66,8 @@ fn one(rows: &mut Svg, limit: &Limit, past: &LimitPast, last: u64) {
         });
         let now: f64 = [&past.allowed, &past.limited, &past.shadow].map(|points| lately(points, NOW)).iter().sum();
         text(row, "Decisions/s", &rate(now));
-        text(row, "Limited", &if enforced { percent(limited, all) } else { "–".to_owned() });
-        text(row, "Would have", &if enforced && shadow == 0.0 { "–".to_owned() } else { percent(shadow, all) });
+        text(row, "Limited", &if enforced { percent(limited / all) } else { "–".to_owned() });
+        text(row, "Would have", &if enforced && shadow == 0.0 { "–".to_owned() } else { percent(shadow / all) });
         cell(row, "Table", |cell| crowding(cell, limit));
         count(row, "Allowed in all", "allowed-total", limit.allowed());
         count(row, "Limited in all", "limited-total", limit.limited());
@@ -78,9 +79,8 @@ fn crowding(cell: &mut Svg, limit: &Limit) {
     match (limit.fill.zip(limit.error), limit.inflight) {
         (Some((fill, error)), _) => {
             bar(cell, "fill", fill);
-            cell.text(&format!("{} full, ", percent(fill, 1.0)));
-            let error =
-                if error < 1e-6 { "error < 1 ppm".to_owned() } else { format!("error {}", percent(error, 1.0)) };
+            cell.text(&format!("{} full, ", percent(fill)));
+            let error = if error < 1e-6 { "error < 1 ppm".to_owned() } else { format!("error {}", percent(error)) };
             cell.text(&error);
         }
         (None, Some(inflight)) => cell.text(&format!("{inflight} under way")),

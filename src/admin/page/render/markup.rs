@@ -1,61 +1,7 @@
-//! What the sections share: numbers and durations as people read them, cells of tables, bars.
+//! What the sections share: cells of tables, bars, sums of points.
 
+use crate::human::grouped;
 use crate::picture::svg::{At, Attributes, Svg};
-
-/// A whole number with commas between its thousands.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// So many per second: one decimal where that says something.
-pub fn rate(number: f64) -> String {
-    match number {
-        n if n < 0.05 => "0".to_owned(),
-        n if n < 9.95 => format!("{n:.1}"),
-        n => grouped(n.round() as u64),
-    }
-}
-
-/// A part of a whole; nothing of nothing is a dash.
-pub fn percent(part: f64, whole: f64) -> String {
-    if whole <= 0.0 {
-        return "–".to_owned();
-    }
-    match 100.0 * part / whole {
-        0.0 => "0 %".to_owned(),
-        p if p < 0.1 => "< 0.1 %".to_owned(),
-        p if p < 9.95 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
-    }
-}
-
-/// A duration in seconds with its unit.
-pub fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s <= 0.0 => "–".to_owned(),
-        s if s < 0.009_95 => format!("{:.1} ms", s * 1e3),
-        s if s < 0.999_5 => format!("{:.0} ms", s * 1e3),
-        s => format!("{s:.1} s"),
-    }
-}
-
-/// How long ago, in the two largest units.
-pub fn span(seconds: u64) -> String {
-    match seconds {
-        s if s < 60 => format!("{s} s"),
-        s if s < 3_600 => format!("{} min {} s", s / 60, s % 60),
-        s if s < 86_400 => format!("{} h {} min", s / 3_600, s / 60 % 60),
-        s => format!("{} d {} h", s / 86_400, s / 3_600 % 24),
-    }
-}
 
 /// The mean of the last points.
 pub fn lately(points: &[f32], seconds: usize) -> f64 {
@@ -136,20 +82,4 @@ pub const NEEDS_A_TOKEN: &str = "Clients are not shown at an address without a t
 /// What is said where there is nothing to show.
 pub fn nothing(html: &mut Svg, words: &str) {
     html.labelled("p", &[("class", &"nothing")], words);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_people_read_them() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.01, 0.26, 9.94, 9.96, 1_234.4].map(rate), ["0", "0.3", "9.9", "10", "1,234"]);
-        let of = |part| percent(part, 1_000.0);
-        assert_eq!([0.0, 0.5, 5.0, 123.0].map(of), ["0 %", "< 0.1 %", "0.5 %", "12 %"]);
-        assert_eq!(percent(1.0, 0.0), "–");
-        assert_eq!([0.0, 0.001_23, 0.212, 2.5].map(duration), ["–", "1.2 ms", "212 ms", "2.5 s"]);
-        assert_eq!([5, 65, 3_700, 90_000].map(span), ["5 s", "1 min 5 s", "1 h 1 min", "1 d 1 h"]);
-    }
 }

@@ -1,7 +1,7 @@
-//! The page as HTML: pure, from a [`View`] to text, so that it is whole before any script has run, and without one.
+//! Writes the page: from a [`View`] to HTML, without I/O.
 //!
-//! It is made of sections. The first time all of them stand in the page; later each is sent again when it has changed, and the
-//! script puts it in its place.
+//! The page is a list of sections. At first it holds all of them; later only sections that changed are sent, and the script
+//! replaces them.
 
 mod chart;
 mod decisions;

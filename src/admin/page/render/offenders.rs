@@ -1,7 +1,8 @@
 //! Whom the limits refuse most, and where they come from.
 
 use super::super::view::View;
-use super::markup::{NEEDS_A_TOKEN, bar, cell, grouped, name, nothing, percent, row, span, table, text};
+use super::markup::{NEEDS_A_TOKEN, bar, cell, name, nothing, row, table, text};
+use crate::human::{grouped, percent, span};
 use crate::observe::state::{Network, Offender};
 use crate::picture::svg::Svg;
 
@@ -17,7 +18,7 @@ pub fn offenders(html: &mut Svg, view: &View) {
     let part = |count: u64| count as f64 / offenders.total.max(1) as f64;
     let share = |html: &mut Svg, count: u64| {
         bar(html, "limited", part(count));
-        html.text(&percent(count as f64, offenders.total as f64));
+        html.text(&percent(count as f64 / offenders.total as f64));
     };
     let columns = ["Client", "Limit", "Of all refusals", "Refusals", "Last"];
     table(html, "Clients that are refused most", &columns, |rows| {

@@ -2,8 +2,9 @@
 
 use super::super::view::{MOST_ROWS, View};
 use super::chart;
-use super::markup::{duration, exact, grouped, lately, nothing, peak, rate};
+use super::markup::{exact, lately, nothing, peak};
 use super::traffic::NOW;
+use crate::human::{NOTHING, duration, grouped, rate};
 use crate::observe::history::OriginPast;
 use crate::observe::state::{Address, Origin};
 use crate::picture::svg::Svg;
@@ -60,7 +61,9 @@ fn card(cards: &mut Svg, origin: &Origin, past: &OriginPast, last: u64) {
             pair("waiting", &|dd| exact(dd, "queue-now", origin.queued));
             let now = |points: &[f32]| f64::from(points.last().copied().unwrap_or(0.0));
             for (term, points) in [("p50", &past.p50), ("p95", &past.p95), ("p99", &past.p99)] {
-                pair(term, &|dd| dd.text(&duration(now(points))));
+                pair(term, &|dd| {
+                    dd.text(&Some(now(points)).filter(|seconds| *seconds > 0.0).map_or(NOTHING.to_owned(), duration))
+                });
             }
             pair("errors/s", &|dd| dd.text(&rate(lately(&past.errors, NOW))));
             pair("errors in all", &|dd| exact(dd, "errors-total", origin.errors));

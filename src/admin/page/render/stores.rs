@@ -1,7 +1,8 @@
 //! Each store that limits are shared through: whether it answers, and how much is decided without it.
 
 use super::super::view::{MOST_ROWS, View};
-use super::markup::{count, name, nothing, row, span, table, text};
+use super::markup::{count, name, nothing, row, table, text};
+use crate::human::span;
 use crate::picture::svg::Svg;
 use crate::store::{BreakerState, StoreState};
 

@@ -2,7 +2,8 @@
 
 use super::super::view::View;
 use super::chart::{self, Area};
-use super::markup::{cell, exact, grouped, lately, name, nothing, percent, rate, row, span, sum, table};
+use super::markup::{cell, exact, lately, name, nothing, row, sum, table};
+use crate::human::{grouped, percent, rate, span};
 use crate::observe::history::RoutePast;
 use crate::observe::state::{Config, Route, State};
 use crate::picture::svg::Svg;
@@ -25,7 +26,7 @@ pub fn header(html: &mut Svg, view: &View) {
     });
     html.element("p", &[("class", &"who")], |line| {
         line.text("policy ");
-        line.labelled("code", &[], fingerprint.get(..12).unwrap_or(fingerprint));
+        line.labelled("code", &[], fingerprint);
         line.text(&format!(" number {generation}, in force for {}", span(*in_force_seconds)));
     });
     let RoutePast { allowed, delayed, limited, shed } = &view.flow;
@@ -42,7 +43,7 @@ pub fn header(html: &mut Svg, view: &View) {
         tile("", "requests/s", rate(all), format!("mean of {NOW} s"));
         let words = ["allowed", "delayed", "limited", "shed"];
         for (word, number) in words.into_iter().zip(lately) {
-            tile(word, &format!("{word}/s"), rate(number), percent(number, all));
+            tile(word, &format!("{word}/s"), rate(number), percent(number / all));
         }
     });
 }
@@ -147,8 +148,8 @@ fn one(rows: &mut Svg, route: &Route, past: &RoutePast, last: u64) {
             );
         });
         cell(row, "Requests/s", |cell| cell.text(&rate(now.iter().sum())));
-        cell(row, "Limited", |cell| cell.text(&percent(limited, all)));
-        cell(row, "Shed", |cell| cell.text(&percent(shed, all)));
+        cell(row, "Limited", |cell| cell.text(&percent(limited / all)));
+        cell(row, "Shed", |cell| cell.text(&percent(shed / all)));
         cell(row, "Ended in all", |cell| exact(cell, "ended", route.ended));
         cell(row, "Limited in all", |cell| exact(cell, "limited-total", route.limited));
         cell(row, "Shed in all", |cell| exact(cell, "shed-total", route.shed));

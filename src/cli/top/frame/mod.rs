@@ -1,7 +1,7 @@
-//! The frame: numbers and state drawn into cells, of any size.
+//! Draws the frame of any size into terminal cells.
 //!
-//! One list below the other, or in two columns where there is room. What does not fit is cut at the end of its list, whose
-//! heading says so. Colours only underline what words and numbers say already.
+//! Lists stand below each other, or in two columns on a wide terminal. A list that does not fit is cut at its end, and its
+//! heading says so. Words and numbers carry the state; colours only repeat it.
 
 mod cells;
 mod look;
@@ -14,12 +14,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use self::cells::{bar, duration, percent, range, short, sparks};
+use self::cells::{bar, range, sparks};
 use self::table::{Cell, Table};
 use super::data::Model;
 use super::keys::{Pane, State};
-use crate::cli::explain::wrapped;
-use crate::cli::status::span;
+use crate::human::{NOTHING, duration, grouped, percent, rate, span, width, wrapped};
 use crate::observe::state::{Network, Offender};
 
 pub use self::look::Look;
@@ -30,12 +29,9 @@ const WIDE: u16 = 150;
 /// Between two columns.
 const GAP: u16 = 3;
 
-/// In the place of what there is not.
-const NOTHING: &str = "–";
-
 /// How high the frame is that leaves nothing out.
 pub fn height(model: &Model, width: u16, look: &Look<'_>) -> u16 {
-    let words = head(model, width, look).len() + notices(model, width).len();
+    let words = head(model, usize::from(width), look).len() + notices(model, width).len();
     let lists = columns(width).into_iter().map(|lists| wanted(&tables(model, look, lists)).iter().sum()).max();
     let all = words + 1 + lists.unwrap_or(0_usize) + usize::from(look.live.is_some());
     u16::try_from(all).unwrap_or(u16::MAX)
@@ -43,7 +39,7 @@ pub fn height(model: &Model, width: u16, look: &Look<'_>) -> u16 {
 
 /// Draws all of it.
 pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
-    let head = head(model, area.width, look);
+    let head = head(model, usize::from(area.width), look);
     let notices = notices(model, area.width);
     let foot = u16::from(look.live.is_some());
     let (mut rest, bold) = (area, Style::new().add_modifier(Modifier::BOLD));
@@ -74,14 +70,14 @@ pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
 }
 
 /// The first lines: as many parts in each as fit.
-fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
+fn head(model: &Model, room: usize, look: &Look<'_>) -> Vec<String> {
     let mut parts = vec![
         format!("tidegate {} {}", model.version, model.instance),
         format!("up {}", span(model.uptime_seconds)),
-        format!("config {:.7} ({})", model.config.hash, span(model.config.age_seconds)),
-        format!("{} req/s", short(model.requests_per_second)),
+        format!("config {} ({})", model.config.fingerprint, span(model.config.age_seconds)),
+        format!("{} req/s", rate(model.requests_per_second)),
         format!("429 {}", percent(model.limited_share)),
-        format!("shed {}", short(model.shed_per_second)),
+        format!("shed {}", rate(model.shed_per_second)),
     ];
     if let Some(state) = look.live {
         if state.frozen {
@@ -95,7 +91,7 @@ fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 3 + part.chars().count() <= usize::from(width) => {
+            Some(line) if width(line) + 3 + width(&part) <= room => {
                 line.push_str("   ");
                 line.push_str(&part);
             }
@@ -192,18 +188,15 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |limit: &&'a super::data::Limit| {
         let shadow = limit.mode == "shadow";
         let name = if shadow { Cow::from(format!("{} (shadow)", limit.name)) } else { Cow::from(&limit.name) };
-        let rate = |per_second: f64, is_said: bool| if is_said { short(per_second) } else { NOTHING.to_owned() };
+        let shown = |per_second: f64, is_said: bool| if is_said { rate(per_second) } else { NOTHING.to_owned() };
         let hot = if limit.limited_per_second > 0.0 { look.color(Color::Red) } else { Style::new() };
         vec![
             Cell::from(name),
-            limit
-                .keys
-                .map_or(NOTHING.to_owned(), |keys| if keys < 1_000 { keys.to_string() } else { short(keys as f64) })
-                .into(),
+            limit.keys.map_or(NOTHING.to_owned(), grouped).into(),
             limit.fill.map_or(NOTHING.to_owned(), percent).into(),
-            short(limit.allowed_per_second).into(),
-            Cell::from(rate(limit.limited_per_second, !shadow)).styled(hot),
-            rate(limit.shadow_per_second, shadow || limit.shadow_per_second > 0.0).into(),
+            rate(limit.allowed_per_second).into(),
+            Cell::from(shown(limit.limited_per_second, !shadow)).styled(hot),
+            shown(limit.shadow_per_second, shadow || limit.shadow_per_second > 0.0).into(),
             sparks(&limit.five_minutes).into(),
         ]
     };
@@ -224,8 +217,8 @@ fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
             bar(origin.inflight, origin.limit).into(),
             origin.queued.to_string().into(),
             origin.p95_seconds.map_or(NOTHING.to_owned(), duration).into(),
-            short(origin.errors_per_second).into(),
-            short(origin.shed_per_second).into(),
+            rate(origin.errors_per_second).into(),
+            rate(origin.shed_per_second).into(),
             Cell::from(format!("{}/{}", origin.healthy, origin.endpoints)).styled(sick),
         ]
     };

@@ -7,6 +7,7 @@ use ratatui::widgets::{Block, Clear, Widget};
 
 use super::super::keys::{Overlay, State};
 use super::look::Look;
+use crate::human::width;
 
 /// The keys, in one line.
 const KEYS: &str = "? help  q quit  l limits  o origins  c clients  enter explain  p pardon  / filter  space freeze";
@@ -65,7 +66,7 @@ fn panel(title: &str, text: &str, above: usize, area: Rect, buffer: &mut Buffer)
     let room = usize::from(area.width.saturating_sub(4)).max(1);
     let lines: Vec<String> = text.lines().flat_map(|line| pieces(line, room)).collect();
     // an edge has room for what it says
-    let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(EDGE);
+    let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(EDGE);
     let width = u16::try_from(widest + 4).unwrap_or(u16::MAX).min(area.width);
     let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
     let (x, y) = (area.x + (area.width - width) / 2, area.y + (area.height - height) / 2);

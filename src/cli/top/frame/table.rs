@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use ratatui::text::Span;
+
+use crate::human::{shortened, width};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -117,22 +118,6 @@ impl Table<'_> {
     }
 }
 
-/// How many cells it takes.
-fn width(text: &str) -> usize {
-    Span::raw(text).width()
-}
-
-/// Without its end, if it is too long.
-fn shortened(text: &str, room: usize) -> Cow<'_, str> {
-    if width(text) <= room {
-        return Cow::from(text);
-    }
-    let mut short = text.to_owned();
-    while width(&short) >= room && short.pop().is_some() {}
-    short.push('…');
-    Cow::from(short)
-}
-
 /// Who gets how many lines when not all get what they want: nobody more than wanted, and the small ones first.
 pub fn shares(wanted: &[usize], room: usize) -> Vec<usize> {
     let mut shares = vec![0; wanted.len()];
@@ -161,12 +146,5 @@ mod tests {
         assert_eq!(shares(&[5, 5], 3), [2, 1]);
         assert_eq!(shares(&[5, 5], 0), [0, 0]);
         assert_eq!(shares(&[], 9), [0; 0]);
-    }
-
-    #[test]
-    fn what_is_too_long_says_so() {
-        assert_eq!(shortened("per_client", 10), "per_client");
-        assert_eq!(shortened("per_client", 6), "per_c…");
-        assert_eq!(shortened("日本語", 5), "日本…");
     }
 }

@@ -27,7 +27,7 @@ pub fn state() -> StoreState {
     let finite = (1..=BUCKETS_MICROS.len()).map(|nth| (nth as f64, 4));
     StoreState {
         name: "cluster".to_owned(),
-        standings: ServerStanding::ALL.map(|standing| (standing, 1)).to_vec(),
+        standings: ServerStanding::ALL.iter().map(|standing| (*standing, 1)).collect(),
         nodes: 3,
         durations: finite.chain([(f64::INFINITY, 5)]).collect(),
         duration_seconds: 0.5,

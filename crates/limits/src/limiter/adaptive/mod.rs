@@ -1,15 +1,14 @@
-//! How many requests an origin should carry at once, found out from how it answers them.
+//! The number of requests that an origin should carry at once, found from its answers.
 //!
-//! * [`aimd`]: one more while all is well, a tenth less when it is not.
-//! * [`gradient`]: by how much the time to answer has grown over what it usually is.
+//! * [`aimd`]: adds one while all is well, takes a tenth away when it is not.
+//! * [`gradient`]: compares the time to answer with its usual value.
 //!
-//! Only requests that were sent and have ended say anything; refused ones never do. Both algorithms are plain sums over a
-//! [`Sample`] after the other, without a clock; [`Adaptive`] shares one of them between threads.
+//! Only requests that were sent and have ended count as a [`Sample`]; refused requests do not. Both algorithms fold one sample
+//! after the other, without a clock. [`Adaptive`] shares one of them between threads. Clients do not see this limit: it moves the
+//! number of an origin's [`Slots`] between a least and a most.
 //!
-//! Not a limit that clients see: it moves the number of an origin's [`Slots`] between a least and a most.
-//!
-//! Sources: Chiu and Jain 1989 (additive increase, multiplicative decrease); Jacobson 1988 (at most one decrease per round
-//! trip, exponential start); Netflix concurrency-limits, `Gradient2Limit`.
+//! Sources: Chiu and Jain 1989 (additive increase, multiplicative decrease); Jacobson 1988 (at most one decrease per round trip,
+//! exponential start); Netflix concurrency-limits, `Gradient2Limit`.
 
 pub mod aimd;
 mod ceiling;

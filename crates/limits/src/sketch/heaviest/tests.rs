@@ -22,17 +22,6 @@ fn listing(summary: &Heaviest<u64>) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn keys_are_spread_over_the_index() {
-    use std::hash::Hash;
-    let hashed = |number| {
-        let mut hasher = Folded::default();
-        (7_u32, key(number)).hash(&mut hasher);
-        hasher.finish()
-    };
-    assert_eq!((0..1_000).map(hashed).collect::<std::collections::HashSet<_>>().len(), 1_000);
-}
-
-#[test]
 fn few_keys_are_counted_exactly_and_listed_heaviest_first() {
     let mut summary = Heaviest::with_capacity(4);
     for (number, weight) in [(1, 5), (2, 9), (3, 1), (2, 1), (1, 1)] {

@@ -1,6 +1,7 @@
-//! The formats of access logs, one per file but for those in JSON, which are tables of one; and which of them a log has.
+//! The formats of access logs, and the detection of the format of a log. Begin with [`Format`] and [`Parser`].
 //!
-//! A parser finds where in a line everything is; it copies nothing, and no line makes it panic.
+//! Each text format has a file; the JSON formats are tables in `json_log`. A parser finds the places of the values in a line. It
+//! copies nothing and panics on no line.
 
 mod address;
 mod alb;
@@ -14,7 +15,6 @@ mod json_log;
 mod own;
 mod quoted;
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::line::{FieldSpan, Line, Parsed, Span};
@@ -68,17 +68,9 @@ pub const NAMES: [(&str, Format); 10] = [
 ];
 
 /// A name that no format has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown log format {0:?}; allowed auto, {names}", names = NAMES.map(|(name, _)| name).join(", "))]
 pub struct FormatFault(pub String);
-
-impl fmt::Display for FormatFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-        write!(f, "unknown log format {:?}; allowed auto, {}", self.0, names.join(", "))
-    }
-}
-
-impl std::error::Error for FormatFault {}
 
 /// Reads the lines of one log.
 #[derive(Debug, Clone)]

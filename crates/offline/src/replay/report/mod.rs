@@ -5,10 +5,12 @@ mod text;
 
 use std::fmt::Write;
 
+use jiff::Timestamp;
+
 use super::outcome::Outcome;
 
 pub use json::json;
-pub use text::{Head, grouped, text};
+pub use text::{Head, text};
 
 /// Every minute and limit: `minute,limit,judged,limited`, the minute as RFC 3339 in UTC.
 pub fn csv(outcome: &Outcome) -> String {
@@ -30,8 +32,6 @@ pub fn csv(outcome: &Outcome) -> String {
 
 /// So many seconds after 1970 as `2026-11-21T08:35:00Z`.
 pub fn instant(seconds: u64) -> String {
-    let mut text = Vec::new();
-    crate::answer::entry::write_time(&mut text, seconds.saturating_mul(1_000_000_000));
-    let text = String::from_utf8(text).unwrap_or_default();
-    text.get(..19).map_or(text.clone(), |seconds| format!("{seconds}Z"))
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).to_string()
 }

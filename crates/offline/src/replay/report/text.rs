@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::instant;
+use crate::human::{NOTHING, columns, duration, grouped, percent, span};
 use crate::replay::diff::Difference;
 use crate::replay::outcome::{LimitOutcome, Outcome, share};
 
@@ -28,18 +29,18 @@ const CLIENTS: usize = 10;
 pub fn text(outcome: &Outcome, against: Option<&(Outcome, Difference)>, head: &Head<'_>) -> String {
     let mut text = String::new();
     let tally = &outcome.tally;
-    let hours = (tally.last.saturating_sub(tally.first)) as f64 / 3_600e9;
     let _ = writeln!(
         text,
-        "{} requests  {} clients  {}  ({}, {} stamps)  in {:.1} s",
+        "{} requests  {} clients  {}  ({}, {} stamps)  in {}",
         grouped(outcome.judged),
         grouped(outcome.clients),
-        if hours >= 1.0 { format!("{hours:.1} h") } else { format!("{:.1} min", hours * 60.0) },
+        span(tally.last.saturating_sub(tally.first) / 1_000_000_000),
         head.log,
-        step(head.resolution),
-        head.took
+        duration(head.resolution as f64 / 1e9),
+        duration(head.took)
     );
-    let _ = writeln!(text, "{}", table(outcome, head));
+    text.push_str("\n");
+    text.push_str(&table(outcome, head));
     let shown: Vec<&LimitOutcome> = outcome.limits.iter().filter(|limit| limit.missing.is_some()).collect();
     for limit in shown {
         let _ = writeln!(text, "{}  not replayable: {}", limit.name, limit.missing.as_deref().unwrap_or_default());
@@ -66,14 +67,14 @@ fn table(outcome: &Outcome, head: &Head<'_>) -> String {
         if head.limit.is_some_and(|only| only != limit.name) {
             continue;
         }
-        let worst = limit.worst_minute.map_or("–".to_owned(), |(minute, limited)| {
+        let worst = limit.worst_minute.map_or(NOTHING.to_owned(), |(minute, limited)| {
             let at = instant(minute * 60);
             format!("{} {}", at.get(5..16).unwrap_or_default().replace('T', " "), grouped(u64::from(limited)))
         });
         let error = match limit.error {
             Some(error) if error.wrongly_limited > 0 => format!("{} wrong, ≤ {}", error.wrongly_limited, error.most),
             Some(error) => format!("≤ {}", error.most),
-            None => "–".to_owned(),
+            None => NOTHING.to_owned(),
         };
         rows.push([
             limit.name.clone(),
@@ -87,7 +88,7 @@ fn table(outcome: &Outcome, head: &Head<'_>) -> String {
             error,
         ]);
     }
-    aligned(&rows, &[0, 1])
+    columns(&rows, 2, &[0, 1])
 }
 
 fn touched(outcome: &Outcome) -> String {
@@ -105,7 +106,7 @@ fn touched(outcome: &Outcome) -> String {
         ]);
     }
     let more = outcome.touched.len().saturating_sub(CLIENTS);
-    let mut text = format!("\n{}\n", aligned(&rows, &[0, 3, 4]));
+    let mut text = format!("\n{}", columns(&rows, 2, &[0, 3, 4]));
     if more > 0 {
         let _ = writeln!(text, "and {} more", grouped(more as u64));
     }
@@ -133,8 +134,7 @@ fn differs(new: &Outcome, old: &Outcome, difference: &Difference) -> String {
         ]);
     }
     if rows.len() > 1 {
-        text.push_str(&aligned(&rows, &[0]));
-        text.push('\n');
+        text.push_str(&columns(&rows, 2, &[0]));
     }
     text
 }
@@ -176,56 +176,6 @@ fn notes(outcome: &Outcome, head: &Head<'_>) -> Vec<String> {
     }
     notes.push("clients are assumed to go on as they did: retries would add load, back-off would remove it".to_owned());
     notes
-}
-
-/// Columns side by side; those named are flush left.
-fn aligned<const N: usize>(rows: &[[String; N]], left: &[usize]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let _ = if left.contains(&column) {
-                write!(line, "{cell:<width$}  ")
-            } else {
-                write!(line, "{cell:>width$}  ")
-            };
-        }
-        text.push('\n');
-        text.push_str(line.trim_end());
-    }
-    text
-}
-
-/// `4,812,334`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
-fn step(nanos: u64) -> &'static str {
-    match nanos {
-        1_000_000_000.. => "1 s",
-        1_000_000.. => "1 ms",
-        1_000.. => "1 µs",
-        _ => "1 ns",
-    }
 }
 
 fn printable(text: &str) -> String {

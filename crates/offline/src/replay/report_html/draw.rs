@@ -1,6 +1,7 @@
 //! Numbers to pictures and tables.
 
 use super::ledger::{Ledger, Limit};
+use crate::human::{grouped, percent_of, shortened, span};
 use crate::picture::{Block, Curve, Curves, Panel, Point, Role, Series, Shape, Table, TimeAxis, Timeline};
 use crate::policy::Mode;
 use crate::replay::report::instant;
@@ -37,7 +38,7 @@ impl About {
 /// The key figures.
 pub(super) fn facts(ledger: &Ledger) -> Block {
     let fact = |name: &str, value: String| (name.to_owned(), value);
-    let share = percent(ledger.limited, ledger.requests);
+    let share = percent_of(ledger.limited, ledger.requests);
     Block::Facts(vec![
         fact("requests", grouped(ledger.requests)),
         fact("would be limited", format!("{} ({share})", grouped(ledger.limited))),
@@ -63,7 +64,7 @@ pub(super) fn overview(ledger: &Ledger, about: &About) -> Block {
             limit.mode.word().to_owned(),
             grouped(limit.judged),
             grouped(limit.limited),
-            percent(limit.limited, limit.judged),
+            percent_of(limit.limited, limit.judged),
             touched_told(limit),
             worst,
         ]
@@ -80,7 +81,7 @@ fn touched_told(limit: &Limit) -> String {
     match &limit.frontier {
         Some((_, _, frontier)) => {
             let clients = frontier.clients() as u64;
-            format!("{} of {} ({})", grouped(touched), grouped(clients), percent(touched, clients))
+            format!("{} of {} ({})", grouped(touched), grouped(clients), percent_of(touched, clients))
         }
         None => grouped(touched),
     }
@@ -168,7 +169,7 @@ pub(super) fn touched(limit: &Limit) -> Option<Block> {
         vec![
             touched.name.clone(),
             grouped(touched.limited),
-            percent(touched.limited, limit.limited),
+            percent_of(touched.limited, limit.limited),
             stamp(touched.first.nanos()),
             span(wide),
             shortened(&touched.path, 60),
@@ -178,7 +179,14 @@ pub(super) fn touched(limit: &Limit) -> Option<Block> {
     let rest: u64 = all.iter().skip(TABLE_ROWS).map(|(_, touched)| touched.limited).sum();
     if all.len() > TABLE_ROWS {
         let more = format!("{} more", grouped((all.len() - TABLE_ROWS) as u64));
-        rows.push(vec![more, grouped(rest), percent(rest, limit.limited), String::new(), String::new(), String::new()]);
+        rows.push(vec![
+            more,
+            grouped(rest),
+            percent_of(rest, limit.limited),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
     }
     let head = ["client", "would lose", "share", "first (UTC)", "for", "asking mostly for"];
     let head = head.map(str::to_owned).to_vec();
@@ -224,54 +232,4 @@ impl Axis {
 fn stamp(nanos: u64) -> String {
     let text = instant(nanos / 1_000_000_000);
     text.get(..16).unwrap_or(&text).replace('T', " ")
-}
-
-/// So many seconds, to two units.
-pub(crate) fn span(seconds: u64) -> String {
-    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let Some(first) = units.iter().position(|(unit, _)| seconds >= *unit) else { return "0 s".to_owned() };
-    let mut rest = seconds;
-    let mut parts = Vec::new();
-    for (unit, name) in units.iter().skip(first).take(2) {
-        if rest / unit > 0 {
-            parts.push(format!("{} {name}", rest / unit));
-        }
-        rest %= unit;
-    }
-    parts.join(" ")
-}
-
-/// A number with commas between thousands.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A share, to three digits where it is small.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "–".to_owned();
-    }
-    let percent = part as f64 * 100.0 / whole as f64;
-    match percent {
-        0.0 => "0 %".to_owned(),
-        ..0.01 => "<0.01 %".to_owned(),
-        ..10.0 => format!("{percent:.2} %"),
-        _ => format!("{percent:.1} %"),
-    }
-}
-
-fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
-    format!("{kept}…")
 }

@@ -1,12 +1,11 @@
-//! The report of a replay as one self-contained page, or as pictures: the flow of requests, the clients that limits touch, and the
-//! trade-off between a limit's numbers and its clients.
+//! The report of a replay as one self-contained page, or as single pictures.
 //!
-//! * [`ledger`]: gathers it, request by request, in memory that does not grow with time. `bins`: counts over time. `heavy`: the
-//!   heaviest client.
-//! * `draw`: numbers to pictures and tables.
+//! * [`ledger`]: gathers the numbers, request by request, in memory that does not grow with time. `bins`: counts over time.
+//!   `heavy`: the heaviest client.
+//! * `draw`: turns the numbers into pictures and tables.
 //!
-//! What a log says of paths and clients goes into the page as text and cannot leave it (`picture::page`). Clients are shown
-//! by the names that the caller gives: pseudonyms, unless the operator asked for addresses.
+//! Paths and clients from a log stand in the page as escaped text (`picture::page`). The caller gives the names of clients:
+//! pseudonyms, unless the operator asked for addresses.
 
 mod bins;
 mod draw;
@@ -16,9 +15,9 @@ pub mod ledger;
 mod tests;
 
 pub use draw::About;
-pub(crate) use draw::{grouped, percent, span};
 pub use ledger::{Asked, Heard, Ledger};
 
+use crate::human::percent_of;
 use crate::picture::{Block, Page, Picture as _};
 
 /// One picture, with the name of a file for it.
@@ -35,7 +34,7 @@ pub fn alarm(ledger: &Ledger) -> Option<String> {
     const FEWEST: u64 = 20;
     let (name, requests) = ledger.heavy.most()?;
     (ledger.requests >= FEWEST && requests * 5 > ledger.requests * 4).then(|| {
-        let share = percent(requests, ledger.requests);
+        let share = percent_of(requests, ledger.requests);
         format!("One client, {name}, makes {share} of the requests: is a proxy missing from trusted_proxies?")
     })
 }

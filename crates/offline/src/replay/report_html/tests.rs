@@ -139,12 +139,3 @@ fn a_report_of_nothing_is_a_page_too() {
     let ledger = Ledger::new(&loaded.outcome.unwrap().policy);
     assert!(html(&ledger, &About::default()).ends_with("</html>\n"));
 }
-
-#[test]
-fn spans_and_shares_read_well() {
-    let spans = [0, 59, 61, 3_600, 90_061].map(draw::span);
-    assert_eq!(spans, ["0 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h"]);
-    let shares = [(0, 9), (1, 1_000_000), (1, 853), (1, 3), (0, 0)].map(|(part, whole)| draw::percent(part, whole));
-    assert_eq!(shares, ["0 %", "<0.01 %", "0.12 %", "33.3 %", "–"]);
-    assert_eq!([0, 999, 1_000, 1_234_567].map(draw::grouped), ["0", "999", "1,000", "1,234,567"]);
-}

@@ -6,7 +6,8 @@ use super::plan::{Limit, Scope};
 use super::proposal::{self, Level, Proposal, Row};
 use super::study::{Group, Study, Uncounted};
 use super::trial::Trial;
-use crate::replay::report_html::{grouped, percent};
+use crate::config::percent_text;
+use crate::human::{grouped, percent_of};
 use crate::sketch::KeyHash;
 use crate::units::{Bytes, Cost, Timestamp};
 
@@ -145,14 +146,14 @@ impl Findings {
         };
         let clients = first.clients;
         let small = self.levels.iter().filter(|level| level.of(clients) == 0);
-        let small: Vec<String> = small.map(|level| share(level.share.get())).collect();
+        let small: Vec<String> = small.map(|level| percent_text(level.share.get())).collect();
         if !small.is_empty() {
             notes.push(format!(
                 "{} of {} clients is less than one, which is no measurement: such a proposal touches none of this log; \
                  use --touch {} or a longer log",
                 small.join(" or "),
                 grouped(clients as u64),
-                share(touchable(clients)),
+                percent_text(touchable(clients)),
             ));
         }
         if self.uncounted.static_files > 0 {
@@ -192,7 +193,7 @@ impl Findings {
             format!(
                 "one client makes {} of the requests: is a proxy missing from trusted_proxies? If the log was written \
                  behind one, its clients are not those of the site, and no proposal below means anything",
-                percent(first.busiest, first.requests)
+                percent_of(first.busiest, first.requests)
             )
         })
     }
@@ -233,9 +234,9 @@ impl Found {
         let mut text = format!(
             "{} ({}): touches {} ({})",
             proposal.level.name,
-            share(proposal.level.share.get()),
+            percent_text(proposal.level.share.get()),
             count(proposal.touched),
-            percent(proposal.touched as u64, clients),
+            percent_of(proposal.touched as u64, clients),
         );
         if let (true, Some(trial)) = (tried, self.trials.get(place)) {
             let refused = trial.refused();
@@ -255,12 +256,6 @@ fn touchable(clients: usize) -> f64 {
     let least = 1.0 / clients.max(1) as f64;
     let steps = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
     steps.into_iter().find(|step| *step >= least).unwrap_or(1.0)
-}
-
-/// A share as an operator writes it: `1%`, `0.01%`.
-pub fn share(share: f64) -> String {
-    let text = format!("{:.4}", share * 100.0);
-    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Names of limits are of letters, digits, `_` and `-`; those of routes as well, but who knows of which time.
@@ -286,8 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_written_as_operators_write_them() {
-        assert_eq!([0.01, 0.001, 0.0001, 0.125, 1.0].map(share), ["1%", "0.1%", "0.01%", "12.5%", "100%"]);
+    fn the_least_share_is_of_one_client() {
         assert_eq!([853, 1_753, 100, 1, 0].map(touchable), [0.002, 0.001, 0.01, 1.0, 1.0]);
     }
 }

@@ -15,7 +15,8 @@
 //! Source: D. V. Lindley, *The theory of queues with a single server* (1952); EXPERIENCE 6.3.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+
+use foldhash::fast::FixedState;
 
 use crate::sketch::{Bucket, KeyHash, Meter};
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
@@ -36,7 +37,7 @@ pub struct Frontier {
     folded: bool,
 }
 
-type Clients = HashMap<KeyHash, u32, BuildHasherDefault<AsItIs>>;
+type Clients = HashMap<KeyHash, u32, FixedState>;
 
 /// What is known of one client.
 #[derive(Debug, Clone, Copy)]
@@ -262,28 +263,6 @@ impl Column {
     pub fn clients(&self) -> usize {
         self.peaks.len()
     }
-}
-
-/// A key's hash is keyed and mixed already.
-#[derive(Debug, Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, half: u64) {
-        self.0 ^= half;
-    }
-
-    fn write_usize(&mut self, _: usize) {}
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Limits proposed from a log: which rate and burst would have touched so many of its clients, exactly.
+//! Limits proposed from a log: the rate and burst that would have refused a given share of its clients, exactly. No file, clock
+//! or dice.
 //!
-//! 1. [`plan`] writes a policy whose routes tell the kinds of requests apart ([`class`]); it is loaded.
-//! 2. [`study`] sends every request of the log to the [`frontier`]s of its groups: what every client would have needed at
-//!    every rate of the [`grid`].
-//! 3. [`proposal`] picks a rate and a burst for each share of clients that may be touched.
-//! 4. [`trial`] goes over the log again for what the touched would lose. [`findings`] is all of it together.
-//! 5. [`text`] writes it, with what it is worth, and [`plan`] writes the policy again, with the numbers.
-//!
-//! No file, clock or dice: the verb brings the requests, as the engine judged them by the policy of step 1.
+//! 1. [`plan`] writes a policy whose routes tell the kinds of requests apart ([`class`]). The verb loads it and judges the log by
+//!    it.
+//! 2. [`study`] sends each request to the [`frontier`] of its group: the burst that each client would have needed at each rate of
+//!    the [`grid`].
+//! 3. [`proposal`] picks a rate and a burst for each share of clients.
+//! 4. [`trial`] goes over the log again and counts the requests that those clients would lose. [`findings`] holds all results.
+//! 5. [`text`] writes them for people; [`plan`] writes the policy with the numbers.
 
 pub mod class;
 pub mod findings;

@@ -235,7 +235,7 @@ fn one_client_that_is_all_is_an_alarm() {
     }
     let found = Findings::new(&study, scope, levels());
     let alarm = found.alarm().unwrap();
-    assert!(alarm.starts_with("one client makes 90.0 % of the requests: is a proxy missing"), "{alarm}");
+    assert!(alarm.starts_with("one client makes 90 % of the requests: is a proxy missing"), "{alarm}");
     assert!(text::text(&found, &text::Log::default()).contains("WARNING: one client makes"));
 }
 

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::findings::{Findings, Found, share};
+use super::findings::{Findings, Found};
 use super::plan;
 use super::proposal::Row;
+use crate::config::percent_text;
+use crate::human::{columns, count, duration, grouped, percent_of, span};
 use crate::replay::Outcome;
-use crate::replay::report_html::{grouped, percent, span};
 
 /// What the log itself is, for the first line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -67,9 +68,9 @@ fn group(findings: &Findings, found: &Found) -> String {
         found.told,
         grouped(found.requests),
         count(found.clients as u64, "client"),
-        percent(found.busiest, found.requests)
+        percent_of(found.busiest, found.requests)
     );
-    let shares: Vec<String> = findings.levels.iter().map(|level| share(level.share.get())).collect();
+    let shares: Vec<String> = findings.levels.iter().map(|level| percent_text(level.share.get())).collect();
     let mut rows = vec![["rate".to_owned(), "50%".to_owned()].into_iter().chain(shares).collect::<Vec<_>>()];
     if let Some(head) = rows.first_mut() {
         head.push("nobody".into());
@@ -80,7 +81,7 @@ fn group(findings: &Findings, found: &Found) -> String {
         ends.into_iter().chain(bursts).chain([row.nobody.to_string()]).collect()
     }));
     text.push_str("  burst that touches so many clients:\n");
-    text.push_str(&columns(&rows));
+    text.extend(columns(&rows, 2, &[]).lines().map(|line| format!("    {line}\n")));
     for (place, proposal) in found.proposals.iter().enumerate() {
         _ = writeln!(text, "  {} burst {}: {}", proposal.rate, proposal.burst, found.promise(place, findings.tried));
     }
@@ -93,27 +94,6 @@ fn shown_rows(found: &Found) -> Vec<&Row> {
     let from = columns().min().unwrap_or_default().saturating_sub(2);
     let until = columns().max().unwrap_or_default() + 3;
     found.rows.iter().take(until).skip(from).collect()
-}
-
-/// Columns that stand to the right.
-fn columns(rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = Vec::new();
-    for row in rows {
-        widths.resize(widths.len().max(row.len()), 0);
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        _ = writeln!(text, "    {}", cells.join("  "));
-    }
-    text
-}
-
-fn count(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// A policy file that `tidegate check` accepts; of routes of an operator's own, only the section `limits`.
@@ -189,16 +169,6 @@ pub fn json(findings: &Findings, log: &Log) -> Value {
     })
 }
 
-/// A step of stamps in words.
-pub fn step(nanos: u64) -> String {
-    match nanos {
-        1_000_000_000.. => format!("{} s", nanos / 1_000_000_000),
-        1_000_000.. => format!("{} ms", nanos / 1_000_000),
-        1_000.. => format!("{} µs", nanos / 1_000),
-        _ => format!("{nanos} ns"),
-    }
-}
-
 /// What reading left out or doubted, a sentence each.
 pub fn reading(outcome: &Outcome, resolution: u64) -> Vec<String> {
     let tally = &outcome.tally;
@@ -207,7 +177,7 @@ pub fn reading(outcome: &Outcome, resolution: u64) -> Vec<String> {
         notes.push(format!(
             "stamps of {} put what came within one at the same instant: bursts are over-stated by up to as much as \
              the rate lets through in it",
-            step(resolution)
+            duration(resolution as f64 / 1e9)
         ));
     }
     if tally.unreadable > 0 {

@@ -1,7 +1,6 @@
 //! The way back: a line of the log → [`Entry`].
 
 use std::borrow::Cow;
-use std::fmt;
 
 use arrayvec::ArrayVec;
 use serde::Deserialize;
@@ -12,36 +11,20 @@ use crate::policy::{Mode, Route};
 use crate::units::Timestamp;
 
 /// Why a line is not an entry.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// No JSON, a field missing, or one of another type.
-    Json(serde_json::Error),
+    #[error("not an access log line: {0}")]
+    Json(#[source] serde_json::Error),
     /// A line of another kind or version, by its own word.
+    #[error("schema: found {0:?}; allowed {SCHEMA:?}")]
     Schema(String),
     /// A field whose text says nothing that we know: its name and the text.
+    #[error("{0}: found {1:?}, which is unknown")]
     Word(&'static str, String),
     /// More limits than a route can have.
+    #[error("limits: found {0}; allowed up to {max}", max = Route::MAX_RULES)]
     Limits(usize),
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unreadable::Json(fault) => write!(f, "not an access log line: {fault}"),
-            Unreadable::Schema(found) => write!(f, "schema: found {found:?}; allowed {SCHEMA:?}"),
-            Unreadable::Word(name, found) => write!(f, "{name}: found {found:?}, which is unknown"),
-            Unreadable::Limits(found) => write!(f, "limits: found {found}; allowed up to {}", Route::MAX_RULES),
-        }
-    }
-}
-
-impl std::error::Error for Unreadable {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Unreadable::Json(fault) => Some(fault),
-            Unreadable::Schema(_) | Unreadable::Word(..) | Unreadable::Limits(_) => None,
-        }
-    }
 }
 
 impl Entry<'static> {
@@ -87,6 +70,7 @@ impl Entry<'static> {
             bytes_in: raw.bytes_in,
             bytes_out: raw.bytes_out,
             error: raw.error.map(Cow::Owned),
+            sampled: raw.sampled,
         })
     }
 }
@@ -127,6 +111,7 @@ struct Raw {
     bytes_in: u64,
     bytes_out: u64,
     error: Option<String>,
+    sampled: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -166,7 +151,7 @@ fn verdict(verdict: Option<String>, reason: Option<String>) -> Result<Option<Ver
         (Some(ADMITTED), _) => Ok(Some(Verdict::Admitted)),
         (Some(REFUSED), reason) => {
             let refusal = known_word("reason", reason.unwrap_or_default(), |word| {
-                Refusal::ALL.into_iter().find(|refusal| refusal.word() == word)
+                Refusal::ALL.iter().copied().find(|refusal| refusal.word() == word)
             })?;
             Ok(Some(Verdict::Refused(refusal)))
         }

@@ -40,7 +40,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         shown: None,
     };
     let limits_at = limits.places().to_vec();
-    let mut policy = Policy {
+    let policy = Policy {
         clients,
         repeated_fields: file.repeated_fields.value().copied().unwrap_or_default(),
         rules: limits.rules(),
@@ -48,7 +48,6 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         stores: stores.stores(),
         routes: RouteTable::new(routes),
         responses,
-        fingerprint: String::new(),
     };
     stores.check_uses(file, &policy, context.faults);
     if context.faults.errors() == 0 {
@@ -70,8 +69,8 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         1.. if !context.stands_in => Tree::Map(Vec::new()),
         _ => effective(&policy, &settings, &written),
     };
-    policy.fingerprint = fingerprint(&effective);
-    Config { policy, settings, shown: effective.clone(), effective, places, cases }
+    let fingerprint = fingerprint(&effective);
+    Config { policy, settings, fingerprint, shown: effective.clone(), effective, places, cases }
 }
 
 /// Compiles the tests of a file of their own.

@@ -23,13 +23,22 @@ impl Lone {
         Lone { gate: gate(rules), store: Store::default(), admitted: 0, left: 0, wait: None, granted }
     }
 
-    fn run(&mut self, mut errand: Errand, now: u64) -> tidegate_policy::engine::Brought {
-        let stamp = Timestamp::from_nanos(now);
+    fn run(&mut self, mut call: SharedCall, now: u64) -> SharedOutcome {
         loop {
-            let answer = self.store.ask(&errand.question, now);
-            self.granted[errand.question.rule] += answer.granted;
-            if let Some(answer) = errand.heard(answer) {
-                return errand.done(Ok(answer), 1, stamp, stamp);
+            let answer = self.store.ask(&call.question, now);
+            self.granted[call.question.rule] += answer.granted;
+            match call.answered(Ok(answer), 1, Timestamp::from_nanos(now)) {
+                ControlFlow::Continue(next) => call = next,
+                ControlFlow::Break(outcome) => return outcome,
+            }
+        }
+    }
+
+    fn refill(&mut self, evaluation: &mut Evaluation, headers: &HeaderMap, now: u64) {
+        for slot in self.gate.refills(evaluation) {
+            let around = (1, Timestamp::from_nanos(now));
+            if let Some(call) = self.gate.refill(evaluation, slot, &request(headers), around) {
+                let _ = self.run(call, now);
             }
         }
     }
@@ -50,33 +59,19 @@ impl Lone {
     pub fn arrive_as(&mut self, headers: &HeaderMap, method: &Method, now: u64) {
         let stamp = Timestamp::from_nanos(now);
         let mut evaluation = self.gate.judge(&Request { method, ..request(headers) }, arrival(now));
-        let client: Client = evaluation.decision.client.unwrap();
         for slot in self.gate.to_settle(&evaluation) {
-            loop {
-                match self.gate.step(&mut evaluation, slot, (&request(headers), &client), 1, stamp) {
-                    Step::Settled => break,
-                    Step::Refill(errand) => {
-                        let _ = self.run(errand, now);
-                        break;
-                    }
-                    Step::Ask(errand) => {
-                        let brought = self.run(errand, now);
-                        self.gate.brought(&mut evaluation, slot, brought);
-                        break;
-                    }
-                    Step::Again => {}
-                    Step::Wait(_) => unreachable!("nobody else asks"),
-                }
-            }
-            if self.gate.is_against(&evaluation, slot) {
+            let outcome = match self.gate.step(&evaluation, slot, &request(headers), None, (1, stamp)) {
+                SharedStep::Done(outcome) => outcome,
+                SharedStep::Ask(call) => self.run(call, now),
+                SharedStep::Wait { .. } => unreachable!("no other request asks"),
+            };
+            self.gate.settle(&mut evaluation, slot, outcome);
+            self.refill(&mut evaluation, headers, now);
+            if self.gate.refuses(&evaluation, slot) {
                 break;
             }
         }
-        for slot in 0..self.granted.len() {
-            if let Some(errand) = self.gate.refill(&evaluation, slot, (&request(headers), &client), 1, stamp) {
-                let _ = self.run(errand, now);
-            }
-        }
+        self.refill(&mut evaluation, headers, now);
         let _ = self.gate.admit(&mut evaluation, stamp);
         if evaluation.decision.verdict == Verdict::Admitted {
             (self.admitted, self.left) = (self.admitted + 1, evaluation.decision.readings[0].remaining);

@@ -17,7 +17,7 @@ fn alone(gate: &Engine, method: &Method, nodes: u32, now: u64) -> Evaluation {
     let headers = head("203.0.113.7");
     let mut evaluation = gate.judge(&Request { method, ..request(&headers) }, arrival(now));
     for slot in gate.to_settle(&evaluation) {
-        gate.silent(&mut evaluation, slot, StoreError::Unreachable, nodes);
+        gate.settle(&mut evaluation, slot, unanswered(StoreError::Unreachable, nodes));
     }
     let _ = gate.admit(&mut evaluation, Timestamp::from_nanos(now));
     evaluation

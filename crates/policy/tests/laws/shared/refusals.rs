@@ -53,15 +53,14 @@ fn a_refusal_is_told_anew_after_a_grant_in_another_tier() {
 }
 
 /// A request that waits for what the store says, and the question.
-fn asking(gate: &Engine, (tier, method): (usize, &Method), now: u64) -> (Evaluation, Option<Errand>) {
+fn asking(gate: &Engine, (tier, method): (usize, &Method), now: u64) -> (Evaluation, Option<SharedCall>) {
     let headers = in_tier(tier);
     let request = Request { method, ..request(&headers) };
-    let mut evaluation = gate.judge(&request, arrival(now));
-    let client = evaluation.decision.client.unwrap();
+    let evaluation = gate.judge(&request, arrival(now));
     let slot = gate.to_settle(&evaluation).first().copied();
-    let step = slot.map(|slot| gate.step(&mut evaluation, slot, (&request, &client), 1, Timestamp::from_nanos(now)));
+    let step = slot.map(|slot| gate.step(&evaluation, slot, &request, None, (1, Timestamp::from_nanos(now))));
     match step {
-        Some(Step::Ask(errand)) => (evaluation, Some(errand)),
+        Some(SharedStep::Ask(call)) => (evaluation, Some(call)),
         _ => (evaluation, None),
     }
 }
@@ -75,24 +74,24 @@ fn a_refusal_that_is_heard_of_after_a_later_grant_is_not_remembered() {
         let mut store = Store::default();
         let stamp = Timestamp::from_nanos(SECOND);
         for _ in 0..2 {
-            let mut errand = asking(&gate, slow, SECOND).1.unwrap();
-            let answer = errand.heard(store.ask(&errand.question, SECOND)).unwrap();
-            let _ = errand.done(Ok(answer), 1, stamp, stamp);
+            let call = asking(&gate, slow, SECOND).1.unwrap();
+            let answer = store.ask(&call.question, SECOND);
+            let _ = outcome(call, answer, stamp);
         }
-        let mut late = asking(&gate, slow, SECOND).1.unwrap();
-        let refusal = late.heard(store.ask(&late.question, SECOND)).unwrap();
+        let late = asking(&gate, slow, SECOND).1.unwrap();
+        let refusal = store.ask(&late.question, SECOND);
         assert_eq!(refusal.granted, 0);
-        let mut errand = asking(&gate, own, SECOND).1.unwrap();
-        let grant = errand.heard(store.ask(&errand.question, SECOND)).unwrap();
+        let call = asking(&gate, own, SECOND).1.unwrap();
+        let grant = store.ask(&call.question, SECOND);
         assert!(grant.granted > 0);
-        let _ = errand.done(Ok(grant), 1, stamp, stamp);
-        let _ = late.done(Ok(refusal), 1, stamp, stamp);
+        let _ = outcome(call, grant, stamp);
+        let _ = outcome(late, refusal, stamp);
         let (evaluation, next) = asking(&gate, slow, SECOND);
         assert!(next.is_some(), "{sharing:?}: {:?}", evaluation.decision);
         // one that no grant overtakes is remembered
-        let mut next = next.unwrap();
-        let refusal = next.heard(store.ask(&next.question, SECOND)).unwrap();
-        let _ = next.done(Ok(refusal), 1, stamp, stamp);
+        let next = next.unwrap();
+        let refusal = store.ask(&next.question, SECOND);
+        let _ = outcome(next, refusal, stamp);
         assert!(asking(&gate, slow, SECOND).1.is_none(), "{sharing:?}");
     }
 }

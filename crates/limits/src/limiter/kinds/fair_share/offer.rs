@@ -1,6 +1,7 @@
 //! What a probe of a fair share keeps for the commit.
 
-use super::{MAX_NODES, Offered};
+use super::share::Offered;
+use crate::limiter::MAX_NODES;
 use crate::sketch::KeyHash;
 
 /// What was offered, and the keys whose caps it uses up if admitted.

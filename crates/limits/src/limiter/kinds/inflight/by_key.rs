@@ -2,7 +2,7 @@
 //!
 //! `held and not given back ≤ max`, for every key at every instant. The keys are as many as clients please, so they are
 //! counted in a summing sketch of fixed size; a number that the policy file fixes is counted exactly, in
-//! [`slots`](super::slots). A place is lent as a [`KeyPermit`] and comes back when that is dropped: at the answer's end, on
+//! [`slots`](crate::limiter::slots). A place is lent as a [`KeyPermit`] and comes back when that is dropped: at the answer's end, on
 //! error, on a client's abort, on panic and on shutdown alike. A refused request reads eight cells and writes nothing.
 //!
 //! Streams that live long (upgrades, server-sent events) take a permit of another limit and then give this one back, or
@@ -22,7 +22,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Judgement, Lost};
+use crate::limiter::{Judgement, Lost};
 use crate::sketch::{KeyHash, Seed, SummingTable};
 use crate::units::{Bytes, Cost, OutOfRange};
 

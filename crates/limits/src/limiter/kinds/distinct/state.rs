@@ -19,26 +19,19 @@
 //! What it replaces is Exim's `per_addr` (Finch): a Bloom filter for every key, which lets new values pass as
 //! old ones (1 in 1,741 at the limit, 1 in 3.2 at four times that) and does not let an old one pass when the limit is reached.
 
-mod counter;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::kind::MIXED;
-use super::leveled::Leveled;
-use super::needs::{self, Owed};
-use super::probe::{Probe, Seen, SeenLevel};
-use super::quota;
-use super::spec::most;
-use super::state::State;
-use super::succession::Moved;
-use super::taken::Taken;
-use super::tiered::Tiered;
-use super::{Gauges, Judgement, Kind, Lost, Place, Spec, kinds};
+use super::counter::{Counter, Counting};
+use crate::limiter::kind::{MIXED, phase};
+use crate::limiter::leveled::Leveled;
+use crate::limiter::needs::{self, Owed};
+use crate::limiter::probe::{Probe, Seen, SeenLevel};
+use crate::limiter::tiered::Tiered;
+use crate::limiter::{Gauges, Judgement, Kind, Lost, Moved, Place, Spec, State, Taken};
 use crate::sketch::{Admission, Charged, KeyHash, Lifetime, Meter, NextUnit, Ratio, Seed, SeenSet, Spot};
 use crate::units::time::saturating_nanos;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
-use counter::{Counter, Counting};
 
 /// The state of one `distinct` limit: how many new values each key has had, and which.
 #[derive(Debug)]
@@ -52,11 +45,6 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    /// The memory of a limit unless the operator says otherwise: half for [`SeenSet::DEFAULT_MEMORY`], a quarter for each
-    /// of the two tables of counters that take turns; innocents beside 1,000 keys at their limit are wrongly refused with
-    /// probability 8·10⁻⁷.
-    pub const DEFAULT_MEMORY: Bytes = kinds::Distinct::FORM.memory;
-
     /// An empty limiter with the numbers of the spec's kinds: the limit's own, then those of its tiers. They share the set, and
     /// note what others count, so a client that changes its tier takes along what it has had. Half of the memory holds the values
     /// and half the counters, of which 1/32 of it more are exact.
@@ -66,9 +54,7 @@ impl Distinct {
     /// power of two from 16 KiB to 1 GiB.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Distinct, OutOfRange> {
         let own = spec.kinds.first().ok_or(MIXED)?;
-        let (counting, Kind::Distinct(kinds::Distinct { memory, window, .. })) = (Counting::of(own)?, own) else {
-            return Err(MIXED);
-        };
+        let (counting, (_, memory)) = (Counting::of(own)?, own.sketch().ok_or(MIXED)?);
         if !(16 << 10..=1 << 30).contains(&memory.0) || !memory.0.is_power_of_two() {
             return Err(OutOfRange { allowed: "a power of two from 16KiB to 1GiB" });
         }
@@ -82,7 +68,7 @@ impl Distinct {
         Ok(Distinct {
             counters: Tiered::empty(counters, Counter::counts_as, table)?.with_longest_wait(spec.longest_wait),
             seen: Arc::new(SeenSet::with_memory(half, lifetime)?),
-            offset: saturating_nanos(quota::phase(*window, spec.unix_nanos_at_origin)),
+            offset: saturating_nanos(phase(counting.period, spec.unix_nanos_at_origin)),
             counts_refused: counting.penalty.is_some(),
         })
     }
@@ -123,6 +109,11 @@ impl Distinct {
         let effective = self.seen.moment(now);
         Moment { effective, lag: effective.nanos() - now.nanos() }
     }
+}
+
+/// How many values a key may have.
+fn most(kind: &Kind) -> Result<u32, OutOfRange> {
+    kind.most().map(|(_, most)| most).ok_or(MIXED)
 }
 
 impl State for Distinct {
@@ -281,7 +272,7 @@ impl State for Distinct {
             Counter::Aligned(_) => Owed::units(standing.saturating_add(1), 0),
             Counter::Sliding(bucket, _) => {
                 let lead = u128::from(standing);
-                let Kind::Distinct(kinds::Distinct { window, .. }) = kind else { return Owed::default() };
+                let Ok(Counting { period: window, .. }) = Counting::of(kind) else { return Owed::default() };
                 // m·I − lead: how long ago m values at one instant were; by then one of m per window must have come back
                 let fits = |max: u32| {
                     let since = (u128::from(max) * u128::from(bucket.interval_nanos())).saturating_sub(lead);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Capacity;
+use crate::limiter::Capacity;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The mean time to answer of one origin, as an exponentially weighted average over its answers.

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use crate::limiter::MAX_NODES;
 use crate::units::{Bytes, OutOfRange, Rate};
-
-/// The most nodes that one limit may have: each costs a few cache lines of every request.
-pub const MAX_NODES: usize = 12;
 
 /// The half-life at which λ is one per second: an average over about the last second, as rakelimit's paper has it.
 ///
@@ -22,7 +20,7 @@ pub const DEFAULT_MEMORY: Bytes = Bytes(4 << 20);
 pub enum Capacity {
     /// This rate.
     Rate(Rate),
-    /// What [`FairShare::set_capacity`](super::FairShare::set_capacity) said last. Before it has said anything there is
+    /// What [`FairShare::set_capacity`](super::share::FairShare::set_capacity) said last. Before it has said anything there is
     /// no limit: a guess would refuse requests for no reason anybody could give.
     Follows,
 }

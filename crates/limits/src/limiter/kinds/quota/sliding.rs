@@ -6,33 +6,32 @@
 //! What is held of a key are two counts and not one level, so there is no exact table beside the sketch, no tiers, and no charge
 //! that waits for an answer.
 
-use super::needs::Owed;
-use super::probe::{Probe, Seen};
-use super::state::State;
-use super::taken::Taken;
-use super::{Judgement, Kind, Lost, Moved, Place, Spec, kinds};
+use crate::limiter::kind::MIXED;
+use crate::limiter::needs::Owed;
+use crate::limiter::probe::{Probe, Seen};
+use crate::limiter::{Judgement, Kind, Lost, Moved, Place, Spec, State, Taken};
 use crate::sketch::{NextUnit, Seed, SlidingReading, SlidingWindows, Window, Windows};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one sliding `quota`.
 #[derive(Debug)]
-pub(super) struct SlidingQuota {
+struct SlidingQuota {
     windows: SlidingWindows,
     max: u32,
 }
 
-impl SlidingQuota {
-    /// An empty limiter: every key has its whole quota.
-    ///
-    /// # Errors
-    /// Not exactly one kind, one that is not `quota`, or numbers that [`Window::on`] or the tables refuse.
-    pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<SlidingQuota, OutOfRange> {
-        let (max, window, memory) = numbers(spec)?;
-        // both tables have a successor beside them, which takes as much again
-        let half = Bytes((memory.0 / 2).max(8 << 10));
-        Ok(SlidingQuota { windows: SlidingWindows::with_memory(window, half, seed)?, max })
-    }
+/// An empty state: every key has its whole quota.
+///
+/// # Errors
+/// Tiers, or numbers that [`Window::on`] or the tables refuse.
+pub fn state(spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+    let (max, window, memory) = numbers(spec)?;
+    // both tables have a successor beside them, which takes as much again
+    let half = Bytes((memory.0 / 2).max(8 << 10));
+    Ok(Box::new(SlidingQuota { windows: SlidingWindows::with_memory(window, half, seed)?, max }))
+}
 
+impl SlidingQuota {
     fn judgement(&self, reading: &SlidingReading, remaining: u32, cost: Cost) -> Judgement {
         Judgement {
             admitted: reading.admitted,
@@ -63,6 +62,9 @@ impl State for SlidingQuota {
 
     /// Other windows are refused: counts would mean something else in them.
     fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
+        if !spec.kinds.iter().all(|kind| kind.fixed_windows().1) {
+            return Err(MIXED);
+        }
         let (max, window, _) = numbers(spec)?;
         Ok(Box::new(SlidingQuota { windows: self.windows.with_limit_of(window)?, max }))
     }
@@ -95,8 +97,8 @@ impl State for SlidingQuota {
 
 /// The quota, its window and the memory.
 fn numbers(spec: &Spec<'_>) -> Result<(u32, Window, Bytes), OutOfRange> {
-    let [Kind::Quota(kinds::Quota { max, window, sliding: true, memory })] = spec.kinds else {
-        return Err(OutOfRange { allowed: "no tiers when sliding" });
-    };
-    Ok((*max, Window::on(*max, Windows::of(window, spec.unix_nanos_at_origin)?)?, *memory))
+    let [kind] = spec.kinds else { return Err(OutOfRange { allowed: "no tiers when sliding" }) };
+    let ((_, max), window, (_, memory)) =
+        (kind.most().ok_or(MIXED)?, kind.windows().ok_or(MIXED)?, kind.sketch().ok_or(MIXED)?);
+    Ok((max, Window::on(max, Windows::of(&window, spec.unix_nanos_at_origin)?)?, memory))
 }

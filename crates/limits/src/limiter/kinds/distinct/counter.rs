@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::limiter::Kind;
 use crate::limiter::kind::{MIXED, RefusedCount};
-use crate::limiter::kinds::{self, Kind};
 use crate::sketch::{Bucket, Charged, Meter, NextUnit, Ratio, Window};
 use crate::units::time::saturating_nanos;
 use crate::units::{Cost, OutOfRange, Rate, Timestamp};
@@ -19,12 +19,12 @@ pub(super) struct Counting {
 
 impl Counting {
     pub fn of(kind: &Kind) -> Result<Counting, OutOfRange> {
-        let Kind::Distinct(kinds::Distinct { window, sliding, refused, .. }) = kind else { return Err(MIXED) };
-        let penalty = match refused {
-            RefusedCount::All { max_penalty } if *sliding => Some(saturating_nanos(*max_penalty)),
+        let (Some(period), sliding) = kind.fixed_windows() else { return Err(MIXED) };
+        let penalty = match kind.refused() {
+            Some(RefusedCount::All { max_penalty }) if sliding => Some(saturating_nanos(max_penalty)),
             _ => None,
         };
-        Ok(Counting { period: *window, sliding: *sliding, penalty })
+        Ok(Counting { period, sliding, penalty })
     }
 }
 

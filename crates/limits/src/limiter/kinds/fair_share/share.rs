@@ -31,26 +31,15 @@
 //! *A refused request* costs the reads and raises of the levels up to the one that refused it. *Nothing is told to the
 //! client*: how near the total is to its end is not his business, and a retry time only where it is known.
 
-mod capacity;
-pub mod caps;
-pub mod controller;
-mod offer;
-pub mod root;
-pub mod spec;
-pub mod word;
-
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-pub(super) use capacity::SharedCapacity;
-pub(super) use offer::Offer;
-pub use spec::{Capacity, DEFAULT_HALF_LIFE, DEFAULT_MEMORY, FairShareSpec, MAX_NODES, NodeSpec, Parents};
-
-use self::caps::Caps;
-use self::controller::Controller;
-use self::root::{Full, Total};
-use super::{Judgement, Lost};
+use super::caps::Caps;
+use super::controller::Controller;
+use super::root::{Full, Total};
+pub use super::spec::{Capacity, DEFAULT_HALF_LIFE, DEFAULT_MEMORY, FairShareSpec, NodeSpec, Parents};
+use crate::limiter::{Judgement, Lost, MAX_NODES};
 use crate::sketch::offered::{KeyRate, OneMore};
 use crate::sketch::{Admission, KeyHash, OfferedRates, Seed};
 use crate::sync::AtomicU64;
@@ -322,6 +311,11 @@ impl FairShare {
     /// How often all of the tables were re-keyed so far.
     pub fn rekeyings(&self) -> u64 {
         self.caps.as_ref().map_or(u64::MAX, |caps| caps.rekeyings()).min(self.rates.rekeyings())
+    }
+
+    /// How many nodes it has.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
     }
 
     /// The memory of all tables, the same from the first request to the last.
