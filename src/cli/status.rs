@@ -207,7 +207,7 @@ mod tests {
             ..well.clone()
         };
         let mended = store(fault(67));
-        assert!(mended.contains("  s: last fault 1m 7s ago: cannot connect: refused\n"), "{mended}");
+        assert!(mended.contains("  s: last fault 1 min 7 s ago: cannot connect: refused\n"), "{mended}");
         assert!(mended.contains("answers") && !mended.contains('!'), "{mended}");
         let failing = store(fault(2));
         assert!(failing.contains("FAILS") && failing.contains("! store s fails: "), "{failing}");
@@ -227,7 +227,7 @@ mod tests {
         let gone = store(StoreState { connected: false, ..fault(1) });
         assert!(gone.contains("NOT CONNECTED"), "{gone}");
         let line = "! store s is not connected: its limits go by their on_store_error, 60 decisions so far\n    last \
-                    fault 1s ago: cannot connect: refused\n";
+                    fault 1 s ago: cannot connect: refused\n";
         assert!(gone.contains(line), "{gone}");
         let well = store(well);
         assert!(well.contains("\ns       answers    closed       3"), "{well}");

@@ -200,11 +200,6 @@ impl OriginState {
         &self.abandoned
     }
 
-    /// The places, for the gauge of what is held.
-    pub fn slots(&self) -> &Arc<Slots> {
-        &self.slots
-    }
-
     /// How many requests may be with it at this moment; `None` without a cap.
     pub fn limit(&self) -> Option<u32> {
         self.spec.inflight.map(|_| self.slots.max())

@@ -34,7 +34,7 @@ pub fn err(output: &Output) -> String {
 
 /// Without what differs from run to run: how long it took, and pseudonyms, whose secret is drawn anew.
 pub fn settled(text: &str) -> String {
-    let took = Regex::new(r" in \d+\.\d s\b").unwrap().replace_all(text, " in 0.1 s");
+    let took = Regex::new(r"(?m) in (\d+\.\d s\b|\d+(\.\d)? (ms|s)$)").unwrap().replace_all(text, " in 0.1 s");
     let pseudonym = Regex::new(r"(?m)^[A-Za-z0-9_-]{22}( |$)").unwrap();
     let mut number = 0;
     let numbered = |found: &regex::Captures<'_>| {

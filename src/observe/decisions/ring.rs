@@ -23,8 +23,6 @@ pub struct Ring {
     slots: Box<[Slot]>,
     /// The position that is written next. The first is one round and one from zero, so that no empty slot is taken for written.
     next: AtomicU64,
-    /// Records that could not be written because another writer stood in the way: one stalled for a whole round.
-    dropped: AtomicU64,
 }
 
 /// Words of a record in one slot.
@@ -48,11 +46,7 @@ impl Ring {
     /// An empty ring of so many slots, at least `MOST_SLOTS`. Takes all of its memory at once.
     pub fn new(slots: usize) -> Ring {
         let slots = slots.max(MOST_SLOTS);
-        Ring {
-            slots: (0..slots).map(|_| Slot::default()).collect(),
-            next: AtomicU64::new(slots as u64 + 1),
-            dropped: AtomicU64::new(0),
-        }
+        Ring { slots: (0..slots).map(|_| Slot::default()).collect(), next: AtomicU64::new(slots as u64 + 1) }
     }
 
     /// How many slots a record takes.
@@ -68,7 +62,6 @@ impl Ring {
         let first = self.next.fetch_add(parts, Ordering::Relaxed);
         for (part, words) in (0..parts).zip(words.chunks(WORDS)) {
             if !self.write_slot(first + part, part, id, words) {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         }
@@ -107,19 +100,9 @@ impl Ring {
         (begin..end).rev().filter_map(|position| self.read(position))
     }
 
-    /// How many could not be written.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
     /// How many slots were written so far.
     pub fn written(&self) -> u64 {
         self.next.load(Ordering::Relaxed).saturating_sub(self.slots.len() as u64 + 1)
-    }
-
-    /// How many slots there are.
-    pub fn slots(&self) -> usize {
-        self.slots.len()
     }
 
     /// The record that begins at this position, whole; `None` also where one goes on that began before.

@@ -77,11 +77,6 @@ impl Lifetime {
         Ok(Lifetime { span: Divisor::new(checked(period)? / MOST_LIVE), generations: MOST_LIVE })
     }
 
-    /// Nanoseconds of one generation; how often [`SeenSet::sweep`] is of use.
-    pub fn span_nanos(&self) -> u64 {
-        self.span.get()
-    }
-
     fn generation(&self, now: Timestamp) -> u64 {
         self.span.divide(now.nanos()).0
     }
@@ -277,7 +272,7 @@ impl<const WAYS: usize> SeenSet<WAYS> {
         inserted
     }
 
-    /// Clears every dead entry. Made for a timer, once per [`Lifetime::span_nanos`]: it keeps [`SeenSet::load`] true and
+    /// Clears every dead entry. Made for a timer, once per generation: it keeps [`SeenSet::load`] true and
     /// spares requests the sweeping of their regions. Safe beside requests and other sweeps; no promise rests on it.
     pub fn sweep(&self, now: Timestamp) {
         let generation = self.lifetime.generation(now).max(as_of(&self.newest));

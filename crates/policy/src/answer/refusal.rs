@@ -8,14 +8,15 @@
 //! http-grpc-status-mapping.md.
 
 use http::StatusCode;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::engine::Refusal;
 use crate::policy::Responses;
 use tidegate_http::fault::{BodyFault, HeadFault};
 
 /// What the gate itself answers when a request or an origin's answer cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Fault {
     /// The request is malformed or ambiguous.
     BadRequest,
@@ -63,27 +64,7 @@ impl Fault {
 
     /// The word in metrics and log.
     pub fn word(self) -> &'static str {
-        match self {
-            Fault::BadRequest => "bad_request",
-            Fault::MethodNotAllowed => "method_not_allowed",
-            Fault::ClientTimeout => "client_timeout",
-            Fault::BodyTooLarge => "body_too_large",
-            Fault::TargetTooLong => "target_too_long",
-            Fault::ExpectationFailed => "expectation_failed",
-            Fault::HeadTooLarge => "head_too_large",
-            Fault::VersionUnsupported => "version_unsupported",
-            Fault::ClientGone => "client_gone",
-            Fault::Internal => "internal",
-            Fault::OriginRefused => "origin_refused",
-            Fault::OriginUnreachable => "origin_unreachable",
-            Fault::OriginTls => "origin_tls",
-            Fault::OriginClosed => "origin_closed",
-            Fault::OriginGarbled => "origin_garbled",
-            Fault::NoOriginAddress => "no_origin_address",
-            Fault::OriginConnectTimeout => "origin_connect_timeout",
-            Fault::OriginTimeout => "origin_timeout",
-            Fault::BuffersFull => "buffers_full",
-        }
+        self.into()
     }
 
     /// What it means to the client.

@@ -1,21 +1,19 @@
 //! The formats of access logs, and the detection of the format of a log. Begin with [`Format`] and [`Parser`].
 //!
-//! Each text format has a file; the JSON formats are tables in `json_log`. A parser finds the places of the values in a line. It
+//! Formats are tables in [`custom`] (text) and `json_log` (JSON); those that fit no table have a file. A parser finds the places of the values in a line. It
 //! copies nothing and panics on no line.
 
 mod address;
-mod alb;
 mod cloudfront;
 mod combined;
 pub mod custom;
-mod envoy_text;
 mod given;
 mod haproxy;
 mod json_log;
 mod own;
 mod quoted;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::line::{FieldSpan, Line, Parsed, Span};
 use super::prefix;
@@ -33,6 +31,8 @@ pub enum Format {
     Combined,
     /// What the operator says, in the words of nginx or Apache.
     Custom(Arc<Custom>),
+    /// That of a server, in the same words.
+    Known(&'static LazyLock<Custom>),
     /// Caddy's JSON.
     Caddy,
     /// Traefik's JSON.
@@ -41,12 +41,8 @@ pub enum Format {
     TraefikText,
     /// CloudFront's standard log; the columns are as its `#Fields` line says.
     CloudFront(cloudfront::Columns),
-    /// AWS's Application Load Balancer.
-    Alb,
     /// Envoy's JSON, with the usual names.
     Envoy,
-    /// Envoy's default text.
-    EnvoyText,
     /// HAProxy's HTTP format.
     Haproxy,
     /// Our own.
@@ -59,8 +55,8 @@ pub const NAMES: [(&str, Format); 10] = [
     ("caddy", Format::Caddy),
     ("traefik", Format::Traefik),
     ("envoy", Format::Envoy),
-    ("envoy-text", Format::EnvoyText),
-    ("alb", Format::Alb),
+    ("envoy-text", Format::Known(&custom::ENVOY)),
+    ("alb", Format::Known(&custom::ALB)),
     ("cloudfront", Format::CloudFront(cloudfront::STANDARD)),
     ("haproxy", Format::Haproxy),
     ("traefik-text", Format::TraefikText),
@@ -117,14 +113,13 @@ impl Format {
     pub fn title(&self) -> &'static str {
         match self {
             Format::Combined => "nginx/Apache combined",
-            Format::Custom(_) => "custom log format",
+            Format::Custom(custom) => custom.title,
+            Format::Known(custom) => custom.title,
             Format::Caddy => "Caddy JSON",
             Format::Traefik => "Traefik JSON",
             Format::TraefikText => "Traefik text",
             Format::CloudFront(_) => "CloudFront",
-            Format::Alb => "AWS ALB",
             Format::Envoy => "Envoy JSON",
-            Format::EnvoyText => "Envoy text",
             Format::Haproxy => "HAProxy HTTP",
             Format::Tidegate => "tidegate JSON",
         }
@@ -134,10 +129,10 @@ impl Format {
     pub fn resolution(&self) -> u64 {
         match self {
             Format::Combined | Format::TraefikText | Format::CloudFront(_) => SECOND,
-            Format::Custom(custom) => custom.resolution(),
-            Format::EnvoyText | Format::Haproxy => SECOND / 1_000,
+            Format::Custom(custom) => custom.resolution,
+            Format::Known(custom) => custom.resolution,
+            Format::Haproxy => SECOND / 1_000,
             Format::Caddy | Format::Traefik | Format::Envoy => 1_000,
-            Format::Alb => 1_000,
             Format::Tidegate => 1,
         }
     }
@@ -147,6 +142,7 @@ impl Format {
         match self {
             Format::Combined => Gives::Never,
             Format::Custom(custom) => custom.gives_duration(),
+            Format::Known(custom) => custom.gives_duration(),
             Format::Traefik | Format::Envoy => Gives::Perhaps,
             _ => Gives::Always,
         }
@@ -157,12 +153,11 @@ impl Format {
         match self {
             Format::Caddy | Format::Traefik | Format::Envoy => Gives::Perhaps,
             Format::Custom(custom) => custom.gives(&FieldName::Header(name.into())),
+            Format::Known(custom) => custom.gives(&FieldName::Header(name.into())),
             Format::Combined | Format::TraefikText if matches!(name, "user-agent" | "referer") => Gives::Perhaps,
             Format::CloudFront(_) if matches!(name, "user-agent" | "referer" | "cookie" | "x-forwarded-for") => {
                 Gives::Perhaps
             }
-            Format::Alb | Format::EnvoyText if name == "user-agent" => Gives::Always,
-            Format::EnvoyText if name == "x-forwarded-for" => Gives::Always,
             _ => Gives::Never,
         }
     }
@@ -173,6 +168,7 @@ impl Parser {
     pub fn new(format: Format) -> Parser {
         let names: Arc<[FieldName]> = match &format {
             Format::Custom(custom) => custom.names().into(),
+            Format::Known(custom) => custom.names().into(),
             _ => LISTED.iter().map(|name| FieldName::Header((*name).into())).collect(),
         };
         Parser { format, stamps: Stamps::default(), names }
@@ -213,12 +209,11 @@ impl Parser {
             Format::Combined => combined::parse(line, &mut self.stamps, fields, parsed, false),
             Format::TraefikText => combined::parse(line, &mut self.stamps, fields, parsed, true),
             Format::Custom(custom) => custom.parse(line, &mut self.stamps, fields, parsed),
+            Format::Known(custom) => custom.parse(line, &mut self.stamps, fields, parsed),
             Format::Caddy => json_log::parse(&json_log::CADDY, line, fields, parsed),
             Format::Traefik => json_log::parse(&json_log::TRAEFIK, line, fields, parsed),
             Format::CloudFront(columns) => cloudfront::parse(line, columns, fields, parsed),
-            Format::Alb => alb::parse(line, fields, parsed),
             Format::Envoy => json_log::parse(&json_log::ENVOY, line, fields, parsed),
-            Format::EnvoyText => envoy_text::parse(line, fields, parsed),
             Format::Haproxy => haproxy::parse(line, parsed),
             Format::Tidegate => own::parse(line, parsed),
         };

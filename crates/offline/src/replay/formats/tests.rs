@@ -237,7 +237,7 @@ fn json_says_durations_headers_and_hosts() {
         (100_000_000, Some(12_000_000), "10.0.0.13")
     );
     let line = r#"[2016-04-15T20:17:00.310Z] "POST /api/v1/locations HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "nsq2http" "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "locations" "tcp://10.0.2.1:80""#;
-    let said = read(&Format::EnvoyText, line).unwrap();
+    let said = read(&Format::Known(&custom::ENVOY), line).unwrap();
     assert_eq!(
         (said.client.as_str(), said.host.as_deref(), said.duration),
         ("10.0.35.28", Some("locations"), Some(226_000_000))

@@ -102,7 +102,7 @@ fn touched(outcome: &Outcome) -> String {
             grouped(client.limited),
             percent(share(client.limited, client.requests)),
             by.join(", "),
-            format!("{}, up to {} in a second, over {minutes} min", printable(&client.path), client.peak),
+            format!("{}, up to {} in a second, over {}", printable(&client.path), client.peak, span(60 * minutes)),
         ]);
     }
     let more = outcome.touched.len().saturating_sub(CLIENTS);

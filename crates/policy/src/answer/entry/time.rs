@@ -13,14 +13,14 @@ pub fn write(out: &mut Vec<u8>, unix_nanos: u64) {
     let _ = PRINTER.print_timestamp(&time, out);
 }
 
-/// The text that [`write()`] writes.
+/// The time so many nanoseconds after 1970 began, as text.
 pub fn text(unix_nanos: u64) -> String {
     let mut text = Vec::with_capacity(30);
     write(&mut text, unix_nanos);
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Reads exactly what [`write()`] writes.
+/// Reads exactly what `write` writes.
 pub fn read(written: &str) -> Option<u64> {
     let nanos = written.parse::<Timestamp>().ok()?.as_nanosecond();
     u64::try_from(nanos).ok().filter(|nanos| text(*nanos) == written)

@@ -8,8 +8,12 @@ use crate::replay::stamp::SECOND;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     Client,
+    /// The list of a forwarding header, whose last element is the client; the name at this position.
+    Forwarded(u16),
     TimeLocal,
     TimeRfc3339,
+    /// The beginning, by RFC 3339.
+    Began,
     /// Since 1970, in units of so many nanoseconds.
     Epoch(u64),
     Request,
@@ -116,6 +120,13 @@ impl Reader {
             "status" => Word::Status,
             "body_bytes_sent" | "bytes_sent" => Word::Bytes,
             "request_time" => Word::Duration(SECOND),
+            // of servers that are known
+            "start_time" => Word::Began,
+            "duration_ms" => Word::Duration(1_000_000),
+            "forwarded" => match self.field(FieldName::Header("x-forwarded-for".into())) {
+                Word::Field(name) => Word::Forwarded(name),
+                other => other,
+            },
             name => {
                 let field = |prefix: &str| name.strip_prefix(prefix);
                 if let Some(name) = field("http_") {
