@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use distinct::Distinct;
 pub use fair_share::FairShare;
 pub(super) use fair_share::Offer;
-pub use form::{Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
+pub use form::{Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::Inflight;
 pub use inflight::by_key::{InflightByKey, KeyPermit};
 pub use quota::Quota;
