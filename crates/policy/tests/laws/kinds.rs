@@ -1,12 +1,15 @@
 //! The laws, on every kind of limit: the bound over all intervals, a retry time that comes true, monotony, refusals that
 //! charge nobody, clocks that step back.
 
+use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
-use tidegate_limits::limiter::{Kind, RefusedCount, kinds};
+use tidegate_limits::limiter::kinds::Bound;
+use tidegate_limits::limiter::{FORMS, Kind, RefusedCount, kinds};
 use tidegate_limits::units::{Bytes, Cost, Rate};
+use tidegate_policy::config::load_text;
 use tidegate_policy::engine::{Decision, Engine, Verdict};
 use tidegate_policy::policy::{CostRule, Mode, Rule};
 use tidegate_policy::request::Request;
@@ -18,18 +21,24 @@ const SECOND: u64 = 1_000_000_000;
 pub const START: u64 = 10_000_000 * SECOND;
 const MEMORY: Bytes = Bytes(1 << 20);
 
-/// What a kind promises of the stamps and costs of its admitted requests, sorted: how much may lie in an interval.
-pub enum Promise {
-    /// At most so many + so many per second × its length, in every interval.
-    Curve(f64, f64),
-    /// At most so many in every aligned window of so many seconds.
-    Window(usize, u64),
-    /// As `Window`, and across one boundary at most so many × (1 + the part of the window after it).
-    Sliding(usize, u64),
+/// A limit of every kind of the list that promises something of stamps, as its example has it.
+fn examples() -> impl Iterator<Item = Rule> {
+    FORMS.iter().filter_map(|form| {
+        let text = format!(
+            "listen: \":8080\"\nlimits: {{ {}: {} }}\nroutes: [{{ respond: {{ status: 200 }}, limits: [{0}] }}]\n",
+            form.word, form.example
+        );
+        let config = load_text("t.yaml", &text, &|_: &str| None, Path::new(".")).outcome.expect(form.word);
+        let mut rule = Rule::clone(&config.policy.rules[0]);
+        if let Some(memory) = rule.kind.memory_mut() {
+            *memory = MEMORY;
+        }
+        rule.kind.bound().is_some().then_some(rule)
+    })
 }
 
 /// Every kind that promises something of stamps, in small numbers.
-pub fn kinds() -> Vec<(Rule, Promise)> {
+pub fn kinds() -> Vec<(Rule, Bound)> {
     let per_second = |events| Rate::new(events, Duration::from_secs(1)).unwrap();
     let quota =
         |sliding| Kind::Quota(kinds::Quota { max: 5, window: Duration::from_secs(2).into(), sliding, memory: MEMORY });
@@ -42,8 +51,6 @@ pub fn kinds() -> Vec<(Rule, Promise)> {
         })
     };
     let all = RefusedCount::All { max_penalty: Duration::from_secs(6) };
-    // B = L·h/ln 2
-    let average_burst = 4.0 / std::f64::consts::LN_2;
     let costly = |rule: Rule| Rule {
         cost: CostRule::ByMethod {
             methods: vec![(Method::POST, Cost::new(2).unwrap()), (Method::PUT, Cost::new(3).unwrap())],
@@ -51,53 +58,61 @@ pub fn kinds() -> Vec<(Rule, Promise)> {
         },
         ..rule
     };
-    vec![
-        (costly(rate("rate", 4, 5, Mode::Enforce)), Promise::Curve(5.0, 4.0)),
-        (costly(by_client("quota", quota(false))), Promise::Window(5, 2)),
-        (costly(by_client("sliding_quota", quota(true))), Promise::Sliding(5, 2)),
-        (costly(by_client("average_admitted", average(RefusedCount::Admitted))), Promise::Curve(average_burst, 4.0)),
-        (costly(by_client("average_all", average(all))), Promise::Curve(average_burst, 4.0)),
-        (distinct(5, Duration::from_secs(2), false), Promise::Window(5, 2)),
-        (distinct(5, Duration::from_secs(2), true), Promise::Curve(5.0, 2.5)),
-        (strict_distinct(5, Duration::from_secs(2), Duration::from_secs(6)), Promise::Curve(5.0, 2.5)),
-        // a quarter of a second's worth, at least eight
-        (fair_share(20), Promise::Curve(8.0, 20.0)),
-    ]
+    let rules = vec![
+        costly(rate("costly_rate", 4, 5, Mode::Enforce)),
+        costly(by_client("costly_quota", quota(false))),
+        costly(by_client("sliding_quota", quota(true))),
+        costly(by_client("average_admitted", average(RefusedCount::Admitted))),
+        costly(by_client("average_all", average(all))),
+        distinct(5, Duration::from_secs(2), false),
+        distinct(5, Duration::from_secs(2), true),
+        strict_distinct(5, Duration::from_secs(2), Duration::from_secs(6)),
+        fair_share(20),
+    ];
+    rules.into_iter().chain(examples()).map(|rule| (rule.clone(), rule.kind.bound().unwrap())).collect()
+}
+
+/// Whether a request's judgement depends on what others offer, not on what its client was charged.
+pub fn weighs_others(rule: &Rule) -> bool {
+    rule.kind.has_nodes()
+}
+
+/// Whether it judges by each stamp: an aligned `distinct` judges one that lags behind in the newest period that it has met.
+pub fn judges_by_stamps(rule: &Rule, bound: &Bound) -> bool {
+    !(rule.of.is_some() && matches!(bound, Bound::Window { .. }))
 }
 
 fn counts_refused(rule: &Rule) -> bool {
     matches!(rule.kind.refused(), Some(RefusedCount::All { .. }))
 }
 
-impl Promise {
-    pub fn check(&self, admitted: &[(u64, usize)]) -> Result<(), String> {
-        for (first, (from, _)) in admitted.iter().enumerate() {
-            let mut count = 0;
-            for (to, cost) in &admitted[first..] {
-                count += cost;
-                let kept = match self {
-                    Promise::Curve(burst, per_second) => {
-                        count as f64 <= burst + per_second * (to - from) as f64 / 1e9 + 1e-6
-                    }
-                    Promise::Window(max, seconds) => {
-                        from / (seconds * SECOND) != to / (seconds * SECOND) || count <= *max
-                    }
-                    Promise::Sliding(max, seconds) => {
-                        let window = seconds * SECOND;
-                        match to / window - from / window {
-                            0 => count <= *max,
-                            1 => count as f64 <= *max as f64 * (1.0 + (to % window) as f64 / window as f64) + 1e-6,
-                            _ => true,
-                        }
-                    }
-                };
-                if !kept {
-                    return Err(format!("{count} admitted from {from} to {to}"));
+/// Checks the stamps and costs of what was admitted, sorted, in every interval.
+pub fn check(bound: &Bound, admitted: &[(u64, usize)]) -> Result<(), String> {
+    for (first, (from, _)) in admitted.iter().enumerate() {
+        let mut count = 0;
+        for (to, cost) in &admitted[first..] {
+            count += cost;
+            let kept = match bound {
+                Bound::Interval { burst, per_second } => {
+                    count as f64 <= burst + per_second * (to - from) as f64 / 1e9 + 1e-6
                 }
+                Bound::Window { max, length, sliding } => {
+                    let (max, window) = (*max as usize, length.as_nanos() as u64);
+                    match to / window - from / window {
+                        0 => count <= max,
+                        1 if *sliding => {
+                            count as f64 <= max as f64 * (1.0 + (to % window) as f64 / window as f64) + 1e-6
+                        }
+                        _ => true,
+                    }
+                }
+            };
+            if !kept {
+                return Err(format!("{count} admitted from {from} to {to}"));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The nth request of one client: a new name each time, so that `distinct` has something to count.
@@ -135,9 +150,8 @@ proptest! {
     fn every_kind_keeps_its_bound_over_all_intervals(
         steps in prop::collection::vec((-200_i64..500, 1..4_usize), 1..100),
     ) {
-        for (rule, promise) in kinds() {
-            // aligned `distinct` judges a stamp that lags behind in the newest period it meets, not in its own
-            let steps_back = !(rule.name == "distinct" && matches!(promise, Promise::Window(..)));
+        for (rule, bound) in kinds() {
+            let steps_back = judges_by_stamps(&rule, &bound);
             let (name, engine) = (rule.name.clone(), book(vec![rule.clone()]));
             let mut now = START as i64;
             let mut passed = Vec::new();
@@ -149,7 +163,7 @@ proptest! {
                 }
             }
             passed.sort_unstable();
-            let kept = promise.check(&passed);
+            let kept = check(&bound, &passed);
             prop_assert!(kept.is_ok(), "{name}: {}", kept.unwrap_err());
         }
     }
@@ -190,7 +204,7 @@ proptest! {
         (pause, last) in (0_u64..3_000, 1..4_usize),
     ) {
         for (rule, _) in kinds() {
-            if rule.name == "share" {
+            if weighs_others(&rule) {
                 continue; // its judgement depends on what others offer, not on what one was charged
             }
             let name = rule.name.clone();
@@ -270,7 +284,7 @@ fn a_short_penalty_keeps_a_client_out_for_as_long_as_it_tries_again_within_it() 
 #[test]
 fn a_refusal_charges_nobody() {
     for (rule, _) in kinds() {
-        if counts_refused(&rule) || rule.name == "share" {
+        if counts_refused(&rule) || weighs_others(&rule) {
             continue; // the one kind counts refused requests, the other offered ones: that is what they are for
         }
         let name = rule.name.clone();

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate_limits::limiter::kinds::Bound;
 use tidegate_limits::sketch::Seed;
 use tidegate_limits::units::Timestamp;
 use tidegate_policy::config::load_text;
@@ -11,15 +12,13 @@ use tidegate_policy::engine::{Engine, Refusal, Verdict};
 use tidegate_policy::policy::{Mode, OnLimit, Rule};
 
 use crate::book::{arrival, ask, book, head, rate, request};
-use crate::kinds::{Promise, START, kinds, nth};
+use crate::kinds::{START, check, judges_by_stamps, kinds, nth, weighs_others};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// The kinds that judge a stamp by itself. `fair_share` is steered by what is offered; see `kinds` for aligned `distinct`.
-fn judging_by_stamps() -> impl Iterator<Item = (Rule, Promise)> {
-    kinds().into_iter().filter(|(rule, promise)| {
-        rule.name != "share" && !(rule.name == "distinct" && matches!(promise, Promise::Window(..)))
-    })
+/// The kinds that judge a stamp by itself.
+fn judging_by_stamps() -> impl Iterator<Item = (Rule, Bound)> {
+    kinds().into_iter().filter(|(rule, bound)| !weighs_others(rule) && judges_by_stamps(rule, bound))
 }
 
 proptest! {
@@ -30,7 +29,7 @@ proptest! {
     fn who_waited_for_a_place_is_charged_as_of_the_end_of_the_wait(
         requests in prop::collection::vec((0_u64..300, 0_u64..3_000), 1..80),
     ) {
-        for (rule, promise) in judging_by_stamps() {
+        for (rule, bound) in judging_by_stamps() {
             let name = rule.name.clone();
             let engine = book(vec![rule]);
             let (mut now, mut waiting, mut stamps) = (START, Vec::new(), Vec::new());
@@ -50,7 +49,7 @@ proptest! {
                 waiting.push((now + wait * MILLISECOND, engine.judge(&request(&nth(n)), arrival(now))));
             }
             go_on(&mut waiting, u64::MAX);
-            let kept = promise.check(&stamps.iter().map(|stamp| (*stamp, 1)).collect::<Vec<_>>());
+            let kept = check(&bound, &stamps.iter().map(|stamp| (*stamp, 1)).collect::<Vec<_>>());
             prop_assert!(kept.is_ok(), "{name}: {}", kept.unwrap_err());
         }
     }
@@ -62,7 +61,7 @@ proptest! {
         gaps in prop::collection::vec(prop_oneof![3 => Just(0_u64), 1 => 0_u64..1_500], 1..80),
         delay_first in any::<bool>(),
     ) {
-        for (rule, promise) in judging_by_stamps() {
+        for (rule, bound) in judging_by_stamps() {
             let name = rule.name.clone();
             let action = OnLimit::Delay { max: Duration::from_secs(5) };
             let smooth = Rule { action, ..rate("smooth", 7, 1, Mode::Enforce) };
@@ -76,7 +75,7 @@ proptest! {
                 }
             }
             stamps.sort_unstable();
-            let kept = promise.check(&stamps.iter().map(|stamp| (*stamp, 1)).collect::<Vec<_>>());
+            let kept = check(&bound, &stamps.iter().map(|stamp| (*stamp, 1)).collect::<Vec<_>>());
             prop_assert!(kept.is_ok(), "{name}: {}", kept.unwrap_err());
         }
     }

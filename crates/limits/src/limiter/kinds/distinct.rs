@@ -5,7 +5,7 @@ pub mod state;
 
 use std::time::Duration;
 
-use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, ceil_seconds, compared, max_penalty};
+use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, ceil_seconds, compared, max_penalty};
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, MAX_PENALTY, SLIDING, WINDOW};
 use crate::limiter::kind::{RefusedCount, Sketch};
@@ -43,7 +43,6 @@ impl Distinct {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["unique"],
-        promise: "at most `max` different values of `of` per key and `window`.",
         words: &[&OF, &MAX, &WINDOW, &SLIDING, &MAX_PENALTY],
         tier_words: &[&MAX],
         common: &["key", "missing", "count", "tiers"],
@@ -53,7 +52,11 @@ impl Distinct {
         // half of it holds values, a quarter each of two tables of counters: by default 8·10⁻⁷ of innocents are refused early
         // beside 1,000 keys at their limit
         least_memory: Bytes(16 << 10),
-        ..Form::new::<Distinct>("distinct")
+        ..Form::new::<Distinct>(
+            "distinct",
+            "at most `max` different values of `of` per key and `window`.",
+            "{ type: distinct, of: \"header:x-name\", missing: allow, max: 5, window: 2s, sliding: true }",
+        )
     };
 }
 
@@ -114,6 +117,14 @@ impl LimitKind for Distinct {
 
     fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
         Ok(Box::new(state::Distinct::new(spec, seed)?))
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        let (max, length) = (self.max, self.window);
+        Some(match self.sliding {
+            true => Bound::Interval { burst: max.into(), per_second: f64::from(max) / length.as_secs_f64() },
+            false => Bound::Window { max, length, sliding: false },
+        })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {

@@ -11,7 +11,7 @@ pub mod word;
 
 use std::time::Duration;
 
-use super::form::{Form, FromWords, LimitKind, Part, compared};
+use super::form::{Bound, Form, FromWords, LimitKind, Part, compared};
 pub(in crate::limiter) use offer::Offer;
 
 use follows::Follows;
@@ -81,12 +81,15 @@ impl FairShare {
 
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
-        promise: "at most `capacity` in all; above it the heaviest give way first.",
         words: &[&CAPACITY, &NODES, &CHARGE_PARENTS],
         warns_of_small_sketch: false,
         no_delay: Some("the share of a moment from now is not known"),
         no_stand_in: Some("a `fair_share` weighs all requests of a route, not some"),
-        ..Form::new::<FairShare>("fair_share")
+        ..Form::new::<FairShare>(
+            "fair_share",
+            "at most `capacity` in all; above it the heaviest give way first.",
+            "{ type: fair_share, capacity: 20/s }",
+        )
     };
 }
 
@@ -111,6 +114,12 @@ impl LimitKind for FairShare {
 
     fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
         Ok(Box::new(FairShareState::new(spec, seed)?))
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        // a quarter of a second's worth, at least eight
+        let per_second = fixed(self.capacity)?;
+        Some(Bound::Interval { burst: (per_second / 4.0).max(8.0), per_second })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {

@@ -26,6 +26,9 @@ pub struct Form {
     pub synonyms: &'static [&'static str],
     /// What it promises, in the manual.
     pub promise: &'static str,
+    /// A limit of the kind as the policy file has it, in small numbers: spent by fewer than a hundred requests, and whole again within a
+    /// minute.
+    pub example: &'static str,
     /// The words that it reads.
     pub words: &'static [&'static Word],
     /// The words that it reads in a tier.
@@ -64,12 +67,13 @@ impl Form {
     pub const CHARGED: &'static [&'static str] =
         &["key", "missing", "cost", "cost_estimate", "cost_max", "count", "tiers"];
 
-    /// A form with a word, and what reads limits of the kind.
-    pub const fn new<K: FromWords>(word: &'static str) -> Form {
+    /// A form with a word, a promise, an example, and what reads limits of the kind.
+    pub const fn new<K: FromWords>(word: &'static str, promise: &'static str, example: &'static str) -> Form {
         Form {
             word,
             synonyms: &[],
-            promise: "",
+            promise,
+            example,
             words: &[],
             tier_words: &[],
             common: &[],
@@ -115,6 +119,27 @@ pub enum Shareable {
     AsEstimate,
     /// In every way.
     Always,
+}
+
+/// What a kind promises of the costs that it admits: of one key, or of all where it tells no keys apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// At most `burst` + `per_second`·τ in every interval of τ seconds.
+    Interval {
+        /// How much at once.
+        burst: f64,
+        /// How fast more appears.
+        per_second: f64,
+    },
+    /// At most `max` in every aligned window.
+    Window {
+        /// How much.
+        max: u32,
+        /// In how long a window.
+        length: Duration,
+        /// Across one boundary at most `max` + `max` times the part of the window after it.
+        sliding: bool,
+    },
 }
 
 /// What the header fields of an answer promise.
@@ -187,6 +212,9 @@ pub trait LimitKind: Any + Debug + Send + Sync {
     /// # Errors
     /// Numbers that the kind does not take, of the limit or of a tier.
     fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange>;
+
+    /// What it promises of what it admits; `None` for a kind that promises nothing of stamps.
+    fn bound(&self) -> Option<Bound>;
 
     /// The size of its sketch, and how a table lies in it; `None` for one that counts exactly.
     fn sketch(&self) -> Option<(Sketch, Bytes)>;

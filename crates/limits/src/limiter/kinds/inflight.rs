@@ -8,7 +8,7 @@ pub mod by_key;
 
 use std::sync::Arc;
 
-use super::form::{Allowance, Counts, Form, FromWords, LimitKind, Part, compared};
+use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, compared};
 use by_key::InflightByKey;
 
 use super::words::{Takes, Value, Word, Words};
@@ -46,7 +46,6 @@ impl Inflight {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["concurrency", "connections"],
-        promise: "at most `max` at once.",
         words: &[&MAX, &UPGRADED],
         tier_words: &[&MAX],
         common: &["key", "missing", "tiers"],
@@ -55,7 +54,7 @@ impl Inflight {
         // 65,536 columns of eight rows: 10⁻¹⁴ for a thousand busy keys
         memory: Bytes(2 << 20),
         no_delay: Some("when a place becomes free is up to others"),
-        ..Form::new::<Inflight>("inflight")
+        ..Form::new::<Inflight>("inflight", "at most `max` at once.", "{ type: inflight, key: client_ip, max: 5 }")
     };
 }
 
@@ -86,6 +85,10 @@ impl LimitKind for Inflight {
             true => Ok(Box::new(KeyedState::new(spec, seed)?)),
             false => Ok(Box::new(ExactState::new(spec)?)),
         }
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        None
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {

@@ -2,31 +2,24 @@
 //!
 //! To add a kind, write its file, and add a line to the list below. The words that several kinds read stand here too.
 
-pub mod distinct;
-pub mod fair_share;
 pub mod form;
-pub mod inflight;
-mod quota;
-mod rate;
-mod recent_average;
 pub mod words;
 
 use std::time::Duration;
 
-pub use distinct::Distinct;
-pub use fair_share::FairShare;
 pub(super) use fair_share::Offer;
-pub use form::{Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
-pub use inflight::Inflight;
+pub use form::{Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::by_key::{InflightByKey, KeyPermit};
-pub use quota::Quota;
-pub use rate::Rate;
-pub use recent_average::RecentAverage;
 pub use words::{Takes, Value, Word, Words};
 
-/// Makes [`Kind`] and [`FORMS`] from the list of the kinds.
+/// Makes the modules, [`Kind`] and [`FORMS`] from the list of the kinds.
 macro_rules! kinds {
-    ($($kind:ident,)*) => {
+    ($($file:ident::$kind:ident,)*) => {
+        $(
+            pub mod $file;
+            pub use $file::$kind;
+        )*
+
         /// What a limit promises: its kind, with numbers. It answers what [`LimitKind`] asks.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Kind {
@@ -67,7 +60,14 @@ macro_rules! kinds {
     };
 }
 
-kinds! { Rate, Quota, RecentAverage, Distinct, FairShare, Inflight, }
+kinds! {
+    rate::Rate,
+    quota::Quota,
+    recent_average::RecentAverage,
+    distinct::Distinct,
+    fair_share::FairShare,
+    inflight::Inflight,
+}
 
 const RATE: Word = Word {
     in_tier: Some("How fast, for `rate` and `recent_average`, in requests or bytes like the limit's own."),

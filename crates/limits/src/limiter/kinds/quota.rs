@@ -15,7 +15,7 @@ mod sliding;
 use std::time::Duration;
 
 use super::form::{
-    Allowance, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable, calendar, ceil_seconds, compared,
+    Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable, calendar, ceil_seconds, compared,
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, RATE, SLIDING, WINDOW};
@@ -67,13 +67,16 @@ impl Quota {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["window", "fixed_window", "sliding_window"],
-        promise: "at most `max` per window of the clock, per key.",
         words: &[&RATE, &MAX, &WINDOW, &PER, &TIME_ZONE, &WEEK_STARTS, &SLIDING],
         tier_words: &[&MAX],
         common: Form::CHARGED,
         counts_answers: true,
         sharing: Shareable::Always,
-        ..Form::new::<Quota>("quota")
+        ..Form::new::<Quota>(
+            "quota",
+            "at most `max` per window of the clock, per key.",
+            "{ type: quota, max: 5, window: 2s }",
+        )
     };
 }
 
@@ -229,6 +232,10 @@ impl LimitKind for Quota {
             true => sliding::state(spec, seed),
             false => Ok(Box::new(AlignedState::new(spec, seed)?)),
         }
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        Some(Bound::Window { max: self.max, length: self.window.nominal(), sliding: self.sliding })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {

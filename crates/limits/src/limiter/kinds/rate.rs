@@ -8,16 +8,15 @@
 mod bytes;
 
 use super::form::{
-    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, compared, saturating,
+    Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, compared, saturating,
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, RATE};
 use crate::limiter::by_level::ByLevel;
-use crate::limiter::kind::Sketch;
+use crate::limiter::kind::{MIXED, Sketch};
 use crate::limiter::leveled::Leveled;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
-use crate::limiter::spec::numbers;
 use crate::limiter::tiered::Tiered;
 use crate::limiter::{Moved, Spec, State};
 use crate::sketch::{Bucket, Ratio, Seed};
@@ -49,14 +48,17 @@ impl Rate {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["bucket", "token_bucket", "leaky_bucket", "gcra"],
-        promise: "at most `burst` + `rate`·t requests in any time t, per key.",
         words: &[&RATE, &BURST],
         tier_words: &[&RATE, &BURST],
         common: Form::CHARGED,
         counts_answers: true,
         may_count_bytes: true,
         sharing: Shareable::Always,
-        ..Form::new::<Rate>("rate")
+        ..Form::new::<Rate>(
+            "rate",
+            "at most `burst` + `rate`·t requests in any time t, per key.",
+            "{ rate: 4/s, burst: 5 }",
+        )
     };
 }
 
@@ -146,7 +148,11 @@ impl LimitKind for Rate {
     }
 
     fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
-        Ok(Box::new(RateState::new(spec, seed)?))
+        state(spec, seed)
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        Some(Bound::Interval { burst: self.burst.into(), per_second: self.rate.per_second() })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
@@ -235,7 +241,15 @@ impl LimitKind for Rate {
     }
 }
 
-/// The state of one `rate` limit.
+/// The empty state of a limit whose keys have a bucket each.
+///
+/// # Errors
+/// A kind without a bucket, or numbers that [`Bucket::new`] or the table refuse.
+pub(super) fn state(spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+    Ok(Box::new(RateState::new(spec, seed)?))
+}
+
+/// A bucket per key.
 #[derive(Debug)]
 struct RateState {
     tiered: Tiered<Bucket>,
@@ -245,7 +259,7 @@ struct RateState {
 
 impl RateState {
     fn new(spec: &Spec<'_>, seed: &Seed) -> Result<RateState, OutOfRange> {
-        let memory = spec.own::<Rate>()?.memory;
+        let (_, memory) = spec.kinds.first().and_then(|kind| kind.sketch()).ok_or(MIXED)?;
         let meters = spec.kinds.iter().map(|kind| paced(kind, Ratio::EVEN));
         let table = |bucket| Leveled::new(bucket, memory, seed.clone(), spec.indebts);
         let tiered = Tiered::empty(meters, Bucket::eq, table)?.with_longest_wait(spec.longest_wait);
@@ -284,8 +298,8 @@ impl ByLevel for RateState {
 
 /// The bucket of these numbers on an axis of this pace.
 fn paced(kind: &Kind, ratio: Ratio) -> Result<Bucket, OutOfRange> {
-    let Rate { rate, burst, .. } = numbers(kind)?;
-    Bucket::paced(*rate, *burst, ratio)
+    let (rate, burst) = kind.bucket().ok_or(MIXED)?;
+    Bucket::paced(rate, burst, ratio)
 }
 
 #[cfg(test)]

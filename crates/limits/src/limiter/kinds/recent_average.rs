@@ -13,8 +13,8 @@
 use std::time::Duration;
 
 use super::form::{
-    Allowance, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, ceil_seconds, compared, max_penalty,
-    saturating,
+    Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, ceil_seconds, compared,
+    max_penalty, saturating,
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX_PENALTY, RATE};
@@ -100,13 +100,16 @@ impl RecentAverage {
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["smooth", "ewma", "cewma"],
-        promise: "at most `rate` as an average that forgets by `half_life`, per key; who goes on beyond it stays out.",
         words: &[&RATE, &HALF_LIFE, &MAX_PENALTY],
         tier_words: &[&RATE],
         common: Form::CHARGED,
         counts_refused: true,
         sharing: Shareable::AsEstimate,
-        ..Form::new::<RecentAverage>("recent_average")
+        ..Form::new::<RecentAverage>(
+            "recent_average",
+            "at most `rate` as an average that forgets by `half_life`, per key; who goes on beyond it stays out.",
+            "{ type: recent_average, rate: 4/s, half_life: 1s }",
+        )
     };
 
     /// The arithmetic; refused requests are a matter of the limiter.
@@ -122,6 +125,11 @@ impl LimitKind for RecentAverage {
 
     fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
         Ok(Box::new(AverageState::new(spec, seed)?))
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        let per_second = self.rate.per_second();
+        Some(Bound::Interval { burst: per_second * self.half_life.as_secs_f64() / std::f64::consts::LN_2, per_second })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
