@@ -265,6 +265,7 @@ async fn serve(
     sockets.settle();
     let plural = if count == 1 { "" } else { "s" };
     notifier.say(&format!("READY=1\nSTATUS=serving {count} listener{plural}"));
+    tracing::info!(fingerprint = first.source().fingerprint, "serving");
     let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,
