@@ -323,14 +323,14 @@ fn help_parts_the_options_of_a_verb_from_those_of_all() {
     for verb in
         ["run", "check", "test", "show", "suggest", "explain", "status", "top", "pardon", "reload", "replay", "upgrade"]
     {
-        let told = out(&tidegate(&[verb, "--help"]));
+        let told = out(&tidegate(&[verb, "-h"]));
         let (own, of_all) = told.split_once("\nOptions of all verbs:\n").unwrap_or_else(|| panic!("{verb}: {told}"));
         for option in ["--config", "--admin", "--color", "--quiet", "--verbose"] {
             assert!(of_all.contains(option), "{verb}: {option}");
             assert!(!own.lines().any(|line| line.trim_start().starts_with(option)), "{verb}: {own}");
         }
     }
-    let told = out(&tidegate(&["replay", "--help"]));
+    let told = out(&tidegate(&["replay", "-h"]));
     let groups = [
         ("What is read", &["--log-format", "--since", "--until", "--host", "--reorder"][..]),
         ("What is asked", &["--against", "--limit", "--route", "--fail-if", "--exact"]),
