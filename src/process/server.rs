@@ -265,6 +265,7 @@ async fn serve(
     }
     sockets.settle();
     notifier.say(&format!("READY=1\nSTATUS=serving {}", human::count(count as u64, "listener")));
+    tracing::info!(fingerprint = first.source().fingerprint, "serving");
     let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,

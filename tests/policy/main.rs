@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cases;
+mod changes;
 mod console;
 mod decided;
 mod documents;

@@ -351,3 +351,44 @@ fn output_that_cannot_be_written_fails_every_verb() {
         assert!(err(&full).contains("standard output: No space left on device"), "{verb:?}: {}", err(&full));
     }
 }
+
+#[test]
+fn a_certificate_that_covers_no_routes_host_is_a_warning() {
+    let output = tidegate(&["check", "../idle_certificates.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told = out(&output);
+    assert!(told.contains("warning[W0422]: the certificate `faults/tls/other.pem` covers no route's host\n"), "{told}");
+    assert!(told.contains("is for a.test\n"), "{told}");
+    assert!(told.contains("help: routes take shop.wild.test: "), "{told}");
+    assert!(!told.contains("`faults/tls/site.pem` covers no"), "its wildcard covers it: {told}");
+    let strict = tidegate(&["check", "--deny-warnings", "../idle_certificates.yaml"]);
+    assert_eq!(strict.status.code(), Some(1));
+}
+
+#[test]
+fn help_parts_the_options_of_a_verb_from_those_of_all() {
+    for verb in
+        ["run", "check", "test", "show", "suggest", "explain", "status", "top", "pardon", "reload", "replay", "upgrade"]
+    {
+        let told = out(&tidegate(&[verb, "-h"]));
+        let (own, of_all) = told.split_once("\nOptions of all verbs:\n").unwrap_or_else(|| panic!("{verb}: {told}"));
+        for option in ["--config", "--admin", "--color", "--quiet", "--verbose"] {
+            assert!(of_all.contains(option), "{verb}: {option}");
+            assert!(!own.lines().any(|line| line.trim_start().starts_with(option)), "{verb}: {own}");
+        }
+    }
+    let told = out(&tidegate(&["replay", "-h"]));
+    let groups = [
+        ("What is read", &["--log-format", "--since", "--until", "--host", "--reorder"][..]),
+        ("What is asked", &["--against", "--limit", "--route", "--fail-if", "--exact"]),
+        ("What is written", &["--format", "--show-clients", "--csv", "--decisions", "--html", "--svg"]),
+        ("With --suggest", &["--suggest", "--touch", "--key"]),
+    ];
+    for (heading, options) in groups {
+        let group = told.split(&format!("\n{heading}:\n")).nth(1).unwrap_or_else(|| panic!("{heading}: {told}"));
+        let group = group.split("\n\n").next().unwrap();
+        for option in options {
+            assert!(group.lines().any(|line| line.trim_start().starts_with(option)), "{heading}: {option}\n{group}");
+        }
+    }
+}

@@ -62,6 +62,11 @@ impl Gate {
         Gate::spawn(command, Folder::new())
     }
 
+    /// Starts this command, which needs no policy file.
+    pub fn start_by(command: Command) -> Gate {
+        Gate::spawn(command, Folder::new())
+    }
+
     fn spawn(command: Command, folder: Folder) -> Gate {
         Gate::spawn_with([Stdio::null(), Stdio::piped()], command, folder)
     }

@@ -55,6 +55,7 @@ pub mod source;
 pub mod span;
 mod stand_in;
 mod store_text;
+mod syntax;
 mod text;
 mod time_zone;
 mod tree;

@@ -21,7 +21,7 @@ impl Code {
                 "Policy files are UTF-8. The message names the first byte that is not; an editor that saves in Latin-1 or UTF-16 is the usual reason."
             }
             Code::SYNTAX => {
-                "The YAML parser could not go on at this place, so nothing behind it was looked at. Most often: a tab in the indentation, a missing space behind a colon, a value that begins with `*`, `&`, `[` or `{` and needs quotes, an unclosed quote."
+                "The YAML parser could not go on at this place, so nothing behind it was looked at. Most often: a tab in the indentation, a missing space behind a colon, a value that begins with `*`, `&`, `[` or `{` and needs quotes, an unclosed quote, a line that begins in another column than those of its map, a backslash in double quotes."
             }
             Code::DOCUMENTS => {
                 "A line of `---` begins another document, and only one makes a policy. Put the parts into one document, or into files that `include:` names."
@@ -263,7 +263,7 @@ impl Code {
                 "Everybody on the machine can read the private key and pretend to be this site. `chmod 600`, owned by the user that the process runs as."
             }
             Code::CERTIFICATE_NAMES => {
-                "The certificate is not for the hosts that it would be shown to, or another one has the same names and is never shown. Clients would refuse it."
+                "The certificate is not for the hosts that it would be shown to, or another one has the same names and is never shown. Clients would refuse it. Or it covers the host of no route, so that whoever asks for its names meets no route: a path was mixed up, or a route has gone."
             }
             Code::IDLE_WORD => {
                 "Another word of the same listener leaves this one without any effect. Remove it, or the other."

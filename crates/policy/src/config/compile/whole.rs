@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::defaults::defaults;
 use super::routes::WrittenRoute;
-use super::{cases, clients, guards, limits, origins, respelled, responses, routes, settings, stores, untold};
+use super::{cases, clients, guards, limits, origins, respelled, responses, routes, settings, stores, tls, untold};
 use crate::config::case::Case;
 use crate::config::configuration::Config;
 use crate::config::effective::{Written, effective, fingerprint};
@@ -52,6 +52,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     stores.check_uses(file, &policy, context.faults);
     if context.faults.errors() == 0 {
         guards::warn(&policy, &settings, &written, context.faults);
+        tls::warn_of_idle(&policy.routes, &context.certificates, context.faults);
     }
     respelled::warn(&policy, &limits_at, context.faults);
     untold::warn(&policy, &settings, &limits_at, &written, context.faults);
