@@ -102,6 +102,23 @@ fn scripts_and_units_speak_of_what_is_installed() {
     }
 }
 
+/// What is read on a machine without the repository: a link must lead to a file of the package.
+#[test]
+fn no_installed_page_links_to_what_is_not_installed() {
+    let installed = all_installed();
+    let pages: Vec<_> = installed.iter().filter(|(_, place)| place.ends_with(".md")).collect();
+    assert!(!pages.is_empty());
+    for (source, place) in pages {
+        let text = fs::read_to_string(source).unwrap();
+        let folder = Path::new(place).parent().unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let target = folder.join(link.split('#').next().unwrap());
+            let is_there = installed.iter().any(|(_, place)| Path::new(place) == target);
+            assert!(is_there || link.contains("://"), "{place}: {link} is not installed");
+        }
+    }
+}
+
 /// The file names logs of the folder that the unit makes, rotates them as its user, and leaves making the next one to the gate.
 #[test]
 fn the_log_rotation_is_for_the_folder_and_the_user_of_the_unit() {
