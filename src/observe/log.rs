@@ -102,7 +102,12 @@ pub fn hook_panics() {
 /// Returns the place of a panic from its crate on: `pingora-core-0.9.1/src/lib.rs:1:1`. What is before it is where the crates were on
 /// the machine that built the program.
 fn without_build_path(location: &str) -> &str {
-    let Some((_, behind)) = location.split_once("/registry/src/") else { return location };
+    // the standard library's own folder, on a machine that has its sources, and its name elsewhere
+    if let Some((_, behind)) = location.split_once("/lib/rustlib/src/rust/") {
+        return behind;
+    }
+    let behind = location.strip_prefix("/rustc/").or(location.split_once("/registry/src/").map(|(_, behind)| behind));
+    let Some(behind) = behind else { return location };
     behind.split_once('/').map_or(behind, |(_, rest)| rest)
 }
 
@@ -385,6 +390,12 @@ mod tests {
         let registry = "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/pingora-core-0.9.1/src/lib.rs:7:1";
         assert_eq!(without_build_path(registry), "pingora-core-0.9.1/src/lib.rs:7:1");
         assert_eq!(without_build_path("src/main.rs:1:2"), "src/main.rs:1:2");
+        let std = "/root/.rustup/toolchains/stable-x86_64-unknown-linux-gnu/lib/rustlib/src/rust/library/core/src/cell.rs:1:1";
+        assert_eq!(without_build_path(std), "library/core/src/cell.rs:1:1");
+        assert_eq!(
+            without_build_path("/rustc/17067e9ac6d7e/library/core/src/cell.rs:1:1"),
+            "library/core/src/cell.rs:1:1"
+        );
     }
 
     #[test]

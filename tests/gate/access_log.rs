@@ -68,6 +68,15 @@ fn a_flood_has_few_lines_that_say_how_many_refusals_they_stand_for_and_every_adm
     assert!(sampled.len() as u64 <= 100 + 100 * seconds + 1, "{} lines in {seconds} s", sampled.len());
     assert_eq!(of("admitted").len(), admitted);
     assert!(of("admitted").iter().all(|line| line["sampled"].is_null()));
+    // who reads the log is told what it lacks
+    let ended = end(binary().current_dir(gate.folder()).args(["replay", "-c", "tidegate.yaml"]).arg("access.json"));
+    let left_out = refused - sampled.len() as u64;
+    assert!(
+        ended.stdout.contains(&format!("{left_out} refused requests have no line")),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
     let limited = [("limit", "per_client"), ("verdict", "limited")];
     gate.counts("tidegate_limit_decisions_total", &limited, refused as f64);
 }

@@ -17,6 +17,7 @@ mod faults;
 mod forms;
 mod guards;
 mod listeners;
+mod names;
 mod penalty;
 mod replay;
 mod schema;

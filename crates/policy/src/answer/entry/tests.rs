@@ -74,6 +74,32 @@ fn a_line_is_one_flat_object_without_what_is_absent() {
     );
 }
 
+/// `docs/access_log.md` lists the fields of a line that has all of them, in their order.
+#[test]
+fn the_document_has_every_field_of_a_line() {
+    let whole = Entry {
+        origin: Some("shop".into()),
+        origin_address: Some("192.0.2.1:80".into()),
+        delay_nanos: 1,
+        origin_nanos: Some(1),
+        error: Some("reset".into()),
+        sampled: Some(2),
+        ..entry()
+    };
+    let text = String::from_utf8(line(&whole)).unwrap();
+    let document = include_str!("../../../../../docs/access_log.md");
+    let rows = document.lines().filter_map(|row| row.strip_prefix("| `")?.split_once(" | "));
+    let documented: Vec<&str> =
+        rows.flat_map(|(names, _)| names.split(", ").map(|name| name.trim_matches('`'))).collect();
+    let without_limits =
+        text.split_once("[{").map(|(before, rest)| [before, rest.split_once("}]").unwrap().1].concat()).unwrap();
+    let names = without_limits.split('"').skip(1).step_by(2).collect::<Vec<_>>();
+    let fields = without_limits.match_indices("\":").count();
+    let written: Vec<&str> = names.into_iter().filter(|name| documented.contains(name)).collect();
+    assert_eq!((written.len(), fields), (documented.len(), documented.len()), "{text}");
+    assert_eq!(written, documented);
+}
+
 #[test]
 fn a_line_says_how_many_refused_requests_it_stands_for() {
     let sampled = Entry { sampled: Some(51), ..entry() };
