@@ -7,6 +7,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
+use super::blame::is_of_origin;
 use super::context::RequestContext;
 use super::downstream::{absence, answer_head};
 use super::request_view::{RequestHead, RequestView};
@@ -24,6 +25,7 @@ use crate::observe::decisions::Decisions;
 use crate::observe::fair_share_log::{Shown, shown_client, shown_network};
 use crate::observe::metrics::OriginError;
 use crate::observe::notices::sample::Sample;
+use crate::observe::state::Ending;
 use crate::policy::Route;
 use crate::request::Peer;
 use crate::running::process::Process;
@@ -129,9 +131,10 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
     let status = end.status;
     let decision = context.evaluation.as_ref().map(|evaluation| &evaluation.decision);
     let listener = context.listener;
-    metrics.request_done(listener, decision.and_then(|decision| decision.route), status, duration);
-    if let (Some(origin), Some(forwarded)) = (context.origin_index(), context.forwarded) {
-        metrics.origin_done(origin, context.answered.unwrap_or(ended).since(forwarded));
+    let route = decision.and_then(|decision| decision.route);
+    metrics.request_done(listener, route, status, duration);
+    if let (Some(route), Some(forwarded)) = (route, context.forwarded) {
+        metrics.origin_done(route, ending(context), context.answered.unwrap_or(ended).since(forwarded));
     }
     let Some((log, client_in_log)) = &process.access_log else { return };
     let limited = decision.is_some_and(is_limited);
@@ -201,6 +204,16 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
         error: end.head_fault.map(HeadFault::reason).or(context.fault.map(Fault::word)).map(Cow::Borrowed),
     };
     log.line(|line| entry.write(line));
+}
+
+/// What came of a request that was forwarded; `None` if that says nothing of the origin, as when the client left before the answer.
+fn ending(context: &RequestContext) -> Option<Ending> {
+    let origin_failed = context.fault.is_some_and(is_of_origin);
+    match context.answered_with {
+        Some(_) if origin_failed => Some(Ending::Cut),
+        Some(status) => Some(Ending::Status(status)),
+        None => origin_failed.then_some(Ending::Failed),
+    }
 }
 
 /// The status of a request whose client left before the answer.

@@ -55,7 +55,8 @@ pub fn state(process: &Process) -> State {
 pub fn described(process: &Process, generation: &Generation) -> State {
     let source = generation.source();
     let seconds = |nanos: u64| nanos / 1_000_000_000;
-    let counts = counts(generation);
+    let mut counts = counts(generation);
+    process.history.fill_recent(&mut counts);
     State {
         version: env!("CARGO_PKG_VERSION").into(),
         instance: instance(),
@@ -212,6 +213,7 @@ pub fn look_for_notices(process: &Process) {
         origins: generation.origins(),
         sample: generation.sample(),
         metrics: generation.metrics(),
+        history: &process.history,
     };
     process.notices.look(&look, process.clock.now());
 }

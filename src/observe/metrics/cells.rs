@@ -13,6 +13,7 @@ use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};
+use crate::observe::state::{Answers, Ending};
 use tidegate_http::h2::frames::Violation;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
@@ -91,6 +92,8 @@ impl CodeCells {
 
 pub(super) struct RouteCells {
     pub duration: Histogram,
+    /// Of a route that forwards.
+    pub forwarded: Option<ForwardedCells>,
     pub refused: Each<Refusal>,
     delays: IntCounter,
     delay_seconds: Counter,
@@ -104,11 +107,13 @@ impl RouteCells {
         self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
     }
 
-    /// Returns the decisions of each of its limits, with the limit's position in the policy.
-    pub fn limits(&self) -> impl Iterator<Item = (usize, [(Outcome, u64); 5])> {
-        self.limits
-            .iter()
-            .map(|limit| (limit.rule, Outcome::ALL.map(|outcome| (outcome, limit.verdict(outcome).get()))))
+    /// Returns the decisions of each of its limits, with the limit's position in the policy, and how many of the allowed were refused
+    /// elsewhere.
+    pub fn limits(&self) -> impl Iterator<Item = (usize, [(Outcome, u64); 5], u64)> {
+        self.limits.iter().map(|limit| {
+            let decisions = Outcome::ALL.map(|outcome| (outcome, limit.verdict(outcome).get()));
+            (limit.rule, decisions, limit.refused_elsewhere.get())
+        })
     }
 
     /// Requests that waited.
@@ -123,6 +128,25 @@ impl RouteCells {
     }
 }
 
+/// What became of the requests that a route forwards.
+pub(super) struct ForwardedCells {
+    /// Position of their origin.
+    pub origin: usize,
+    /// The time to the answer's head.
+    pub duration: Histogram,
+    /// In the order of [`Answers::WORDS`].
+    pub answers: [IntCounter; 7],
+}
+
+impl ForwardedCells {
+    /// Counts a request that ended so.
+    pub fn ended(&self, ending: Ending) {
+        if let Some(counter) = self.answers.get(ending.index()) {
+            counter.inc();
+        }
+    }
+}
+
 pub(super) struct LimitCells {
     rule: usize,
     allowed: IntCounter,
@@ -131,6 +155,7 @@ pub(super) struct LimitCells {
     limited: IntCounter,
     exempt: IntCounter,
     pub contended: IntCounter,
+    pub refused_elsewhere: IntCounter,
     /// Of `fair_share`: refusals by node, the whole capacity last.
     nodes: Vec<IntCounter>,
 }
@@ -155,7 +180,6 @@ impl LimitCells {
 }
 
 pub(super) struct OriginCells {
-    pub duration: Histogram,
     pub shed: Each<&'static str>,
     pub errors: Each<OriginError>,
     pub connections: Each<bool>,
@@ -236,14 +260,24 @@ impl<'f> Resolver<'f> {
         CodeCells { classes: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(&mut code), aborted: code("aborted") }
     }
 
-    pub fn route(&mut self, route: &RouteLabels, limits: &[LimitLabels]) -> RouteCells {
+    pub fn route(&mut self, route: &RouteLabels, limits: &[LimitLabels], origins: &[String]) -> RouteCells {
+        let forwards_to = route.origin.and_then(|origin| Some((origin, origins.get(origin)?)));
         let used = route.rules.iter().filter_map(|rule| Some((*rule, limits.get(*rule)?)));
         RouteCells {
             limits: used.map(|(rule, limit)| self.limit(&route.name, rule, limit)).collect(),
             duration: self.histogram(&all::REQUEST_DURATION, &[&route.name]),
+            forwarded: forwards_to.map(|(origin, name)| self.forwarded(origin, name, &route.name)),
             refused: self.refused(&route.name),
             delays: self.counter(&all::DELAYS, &[&route.name]),
             delay_seconds: self.families.fractions(&mut self.series, &all::DELAY_SECONDS, &[&route.name]),
+        }
+    }
+
+    fn forwarded(&mut self, origin: usize, name: &str, route: &str) -> ForwardedCells {
+        ForwardedCells {
+            origin,
+            duration: self.histogram(&all::ORIGIN_DURATION, &[name, route]),
+            answers: Answers::WORDS.map(|code| self.counter(&all::ORIGIN_ANSWERS, &[name, route, code])),
         }
     }
 
@@ -263,6 +297,7 @@ impl<'f> Resolver<'f> {
             limited: verdict(Outcome::Refused),
             exempt: verdict(Outcome::Exempt),
             contended: self.counter(&all::LIMIT_CONTENDED, &[&limit.name]),
+            refused_elsewhere: self.counter(&all::REFUSED_ELSEWHERE, &[route, &limit.name, limit.mode.word()]),
             nodes: limit
                 .nodes
                 .iter()
@@ -273,7 +308,6 @@ impl<'f> Resolver<'f> {
 
     pub fn origin(&mut self, origin: &str) -> OriginCells {
         OriginCells {
-            duration: self.histogram(&all::ORIGIN_DURATION, &[origin]),
             shed: self.each(&all::ORIGIN_SHED, &[origin], known(SHED_REASONS)),
             errors: self.each(&all::ORIGIN_ERRORS, &[origin], ORIGIN_ERRORS),
             connections: self.each(&all::ORIGIN_CONNECTIONS, &[origin], [(false, "false"), (true, "true")]),

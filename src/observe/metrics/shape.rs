@@ -10,7 +10,8 @@ use crate::edge::tls::handshake::HandshakeFault;
 use crate::engine::Outcome;
 use crate::limiter::sharing::StoreError;
 use crate::observe::notices::Kind as NoticeKind;
-use crate::policy::{Mode, Policy, Rule};
+use crate::observe::state::Answers;
+use crate::policy::{Action, Mode, Policy, Rule};
 use crate::store::exchange::Dropped;
 use crate::store::{BUCKETS_MICROS, ServerStanding};
 use tidegate_http::h2::frames::Violation;
@@ -57,6 +58,8 @@ pub(super) struct RouteLabels {
     /// Positions in [`Shape::limits`]: the route's own limits, then those that may take the place of one
     /// (`missing: { use: NAME }`).
     pub rules: Vec<usize>,
+    /// Position of the origin that it forwards to, in [`Shape::origins`].
+    pub origin: Option<usize>,
 }
 
 impl Shape {
@@ -74,7 +77,8 @@ impl Shape {
                     rules.push(instead);
                 }
             }
-            RouteLabels { name: route.name.clone(), rules }
+            let origin = if let Action::Forward(origin) = route.action { Some(origin) } else { None };
+            RouteLabels { name: route.name.clone(), rules, origin }
         };
         let limit =
             |rule: &Arc<Rule>| LimitLabels { name: rule.name.clone(), mode: rule.mode, nodes: node_names(rule) };
@@ -95,10 +99,14 @@ impl Shape {
         const VERDICTS: usize = Outcome::ALL.len();
         // delays and their time
         const PER_ROUTE: usize = 2;
+        // answers by code, and their durations
+        const PER_FORWARD: usize = SERIES_PER_HISTOGRAM + Answers::WORDS.len();
+        // decisions by verdict, and those that were refused elsewhere
+        const PER_SLOT: usize = VERDICTS + 1;
         // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
         const PER_LIMIT: usize = 14;
         // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
-        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
+        const PER_ORIGIN: usize = SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
@@ -124,7 +132,8 @@ impl Shape {
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
             + self.routes.len() * PER_ROUTE
-            + slots * VERDICTS
+            + self.routes.iter().filter(|route| route.origin.is_some()).count() * PER_FORWARD
+            + slots * PER_SLOT
             + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN

@@ -3,7 +3,7 @@
 
 use super::notice::{Kind, Notice};
 use super::sample::RangeSeen;
-use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
+use super::seen::{AnswersSeen, ClientsSeen, CrowdedSeen, ENOUGH_ANSWERS, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
 use crate::units::Bytes;
 
@@ -29,6 +29,9 @@ const COLLAPSED: Bounds = Bounds { begins: 0.8, ends: 0.7 };
 /// Of requests that lack a key.
 const LACKING: Bounds = Bounds { begins: 0.5, ends: 0.4 };
 
+/// Of an origin's requests: answered 5xx, or not as a whole.
+const FAILING: Bounds = Bounds { begins: 0.05, ends: 0.02 };
+
 /// The probability that a newcomer is refused because of others.
 const CROWDED: Bounds = Bounds { begins: 0.001, ends: 0.0005 };
 
@@ -50,6 +53,8 @@ pub fn notices(seen: &Seen, before: &[Notice]) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(seen.refusal.as_deref().map(refused));
     notices.extend(seen.origins_down.iter().map(|origin| down(origin)));
+    let fails = |answers: &AnswersSeen| fails(answers, seen, held(Kind::OriginFails, &answers.origin));
+    notices.extend(seen.answers.iter().filter_map(fails));
     notices.extend(collapsed(&seen.clients, held(Kind::ClientsCollapsed, "")));
     notices.extend(seen.lacking.iter().filter_map(|key| lacking(key, held(Kind::KeyMissing, &key.limit))));
     let crowd = |sketch: &CrowdedSeen| crowded(sketch, held(Kind::SketchCrowded, &sketch.limit).is_some());
@@ -74,6 +79,30 @@ fn refused(diagnostics: &str) -> Notice {
 fn down(origin: &str) -> Notice {
     let text = format!("no address of the origin `{origin}` is in use");
     Notice::new(Kind::OriginDown, origin, text, "its requests are refused or sent at random: look at the origin itself")
+}
+
+/// An origin that is down is told as that. One that is asked too seldom to judge stays what it was.
+fn fails(answers: &AnswersSeen, seen: &Seen, held: Option<&Notice>) -> Option<Notice> {
+    let AnswersSeen { origin, seconds, ended, server_errors, unanswered } = answers;
+    if seen.origins_down.contains(origin) {
+        return None;
+    }
+    if *ended < ENOUGH_ANSWERS {
+        return held.filter(|_| *ended > 0.0).cloned();
+    }
+    let share = |part: f64| percent(part / ended);
+    FAILING.hold((server_errors + unanswered) / ended, held.is_some()).then(|| {
+        let cut = match *unanswered {
+            n if n > 0.0 => format!(" and gives {} no whole answer", share(n)),
+            _ => String::new(),
+        };
+        let text = format!(
+            "the origin `{origin}` answers 5xx to {} of its requests{cut} (last {seconds} s)",
+            share(*server_errors)
+        );
+        let hint = "look at the origin itself: `tidegate status` has its answers by class and by route";
+        Notice::new(Kind::OriginFails, origin, text, hint)
+    })
 }
 
 /// Many clients behind a proxy are one client, if the proxy is not trusted to say for whom it asks.
@@ -181,6 +210,7 @@ fn percent(share: f64) -> String {
     match percent {
         10.0.. => format!("{percent:.0} %"),
         1.0.. => format!("{percent:.1} %"),
+        0.0 => "0 %".to_owned(),
         _ => format!("{percent:.2} %"),
     }
 }

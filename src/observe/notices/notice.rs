@@ -10,6 +10,8 @@ pub enum Kind {
     ReloadRefused,
     /// An origin has no address that is in use.
     OriginDown,
+    /// An origin answers 5xx, or not as a whole.
+    OriginFails,
     /// All clients behind a proxy count as one client.
     ClientsCollapsed,
     /// Most requests lack the key of a limit.
@@ -30,9 +32,10 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds that the gate detects, the most urgent first.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::ReloadRefused,
         Kind::OriginDown,
+        Kind::OriginFails,
         Kind::ClientsCollapsed,
         Kind::KeyMissing,
         Kind::SketchCrowded,
@@ -46,6 +49,7 @@ impl Kind {
         match self {
             Kind::ReloadRefused => "reload_refused",
             Kind::OriginDown => "origin_down",
+            Kind::OriginFails => "origin_fails",
             Kind::ClientsCollapsed => "clients_collapsed",
             Kind::KeyMissing => "key_missing",
             Kind::SketchCrowded => "sketch_crowded",
@@ -56,9 +60,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether requests are decided wrongly meanwhile.
+    /// Returns whether requests are decided wrongly or fail meanwhile.
     pub const fn is_urgent(self) -> bool {
-        matches!(self, Kind::ReloadRefused | Kind::OriginDown | Kind::ClientsCollapsed | Kind::SketchCrowded)
+        matches!(
+            self,
+            Kind::ReloadRefused | Kind::OriginDown | Kind::OriginFails | Kind::ClientsCollapsed | Kind::SketchCrowded
+        )
     }
 }
 
@@ -68,7 +75,7 @@ impl Kind {
 pub struct Notice {
     /// The kind, a word that stays.
     pub kind: Kind,
-    /// Whether requests are decided wrongly meanwhile.
+    /// Whether requests are decided wrongly or fail meanwhile.
     pub urgent: bool,
     /// The limit, origin or network concerned; empty for the whole gate.
     pub subject: String,

@@ -8,6 +8,7 @@ use crate::client::{Client, ClientAddress, ClientNetwork, Source};
 use crate::config::preset::{BUILT_IN, networks_of};
 use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Engine;
+use crate::observe::history::History;
 use crate::observe::metrics::Metrics;
 use crate::origins::origin::OriginState;
 use crate::policy::Mode;
@@ -26,6 +27,12 @@ const HALF_LIFE: f64 = 60.0;
 /// So many sketches are looked through at one look: a large one takes a tenth of a millisecond.
 const SKETCHES_AT_ONCE: usize = 32;
 
+/// So many requests of an origin are enough to tell its share of errors.
+pub const ENOUGH_ANSWERS: f64 = 20.0;
+
+/// The windows in which there may be as many, in seconds, the first that has them.
+const ANSWERS_WITHIN: [usize; 2] = [10, 60];
+
 /// The policy in force with everything that is measured under it.
 pub struct Look<'a> {
     /// The process's settings.
@@ -40,6 +47,8 @@ pub struct Look<'a> {
     pub sample: &'a Arc<Sample>,
     /// Its counters.
     pub metrics: &'a Metrics,
+    /// Its last minutes.
+    pub history: &'a History,
 }
 
 /// Everything that `judge` needs.
@@ -51,6 +60,8 @@ pub struct Seen {
     pub refusal: Option<String>,
     /// Names of origins of which no address is in use.
     pub origins_down: Vec<String>,
+    /// By origin.
+    pub answers: Vec<AnswersSeen>,
     pub clients: ClientsSeen,
     /// By limit with a key that requests may lack.
     pub lacking: Vec<LackingSeen>,
@@ -65,6 +76,20 @@ pub struct Seen {
     pub sampled: f64,
     /// The most metric series that the policy can make.
     pub series: usize,
+}
+
+/// What an origin answered.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AnswersSeen {
+    pub origin: String,
+    /// Length of the window.
+    pub seconds: usize,
+    /// Requests that ended in it.
+    pub ended: f64,
+    /// Of these, the ones answered 5xx.
+    pub server_errors: f64,
+    /// Of these, the ones that got no whole answer.
+    pub unanswered: f64,
 }
 
 /// Who asks.
@@ -176,6 +201,7 @@ impl Memory {
             fresh,
             refusal: refused.then(|| refusal.to_owned()),
             origins_down,
+            answers: answers(look),
             sampled: clients.sampled,
             clients,
             lacking: self.lacking(look, seconds),
@@ -278,6 +304,22 @@ impl Memory {
         })
         .collect()
     }
+}
+
+/// Returns what each origin answered, in the shortest window that has enough.
+fn answers(look: &Look<'_>) -> Vec<AnswersSeen> {
+    let mut seen: Vec<AnswersSeen> = Vec::new();
+    for seconds in ANSWERS_WITHIN {
+        for (origin, [ended, server_errors, unanswered]) in look.history.endings(seconds) {
+            let found = AnswersSeen { origin, seconds, ended, server_errors, unanswered };
+            match seen.iter_mut().find(|seen| seen.origin == found.origin) {
+                None => seen.push(found),
+                Some(seen) if seen.ended < ENOUGH_ANSWERS => *seen = found,
+                Some(_) => {}
+            }
+        }
+    }
+    seen
 }
 
 /// Whether the origin has addresses, and none of them is in use.

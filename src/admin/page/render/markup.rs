@@ -1,6 +1,10 @@
 //! What the sections share: numbers and durations as people read them, cells of tables, bars.
 
+use crate::observe::state::Answers;
 use crate::picture::svg::{At, Attributes, Svg};
+
+/// Over how many seconds "now" is a mean.
+pub const NOW: usize = 10;
 
 /// A whole number with commas between its thousands.
 pub fn grouped(number: u64) -> String {
@@ -73,11 +77,28 @@ pub fn peak(points: impl IntoIterator<Item = f32>) -> f64 {
     points.into_iter().fold(0.0, f32::max).into()
 }
 
-/// A table: its caption is for readers who do not see where it stands. Roles are written out because narrow screens show rows
+/// The caption of a table of means, which says their window.
+pub fn window(what: &str) -> String {
+    format!("{what}: mean of the last {NOW} s; a trend shows up to 10 min")
+}
+
+/// The share of each class of answers, `2xx 93 %, 5xx 7 %`; a dash without answers.
+pub fn classes(answers: &Answers) -> String {
+    let total = answers.total() as f64;
+    let counts = Answers::WORDS.into_iter().zip(answers.counts());
+    let shares = counts.filter(|(_, count)| *count > 0).map(|(word, count)| {
+        let share = percent(count as f64, total);
+        format!("{word} {share}")
+    });
+    let shares: Vec<String> = shares.collect();
+    if shares.is_empty() { "–".to_owned() } else { shares.join(", ") }
+}
+
+/// A table. Its caption says the window of its numbers. Roles are written out because narrow screens show rows
 /// as cards, and what is no table in the style sheet is none for a screen reader either.
 pub fn table(html: &mut Svg, caption: &str, columns: &[&str], rows: impl FnOnce(&mut Svg)) {
     html.element("table", &[("role", &"table")], |table| {
-        table.labelled("caption", &[("class", &"unseen")], caption);
+        table.labelled("caption", &[], caption);
         table.element("thead", &[("role", &"rowgroup")], |head| {
             head.element("tr", &[("role", &"row")], |row| {
                 for column in columns {
@@ -150,6 +171,9 @@ mod tests {
         assert_eq!([0.0, 0.5, 5.0, 123.0].map(of), ["0 %", "< 0.1 %", "0.5 %", "12 %"]);
         assert_eq!(percent(1.0, 0.0), "–");
         assert_eq!([0.0, 0.001_23, 0.212, 2.5].map(duration), ["–", "1.2 ms", "212 ms", "2.5 s"]);
+        let answers = Answers { success: 93, server_error: 6, cut: 1, ..Answers::default() };
+        assert_eq!(classes(&answers), "2xx 93 %, 5xx 6.0 %, cut 1.0 %");
+        assert_eq!(classes(&Answers::default()), "–");
         assert_eq!([5, 65, 3_700, 90_000].map(span), ["5 s", "1 min 5 s", "1 h 1 min", "1 d 1 h"]);
     }
 }

@@ -30,6 +30,9 @@ const WIDE: u16 = 150;
 /// Between two columns.
 const GAP: u16 = 3;
 
+/// Over how many seconds rates, shares and times are means; a trend is as long as its heading says.
+const WINDOW: u8 = 10;
+
 /// In the place of what there is not.
 const NOTHING: &str = "–";
 
@@ -82,6 +85,8 @@ fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
         format!("{} req/s", short(model.requests_per_second)),
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", short(model.shed_per_second)),
+        format!("failed {}", short(model.failed_per_second)),
+        format!("means of {WINDOW} s"),
     ];
     if let Some(state) = look.live {
         if state.frozen {
@@ -140,17 +145,18 @@ fn split(area: Rect, lines: u16) -> (Rect, Rect) {
 enum List {
     Limits,
     Origins,
+    Routes,
     Clients,
     Networks,
 }
 
 /// Which lists stand in which column.
 fn columns(width: u16) -> Vec<&'static [List]> {
-    use List::{Clients, Limits, Networks, Origins};
+    use List::{Clients, Limits, Networks, Origins, Routes};
     if width >= WIDE {
-        vec![&[Limits, Origins], &[Clients, Networks]]
+        vec![&[Limits, Origins], &[Clients, Networks, Routes]]
     } else {
-        vec![&[Limits, Origins, Clients, Networks]]
+        vec![&[Limits, Origins, Routes, Clients, Networks]]
     }
 }
 
@@ -160,6 +166,7 @@ fn tables<'a>(model: &'a Model, look: &Look<'a>, lists: &[List]) -> Vec<Table<'a
     let table = |list: &List| match list {
         List::Limits => Some(limits(model, state, look)),
         List::Origins => (!model.origins.is_empty()).then(|| origins(model, state, look)),
+        List::Routes => (!model.routes.is_empty()).then(|| routes(model, state, look)),
         List::Clients => Some(clients(model, state, look)),
         List::Networks => networks(model, state),
     };
@@ -201,15 +208,17 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
                 .map_or(NOTHING.to_owned(), |keys| if keys < 1_000 { keys.to_string() } else { short(keys as f64) })
                 .into(),
             limit.fill.map_or(NOTHING.to_owned(), percent).into(),
-            short(limit.allowed_per_second).into(),
+            short(limit.allowed_per_second + limit.limited_per_second + limit.shadow_per_second).into(),
+            short(limit.admitted_per_second).into(),
             Cell::from(rate(limit.limited_per_second, !shadow)).styled(hot),
+            short(limit.refused_elsewhere_per_second).into(),
             rate(limit.shadow_per_second, shadow || limit.shadow_per_second > 0.0).into(),
             sparks(&limit.five_minutes).into(),
         ]
     };
     Table {
-        head: &["LIMITS", "keys~", "fill", "allow/s", "limit/s", "shadow/s", "5 min"],
-        left: &[0, 6],
+        head: &["LIMITS", "keys~", "fill", "asked/s", "admit/s", "refuse/s", "other/s", "would/s", "5 min"],
+        left: &[0, 8],
         rows: state.limits(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Limits),
         empty: "none",
@@ -218,22 +227,67 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
 
 fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |origin: &&'a super::data::Origin| {
-        let sick = if origin.healthy < origin.endpoints { look.color(Color::Red) } else { Style::new() };
+        let sick = |is_sick| if is_sick { look.color(Color::Red) } else { Style::new() };
+        let time = |seconds: Option<f64>| seconds.map_or(NOTHING.to_owned(), duration);
         vec![
             Cell::from(Cow::from(&origin.name)),
             bar(origin.inflight, origin.limit).into(),
             origin.queued.to_string().into(),
-            origin.p95_seconds.map_or(NOTHING.to_owned(), duration).into(),
+            time(origin.p50_seconds).into(),
+            time(origin.p99_seconds).into(),
+            failed(origin.failed_share, look),
             short(origin.errors_per_second).into(),
             short(origin.shed_per_second).into(),
-            Cell::from(format!("{}/{}", origin.healthy, origin.endpoints)).styled(sick),
+            Cell::from(format!("{}/{}", origin.healthy, origin.endpoints))
+                .styled(sick(origin.healthy < origin.endpoints)),
         ]
     };
     Table {
-        head: &["ORIGINS", "in flight", "queue", "p95", "errors/s", "shed/s", "healthy"],
+        head: &["ORIGINS", "in flight", "queue", "p50", "p99", "failed", "errors/s", "shed/s", "healthy"],
         left: &[0, 1],
         rows: state.origins(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Origins),
+        empty: "none",
+    }
+}
+
+/// The share that an origin failed, marked where it is no accident.
+fn failed(share: Option<f64>, look: &Look<'_>) -> Cell<'static> {
+    let Some(share) = share else { return NOTHING.to_owned().into() };
+    match share >= FAILS {
+        true => Cell::from(format!("✕ {}", percent(share))).styled(look.color(Color::Red)),
+        false => percent(share).into(),
+    }
+}
+
+/// Answered 5xx, or not as a whole, from this share of the requests on.
+const FAILS: f64 = 0.05;
+
+fn routes<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
+    let row = |route: &'a super::data::Route| {
+        let all = route.requests_per_second;
+        let time = |seconds: Option<f64>| seconds.map_or(NOTHING.to_owned(), duration);
+        let share = |part: f64| if all > 0.0 { percent(part / all) } else { NOTHING.to_owned() };
+        let [_, two, three, four, five, ..] = route.answers.counts();
+        vec![
+            Cell::from(Cow::from(&route.name)),
+            short(all).into(),
+            share(route.refused_per_second).into(),
+            two.to_string().into(),
+            three.to_string().into(),
+            four.to_string().into(),
+            five.to_string().into(),
+            route.answers.unanswered().to_string().into(),
+            failed(route.answers.error_share(), look),
+            time(route.p50_seconds).into(),
+            time(route.p99_seconds).into(),
+        ]
+    };
+    Table {
+        head: &["ROUTES", "req/s", "refused", "2xx", "3xx", "4xx", "5xx", "none", "failed", "p50", "p99"],
+        left: &[0],
+        rows: model.routes.iter().filter(|route| state.shows(&[&route.name])).map(row).collect(),
+        chosen: None,
         empty: "none",
     }
 }
@@ -253,7 +307,7 @@ fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
         left: &[0, 1],
         rows: state.clients(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Clients),
-        empty: "nobody was refused lately",
+        empty: "no client was refused lately",
     }
 }
 
