@@ -17,6 +17,7 @@ mod judge;
 mod keys;
 mod learned;
 mod numbers;
+mod own_limit;
 mod pardon;
 mod penalty;
 mod read;

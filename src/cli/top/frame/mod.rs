@@ -86,7 +86,7 @@ fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", short(model.shed_per_second)),
         format!("failed {}", short(model.failed_per_second)),
-        format!("means of {WINDOW} s"),
+        format!("means of {WINDOW} s, * would be refused"),
     ];
     if let Some(state) = look.live {
         if state.frozen {
@@ -199,7 +199,12 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |limit: &&'a super::data::Limit| {
         let shadow = limit.mode == "shadow";
         let name = if shadow { Cow::from(format!("{} (shadow)", limit.name)) } else { Cow::from(&limit.name) };
-        let rate = |per_second: f64, is_said: bool| if is_said { short(per_second) } else { NOTHING.to_owned() };
+        // a shadow limit refuses nothing; one that tags, or is enforced in part, may do both
+        let refused = match (limit.limited_per_second, limit.shadow_per_second) {
+            (limited, 0.0) if !shadow => short(limited),
+            (0.0, would) => format!("{}*", short(would)),
+            (limited, would) => format!("{}+{}*", short(limited), short(would)),
+        };
         let hot = if limit.limited_per_second > 0.0 { look.color(Color::Red) } else { Style::new() };
         vec![
             Cell::from(name),
@@ -208,17 +213,15 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
                 .map_or(NOTHING.to_owned(), |keys| if keys < 1_000 { keys.to_string() } else { short(keys as f64) })
                 .into(),
             limit.fill.map_or(NOTHING.to_owned(), percent).into(),
-            short(limit.allowed_per_second + limit.limited_per_second + limit.shadow_per_second).into(),
             short(limit.admitted_per_second).into(),
-            Cell::from(rate(limit.limited_per_second, !shadow)).styled(hot),
+            Cell::from(refused).styled(hot),
             short(limit.refused_elsewhere_per_second).into(),
-            rate(limit.shadow_per_second, shadow || limit.shadow_per_second > 0.0).into(),
             sparks(&limit.five_minutes).into(),
         ]
     };
     Table {
-        head: &["LIMITS", "keys~", "fill", "asked/s", "admit/s", "refuse/s", "other/s", "would/s", "5 min"],
-        left: &[0, 8],
+        head: &["LIMITS", "keys~", "fill", "admit/s", "refuse/s", "other/s", "5 min"],
+        left: &[0, 6],
         rows: state.limits(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Limits),
         empty: "none",
@@ -236,14 +239,13 @@ fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
             time(origin.p50_seconds).into(),
             time(origin.p99_seconds).into(),
             failed(origin.failed_share, look),
-            short(origin.errors_per_second).into(),
             short(origin.shed_per_second).into(),
             Cell::from(format!("{}/{}", origin.healthy, origin.endpoints))
                 .styled(sick(origin.healthy < origin.endpoints)),
         ]
     };
     Table {
-        head: &["ORIGINS", "in flight", "queue", "p50", "p99", "failed", "errors/s", "shed/s", "healthy"],
+        head: &["ORIGINS", "in flight", "queue", "p50", "p99", "failed", "shed/s", "healthy"],
         left: &[0, 1],
         rows: state.origins(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Origins),
@@ -273,11 +275,11 @@ fn routes<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
             Cell::from(Cow::from(&route.name)),
             short(all).into(),
             share(route.refused_per_second).into(),
-            two.to_string().into(),
-            three.to_string().into(),
-            four.to_string().into(),
-            five.to_string().into(),
-            route.answers.unanswered().to_string().into(),
+            short(two as f64).into(),
+            short(three as f64).into(),
+            short(four as f64).into(),
+            short(five as f64).into(),
+            short(route.answers.unanswered() as f64).into(),
             failed(route.answers.error_share(), look),
             time(route.p50_seconds).into(),
             time(route.p99_seconds).into(),
