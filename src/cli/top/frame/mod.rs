@@ -62,9 +62,13 @@ pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
     let mut used = 0;
     let width = (area.width - GAP * (columns.len() as u16 - 1).min(area.width)) / columns.len() as u16;
     for (number, names) in columns.into_iter().enumerate() {
+        // where not all fit, routes go first: `status` and the page have them
+        let all: usize = wanted(&tables(model, look, names)).iter().sum();
+        let fits = all <= usize::from(lists.height) + 1;
+        let names: Vec<List> = names.iter().copied().filter(|list| fits || *list != List::Routes).collect();
         let x = lists.x + number as u16 * (width + GAP);
         let column = Rect { x, width, ..lists }.intersection(area);
-        used = used.max(stacked(&tables(model, look, names), look, column, buffer));
+        used = used.max(stacked(&tables(model, look, &names), look, column, buffer));
     }
     // right below the lists if these are short
     let below = Rect { y: (lists.y + used).min(below.y), ..below };
@@ -86,8 +90,11 @@ fn head(model: &Model, width: u16, look: &Look<'_>) -> Vec<String> {
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", short(model.shed_per_second)),
         format!("failed {}", short(model.failed_per_second)),
-        format!("means of {WINDOW} s, * would be refused"),
+        format!("window {WINDOW} s"),
     ];
+    if model.limits.iter().any(|limit| limit.mode == "shadow" || limit.shadow_per_second > 0.0) {
+        parts.push("* would be refused".to_owned());
+    }
     if let Some(state) = look.live {
         if state.frozen {
             parts.push("FROZEN".to_owned());
@@ -305,7 +312,7 @@ fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
         ]
     };
     Table {
-        head: &["OFFENDERS", "limit", "refused", "share", "last"],
+        head: &["OFFENDERS, recently", "limit", "refused", "share", "last"],
         left: &[0, 1],
         rows: state.clients(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Clients),
@@ -325,7 +332,7 @@ fn networks<'a>(model: &'a Model, state: &State) -> Option<Table<'a>> {
         ]
     };
     let rows: Vec<Vec<Cell<'a>>> = shown.map(row).collect();
-    let head = &["NETWORKS", "clients", "refused", "share"];
+    let head = &["NETWORKS, recently", "clients", "refused", "share"];
     (!rows.is_empty()).then_some(Table { head, left: &[0], rows, chosen: None, empty: "none" })
 }
 
