@@ -214,6 +214,7 @@ pub fn look_for_notices(process: &Process) {
         sample: generation.sample(),
         metrics: generation.metrics(),
         history: &process.history,
+        access_log: process.access_log.as_ref().map(|(log, _)| log.state()),
     };
     process.notices.look(&look, process.clock.now());
 }

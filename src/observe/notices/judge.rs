@@ -5,6 +5,7 @@ use super::notice::{Kind, Notice};
 use super::sample::RangeSeen;
 use super::seen::{AnswersSeen, ClientsSeen, CrowdedSeen, ENOUGH_ANSWERS, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
+use crate::observe::lines::LogState;
 use crate::units::Bytes;
 
 /// Where all requests are counted, from no fewer of them lately.
@@ -55,6 +56,7 @@ pub fn notices(seen: &Seen, before: &[Notice]) -> Vec<Notice> {
     notices.extend(seen.origins_down.iter().map(|origin| down(origin)));
     let fails = |answers: &AnswersSeen| fails(answers, seen, held(Kind::OriginFails, &answers.origin));
     notices.extend(seen.answers.iter().filter_map(fails));
+    notices.extend(seen.log_failing.map(unwritten));
     notices.extend(collapsed(&seen.clients, held(Kind::ClientsCollapsed, "")));
     notices.extend(seen.lacking.iter().filter_map(|key| lacking(key, held(Kind::KeyMissing, &key.limit))));
     let crowd = |sketch: &CrowdedSeen| crowded(sketch, held(Kind::SketchCrowded, &sketch.limit).is_some());
@@ -79,6 +81,20 @@ fn refused(diagnostics: &str) -> Notice {
 fn down(origin: &str) -> Notice {
     let text = format!("no address of the origin `{origin}` is in use");
     Notice::new(Kind::OriginDown, origin, text, "its requests are refused or sent at random: look at the origin itself")
+}
+
+fn unwritten(log: LogState) -> Notice {
+    let LogState { dropped, errors } = log;
+    let text = format!(
+        "the access log cannot be written: {} failed attempts and {dropped} lost lines since the start",
+        errors.unwrap_or(0)
+    );
+    Notice::new(
+        Kind::LogFails,
+        "access",
+        text,
+        "is its disk full? The process's log has the system's words; requests are served all the same",
+    )
 }
 
 /// An origin that is down is told as that. One that is asked too seldom to judge stays what it was.

@@ -12,6 +12,8 @@ pub enum Kind {
     OriginDown,
     /// An origin answers 5xx, or not as a whole.
     OriginFails,
+    /// The access log cannot be written.
+    LogFails,
     /// All clients behind a proxy count as one client.
     ClientsCollapsed,
     /// Most requests lack the key of a limit.
@@ -32,10 +34,11 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds that the gate detects, the most urgent first.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::ReloadRefused,
         Kind::OriginDown,
         Kind::OriginFails,
+        Kind::LogFails,
         Kind::ClientsCollapsed,
         Kind::KeyMissing,
         Kind::SketchCrowded,
@@ -50,6 +53,7 @@ impl Kind {
             Kind::ReloadRefused => "reload_refused",
             Kind::OriginDown => "origin_down",
             Kind::OriginFails => "origin_fails",
+            Kind::LogFails => "log_fails",
             Kind::ClientsCollapsed => "clients_collapsed",
             Kind::KeyMissing => "key_missing",
             Kind::SketchCrowded => "sketch_crowded",

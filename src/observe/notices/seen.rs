@@ -9,6 +9,7 @@ use crate::config::preset::{BUILT_IN, networks_of};
 use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Engine;
 use crate::observe::history::History;
+use crate::observe::lines::LogState;
 use crate::observe::metrics::Metrics;
 use crate::origins::origin::OriginState;
 use crate::policy::Mode;
@@ -33,6 +34,9 @@ pub const ENOUGH_ANSWERS: f64 = 20.0;
 /// The windows in which there may be as many, in seconds, the first that has them.
 const ANSWERS_WITHIN: [usize; 2] = [10, 60];
 
+/// A log that did not fail for this long is written again.
+const LOG_MENDED: Duration = Duration::from_secs(30);
+
 /// The policy in force with everything that is measured under it.
 pub struct Look<'a> {
     /// The process's settings.
@@ -49,6 +53,8 @@ pub struct Look<'a> {
     pub metrics: &'a Metrics,
     /// Its last minutes.
     pub history: &'a History,
+    /// The access log, if there is one.
+    pub access_log: Option<LogState>,
 }
 
 /// Everything that `judge` needs.
@@ -62,6 +68,8 @@ pub struct Seen {
     pub origins_down: Vec<String>,
     /// By origin.
     pub answers: Vec<AnswersSeen>,
+    /// The access log, if an attempt to write it failed lately.
+    pub log_failing: Option<LogState>,
     pub clients: ClientsSeen,
     /// By limit with a key that requests may lack.
     pub lacking: Vec<LackingSeen>,
@@ -142,6 +150,9 @@ pub struct CrowdedSeen {
 #[derive(Default)]
 pub struct Memory {
     looked: Option<Timestamp>,
+    /// Failed attempts to write the access log, and when there was one more.
+    log_errors: Option<u64>,
+    log_failed: Option<Timestamp>,
     /// Of which policy all below is.
     sample: Option<Arc<Sample>>,
     asked: Recent,
@@ -202,6 +213,7 @@ impl Memory {
             refusal: refused.then(|| refusal.to_owned()),
             origins_down,
             answers: answers(look),
+            log_failing: self.log_failing(look, now),
             sampled: clients.sampled,
             clients,
             lacking: self.lacking(look, seconds),
@@ -226,6 +238,8 @@ impl Memory {
         };
         *self = Memory {
             looked: self.looked,
+            log_errors: self.log_errors,
+            log_failed: self.log_failed,
             sample: Some(Arc::clone(look.sample)),
             // these are the process's, and what came before this look does not count
             asked: Recent::default(),
@@ -266,6 +280,18 @@ impl Memory {
             top_share: top.map(|entry| share(entry.count, entry.error)),
             peers: of_peers.filter_map(|entry| peer(&entry.payload, share(entry.count, entry.error))).collect(),
         }
+    }
+
+    /// Attempts are made again and again while lines wait, so silence means that one succeeded.
+    fn log_failing(&mut self, look: &Look<'_>, now: Timestamp) -> Option<LogState> {
+        let log = look.access_log?;
+        let errors = log.errors?;
+        if errors > *self.log_errors.get_or_insert(errors) {
+            self.log_failed = Some(now);
+        }
+        self.log_errors = Some(errors);
+        let lately = self.log_failed.is_some_and(|failed| now.since(failed) < LOG_MENDED);
+        lately.then_some(log)
     }
 
     fn lacking(&mut self, look: &Look<'_>, seconds: f64) -> Vec<LackingSeen> {

@@ -7,6 +7,7 @@ use super::seen::{AnswersSeen, ClientsSeen, CrowdedSeen, LackingSeen, PeerSeen, 
 use super::*;
 use crate::config::settings::LogLevel;
 use crate::observe::captured::Captured;
+use crate::observe::lines::LogState;
 use crate::observe::log::{Style, subscriber};
 use crate::units::Bytes;
 use sample::RangeSeen;
@@ -169,6 +170,14 @@ fn an_origin_that_answers_5xx_is_told_of_until_it_mends_and_not_when_it_is_down(
     assert_eq!(notices(&with(200.0, 4.0, 0.0), &held), []);
     let down = Seen { origins_down: vec!["shop".to_owned()], ..with(200.0, 0.0, 200.0) };
     assert_eq!(notices(&down, &held).iter().map(|notice| notice.kind).collect::<Vec<_>>(), [Kind::OriginDown]);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_told_of() {
+    let log = LogState { dropped: 512, errors: Some(9) };
+    let [(kind, subject, text)] = told(&Seen { log_failing: Some(log), ..Seen::default() }, &[]).try_into().unwrap();
+    assert_eq!((kind, subject.as_str()), (Kind::LogFails, "access"));
+    assert_eq!(text, "the access log cannot be written: 9 failed attempts and 512 lost lines since the start");
 }
 
 #[test]
