@@ -299,8 +299,8 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), P routes that forward, O origins with A addresses, T listeners with TLS, C certificates and U lists of
-    /// authorities on them, D stores: (31 + 6·L)·(R + 1) + 2·R + 24·P + 6·S + 27·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 80,
-    /// where 17 of the 31 and of the 24 are a histogram's.
+    /// authorities on them, D stores: (33 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 27·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 81,
+    /// where 19 of the 33 and of the 26 are a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }

@@ -15,6 +15,7 @@ import http.server
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -86,23 +87,25 @@ class Origin:
 
 
 class Clients:
-    """Clients of one name that ask so often in a second, over some connections."""
+    """Clients that ask so often in a second together, over some connections. A `*` in the address makes them 200."""
 
     def __init__(self, port, address, per_second, connections):
         self.port, self.address, self.stop = port, address, False
         self.seen, self.lock = [], threading.Lock()
         self.pause = connections / per_second
         for number in range(connections):
-            threading.Thread(target=self.ask, args=(number / per_second,), daemon=True).start()
+            threading.Thread(target=self.ask, args=(random.random() * self.pause, number), daemon=True).start()
 
-    def ask(self, offset):
+    def ask(self, offset, number):
         connection, due = None, time.monotonic() + offset
         while not self.stop:
+            number += 1
+            address = self.address.replace("*", str(number % 200 + 1))
             due = max(due + self.pause, time.monotonic() - self.pause)
             time.sleep(max(0, due - time.monotonic()))
             try:
                 connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-                connection.request("GET", "/", headers={"X-Forwarded-For": self.address})
+                connection.request("GET", "/", headers={"X-Forwarded-For": address})
                 answer = connection.getresponse()
                 answer.read()
                 status = answer.status
@@ -129,7 +132,7 @@ class Scene:
 
     health, cap, limits, limit_names = "", 40, "", ""
     # clients: address, requests a second, connections
-    clients = [("203.0.113.7", 15, 6)]
+    clients = [("203.0.113.*", 15, 6)]
 
     def __init__(self, tidegate):
         self.tidegate, self.name = tidegate, type(self).__name__.lower()
@@ -188,7 +191,7 @@ telemetry:
 
     def page(self):
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/", timeout=20).read().decode()
-        notices = re.findall(r'<div class="notice[^"]*"><p><strong>([^<]*)</strong>([^<]*)</p>', text)
+        notices = re.findall(r"<strong>(Wrong: |Note: )</strong>([^<]*)", text)
         badges = re.findall(r'class="badge urgent">(✕[^<]*)<', text)
         told = [html.unescape(word + words) for word, words in notices] + [f"`shop` {badge}" for badge in badges]
         return "; ".join(told) or "nothing wrong"
@@ -206,7 +209,7 @@ telemetry:
 
     def status(self):
         lines = self.verb("status").stdout.splitlines()
-        told = [line for line in lines if line.startswith(("origin ", "! "))]
+        told = [line for line in lines if line.startswith(("origin ", "! ", "per_client ", "fair "))]
         return "; ".join(" ".join(line.split()) for line in told)
 
     def log(self):
@@ -277,7 +280,7 @@ telemetry:
 class Flood(Scene):
     """One client asks 150 times a second, beside ten that ask twice; the fair share would leave it less than its own limit does."""
 
-    limits = "limits:\n  per_client: { rate: 20/s, burst: 20 }\n  fair: { type: fair_share, capacity: 30/s }\n"
+    limits = "limits:\n  per_client: { rate: 50/s, burst: 20 }\n  fair: { type: fair_share, capacity: 60/s }\n"
     limit_names = ", limits: [fair, per_client]"
     clients = [(f"203.0.{number}.9", 2, 1) for number in range(10)]
 
@@ -308,6 +311,7 @@ class Flood(Scene):
             limits = {limit["name"]: limit["decisions"]["limited"] for limit in self.state()["limits"]}
             yield "per_client shows the refusals", limits["per_client"] > 10 * limits["fair"] + 100
         yield "an origin that is well is told as well", "✕" not in row["page"] + row["top"]
+        yield f"nothing else is noticed: {notices}", not notices
 
 
 class Down(Scene):
@@ -321,12 +325,13 @@ class Down(Scene):
     def truths(self, during, second, notices, row):
         yield from super().truths(during, second, notices, row)
         yield f"the notice says so: {notices}", ("origin_down" in notices) == during
+        yield "the page says so", ("no address of the origin" in row["page"]) == during
 
 
 class Slow(Scene):
     """The origin takes 4 s for each answer; eight places are soon taken."""
 
-    cap, clients = 8, [("203.0.113.7", 15, 60)]
+    cap, clients = 8, [("203.0.113.*", 15, 60)]
 
     def begin(self):
         self.origin.turn("slow")
@@ -334,7 +339,8 @@ class Slow(Scene):
     def truths(self, during, second, notices, row):
         yield from super().truths(during, second, notices, row)
         p99 = self.state()["origins"][0]["recent"].get("p99_seconds", 0)
-        yield f"p99 is what it takes: {p99}", (2.5 < p99 <= 10) == during
+        yield f"p99 is what it takes: {p99}", (2.5 < p99 <= 5) == during
+        yield f"the notice says so: {notices}", ("origin_full" in notices) == during
 
 
 class Errors(Scene):
@@ -379,6 +385,7 @@ class Reload(Scene):
     def truths(self, during, second, notices, row):
         yield from super().truths(during, second, notices, row)
         yield f"the notice says so: {notices}", ("reload_refused" in notices) == during
+        yield "the page says so", ("refused" in row["page"]) == during
 
 
 class Disk(Scene):
@@ -401,6 +408,7 @@ class Disk(Scene):
     def truths(self, during, second, notices, row):
         yield from super().truths(during, second, notices, row)
         yield f"the notice says so: {notices}", ("log_fails" in notices) == during
+        yield "the page says so", ("cannot be written" in row["page"]) == during
 
     def end(self):
         super_end = super().end

@@ -101,17 +101,24 @@ impl History {
         }
     }
 
-    /// Returns how many requests of each origin ended in the last so many seconds, how many of these were answered 5xx, and how many got
-    /// no whole answer.
-    pub fn endings(&self, seconds: usize) -> Vec<(String, [f64; 3])> {
+    /// Returns what each origin answered in the last so many seconds.
+    pub fn endings(&self, seconds: usize) -> Vec<Endings> {
         let kept = self.kept.lock();
         let last = kept.last.map_or(0, second);
         let sum = |ring: &Ring| ring.until(last, seconds).iter().map(|point| f64::from(*point)).sum::<f64>();
-        let endings = |origin: &Origin| {
-            let [.., ended, server_errors, unanswered] = &origin.rings;
-            [ended, server_errors, unanswered].map(sum)
+        let endings = |(name, origin): (&String, &Origin)| {
+            let [.., shed, p50, _, _, ended, server_errors, unanswered] = &origin.rings;
+            Endings {
+                origin: name.clone(),
+                seconds,
+                ended: sum(ended),
+                server_errors: sum(server_errors),
+                unanswered: sum(unanswered),
+                shed: sum(shed),
+                p50_seconds: p50.until(last, 1).last().map_or(0.0, |point| f64::from(*point)),
+            }
         };
-        kept.origins.iter().map(|(name, origin)| (name.clone(), endings(origin))).collect()
+        kept.origins.iter().map(endings).collect()
     }
 
     /// Returns the last so many seconds of every name, [`SECONDS`] at most.
@@ -147,6 +154,25 @@ impl History {
             origins: kept.origins.iter().filter(|(name, _)| wanted(Named::Origin, name)).map(origin).collect(),
         }
     }
+}
+
+/// What an origin answered in a window.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Endings {
+    /// Its name.
+    pub origin: String,
+    /// Length of the window.
+    pub seconds: usize,
+    /// Requests that ended.
+    pub ended: f64,
+    /// Of these, the ones answered 5xx.
+    pub server_errors: f64,
+    /// Of these, the ones that got no whole answer.
+    pub unanswered: f64,
+    /// Requests that found no place.
+    pub shed: f64,
+    /// The time that half of the last ten seconds' requests did not exceed until the answer's head; 0 without any.
+    pub p50_seconds: f64,
 }
 
 /// Bearer of a name.

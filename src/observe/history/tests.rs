@@ -132,7 +132,10 @@ fn the_last_seconds_have_the_answers_of_each_route_and_origin_by_class() {
         assert_eq!((recent.seconds, recent.answers, recent.answers.error_share()), (1, expected, Some(0.75)));
         assert!(recent.p50_seconds.is_some_and(|p50| p50 < 0.1) && recent.p99_seconds.is_some_and(|p99| p99 > 0.1));
     }
-    assert_eq!(history.endings(10), [("shop".to_owned(), [40.0, 25.0, 5.0])]);
+    let endings = &history.endings(10)[0];
+    assert_eq!((endings.origin.as_str(), endings.seconds), ("shop", 10));
+    assert_eq!([endings.ended, endings.server_errors, endings.unanswered, endings.shed], [40.0, 25.0, 5.0, 0.0]);
+    assert!(endings.p50_seconds > 0.0);
     let past = history.lately(1).routes["shop"].clone();
     assert_eq!((past.allowed.as_slice(), past.failed.as_slice()), ([10.0].as_slice(), [30.0].as_slice()));
     for second in 2..=11 {

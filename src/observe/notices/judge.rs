@@ -3,8 +3,9 @@
 
 use super::notice::{Kind, Notice};
 use super::sample::RangeSeen;
-use super::seen::{AnswersSeen, ClientsSeen, CrowdedSeen, ENOUGH_ANSWERS, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
+use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_ANSWERS, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
+use crate::observe::history::Endings;
 use crate::observe::lines::LogState;
 use crate::units::Bytes;
 
@@ -54,8 +55,10 @@ pub fn notices(seen: &Seen, before: &[Notice]) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(seen.refusal.as_deref().map(refused));
     notices.extend(seen.origins_down.iter().map(|origin| down(origin)));
-    let fails = |answers: &AnswersSeen| fails(answers, seen, held(Kind::OriginFails, &answers.origin));
+    let fails = |answers: &Endings| fails(answers, seen, held(Kind::OriginFails, &answers.origin));
     notices.extend(seen.answers.iter().filter_map(fails));
+    let full = |answers: &Endings| full(answers, held(Kind::OriginFull, &answers.origin));
+    notices.extend(seen.answers.iter().filter_map(full));
     notices.extend(seen.log_failing.map(unwritten));
     notices.extend(collapsed(&seen.clients, held(Kind::ClientsCollapsed, "")));
     notices.extend(seen.lacking.iter().filter_map(|key| lacking(key, held(Kind::KeyMissing, &key.limit))));
@@ -83,6 +86,27 @@ fn down(origin: &str) -> Notice {
     Notice::new(Kind::OriginDown, origin, text, "its requests are refused or sent at random: look at the origin itself")
 }
 
+fn full(answers: &Endings, held: Option<&Notice>) -> Option<Notice> {
+    let Endings { origin, seconds, ended, shed, p50_seconds, .. } = answers;
+    let asked = ended + shed;
+    if asked < ENOUGH_ANSWERS {
+        return held.filter(|_| asked > 0.0).cloned();
+    }
+    FAILING.hold(shed / asked, held.is_some()).then(|| {
+        let time = match *p50_seconds {
+            p if p < 0.9995 => format!("{:.0} ms", p * 1e3),
+            p => format!("{p:.1} s"),
+        };
+        let text = format!(
+            "the origin `{origin}` has no place for {} of its requests; half of the others wait up to {time} for their answer \
+             (last {seconds} s)",
+            percent(shed / asked)
+        );
+        let hint = "is it slow? Then more places make it slower. Is it asked for too much? See the offenders";
+        Notice::new(Kind::OriginFull, origin, text, hint)
+    })
+}
+
 fn unwritten(log: LogState) -> Notice {
     let LogState { dropped, errors } = log;
     let text = format!(
@@ -98,8 +122,8 @@ fn unwritten(log: LogState) -> Notice {
 }
 
 /// An origin that is down is told as that. One that is asked too seldom to judge stays what it was.
-fn fails(answers: &AnswersSeen, seen: &Seen, held: Option<&Notice>) -> Option<Notice> {
-    let AnswersSeen { origin, seconds, ended, server_errors, unanswered } = answers;
+fn fails(answers: &Endings, seen: &Seen, held: Option<&Notice>) -> Option<Notice> {
+    let Endings { origin, seconds, ended, server_errors, unanswered, .. } = answers;
     if seen.origins_down.contains(origin) {
         return None;
     }

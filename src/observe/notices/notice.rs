@@ -12,6 +12,8 @@ pub enum Kind {
     OriginDown,
     /// An origin answers 5xx, or not as a whole.
     OriginFails,
+    /// An origin has no place for its requests.
+    OriginFull,
     /// The access log cannot be written.
     LogFails,
     /// All clients behind a proxy count as one client.
@@ -34,10 +36,11 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds that the gate detects, the most urgent first.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::ReloadRefused,
         Kind::OriginDown,
         Kind::OriginFails,
+        Kind::OriginFull,
         Kind::LogFails,
         Kind::ClientsCollapsed,
         Kind::KeyMissing,
@@ -53,6 +56,7 @@ impl Kind {
             Kind::ReloadRefused => "reload_refused",
             Kind::OriginDown => "origin_down",
             Kind::OriginFails => "origin_fails",
+            Kind::OriginFull => "origin_full",
             Kind::LogFails => "log_fails",
             Kind::ClientsCollapsed => "clients_collapsed",
             Kind::KeyMissing => "key_missing",

@@ -8,7 +8,7 @@ use crate::client::{Client, ClientAddress, ClientNetwork, Source};
 use crate::config::preset::{BUILT_IN, networks_of};
 use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Engine;
-use crate::observe::history::History;
+use crate::observe::history::{Endings, History};
 use crate::observe::lines::LogState;
 use crate::observe::metrics::Metrics;
 use crate::origins::origin::OriginState;
@@ -67,7 +67,7 @@ pub struct Seen {
     /// Names of origins of which no address is in use.
     pub origins_down: Vec<String>,
     /// By origin.
-    pub answers: Vec<AnswersSeen>,
+    pub answers: Vec<Endings>,
     /// The access log, if an attempt to write it failed lately.
     pub log_failing: Option<LogState>,
     pub clients: ClientsSeen,
@@ -84,20 +84,6 @@ pub struct Seen {
     pub sampled: f64,
     /// The most metric series that the policy can make.
     pub series: usize,
-}
-
-/// What an origin answered.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct AnswersSeen {
-    pub origin: String,
-    /// Length of the window.
-    pub seconds: usize,
-    /// Requests that ended in it.
-    pub ended: f64,
-    /// Of these, the ones answered 5xx.
-    pub server_errors: f64,
-    /// Of these, the ones that got no whole answer.
-    pub unanswered: f64,
 }
 
 /// Who asks.
@@ -333,16 +319,13 @@ impl Memory {
 }
 
 /// Returns what each origin answered, in the shortest window that has enough.
-fn answers(look: &Look<'_>) -> Vec<AnswersSeen> {
-    let mut seen: Vec<AnswersSeen> = Vec::new();
-    for seconds in ANSWERS_WITHIN {
-        for (origin, [ended, server_errors, unanswered]) in look.history.endings(seconds) {
-            let found = AnswersSeen { origin, seconds, ended, server_errors, unanswered };
-            match seen.iter_mut().find(|seen| seen.origin == found.origin) {
-                None => seen.push(found),
-                Some(seen) if seen.ended < ENOUGH_ANSWERS => *seen = found,
-                Some(_) => {}
-            }
+fn answers(look: &Look<'_>) -> Vec<Endings> {
+    let mut seen: Vec<Endings> = Vec::new();
+    for found in ANSWERS_WITHIN.into_iter().flat_map(|seconds| look.history.endings(seconds)) {
+        match seen.iter_mut().find(|seen| seen.origin == found.origin) {
+            None => seen.push(found),
+            Some(seen) if seen.ended + seen.shed < ENOUGH_ANSWERS => *seen = found,
+            Some(_) => {}
         }
     }
     seen

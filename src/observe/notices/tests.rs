@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::judge::notices;
-use super::seen::{AnswersSeen, ClientsSeen, CrowdedSeen, LackingSeen, PeerSeen, Recent, Seen};
+use super::seen::{ClientsSeen, CrowdedSeen, LackingSeen, PeerSeen, Recent, Seen};
 use super::*;
 use crate::config::settings::LogLevel;
 use crate::observe::captured::Captured;
+use crate::observe::history::Endings;
 use crate::observe::lines::LogState;
 use crate::observe::log::{Style, subscriber};
 use crate::units::Bytes;
@@ -153,7 +154,8 @@ fn a_refused_file_an_origin_that_is_out_and_many_series_are_told() {
 fn an_origin_that_answers_5xx_is_told_of_until_it_mends_and_not_when_it_is_down() {
     let with = |ended, server_errors, unanswered| {
         let origin = "shop".to_owned();
-        Seen { answers: vec![AnswersSeen { origin, seconds: 10, ended, server_errors, unanswered }], ..Seen::default() }
+        let endings = Endings { origin, seconds: 10, ended, server_errors, unanswered, ..Endings::default() };
+        Seen { answers: vec![endings], ..Seen::default() }
     };
     let held = notices(&with(200.0, 200.0, 0.0), &[]);
     assert_eq!((held[0].kind, held[0].urgent, held[0].subject.as_str()), (Kind::OriginFails, true, "shop"));
@@ -170,6 +172,25 @@ fn an_origin_that_answers_5xx_is_told_of_until_it_mends_and_not_when_it_is_down(
     assert_eq!(notices(&with(200.0, 4.0, 0.0), &held), []);
     let down = Seen { origins_down: vec!["shop".to_owned()], ..with(200.0, 0.0, 200.0) };
     assert_eq!(notices(&down, &held).iter().map(|notice| notice.kind).collect::<Vec<_>>(), [Kind::OriginDown]);
+}
+
+#[test]
+fn an_origin_without_places_is_told_of_with_the_time_it_takes() {
+    let with = |ended, shed| {
+        let origin = "shop".to_owned();
+        let endings = Endings { origin, seconds: 10, ended, shed, p50_seconds: 4.0, ..Endings::default() };
+        Seen { answers: vec![endings], ..Seen::default() }
+    };
+    let held = notices(&with(24.0, 126.0), &[]);
+    assert_eq!((held[0].kind, held[0].urgent), (Kind::OriginFull, true));
+    assert_eq!(
+        held[0].text,
+        "the origin `shop` has no place for 84 % of its requests; half of the others wait up to 4.0 s for their answer (last \
+         10 s)"
+    );
+    assert_eq!(notices(&with(100.0, 4.0), &[]), []);
+    assert_eq!((notices(&with(100.0, 4.0), &held).len(), notices(&with(100.0, 1.0), &held).len()), (1, 0));
+    assert_eq!(notices(&with(0.0, 0.0), &held), []);
 }
 
 #[test]
