@@ -72,7 +72,12 @@ impl Kind {
     pub const fn is_urgent(self) -> bool {
         matches!(
             self,
-            Kind::ReloadRefused | Kind::OriginDown | Kind::OriginFails | Kind::ClientsCollapsed | Kind::SketchCrowded
+            Kind::ReloadRefused
+                | Kind::OriginDown
+                | Kind::OriginFails
+                | Kind::OriginFull
+                | Kind::ClientsCollapsed
+                | Kind::SketchCrowded
         )
     }
 }
