@@ -52,7 +52,8 @@
 //!    [`proxy::gate`] is Pingora's phases, which tell the rest of the story.
 //! 5. [`engine::Engine::judge`] asks [`client::resolve`] who it is, [`policy::RouteTable`] which route takes it, and each rule of
 //!    that route whether it fits: a few loads each, no write. A shadow rule is counted, never obeyed. Last of all comes
-//!    `fair_share`, which counts what is offered.
+//!    `fair_share`, which counts what is offered; a client that asks for more than its own limit admits is refused by that limit
+//!    all the same.
 //! 6. A place at the origin is taken, or waited for ([`origins::origin`]), before anything is charged.
 //! 7. [`engine::Engine::admit`] charges every limit, or none: no client pays for another limit's refusal. A cost that only the
 //!    answer tells is charged then.

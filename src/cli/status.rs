@@ -11,7 +11,7 @@ use super::{exit, running};
 use crate::admin::client;
 use crate::human::{NOTHING, columns, duration, percent, span};
 use crate::observe::notices::notice::Notice;
-use crate::observe::state::{Listener, Origin, State};
+use crate::observe::state::{Listener, Origin, Recent, State};
 use crate::store::{BreakerState, StoreState};
 
 /// Show the running process on one screen: configuration, listeners, origins, limits, what waits
@@ -52,31 +52,37 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
 fn text(state: &State) -> String {
     let State { version, instance, process, config, requests, .. } = state;
     let file = config.file.as_ref().map_or("from the command line".into(), |file| file.to_string_lossy());
+    let up = span(state.uptime_seconds);
     let mut screen = format!(
-        "tidegate {version} {instance}   process {process}   {}   up {}\nconfig   {} ({}), {file}\nrequests {} ended, {} refused, {} malformed\n",
+        "tidegate {version} {instance}   process {process}   {}   up {up}\nconfig   {} ({}), {file}\nrequests {} ended, {} refused, {} malformed\n",
         state.state,
-        span(state.uptime_seconds),
         config.fingerprint,
         span(config.age_seconds),
         requests.ended,
         requests.refused,
         requests.malformed,
     );
+    recent(&mut screen, state);
+    let _ = writeln!(screen, "\nNow, and counted since the start {up} ago:");
     let head = ["LISTENER", "address", "connections", "accepted", "refused"];
     table(&mut screen, head, &state.listeners, |Listener { name, address, connections, accepted, refused }| {
         [name.clone(), address.clone(), connections.to_string(), accepted.to_string(), refused.to_string()]
     });
-    table(&mut screen, ["ORIGIN", "in flight", "queue", "healthy", "errors"], &state.origins, |origin| {
-        let Origin { name, inflight, queued, healthy, errors, .. } = origin;
+    let head = ["ORIGIN", "in flight", "queue", "healthy", "failed attempts", "no place"];
+    table(&mut screen, head, &state.origins, |origin| {
+        let Origin { name, inflight, queued, healthy, errors, shed, .. } = origin;
         let inflight = origin.limit.map_or(inflight.to_string(), |limit| format!("{inflight}/{limit}"));
-        [name.clone(), inflight, queued.to_string(), healthy.to_string(), errors.to_string()]
+        let healthy = format!("{healthy}/{}", origin.endpoints.len());
+        [name.clone(), inflight, queued.to_string(), healthy, errors.to_string(), shed.to_string()]
     });
-    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited", "shadow"], &state.limits, |limit| {
+    let head = ["LIMIT", "keys~", "fill", "admitted", "refused", "refused elsewhere", "shadow"];
+    table(&mut screen, head, &state.limits, |limit| {
         let shadow = if limit.is_shadow() { " (shadow)" } else { "" };
         let fill = limit.fill.map(percent);
-        let [allowed, limited, shadowed] =
-            [limit.allowed(), limit.limited(), limit.shadowed()].map(|count| count.to_string());
-        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), allowed, limited, shadowed]
+        let [admitted, limited, elsewhere, shadowed] =
+            [limit.admitted(), limit.limited(), limit.refused_elsewhere, limit.shadowed()]
+                .map(|count| count.to_string());
+        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), admitted, limited, elsewhere, shadowed]
     });
     let head = ["STORE", "state", "breaker", "gates", "questions", "without it", "knows others"];
     table(&mut screen, head, &state.stores, |store| {
@@ -98,6 +104,28 @@ fn text(state: &State) -> String {
     }
     screen
 }
+
+/// Writes what became of the requests that were forwarded, by origin and by route, over the last seconds.
+fn recent(screen: &mut String, state: &State) {
+    let origins = state.origins.iter().map(|origin| (format!("origin {}", origin.name), &origin.recent));
+    let forwards = state.routes.iter().filter(|route| route.recent.answers.total() > 0);
+    let routes = forwards.map(|route| (format!("route {}", route.name), &route.recent));
+    let rows: Vec<(String, &Recent)> = origins.chain(routes).collect();
+    let Some(seconds) = rows.iter().map(|(_, recent)| recent.seconds).max() else { return };
+    let _ = writeln!(screen, "\nWhat origins answered in the last {seconds} s:");
+    let head = ["ANSWERS", "1xx", "2xx", "3xx", "4xx", "5xx", "failed", "cut", "p50", "p99", ""];
+    table(screen, head, &rows, |(name, recent)| {
+        let [one, two, three, four, five, failed, cut] = recent.answers.counts().map(|count| count.to_string());
+        let time = |seconds: Option<f64>| or_nothing(seconds.map(duration));
+        let fails = recent.answers.error_share().filter(|share| *share >= FAILS);
+        let mark = fails.map_or(String::new(), |share| format!("FAILS {:.0} %", share * 100.0));
+        let (p50, p99) = (time(recent.p50_seconds), time(recent.p99_seconds));
+        [name.clone(), one, two, three, four, five, failed, cut, p50, p99, mark]
+    });
+}
+
+/// From this share on, 0 to 1, an origin or a route is said to fail.
+const FAILS: f64 = 0.05;
 
 /// How a store stands, at a glance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +216,24 @@ fn or_nothing(value: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::state::{Answers, Route};
     use crate::store::ServerState;
+
+    #[test]
+    fn an_origin_that_answers_500_to_everything_does_not_look_well() {
+        let answers = Answers { success: 3, server_error: 27, ..Answers::default() };
+        let recent = Recent { seconds: 10, answers, p50_seconds: Some(0.004), p99_seconds: Some(1.9) };
+        let origin = Origin { name: "shop".to_owned(), healthy: 1, recent: recent.clone(), ..Origin::default() };
+        let route = |name: &str, recent: Recent| Route { name: name.to_owned(), recent, ..Route::default() };
+        let routes = vec![route("api", recent), route("quiet", Recent::default())];
+        let screen = text(&State { origins: vec![origin], routes, ..State::default() });
+        let expected = "What origins answered in the last 10 s:\n\n\
+            ANSWERS       1xx   2xx   3xx   4xx   5xx   failed   cut    p50     p99\n\
+            origin shop     0     3     0     0    27        0     0   4 ms   1.9 s   FAILS 90 %\n\
+            route api       0     3     0     0    27        0     0   4 ms   1.9 s   FAILS 90 %\n";
+        assert!(screen.contains(expected), "{screen}");
+        assert!(!screen.contains("quiet"), "{screen}");
+    }
 
     #[test]
     fn a_store_that_is_silent_does_not_look_well() {

@@ -64,7 +64,7 @@ struct Rules {
 
 /// What the gate said to a request that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ending {
+pub struct Said {
     /// It was over a limit, enforced or not.
     pub limited: bool,
     /// It was refused, by a limit or for anything else.
@@ -82,10 +82,10 @@ impl AccessLog {
     /// Returns whether a request that ended at `now` has a line. Takes its own view of the request's `dice`, so that what else is
     /// rolled with them stays independent.
     #[inline]
-    pub fn wants(&self, ending: Ending, dice: u64, now: Timestamp) -> Option<Wanted> {
-        let threshold = if ending.limited { &self.rules.limited } else { &self.rules.other };
+    pub fn wants(&self, said: Said, dice: u64, now: Timestamp) -> Option<Wanted> {
+        let threshold = if said.limited { &self.rules.limited } else { &self.rules.other };
         let in_share = takes(threshold.load(Ordering::Relaxed), dice);
-        if ending.refused {
+        if said.refused {
             return self.rules.refused.take(in_share, now).map(|sampled| Wanted { sampled });
         }
         in_share.then_some(Wanted { sampled: None })
@@ -239,7 +239,7 @@ mod tests {
         let writer = AccessLogWriter::start(&settings(LogTarget::Stdout, 1.0, 1.0)).unwrap();
         let now = Timestamp::from_nanos(1);
         for (limited, refused) in [(false, false), (false, true), (true, false), (true, true)] {
-            let wanted = writer.log().wants(Ending { limited, refused }, u64::MAX, now);
+            let wanted = writer.log().wants(Said { limited, refused }, u64::MAX, now);
             assert_eq!(wanted, Some(Wanted { sampled: None }));
         }
     }

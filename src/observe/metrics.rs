@@ -29,7 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
 use super::notices::notice::Kind as NoticeKind;
-use super::state::State;
+use super::state::{Ending, State};
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::Secure;
@@ -90,7 +90,7 @@ impl Metrics {
         resolver.gauge(&all::POLICY_INFO, &[fingerprint]).set(1);
         Metrics {
             listeners: shape.listeners.iter().map(|listener| resolver.listener(listener, &shape.routes)).collect(),
-            routes: shape.routes.iter().map(|route| resolver.route(route, &shape.limits)).collect(),
+            routes: shape.routes.iter().map(|route| resolver.route(route, &shape.limits, &shape.origins)).collect(),
             unmatched: resolver.histogram(&all::REQUEST_DURATION, &[UNMATCHED]),
             origins: shape.origins.iter().map(|origin| resolver.origin(origin)).collect(),
             refused: resolver.refused(UNMATCHED),
@@ -131,9 +131,13 @@ impl Metrics {
         if decision.delay_nanos > 0 && decision.verdict == Verdict::Admitted {
             route.delayed(decision.delay_nanos);
         }
+        let refused = decision.verdict != Verdict::Admitted;
         for (slot, reading) in decision.readings.iter().enumerate() {
             if let Some(limit) = route.limit(slot, reading.rule) {
                 limit.count(reading.mode, reading.outcome);
+                if refused && matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed) {
+                    limit.refused_elsewhere.inc();
+                }
                 if let (Outcome::Refused, Some(node)) = (reading.outcome, reading.node) {
                     limit.refused_at(node);
                 }
@@ -222,9 +226,14 @@ impl Metrics {
         self.at_origin(origin, |cells| cells.connections.add(reused));
     }
 
-    /// Counts an attempt that came to its answer's head, or failed, after `duration`.
-    pub fn origin_done(&self, origin: usize, duration: Duration) {
-        self.at_origin(origin, |cells| cells.duration.observe(duration.as_secs_f64()));
+    /// Counts a request that a route forwarded and that came to its answer's head, or failed, after `duration`. `ending` is `None` if its
+    /// client left before.
+    pub fn origin_done(&self, route: usize, ending: Option<Ending>, duration: Duration) {
+        let Some(cells) = self.routes.get(route).and_then(|route| route.forwarded.as_ref()) else { return };
+        cells.duration.observe(duration.as_secs_f64());
+        if let Some(ending) = ending {
+            cells.ended(ending);
+        }
     }
 
     /// Counts a failed attempt.
@@ -283,9 +292,9 @@ impl Metrics {
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
     /// route that uses them (in their own place or in that of another) and per mode that they have had or that `enforce` parts their keys
     /// into, N limits, F nodes of `fair_share` limits (the whole
-    /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them, D stores:
-    /// (31 + 6·L)·(R + 1) + 2·R + 5·S + 44·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 79, where 17 of the 31 and of the 44 are a
-    /// histogram's.
+    /// of each being one), P routes that forward, O origins with A addresses, T listeners with TLS, C certificates and U lists of
+    /// authorities on them, D stores: (33 + 6·L)·(R + 1) + 2·R + 26·P + 6·S + 27·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 82,
+    /// where 19 of the 33 and of the 26 are a histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()
     }

@@ -6,6 +6,8 @@
 //!
 //! [`Metrics::state`](super::metrics::Metrics::state) fills in the counters, `running::state` everything else.
 
+mod answers;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,6 +20,8 @@ use crate::engine::Outcome;
 use crate::limiter::Gauges;
 use crate::policy::Mode;
 use crate::store::StoreState;
+
+pub use answers::{Answers, Ending, Recent};
 
 /// A word of a fixed list, such as a kind of limit.
 pub type Word = Cow<'static, str>;
@@ -45,6 +49,9 @@ pub struct State {
     #[serde(default)]
     pub listeners: Vec<Listener>,
     /// In the policy's order.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    /// In the policy's order.
     pub origins: Vec<Origin>,
     /// In the policy's order.
     pub limits: Vec<Limit>,
@@ -60,9 +67,6 @@ pub struct State {
     /// The most urgent first.
     #[serde(default)]
     pub notices: Vec<Notice>,
-    /// In the policy's order.
-    #[serde(skip)]
-    pub routes: Vec<Route>,
     /// Certificates and authorities of the listeners.
     #[serde(skip)]
     pub certificates: Vec<Certificate>,
@@ -72,6 +76,9 @@ pub struct State {
     /// Panics that were caught.
     #[serde(skip)]
     pub panics: u64,
+    /// Upper bounds of the durations, in seconds.
+    #[serde(skip)]
+    pub bounds: &'static [f64],
 }
 
 /// The configuration in force.
@@ -127,7 +134,8 @@ pub struct Listener {
 }
 
 /// A route.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Route {
     /// Its name.
     pub name: String,
@@ -139,6 +147,16 @@ pub struct Route {
     pub limited: u64,
     /// Requests refused for lack of room: at an origin, or under a limit of all requests together.
     pub shed: u64,
+    /// Requests that it forwarded, by what came of them.
+    pub answers: Answers,
+    /// The last seconds of these.
+    pub recent: Recent,
+    /// Position of the origin that it forwards to, if it does.
+    #[serde(skip)]
+    pub origin: Option<usize>,
+    /// Forwarded requests by the time to the answer's head: one number for each of [`State::bounds`], one for longer ones.
+    #[serde(skip)]
+    pub durations: Vec<u64>,
 }
 
 /// An origin.
@@ -156,8 +174,12 @@ pub struct Origin {
     pub queued: u64,
     /// Requests that found no place.
     pub shed: u64,
-    /// Attempts that failed.
+    /// Attempts that failed, those that another attempt made good among them.
     pub errors: u64,
+    /// Requests that its routes forwarded, by what came of them.
+    pub answers: Answers,
+    /// The last seconds of these.
+    pub recent: Recent,
     /// Attempts after the first of a request.
     pub retries: u64,
     /// Endpoints in use.
@@ -173,12 +195,6 @@ pub struct Origin {
     /// Its addresses as the policy has them, in that order.
     #[serde(skip)]
     pub addresses: Vec<Address>,
-    /// Attempts by duration: one number for each of `bounds`, one for longer ones.
-    #[serde(skip)]
-    pub durations: Vec<u64>,
-    /// Upper bounds of the durations, in seconds.
-    #[serde(skip)]
-    pub bounds: &'static [f64],
 }
 
 /// One address of an origin, resolved.
@@ -235,6 +251,8 @@ pub struct Limit {
     pub decisions: BTreeMap<Word, u64>,
     /// How many of those that are `limited` were made in shadow, so that the request passed.
     pub not_obeyed: u64,
+    /// Of the requests that it allowed, those that were refused all the same: by another limit, or for lack of room at the origin.
+    pub refused_elsewhere: u64,
     /// Whether it counts by a key; one that does not has no table worth showing.
     #[serde(skip)]
     pub keyed: bool,
@@ -260,9 +278,14 @@ impl Limit {
         self.decisions.get(outcome.word()).copied().unwrap_or(0)
     }
 
-    /// Returns how many requests fitted, at once or after a wait.
+    /// Returns how many requests fitted, at once or after a wait, whatever else refused them.
     pub fn allowed(&self) -> u64 {
         self.count(Outcome::Admitted) + self.count(Outcome::Delayed)
+    }
+
+    /// Returns how many requests fitted and were refused nowhere else: the ones that were served.
+    pub fn admitted(&self) -> u64 {
+        self.allowed().saturating_sub(self.refused_elsewhere)
     }
 
     /// Returns how many requests it turned away.

@@ -68,3 +68,28 @@ pub fn counts_as_an_attempt(fault: Fault) -> bool {
         | Fault::OriginConnectTimeout => false,
     }
 }
+
+/// Returns whether the origin is to blame.
+pub fn is_of_origin(fault: Fault) -> bool {
+    match fault {
+        Fault::OriginRefused
+        | Fault::OriginUnreachable
+        | Fault::OriginTls
+        | Fault::OriginClosed
+        | Fault::OriginGarbled
+        | Fault::NoOriginAddress
+        | Fault::OriginConnectTimeout
+        | Fault::OriginTimeout => true,
+        Fault::BadRequest
+        | Fault::MethodNotAllowed
+        | Fault::ClientTimeout
+        | Fault::BodyTooLarge
+        | Fault::TargetTooLong
+        | Fault::ExpectationFailed
+        | Fault::HeadTooLarge
+        | Fault::VersionUnsupported
+        | Fault::ClientGone
+        | Fault::Internal
+        | Fault::BuffersFull => false,
+    }
+}

@@ -7,6 +7,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
+use super::blame::is_of_origin;
 use super::context::RequestContext;
 use super::downstream::{absence, answer_head};
 use super::request_view::{RequestHead, RequestView};
@@ -18,12 +19,13 @@ use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::sharing::StoreError;
-use crate::observe::access_log::Ending;
+use crate::observe::access_log::Said;
 use crate::observe::client_errors::{self, About};
 use crate::observe::decisions::Decisions;
 use crate::observe::fair_share_log::{Shown, shown_client, shown_network};
 use crate::observe::metrics::OriginError;
 use crate::observe::notices::sample::Sample;
+use crate::observe::state::Ending;
 use crate::policy::Route;
 use crate::request::Peer;
 use crate::running::process::Process;
@@ -129,14 +131,15 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
     let status = end.status;
     let decision = context.evaluation.as_ref().map(|evaluation| &evaluation.decision);
     let listener = context.listener;
-    metrics.request_done(listener, decision.and_then(|decision| decision.route), status, duration);
-    if let (Some(origin), Some(forwarded)) = (context.origin_index(), context.forwarded) {
-        metrics.origin_done(origin, context.answered.unwrap_or(ended).since(forwarded));
+    let route = decision.and_then(|decision| decision.route);
+    metrics.request_done(listener, route, status, duration);
+    if let (Some(route), Some(forwarded)) = (route, context.forwarded) {
+        metrics.origin_done(route, ending(context), context.answered.unwrap_or(ended).since(forwarded));
     }
     let Some(log) = &process.access_log else { return };
     // a head that was refused has no decision, and no dice with it
     let dice = decision.map_or_else(|| end.head_fault.map_or(0, |_| roll()), |decision| decision.dice);
-    let Some(wanted) = log.wants(ending(decision, end), dice, ended) else { return };
+    let Some(wanted) = log.wants(said(decision, end), dice, ended) else { return };
     let policy = context.generation.engine().policy();
     let client = decision.and_then(|decision| decision.client);
     // the longest address has 45 characters, a pseudonym 22
@@ -202,6 +205,16 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
     log.line(&entry);
 }
 
+/// What came of a request that was forwarded; `None` if that says nothing of the origin, as when the client left before the answer.
+fn ending(context: &RequestContext) -> Option<Ending> {
+    let origin_failed = context.fault.is_some_and(is_of_origin);
+    match context.answered_with {
+        Some(_) if origin_failed => Some(Ending::Cut),
+        Some(status) => Some(Ending::Status(status)),
+        None => origin_failed.then_some(Ending::Failed),
+    }
+}
+
 /// The status of a request whose client left before the answer.
 fn aborted() -> u16 {
     Fault::ClientGone.meaning().status.as_u16()
@@ -216,11 +229,11 @@ fn source_of(client: &Client, context: &RequestContext) -> &'static str {
 }
 
 /// Returns what the log has to know of the end. A head that was refused was refused without a decision.
-fn ending(decision: Option<&Decision>, end: &Ended<'_>) -> Ending {
-    let Some(decision) = decision else { return Ending { limited: false, refused: end.head_fault.is_some() } };
+fn said(decision: Option<&Decision>, end: &Ended<'_>) -> Said {
+    let Some(decision) = decision else { return Said { limited: false, refused: end.head_fault.is_some() } };
     let over = |reading: &Reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged);
     let refused = matches!(decision.verdict, Verdict::Refused(_));
-    Ending { limited: decision.readings.iter().any(over), refused }
+    Said { limited: decision.readings.iter().any(over), refused }
 }
 
 /// How long a request was held back; zero for one that was refused.

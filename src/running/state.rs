@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::config::settings::ClientInLog;
 use crate::limiter::Limiter;
 use crate::limiter::sharing::Sharing;
+use crate::observe::access_log::AccessLog;
 use crate::observe::log;
 use crate::observe::notices::seen::Look;
 use crate::observe::offenders;
@@ -55,7 +56,8 @@ pub fn state(process: &Process) -> State {
 pub fn described(process: &Process, generation: &Generation) -> State {
     let source = generation.source();
     let seconds = |nanos: u64| nanos / 1_000_000_000;
-    let counts = counts(generation);
+    let mut counts = counts(generation);
+    process.history.fill_recent(&mut counts);
     State {
         version: env!("CARGO_PKG_VERSION").into(),
         instance: instance(),
@@ -211,6 +213,8 @@ pub fn look_for_notices(process: &Process) {
         origins: generation.origins(),
         sample: generation.sample(),
         metrics: generation.metrics(),
+        history: &process.history,
+        access_log: process.access_log.as_ref().map(AccessLog::state),
     };
     process.notices.look(&look, process.clock.now());
 }

@@ -122,7 +122,7 @@ fn faults(expression: &str, exported: &Exported) -> Vec<String> {
             match labels.get(label) {
                 None if OUTSIDE.contains(&label.as_str()) => {}
                 None => faults.push(format!("{name} has no label {label}")),
-                Some(values) if value.starts_with('$') || values.contains(value) => {}
+                Some(values) if value.starts_with('$') || value.split('|').all(|value| values.contains(value)) => {}
                 Some(values) => faults.push(format!("{name} has no {label}={value}, but {values:?}")),
             }
         }
@@ -202,6 +202,7 @@ fn the_comparison_finds_what_is_wrong() {
     assert_eq!(of("tidegate_a_total / tidegate_b_total"), 1);
     assert_eq!(of("tidegate_a_total{reason=\"x\"}"), 1);
     assert_eq!(of("tidegate_a_total{verdict=\"allowed\"}"), 1);
+    assert_eq!(of("tidegate_a_total{verdict=~\"limited|allowed\"}"), 1);
     assert_eq!(of("sum by (route) (tidegate_a_total)"), 1);
 }
 

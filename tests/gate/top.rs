@@ -132,7 +132,7 @@ fn somebody_at_the_keys_explains_and_pardons_a_client() {
 fn a_signal_ends_it_and_restores_the_terminal() {
     let gate = gate(OPEN, "");
     for signal in ["TERM", "INT", "HUP"] {
-        in_terminal(&gate, &json!([{ "until": "nobody was refused lately" }, { "signal": signal }]));
+        in_terminal(&gate, &json!([{ "until": "no client was refused lately" }, { "signal": signal }]));
     }
     // what else were a signal is a key in a raw terminal
     in_terminal(&gate, &json!([{ "until": "OFFENDERS" }, { "press": "\u{3}" }]));

@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast};
 use crate::observe::notices;
-use crate::observe::state::{Limit as LimitNow, Offenders, Origin as OriginNow, Requests, State, Word};
+use crate::observe::state::{
+    Answers, Limit as LimitNow, Offenders, Origin as OriginNow, Requests, Route as RouteNow, State, Word,
+};
 
 /// What the first member of `--format json` says.
 pub const SCHEMA: &str = "tidegate.top/1";
@@ -66,6 +68,10 @@ pub struct Model {
     pub limited_share: f64,
     /// Turned away for lack of room.
     pub shed_per_second: f64,
+    /// Failed by their origins: answered 5xx, or not as a whole.
+    pub failed_per_second: f64,
+    /// In the order of the policy file.
+    pub routes: Vec<Route>,
     /// In the order of the policy file.
     pub limits: Vec<Limit>,
     /// In the order of the policy file.
@@ -89,8 +95,12 @@ pub struct Limit {
     pub keys: Option<u64>,
     /// Which part of its table holds a debt, 0 to 1.
     pub fill: Option<f64>,
-    /// Decisions that fitted.
+    /// Requests that fitted.
     pub allowed_per_second: f64,
+    /// Of these, the ones that nothing else refused: they were served.
+    pub admitted_per_second: f64,
+    /// Of these, the ones that were refused by another limit, or for lack of room.
+    pub refused_elsewhere_per_second: f64,
     /// Requests turned away.
     pub limited_per_second: f64,
     /// Did not fit, and passed.
@@ -99,6 +109,25 @@ pub struct Limit {
     pub five_minutes: Vec<f64>,
     /// By verdict, since the process began.
     pub decisions: BTreeMap<Word, u64>,
+}
+
+/// A route.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Route {
+    /// In the policy file.
+    pub name: String,
+    /// Requests that ended.
+    pub requests_per_second: f64,
+    /// Requests turned away, by limits or for lack of room.
+    pub refused_per_second: f64,
+    /// Requests that the origin failed: answered 5xx, or not as a whole.
+    pub failed_per_second: f64,
+    /// What became of those that were forwarded in the last ten seconds.
+    pub answers: Answers,
+    /// The time that half of these did not exceed until the answer's head; `None` without any.
+    pub p50_seconds: Option<f64>,
+    /// The same of 99 %.
+    pub p99_seconds: Option<f64>,
 }
 
 /// An origin.
@@ -113,8 +142,16 @@ pub struct Origin {
     pub limit: Option<u64>,
     /// Requests that wait for a place.
     pub queued: u64,
-    /// What 95 % of the attempts of the last ten seconds took at most; `None` without any.
+    /// What became of the requests of the last ten seconds.
+    pub answers: Answers,
+    /// The share of these that it failed, 0 to 1: answered 5xx, or not as a whole; `None` without any.
+    pub failed_share: Option<f64>,
+    /// The time that half of them did not exceed until the answer's head; `None` without any.
+    pub p50_seconds: Option<f64>,
+    /// What 95 % of them took at most.
     pub p95_seconds: Option<f64>,
+    /// What 99 % of them took at most.
+    pub p99_seconds: Option<f64>,
     /// Failed attempts.
     pub errors_per_second: f64,
     /// Requests without a place.
@@ -138,8 +175,12 @@ impl Model {
             history.routes.values().map(|route| mean(part(route), seconds)).sum()
         };
         let limited = sum(|route| &route.limited);
-        let shed = sum(|route| &route.shed);
-        let requests = sum(|route| &route.allowed) + sum(|route| &route.delayed) + limited + shed;
+        let (shed, failed) = (sum(|route| &route.shed), sum(|route| &route.failed));
+        let requests = sum(|route| &route.allowed) + sum(|route| &route.delayed) + limited + shed + failed;
+        let route = |now: RouteNow| {
+            let past = history.routes.get(&now.name);
+            Route::of(now, past.unwrap_or(&RoutePast::default()), seconds)
+        };
         let limit = |now: LimitNow| {
             let past = history.limits.get(&now.name);
             Limit::of(now, past.unwrap_or(&LimitPast::default()), seconds)
@@ -161,9 +202,27 @@ impl Model {
             requests_per_second: requests,
             limited_share: if requests > 0.0 { limited / requests } else { 0.0 },
             shed_per_second: shed,
+            failed_per_second: failed,
+            routes: status.routes.into_iter().map(route).collect(),
             limits: status.limits.into_iter().map(limit).collect(),
             origins: status.origins.into_iter().map(origin).collect(),
             offenders,
+        }
+    }
+}
+
+impl Route {
+    fn of(now: RouteNow, past: &RoutePast<f64>, seconds: usize) -> Route {
+        let refused = mean(&past.limited, seconds) + mean(&past.shed, seconds);
+        let failed = mean(&past.failed, seconds);
+        Route {
+            name: now.name,
+            requests_per_second: mean(&past.allowed, seconds) + mean(&past.delayed, seconds) + refused + failed,
+            refused_per_second: refused,
+            failed_per_second: failed,
+            answers: now.recent.answers,
+            p50_seconds: now.recent.p50_seconds,
+            p99_seconds: now.recent.p99_seconds,
         }
     }
 }
@@ -172,15 +231,19 @@ impl Limit {
     fn of(now: LimitNow, past: &LimitPast<f64>, seconds: usize) -> Limit {
         let refused: Vec<f64> =
             past.limited.iter().zip(&past.shadow).map(|(limited, shadow)| limited + shadow).collect();
+        let [admitted, limited, shadow, elsewhere] =
+            [&past.allowed, &past.limited, &past.shadow, &past.elsewhere].map(|points| mean(points, seconds));
         Limit {
             name: now.name,
             kind: now.kind,
             mode: now.mode,
             keys: now.keys.or(now.exact_keys),
             fill: now.fill,
-            allowed_per_second: mean(&past.allowed, seconds),
-            limited_per_second: mean(&past.limited, seconds),
-            shadow_per_second: mean(&past.shadow, seconds),
+            allowed_per_second: admitted + elsewhere,
+            admitted_per_second: admitted,
+            refused_elsewhere_per_second: elsewhere,
+            limited_per_second: limited,
+            shadow_per_second: shadow,
             five_minutes: points(&refused),
             decisions: now.decisions,
         }
@@ -194,7 +257,11 @@ impl Origin {
             inflight: now.inflight,
             limit: now.limit,
             queued: now.queued,
+            answers: now.recent.answers,
+            failed_share: now.recent.answers.error_share(),
+            p50_seconds: now.recent.p50_seconds,
             p95_seconds: past.p95.last().copied().filter(|seconds| *seconds > 0.0),
+            p99_seconds: now.recent.p99_seconds,
             errors_per_second: mean(&past.errors, seconds),
             shed_per_second: mean(&past.shed, seconds),
             errors: now.errors,

@@ -2,26 +2,26 @@
 //! Prometheus.
 //!
 //! Once a second the counters of the [`State`] are read, and their growth is a point. Requests pay nothing for it. Its memory is
-//! fixed by the policy: 2,400 bytes for each number of a route (4), a limit (3) and an origin (8).
+//! fixed by the policy: 2,400 bytes for each number of a route (5), a limit (4) and an origin (11), and 2 KB for the
+//! [last seconds](recent) of each route and origin.
 //!
 //! Series are kept by name. After a reload series whose names stay continue, the others are dropped.
 
+mod points;
 mod quantile;
+mod recent;
 mod ring;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-
-use super::state::{self, State, Word};
+use super::state::{self, State};
 use crate::units::Timestamp;
+use parking_lot::Mutex;
+pub use points::{LimitPast, OriginPast, Past, RoutePast};
 use quantile::quantile;
+use recent::{Forwarded, Lately, grown};
 use ring::Ring;
 pub use ring::SECONDS;
-
-/// Over how many seconds durations are looked at together: in a single one there may be too few.
-const SMOOTHED: usize = 10;
 
 /// Ten minutes of everything. The lock is taken once a second by whoever notes, and by whoever reads; never by a request.
 #[derive(Debug, Default)]
@@ -36,66 +36,6 @@ struct Kept {
     routes: BTreeMap<String, Route>,
     limits: BTreeMap<String, Limit>,
     origins: BTreeMap<String, Origin>,
-}
-
-/// A route's requests per second, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RoutePast<N = f32> {
-    /// Passed at once.
-    pub allowed: Vec<N>,
-    /// Passed after a wait.
-    pub delayed: Vec<N>,
-    /// Refused by limits.
-    pub limited: Vec<N>,
-    /// Refused for lack of room.
-    pub shed: Vec<N>,
-}
-
-/// A limit's decisions per second, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LimitPast<N = f32> {
-    /// Fitted.
-    pub allowed: Vec<N>,
-    /// Refused.
-    pub limited: Vec<N>,
-    /// Did not fit, and passed.
-    pub shadow: Vec<N>,
-}
-
-/// An origin, second by second, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct OriginPast<N = f32> {
-    /// Requests that were with it.
-    pub inflight: Vec<N>,
-    /// Cap on these; 0 without one.
-    pub cap: Vec<N>,
-    /// Requests that waited.
-    pub queue: Vec<N>,
-    /// Failed attempts per second.
-    pub errors: Vec<N>,
-    /// Requests without a place per second.
-    pub shed: Vec<N>,
-    /// Durations that 50, 95 and 99 % of the attempts did not exceed, in seconds, over the ten seconds up to this one; 0 without any.
-    pub p50: Vec<N>,
-    /// See `p50`.
-    pub p95: Vec<N>,
-    /// See `p50`.
-    pub p99: Vec<N>,
-}
-
-/// The past by name, the oldest second first: `tidegate.history/1`. Points are kept as `f32`, and read in full as `f64`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Past<N = f32> {
-    /// Always `tidegate.history/1`.
-    pub schema: Word,
-    /// Number of the last second; `None` before the first.
-    pub second: Option<u64>,
-    /// By name.
-    pub routes: BTreeMap<String, RoutePast<N>>,
-    /// By name.
-    pub limits: BTreeMap<String, LimitPast<N>>,
-    /// By name.
-    pub origins: BTreeMap<String, OriginPast<N>>,
 }
 
 impl History {
@@ -119,15 +59,7 @@ impl History {
         let step =
             Step { from: from.max((to + 1).saturating_sub(SECONDS as u64)), to, took: now.since(last).as_secs_f64() };
         kept.last = Some(now);
-        for totals in &totals.routes {
-            kept.routes.entry(totals.name.clone()).or_insert_with(Route::new).note(step, totals);
-        }
-        for totals in &totals.limits {
-            kept.limits.entry(totals.name.clone()).or_insert_with(Limit::new).note(step, totals);
-        }
-        for totals in &totals.origins {
-            kept.origins.entry(totals.name.clone()).or_insert_with(Origin::new).note(step, totals);
-        }
+        kept.note(step, totals);
         kept.forget(totals);
     }
 
@@ -142,7 +74,7 @@ impl History {
     pub fn flow(&self, seconds: usize) -> RoutePast {
         let kept = self.kept.lock();
         let last = kept.last.map_or(0, second);
-        let mut sums = [const { Vec::new() }; 4].map(|mut sum: Vec<f32>| {
+        let mut sums = [const { Vec::new() }; 5].map(|mut sum: Vec<f32>| {
             sum.resize(seconds.min(SECONDS), 0.0);
             sum
         });
@@ -151,8 +83,41 @@ impl History {
                 sum.iter_mut().zip(ring.until(last, seconds)).for_each(|(sum, point)| *sum += point);
             }
         }
-        let [allowed, delayed, limited, shed] = sums;
-        RoutePast { allowed, delayed, limited, shed }
+        let [allowed, delayed, limited, shed, failed] = sums;
+        RoutePast { allowed, delayed, limited, shed, failed }
+    }
+
+    /// Fills in the last seconds of each route and origin.
+    pub fn fill_recent(&self, state: &mut State) {
+        let kept = self.kept.lock();
+        for route in &mut state.routes {
+            route.recent =
+                kept.routes.get(&route.name).map(|kept| kept.lately.recent(state.bounds)).unwrap_or_default();
+        }
+        for origin in &mut state.origins {
+            origin.recent =
+                kept.origins.get(&origin.name).map(|kept| kept.lately.recent(state.bounds)).unwrap_or_default();
+        }
+    }
+
+    /// Returns what each origin answered in the last so many seconds.
+    pub fn endings(&self, seconds: usize) -> Vec<Endings> {
+        let kept = self.kept.lock();
+        let last = kept.last.map_or(0, second);
+        let sum = |ring: &Ring| ring.until(last, seconds).iter().map(|point| f64::from(*point)).sum::<f64>();
+        let endings = |(name, origin): (&String, &Origin)| {
+            let [.., shed, p50, _, _, ended, server_errors, unanswered] = &origin.rings;
+            Endings {
+                origin: name.clone(),
+                seconds,
+                ended: sum(ended),
+                server_errors: sum(server_errors),
+                unanswered: sum(unanswered),
+                shed: sum(shed),
+                p50_seconds: p50.until(last, 1).last().map_or(0.0, |point| f64::from(*point)),
+            }
+        };
+        kept.origins.iter().map(endings).collect()
     }
 
     /// Returns the last so many seconds of every name, [`SECONDS`] at most.
@@ -166,16 +131,19 @@ impl History {
         let last = kept.last.map_or(0, second);
         let points = |ring: &Ring| ring.until(last, seconds);
         let route = |(name, route): (&String, &Route)| {
-            let [allowed, delayed, limited, shed] = route.rings.each_ref().map(points);
-            (name.clone(), RoutePast { allowed, delayed, limited, shed })
+            let [allowed, delayed, limited, shed, failed] = route.rings.each_ref().map(points);
+            (name.clone(), RoutePast { allowed, delayed, limited, shed, failed })
         };
         let limit = |(name, limit): (&String, &Limit)| {
-            let [allowed, limited, shadow] = limit.rings.each_ref().map(points);
-            (name.clone(), LimitPast { allowed, limited, shadow })
+            let [allowed, limited, shadow, elsewhere] = limit.rings.each_ref().map(points);
+            (name.clone(), LimitPast { allowed, limited, shadow, elsewhere })
         };
         let origin = |(name, origin): (&String, &Origin)| {
-            let [inflight, cap, queue, errors, shed, p50, p95, p99] = origin.rings.each_ref().map(points);
-            (name.clone(), OriginPast { inflight, cap, queue, errors, shed, p50, p95, p99 })
+            let [inflight, cap, queue, errors, shed, p50, p95, p99, ended, server_errors, unanswered] =
+                origin.rings.each_ref().map(points);
+            let past =
+                OriginPast { inflight, cap, queue, errors, shed, p50, p95, p99, ended, server_errors, unanswered };
+            (name.clone(), past)
         };
         Past {
             schema: "tidegate.history/1".into(),
@@ -185,6 +153,25 @@ impl History {
             origins: kept.origins.iter().filter(|(name, _)| wanted(Named::Origin, name)).map(origin).collect(),
         }
     }
+}
+
+/// What an origin answered in a window.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Endings {
+    /// Its name.
+    pub origin: String,
+    /// Length of the window.
+    pub seconds: usize,
+    /// Requests that ended.
+    pub ended: f64,
+    /// Of these, the ones answered 5xx.
+    pub server_errors: f64,
+    /// Of these, the ones that got no whole answer.
+    pub unanswered: f64,
+    /// Requests that found no place.
+    pub shed: f64,
+    /// The time that half of the last ten seconds' requests did not exceed until the answer's head; 0 without any.
+    pub p50_seconds: f64,
 }
 
 /// Bearer of a name.
@@ -211,6 +198,11 @@ struct Step {
 }
 
 impl Step {
+    /// Returns whether it fills no second.
+    fn is_empty(self) -> bool {
+        self.to < self.from
+    }
+
     fn fill(self, ring: &mut Ring, value: f64) {
         for second in self.from..=self.to {
             ring.set(second, value as f32);
@@ -240,23 +232,25 @@ impl Kept {
         (self.first, self.last) = (Some(now), Some(now));
         // nothing is filled: what was counted before the first look did not come in one second
         let step = Step { from: 1, to: 0, took: 1.0 };
-        for totals in &totals.routes {
-            self.routes.entry(totals.name.clone()).or_insert_with(Route::new).note(step, totals);
+        self.note(step, totals);
+    }
+
+    fn note(&mut self, step: Step, totals: &State) {
+        let mut by_origin = vec![Forwarded::default(); totals.origins.len()];
+        for route in &totals.routes {
+            let more = self.routes.entry(route.name.clone()).or_insert_with(Route::new).note(step, route);
+            if let Some(sum) = route.origin.and_then(|origin| by_origin.get_mut(origin)) {
+                sum.add(&more);
+            }
         }
-        for totals in &totals.limits {
-            self.limits.entry(totals.name.clone()).or_insert_with(Limit::new).note(step, totals);
+        for limit in &totals.limits {
+            self.limits.entry(limit.name.clone()).or_insert_with(Limit::new).note(step, limit);
         }
-        for totals in &totals.origins {
-            self.origins.entry(totals.name.clone()).or_insert_with(Origin::new).note(step, totals);
+        for (origin, more) in totals.origins.iter().zip(by_origin) {
+            let kept = self.origins.entry(origin.name.clone()).or_insert_with(Origin::new);
+            kept.note(step, origin, more, totals.bounds);
         }
     }
-}
-
-/// What a counter grew by; one that is lower than before began anew, as its name had gone and came back.
-fn grown(before: &mut u64, now: u64) -> u64 {
-    let grown = now.checked_sub(*before).unwrap_or(now);
-    *before = now;
-    grown
 }
 
 #[derive(Debug)]
@@ -264,15 +258,24 @@ struct Route {
     before: [u64; 4],
     /// Verdicts of requests that have not ended.
     under_way: u64,
-    rings: [Ring; 4],
+    forwarded: Forwarded,
+    lately: Lately,
+    rings: [Ring; 5],
 }
 
 impl Route {
     fn new() -> Route {
-        Route { before: [0; 4], under_way: 0, rings: std::array::from_fn(|_| Ring::new()) }
+        Route {
+            before: [0; 4],
+            under_way: 0,
+            forwarded: Forwarded::default(),
+            lately: Lately::default(),
+            rings: std::array::from_fn(|_| Ring::new()),
+        }
     }
 
-    fn note(&mut self, step: Step, totals: &state::Route) {
+    /// Returns what it has forwarded since the last time.
+    fn note(&mut self, step: Step, totals: &state::Route) -> Forwarded {
         let [before_ended, before_delayed, before_limited, before_shed] = &mut self.before;
         let ended = grown(before_ended, totals.ended);
         let delayed = grown(before_delayed, totals.delayed);
@@ -282,26 +285,32 @@ impl Route {
         // ended without another verdict before was allowed.
         let others = self.under_way + delayed + limited + shed;
         self.under_way = others.saturating_sub(ended);
-        let allowed = ended.saturating_sub(others);
-        for (ring, count) in self.rings.iter_mut().zip([allowed, delayed, limited, shed]) {
+        let more = self.forwarded.grow(totals.answers, &totals.durations);
+        let failed = more.answers.errors();
+        let allowed = ended.saturating_sub(others).saturating_sub(failed);
+        for (ring, count) in self.rings.iter_mut().zip([allowed, delayed, limited, shed, failed]) {
             step.fill_rate(ring, count);
         }
+        if !step.is_empty() {
+            self.lately.push(more.clone());
+        }
+        more
     }
 }
 
 #[derive(Debug)]
 struct Limit {
-    before: [u64; 3],
-    rings: [Ring; 3],
+    before: [u64; 4],
+    rings: [Ring; 4],
 }
 
 impl Limit {
     fn new() -> Limit {
-        Limit { before: [0; 3], rings: std::array::from_fn(|_| Ring::new()) }
+        Limit { before: [0; 4], rings: std::array::from_fn(|_| Ring::new()) }
     }
 
     fn note(&mut self, step: Step, totals: &state::Limit) {
-        let counts = [totals.allowed(), totals.limited(), totals.shadowed()];
+        let counts = [totals.admitted(), totals.limited(), totals.shadowed(), totals.refused_elsewhere];
         for ((ring, before), count) in self.rings.iter_mut().zip(&mut self.before).zip(counts) {
             step.fill_rate(ring, grown(before, count));
         }
@@ -311,34 +320,23 @@ impl Limit {
 #[derive(Debug)]
 struct Origin {
     before: [u64; 2],
-    durations_before: Vec<u64>,
-    /// What was added in each of the last seconds, the oldest first.
-    lately: VecDeque<Vec<u64>>,
-    rings: [Ring; 8],
+    lately: Lately,
+    rings: [Ring; 11],
 }
 
 impl Origin {
     fn new() -> Origin {
-        let rings = std::array::from_fn(|_| Ring::new());
-        Origin { before: [0; 2], durations_before: Vec::new(), lately: VecDeque::with_capacity(SMOOTHED), rings }
+        Origin { before: [0; 2], lately: Lately::default(), rings: std::array::from_fn(|_| Ring::new()) }
     }
 
-    fn note(&mut self, step: Step, totals: &state::Origin) {
-        self.durations_before.resize(totals.durations.len(), 0);
-        let before = self.durations_before.iter_mut();
-        let added = before.zip(&totals.durations).map(|(before, now)| grown(before, *now)).collect();
-        let mut within = vec![0; totals.durations.len()];
+    fn note(&mut self, step: Step, totals: &state::Origin, more: Forwarded, bounds: &[f64]) {
+        let answers = more.answers;
         // what was there before the first look did not happen now
-        if step.to >= step.from {
-            if self.lately.len() == SMOOTHED {
-                self.lately.pop_front();
-            }
-            self.lately.push_back(added);
+        if !step.is_empty() {
+            self.lately.push(more);
         }
-        for second in &self.lately {
-            within.iter_mut().zip(second).for_each(|(sum, count)| *sum += count);
-        }
-        let [inflight, cap, queue, errors, shed, p50, p95, p99] = &mut self.rings;
+        let within = self.lately.sum().durations;
+        let [inflight, cap, queue, errors, shed, p50, p95, p99, ended, server_errors, unanswered] = &mut self.rings;
         step.fill(inflight, totals.inflight as f64);
         step.fill(cap, totals.limit.unwrap_or(0) as f64);
         step.fill(queue, totals.queued as f64);
@@ -346,8 +344,11 @@ impl Origin {
         step.fill_rate(errors, grown(before_errors, totals.errors));
         step.fill_rate(shed, grown(before_shed, totals.shed));
         for (ring, share) in [(p50, 0.5), (p95, 0.95), (p99, 0.99)] {
-            step.fill(ring, quantile(totals.bounds, &within, share).unwrap_or(0.0));
+            step.fill(ring, quantile(bounds, &within, share).unwrap_or(0.0));
         }
+        step.fill_rate(ended, answers.total());
+        step.fill_rate(server_errors, answers.server_error);
+        step.fill_rate(unanswered, answers.unanswered());
     }
 }
 

@@ -1,11 +1,12 @@
 use super::*;
+use crate::observe::state::{Answers, Word};
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
 fn route(ended: u64, delayed: u64, limited: u64, shed: u64) -> state::Route {
-    state::Route { name: "shop".to_owned(), ended, delayed, limited, shed }
+    state::Route { name: "shop".to_owned(), ended, delayed, limited, shed, ..state::Route::default() }
 }
 
 fn of_route(route: state::Route) -> State {
@@ -86,35 +87,73 @@ fn names_that_stay_go_on_and_names_that_went_are_forgotten() {
     assert_eq!(last(&history.lately(SECONDS).limits["a"].allowed), 7.0);
 }
 
+/// A route that forwards to the origin `shop`, which has answered so and taken so long.
+fn forwarded(success: u64, server_error: u64, failed: u64, durations: [u64; 3]) -> State {
+    let answers = Answers { success, server_error, failed, ..Answers::default() };
+    let origin = state::Origin {
+        name: "shop".to_owned(),
+        inflight: 3,
+        limit: Some(4),
+        queued: 1,
+        errors: 2,
+        answers,
+        ..state::Origin::default()
+    };
+    let ended = answers.total();
+    let route = state::Route { origin: Some(0), answers, durations: durations.to_vec(), ..route(ended, 0, 0, 0) };
+    State { routes: vec![route], origins: vec![origin], bounds: &[0.1, 1.0], ..State::default() }
+}
+
 #[test]
 fn an_origins_durations_are_those_of_the_last_ten_seconds() {
-    const BOUNDS: [f64; 2] = [0.1, 1.0];
     let history = History::new();
-    let origin = |durations: [u64; 3]| {
-        let origin = state::Origin {
-            name: "shop".to_owned(),
-            inflight: 3,
-            limit: Some(4),
-            queued: 1,
-            errors: 2,
-            shed: 0,
-            durations: durations.to_vec(),
-            bounds: &BOUNDS,
-            ..state::Origin::default()
-        };
-        State { origins: vec![origin], ..State::default() }
-    };
-    history.note(at(0), &origin([0, 0, 500]));
-    history.note(at(1_000), &origin([100, 0, 500]));
+    history.note(at(0), &forwarded(500, 0, 0, [0, 0, 500]));
+    history.note(at(1_000), &forwarded(600, 0, 0, [100, 0, 500]));
     let past = history.lately(SECONDS).origins["shop"].clone();
     assert!((last(&past.p50) - 0.05).abs() < 1e-6, "{}", last(&past.p50));
     assert_eq!([last(&past.inflight), last(&past.cap), last(&past.queue), last(&past.errors)], [3.0, 4.0, 1.0, 0.0]);
-    history.note(at(2_000), &origin([100, 100, 500]));
+    history.note(at(2_000), &forwarded(700, 0, 0, [100, 100, 500]));
     assert!((last(&history.lately(SECONDS).origins["shop"].p50) - 0.1).abs() < 1e-6);
     for second in 3..=12 {
-        history.note(at(second * 1_000), &origin([100, 100, 500]));
+        history.note(at(second * 1_000), &forwarded(700, 0, 0, [100, 100, 500]));
     }
     assert_eq!(last(&history.lately(SECONDS).origins["shop"].p50), 0.0, "ten seconds after the last attempt");
+}
+
+#[test]
+fn the_last_seconds_have_the_answers_of_each_route_and_origin_by_class() {
+    let history = History::new();
+    history.note(at(0), &forwarded(1_000, 50, 50, [0, 0, 0]));
+    let mut now = forwarded(1_010, 75, 55, [30, 10, 0]);
+    history.note(at(1_000), &now);
+    history.fill_recent(&mut now);
+    let expected = Answers { success: 10, server_error: 25, failed: 5, ..Answers::default() };
+    for recent in [&now.routes[0].recent, &now.origins[0].recent] {
+        assert_eq!((recent.seconds, recent.answers, recent.answers.error_share()), (1, expected, Some(0.75)));
+        assert!(recent.p50_seconds.is_some_and(|p50| p50 < 0.1) && recent.p99_seconds.is_some_and(|p99| p99 > 0.1));
+    }
+    let endings = &history.endings(10)[0];
+    assert_eq!((endings.origin.as_str(), endings.seconds), ("shop", 10));
+    assert_eq!([endings.ended, endings.server_errors, endings.unanswered, endings.shed], [40.0, 25.0, 5.0, 0.0]);
+    assert!(endings.p50_seconds > 0.0);
+    let past = history.lately(1).routes["shop"].clone();
+    assert_eq!((past.allowed.as_slice(), past.failed.as_slice()), ([10.0].as_slice(), [30.0].as_slice()));
+    for second in 2..=11 {
+        history.note(at(second * 1_000), &now);
+    }
+    history.fill_recent(&mut now);
+    assert_eq!((now.origins[0].recent.seconds, now.origins[0].recent.answers.total()), (10, 0), "a while later");
+}
+
+#[test]
+fn an_origin_whose_route_went_elsewhere_answers_nothing_in_that_second() {
+    let history = History::new();
+    history.note(at(0), &forwarded(1_000, 0, 0, [1_000, 0, 0]));
+    history.note(at(1_000), &forwarded(1_000, 0, 0, [1_000, 0, 0]));
+    let mut moved = forwarded(0, 0, 0, [0, 0, 0]);
+    moved.routes[0].origin = None;
+    history.note(at(2_000), &moved);
+    assert_eq!(sum(&history.lately(SECONDS).origins["shop"].ended), 0.0);
 }
 
 #[test]

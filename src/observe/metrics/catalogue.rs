@@ -89,6 +89,8 @@ catalogue! {
     // limits
     DECISIONS = held("tidegate_limit_decisions_total", Counter, &["route", "limit", "mode", "verdict"],
         "What each limit said: allowed, delayed, tagged, limited or exempt. A shadow limit's `limited` was not obeyed.");
+    REFUSED_ELSEWHERE = held("tidegate_limit_refused_elsewhere_total", Counter, &["route", "limit", "mode"],
+        "Requests that this limit allowed or delayed and that were refused all the same: by another limit, or for lack of room at the origin. They are charged nowhere; `allowed` and `delayed` less these were served.");
     DELAYS = held("tidegate_delays_total", Counter, &["route"],
         "Admitted requests that were held back first, because a limit with `action: delay` said so.");
     DELAY_SECONDS = fractions("tidegate_delay_seconds_total", Counter, &["route"],
@@ -124,7 +126,9 @@ catalogue! {
     LIMIT_CONTENDED = held("tidegate_limit_contended_total", Counter, &["limit"],
         "Requests refused because a race between requests of one client could not be settled in time.");
     // origins
-    ORIGIN_DURATION = held("tidegate_origin_request_duration_seconds", Histogram, &["origin"],
+    ORIGIN_ANSWERS = held("tidegate_origin_answers_total", Counter, &["origin", "route", "code"],
+        "Requests that were forwarded and have ended, by class of the status that the origin answered; `failed` when no attempt brought a usable answer, `cut` when the answer broke off. The gate's own answers and clients that left before are not in it.");
+    ORIGIN_DURATION = held("tidegate_origin_request_duration_seconds", Histogram, &["origin", "route"],
         "Time from choosing an address of the origin to the head of its answer, or to the failure.");
     ORIGIN_INFLIGHT = read("tidegate_origin_inflight_requests", Gauge, &["origin"],
         "Requests that are with the origin now.");

@@ -13,6 +13,7 @@ use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};
+use crate::observe::state::{Answers, Ending};
 use crate::policy::Mode;
 use tidegate_http::h2::frames::Violation;
 
@@ -92,6 +93,8 @@ impl CodeCells {
 
 pub(super) struct RouteCells {
     pub duration: Histogram,
+    /// Of a route that forwards.
+    pub forwarded: Option<ForwardedCells>,
     pub refused: Each<Refusal>,
     delays: IntCounter,
     delay_seconds: Counter,
@@ -113,6 +116,11 @@ impl RouteCells {
         })
     }
 
+    /// Returns how many of the requests that each of its limits allowed were refused elsewhere, with the limit's position in the policy.
+    pub fn refused_elsewhere(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.limits.iter().map(|limit| (limit.rule, limit.refused_elsewhere.get()))
+    }
+
     /// Requests that waited.
     pub fn delays(&self) -> u64 {
         self.delays.get()
@@ -125,10 +133,30 @@ impl RouteCells {
     }
 }
 
+/// What became of the requests that a route forwards.
+pub(super) struct ForwardedCells {
+    /// Position of their origin.
+    pub origin: usize,
+    /// The time to the answer's head.
+    pub duration: Histogram,
+    /// In the order of [`Answers::WORDS`].
+    pub answers: [IntCounter; 7],
+}
+
+impl ForwardedCells {
+    /// Counts a request that ended so.
+    pub fn ended(&self, ending: Ending) {
+        if let Some(counter) = self.answers.get(ending.index()) {
+            counter.inc();
+        }
+    }
+}
+
 pub(super) struct LimitCells {
     rule: usize,
     verdicts: Vec<(Mode, Verdicts)>,
     pub contended: IntCounter,
+    pub refused_elsewhere: IntCounter,
     /// Of `fair_share`: refusals by node, the whole capacity last.
     nodes: Vec<IntCounter>,
 }
@@ -172,7 +200,6 @@ impl Verdicts {
 }
 
 pub(super) struct OriginCells {
-    pub duration: Histogram,
     pub shed: Each<&'static str>,
     pub errors: Each<OriginError>,
     pub connections: Each<bool>,
@@ -253,14 +280,24 @@ impl<'f> Resolver<'f> {
         CodeCells { classes: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(&mut code), aborted: code("aborted") }
     }
 
-    pub fn route(&mut self, route: &RouteLabels, limits: &[LimitLabels]) -> RouteCells {
+    pub fn route(&mut self, route: &RouteLabels, limits: &[LimitLabels], origins: &[String]) -> RouteCells {
+        let forwards_to = route.origin.and_then(|origin| Some((origin, origins.get(origin)?)));
         let used = route.rules.iter().filter_map(|rule| Some((*rule, limits.get(*rule)?)));
         RouteCells {
             limits: used.map(|(rule, limit)| self.limit(&route.name, rule, limit)).collect(),
             duration: self.histogram(&all::REQUEST_DURATION, &[&route.name]),
+            forwarded: forwards_to.map(|(origin, name)| self.forwarded(origin, name, &route.name)),
             refused: self.refused(&route.name),
             delays: self.counter(&all::DELAYS, &[&route.name]),
             delay_seconds: self.families.fractions(&mut self.series, &all::DELAY_SECONDS, &[&route.name]),
+        }
+    }
+
+    fn forwarded(&mut self, origin: usize, name: &str, route: &str) -> ForwardedCells {
+        ForwardedCells {
+            origin,
+            duration: self.histogram(&all::ORIGIN_DURATION, &[name, route]),
+            answers: Answers::WORDS.map(|code| self.counter(&all::ORIGIN_ANSWERS, &[name, route, code])),
         }
     }
 
@@ -286,6 +323,7 @@ impl<'f> Resolver<'f> {
             rule,
             verdicts: limit.modes.iter().map(&mut verdicts).collect(),
             contended: self.counter(&all::LIMIT_CONTENDED, &[&limit.name]),
+            refused_elsewhere: self.counter(&all::REFUSED_ELSEWHERE, &[route, &limit.name, limit.mode.word()]),
             nodes: limit
                 .nodes
                 .iter()
@@ -296,7 +334,6 @@ impl<'f> Resolver<'f> {
 
     pub fn origin(&mut self, origin: &str) -> OriginCells {
         OriginCells {
-            duration: self.histogram(&all::ORIGIN_DURATION, &[origin]),
             shed: self.each(&all::ORIGIN_SHED, &[origin], known(SHED_REASONS)),
             errors: self.each(&all::ORIGIN_ERRORS, &[origin], ORIGIN_ERRORS),
             connections: self.each(&all::ORIGIN_CONNECTIONS, &[origin], [(false, "false"), (true, "true")]),

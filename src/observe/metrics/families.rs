@@ -19,8 +19,8 @@ use prometheus::{
 use super::catalogue::{ALL, Family, Kept, Kind};
 
 /// Upper bounds of the duration buckets, in seconds: from an answer of our own to the default deadline of a request.
-pub(super) const BUCKETS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+pub(super) const BUCKETS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// What a histogram adds to the page for each set of label values: its buckets, the one without bound, sum and count.
 pub(super) const SERIES_PER_HISTOGRAM: usize = BUCKETS.len() + 3;

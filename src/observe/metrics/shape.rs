@@ -11,7 +11,8 @@ use crate::edge::tls::handshake::HandshakeFault;
 use crate::engine::Outcome;
 use crate::limiter::sharing::StoreError;
 use crate::observe::notices::notice::Kind as NoticeKind;
-use crate::policy::{Mode, Policy, Rule};
+use crate::observe::state::Answers;
+use crate::policy::{Action, Mode, Policy, Rule};
 use crate::store::{BUCKETS_MICROS, Dropped, ServerStanding};
 use tidegate_http::h2::frames::Violation;
 
@@ -59,6 +60,8 @@ pub(super) struct RouteLabels {
     /// Positions in [`Shape::limits`]: the route's own limits, then those that may take the place of one
     /// (`missing: { use: NAME }`).
     pub rules: Vec<usize>,
+    /// Position of the origin that it forwards to, in [`Shape::origins`].
+    pub origin: Option<usize>,
 }
 
 impl Shape {
@@ -76,7 +79,8 @@ impl Shape {
                     rules.push(instead);
                 }
             }
-            RouteLabels { name: route.name.clone(), rules }
+            let origin = if let Action::Forward(origin) = route.action { Some(origin) } else { None };
+            RouteLabels { name: route.name.clone(), rules, origin }
         };
         let before: HashMap<&str, &LimitLabels> =
             self.limits.iter().map(|limit| (limit.name.as_str(), limit)).collect();
@@ -104,10 +108,14 @@ impl Shape {
         const VERDICTS: usize = Outcome::ALL.len();
         // delays and their time
         const PER_ROUTE: usize = 2;
+        // answers by code, and their durations
+        const PER_FORWARD: usize = SERIES_PER_HISTOGRAM + Answers::WORDS.len();
+        // decisions by verdict, and those that were refused elsewhere
+        const PER_SLOT: usize = VERDICTS + 1;
         // contended; read: in flight, upgraded, memory, leased, fill, error, exact keys, load, displaced, pending, share, capacity, offered
         const PER_LIMIT: usize = 14;
         // shed, errors, connections new and reused, retries made and refused; read: in flight, its limit, queue, despite
-        const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
+        const PER_ORIGIN: usize = SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
         // build, policy, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
@@ -134,7 +142,8 @@ impl Shape {
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())
             + self.routes.len() * PER_ROUTE
-            + slots * VERDICTS
+            + self.routes.iter().filter(|route| route.origin.is_some()).count() * PER_FORWARD
+            + slots * PER_SLOT
             + self.limits.iter().map(|limit| limit.nodes.len()).sum::<usize>()
             + self.limits.len() * PER_LIMIT
             + self.origins.len() * PER_ORIGIN

@@ -1,7 +1,7 @@
 //! Reads the counters back into a [`State`].
 
 use prometheus::core::Metric as _;
-use prometheus::{Histogram, IntGauge};
+use prometheus::{Histogram, IntCounter, IntGauge};
 
 use super::Metrics;
 use super::cells::{ListenerCells, OriginCells, RouteCells};
@@ -9,7 +9,7 @@ use super::families::BUCKETS;
 use super::labels::Found;
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::engine::{Outcome, Refusal};
-use crate::observe::state::{Config, Limit, Listener, Origin, Requests, Route, State};
+use crate::observe::state::{Answers, Config, Limit, Listener, Origin, Requests, Route, State};
 use crate::policy::Mode;
 use crate::system::clock::wall_nanos;
 
@@ -40,7 +40,13 @@ impl Metrics {
             self.shape.routes.iter().enumerate().map(|(index, labels)| self.route(index, labels)).collect();
         let refused = self.routes.iter().map(|route| route.refused.total()).sum::<u64>() + self.refused.total();
         let listeners = self.shape.listeners.iter().zip(&self.listeners);
-        let origins = self.shape.origins.iter().zip(&self.origins);
+        let mut origins: Vec<Origin> =
+            self.shape.origins.iter().zip(&self.origins).map(|(name, cells)| of_origin(name, cells)).collect();
+        for route in &routes {
+            if let Some(origin) = route.origin.and_then(|origin| origins.get_mut(origin)) {
+                origin.answers += route.answers;
+            }
+        }
         State {
             schema: "tidegate.status/1".into(),
             config: Config { generation, in_force_seconds: now.saturating_sub(since), ..Config::default() },
@@ -53,7 +59,8 @@ impl Metrics {
             listeners: listeners.map(|(labels, cells)| of_listener(labels, cells)).collect(),
             routes,
             limits: self.limits(),
-            origins: origins.map(|(name, cells)| of_origin(name, cells)).collect(),
+            origins,
+            bounds: &BUCKETS,
             ..State::default()
         }
     }
@@ -64,6 +71,11 @@ impl Metrics {
             Route { name: labels.name.clone(), ended: codes.map(|codes| codes.total()).sum(), ..Route::default() };
         let Some(cells) = self.routes.get(index) else { return route };
         route.delayed = cells.delays();
+        if let Some(forwarded) = &cells.forwarded {
+            route.origin = Some(forwarded.origin);
+            route.answers = Answers::of(forwarded.answers.each_ref().map(IntCounter::get));
+            route.durations = durations(&forwarded.duration);
+        }
         for (refusal, count) in cells.refused.counts() {
             match refusal {
                 Refusal::Inflight | Refusal::FairShare | Refusal::OriginFull | Refusal::StoreSilent => {
@@ -84,6 +96,11 @@ impl Metrics {
             ..Limit::default()
         };
         let mut limits: Vec<Limit> = self.shape.limits.iter().map(named).collect();
+        for (rule, more) in self.routes.iter().flat_map(RouteCells::refused_elsewhere) {
+            if let Some(limit) = limits.get_mut(rule) {
+                limit.refused_elsewhere += more;
+            }
+        }
         for (rule, mode, counts) in self.routes.iter().flat_map(RouteCells::limits) {
             let Some(limit) = limits.get_mut(rule) else { continue };
             for (outcome, more) in counts {
@@ -115,8 +132,6 @@ fn of_origin(name: &str, cells: &OriginCells) -> Origin {
         errors: cells.errors.total(),
         shed: cells.shed.total(),
         retries: cells.retries.get(),
-        durations: durations(&cells.duration),
-        bounds: &BUCKETS,
         ..Origin::default()
     }
 }

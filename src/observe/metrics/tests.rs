@@ -72,7 +72,10 @@ fn route(name: &str, rules: Vec<usize>) -> Route {
         name: name.to_owned(),
         matches: Vec::new(),
         rules,
-        action: Action::Respond(FixedAnswer { status: StatusCode::OK, body: Body::new(), headers: HeaderMap::new() }),
+        action: match name {
+            "shop" => Action::Forward(0),
+            _ => Action::Respond(FixedAnswer { status: StatusCode::OK, body: Body::new(), headers: HeaderMap::new() }),
+        },
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         body_limit: None,
@@ -328,7 +331,7 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
     metrics.origin_retry(0);
     metrics.origin_retry_refused(0);
     metrics.origin_retry_refused(0);
-    metrics.origin_done(0, Duration::from_secs(3));
+    metrics.origin_done(0, Some(Ending::Failed), Duration::from_secs(3));
     // positions that no policy has are nobody's
     metrics.connection_opened(7);
     metrics.origin_retry(7);
@@ -343,7 +346,9 @@ fn what_happens_at_the_edge_and_at_origins_is_counted() {
     assert_eq!(page.value("tidegate_origin_errors_total{origin=\"backend\",reason=\"timeout\"}"), 1.0);
     assert_eq!(page.value("tidegate_origin_retries_total{origin=\"backend\"}"), 1.0);
     assert_eq!(page.value("tidegate_origin_retries_refused_total{origin=\"backend\"}"), 2.0);
-    assert_eq!(page.value("tidegate_origin_request_duration_seconds_sum{origin=\"backend\"}"), 3.0);
+    assert_eq!(page.value("tidegate_origin_request_duration_seconds_sum{origin=\"backend\",route=\"shop\"}"), 3.0);
+    let failed = "tidegate_origin_answers_total{code=\"failed\",origin=\"backend\",route=\"shop\"}";
+    assert_eq!(page.value(failed), 1.0);
 }
 
 #[test]
@@ -473,8 +478,9 @@ fn totals_are_what_the_page_says_added_up() {
     for (route, status) in [(Some(0), 429), (Some(1), 200), (Some(0), 503), (None, 404)] {
         metrics.request_done(0, route, status, Duration::ZERO);
     }
-    metrics.origin_done(0, Duration::from_millis(3));
-    metrics.origin_done(0, Duration::from_secs(100));
+    metrics.origin_done(0, Some(Ending::Status(200)), Duration::from_millis(3));
+    metrics.origin_done(0, Some(Ending::Status(500)), Duration::from_secs(100));
+    metrics.origin_done(0, None, Duration::ZERO);
     metrics.origin_error(0, OriginError::Reset);
     let totals = metrics.state();
     let route = |index: usize| (totals.routes[index].ended, totals.routes[index].limited, totals.routes[index].shed);
@@ -483,8 +489,23 @@ fn totals_are_what_the_page_says_added_up() {
         (totals.limits[index].allowed(), totals.limits[index].limited(), totals.limits[index].shadowed())
     };
     assert_eq!((limit(0), limit(1)), ((1, 1, 0), (0, 0, 1)), "one limit of two routes; a shadow");
-    let origin = &totals.origins[0];
-    assert_eq!((origin.errors, origin.durations.iter().sum::<u64>()), (1, 2));
-    assert_eq!((origin.durations[3], origin.durations.last()), (1, Some(&1)), "{:?}", origin.durations);
-    assert_eq!(origin.durations.len(), origin.bounds.len() + 1);
+    let (route, origin) = (&totals.routes[0], &totals.origins[0]);
+    assert_eq!((origin.errors, route.durations.iter().sum::<u64>()), (1, 3));
+    assert_eq!((route.durations[3], route.durations.last()), (1, Some(&1)), "{:?}", route.durations);
+    assert_eq!(route.durations.len(), totals.bounds.len() + 1);
+    assert_eq!((origin.answers, route.origin), (route.answers, Some(0)));
+    assert_eq!((origin.answers.success, origin.answers.server_error, origin.answers.total()), (1, 1, 2));
+}
+
+#[test]
+fn what_a_limit_allows_and_a_full_origin_refuses_is_told_apart() {
+    let metrics = complete(&shop());
+    let allowed = [reading(0, Mode::Enforce, Outcome::Admitted)];
+    metrics.decision(&decision(Some(0), Verdict::Admitted, &allowed), None);
+    metrics.decision(&decision(Some(0), Verdict::Refused(Refusal::OriginFull), &allowed), None);
+    metrics.decision(&decision(Some(0), Verdict::Refused(Refusal::OriginFull), &allowed), None);
+    let limit = &metrics.state().limits[0];
+    assert_eq!((limit.allowed(), limit.refused_elsewhere, limit.admitted()), (3, 2, 1));
+    let series = "tidegate_limit_refused_elsewhere_total{limit=\"per_client\",mode=\"enforce\",route=\"shop\"}";
+    assert_eq!(page(&metrics).value(series), 2.0);
 }

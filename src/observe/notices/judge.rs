@@ -3,9 +3,11 @@
 
 use super::notice::{Kind, Notice};
 use super::sample::RangeSeen;
-use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
+use super::seen::{ClientsSeen, CrowdedSeen, ENOUGH_ANSWERS, ENOUGH_SAMPLED, LackingSeen, PeerSeen, Seen};
 use crate::config::{MANY_SERIES, MANY_SERIES_HINT, OLD_SHADOW_DAYS, OLD_SHADOW_HINT, many_series, old_shadow};
 use crate::human::percent;
+use crate::observe::history::Endings;
+use crate::observe::lines::LogState;
 use crate::units::Bytes;
 
 /// Where all requests are counted, from no fewer of them lately.
@@ -30,6 +32,9 @@ const COLLAPSED: Bounds = Bounds { begins: 0.8, ends: 0.7 };
 /// Of requests that lack a key.
 const LACKING: Bounds = Bounds { begins: 0.5, ends: 0.4 };
 
+/// Of an origin's requests: answered 5xx, or not as a whole.
+const FAILING: Bounds = Bounds { begins: 0.05, ends: 0.02 };
+
 /// The probability that a newcomer is refused because of others.
 const CROWDED: Bounds = Bounds { begins: 0.001, ends: 0.0005 };
 
@@ -51,6 +56,11 @@ pub fn notices(seen: &Seen, before: &[Notice]) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(seen.refusal.as_deref().map(refused));
     notices.extend(seen.origins_down.iter().map(|origin| down(origin)));
+    let fails = |answers: &Endings| fails(answers, seen, held(Kind::OriginFails, &answers.origin));
+    notices.extend(seen.answers.iter().filter_map(fails));
+    let full = |answers: &Endings| full(answers, held(Kind::OriginFull, &answers.origin));
+    notices.extend(seen.answers.iter().filter_map(full));
+    notices.extend(seen.log_failing.map(unwritten));
     notices.extend(collapsed(&seen.clients, held(Kind::ClientsCollapsed, "")));
     notices.extend(seen.lacking.iter().filter_map(|key| lacking(key, held(Kind::KeyMissing, &key.limit))));
     let crowd = |sketch: &CrowdedSeen| crowded(sketch, held(Kind::SketchCrowded, &sketch.limit).is_some());
@@ -75,6 +85,65 @@ fn refused(diagnostics: &str) -> Notice {
 fn down(origin: &str) -> Notice {
     let text = format!("no address of the origin `{origin}` is in use");
     Notice::new(Kind::OriginDown, origin, text, "its requests are refused or sent at random: look at the origin itself")
+}
+
+fn full(answers: &Endings, held: Option<&Notice>) -> Option<Notice> {
+    let Endings { origin, seconds, ended, shed, p50_seconds, .. } = answers;
+    let asked = ended + shed;
+    if asked < ENOUGH_ANSWERS {
+        return held.filter(|_| asked > 0.0).cloned();
+    }
+    FAILING.hold(shed / asked, held.is_some()).then(|| {
+        let time = match *p50_seconds {
+            p if p < 0.9995 => format!("{:.0} ms", p * 1e3),
+            p => format!("{p:.1} s"),
+        };
+        let text = format!(
+            "the origin `{origin}` has no place for {} of its requests; half of the others wait up to {time} for their answer \
+             (last {seconds} s)",
+            percent(shed / asked)
+        );
+        let hint = "is it slow? Then more places make it slower. Is it asked for too much? See the offenders";
+        Notice::new(Kind::OriginFull, origin, text, hint)
+    })
+}
+
+fn unwritten(log: LogState) -> Notice {
+    let LogState { dropped, errors } = log;
+    let text = format!(
+        "the access log cannot be written: {} failed attempts and {dropped} lost lines since the start",
+        errors.unwrap_or(0)
+    );
+    Notice::new(
+        Kind::LogFails,
+        "access",
+        text,
+        "is its disk full? The process's log has the system's words; requests are served all the same",
+    )
+}
+
+/// An origin that is down is told as that. One that is asked too seldom to judge stays what it was.
+fn fails(answers: &Endings, seen: &Seen, held: Option<&Notice>) -> Option<Notice> {
+    let Endings { origin, seconds, ended, server_errors, unanswered, .. } = answers;
+    if seen.origins_down.contains(origin) {
+        return None;
+    }
+    if *ended < ENOUGH_ANSWERS {
+        return held.filter(|_| *ended > 0.0).cloned();
+    }
+    let share = |part: f64| percent(part / ended);
+    FAILING.hold((server_errors + unanswered) / ended, held.is_some()).then(|| {
+        let cut = match *unanswered {
+            n if n > 0.0 => format!(" and gives {} no whole answer", share(n)),
+            _ => String::new(),
+        };
+        let text = format!(
+            "the origin `{origin}` answers 5xx to {} of its requests{cut} (last {seconds} s)",
+            share(*server_errors)
+        );
+        let hint = "look at the origin itself: `tidegate status` has its answers by class and by route";
+        Notice::new(Kind::OriginFails, origin, text, hint)
+    })
 }
 
 /// Many clients behind a proxy are one client, if the proxy is not trusted to say for whom it asks.

@@ -13,6 +13,12 @@ pub enum Kind {
     ReloadRefused,
     /// An origin has no address that is in use.
     OriginDown,
+    /// An origin answers 5xx, or not as a whole.
+    OriginFails,
+    /// An origin has no place for its requests.
+    OriginFull,
+    /// The access log cannot be written.
+    LogFails,
     /// All clients behind a proxy count as one client.
     ClientsCollapsed,
     /// Most requests lack the key of a limit.
@@ -33,9 +39,12 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds that the gate detects, the most urgent first.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 11] = [
         Kind::ReloadRefused,
         Kind::OriginDown,
+        Kind::OriginFails,
+        Kind::OriginFull,
+        Kind::LogFails,
         Kind::ClientsCollapsed,
         Kind::KeyMissing,
         Kind::SketchCrowded,
@@ -49,9 +58,17 @@ impl Kind {
         self.into_str()
     }
 
-    /// Returns whether requests are decided wrongly meanwhile.
+    /// Returns whether requests are decided wrongly or fail meanwhile.
     pub const fn is_urgent(self) -> bool {
-        matches!(self, Kind::ReloadRefused | Kind::OriginDown | Kind::ClientsCollapsed | Kind::SketchCrowded)
+        matches!(
+            self,
+            Kind::ReloadRefused
+                | Kind::OriginDown
+                | Kind::OriginFails
+                | Kind::OriginFull
+                | Kind::ClientsCollapsed
+                | Kind::SketchCrowded
+        )
     }
 }
 
@@ -61,7 +78,7 @@ impl Kind {
 pub struct Notice {
     /// The kind, a word that stays.
     pub kind: Kind,
-    /// Whether requests are decided wrongly meanwhile.
+    /// Whether requests are decided wrongly or fail meanwhile.
     pub urgent: bool,
     /// The limit, origin or network concerned; empty for the whole gate.
     pub subject: String,

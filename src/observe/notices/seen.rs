@@ -8,6 +8,8 @@ use crate::client::{Client, ClientAddress, ClientNetwork, Source};
 use crate::config::preset::{BUILT_IN, networks_of};
 use crate::config::settings::{ClientInLog, Settings};
 use crate::engine::Engine;
+use crate::observe::history::{Endings, History};
+use crate::observe::lines::LogState;
 use crate::observe::metrics::Metrics;
 use crate::origins::origin::OriginState;
 use crate::policy::Mode;
@@ -26,6 +28,15 @@ const HALF_LIFE: f64 = 60.0;
 /// So many sketches are looked through at one look: a large one takes a tenth of a millisecond.
 const SKETCHES_AT_ONCE: usize = 32;
 
+/// So many requests of an origin are enough to tell its share of errors.
+pub const ENOUGH_ANSWERS: f64 = 20.0;
+
+/// The windows in which there may be as many, in seconds, the first that has them.
+const ANSWERS_WITHIN: [usize; 2] = [10, 60];
+
+/// A log that did not fail for this long is written again.
+const LOG_MENDED: Duration = Duration::from_secs(30);
+
 /// The policy in force with everything that is measured under it.
 pub struct Look<'a> {
     /// The process's settings.
@@ -40,6 +51,10 @@ pub struct Look<'a> {
     pub sample: &'a Arc<Sample>,
     /// Its counters.
     pub metrics: &'a Metrics,
+    /// Its last minutes.
+    pub history: &'a History,
+    /// The access log, if there is one.
+    pub access_log: Option<LogState>,
 }
 
 /// Everything that `judge` needs.
@@ -51,6 +66,10 @@ pub struct Seen {
     pub refusal: Option<String>,
     /// Names of origins of which no address is in use.
     pub origins_down: Vec<String>,
+    /// By origin.
+    pub answers: Vec<Endings>,
+    /// The access log, if an attempt to write it failed lately.
+    pub log_failing: Option<LogState>,
     pub clients: ClientsSeen,
     /// By limit with a key that requests may lack.
     pub lacking: Vec<LackingSeen>,
@@ -117,6 +136,9 @@ pub struct CrowdedSeen {
 #[derive(Default)]
 pub struct Memory {
     looked: Option<Timestamp>,
+    /// Failed attempts to write the access log, and when there was one more.
+    log_errors: Option<u64>,
+    log_failed: Option<Timestamp>,
     /// Of which policy all below is.
     sample: Option<Arc<Sample>>,
     asked: Recent,
@@ -176,6 +198,8 @@ impl Memory {
             fresh,
             refusal: refused.then(|| refusal.to_owned()),
             origins_down,
+            answers: answers(look),
+            log_failing: self.log_failing(look, now),
             sampled: clients.sampled,
             clients,
             lacking: self.lacking(look, seconds),
@@ -200,6 +224,8 @@ impl Memory {
         };
         *self = Memory {
             looked: self.looked,
+            log_errors: self.log_errors,
+            log_failed: self.log_failed,
             sample: Some(Arc::clone(look.sample)),
             // these are the process's, and what came before this look does not count
             asked: Recent::default(),
@@ -242,6 +268,18 @@ impl Memory {
         }
     }
 
+    /// Attempts are made again and again while lines wait, so silence means that one succeeded.
+    fn log_failing(&mut self, look: &Look<'_>, now: Timestamp) -> Option<LogState> {
+        let log = look.access_log?;
+        let errors = log.errors?;
+        if errors > *self.log_errors.get_or_insert(errors) {
+            self.log_failed = Some(now);
+        }
+        self.log_errors = Some(errors);
+        let lately = self.log_failed.is_some_and(|failed| now.since(failed) < LOG_MENDED);
+        lately.then_some(log)
+    }
+
     fn lacking(&mut self, look: &Look<'_>, seconds: f64) -> Vec<LackingSeen> {
         let rules = &look.engine.policy().rules;
         let counts = look.sample.lacking();
@@ -278,6 +316,19 @@ impl Memory {
         })
         .collect()
     }
+}
+
+/// Returns what each origin answered, in the shortest window that has enough.
+fn answers(look: &Look<'_>) -> Vec<Endings> {
+    let mut seen: Vec<Endings> = Vec::new();
+    for found in ANSWERS_WITHIN.into_iter().flat_map(|seconds| look.history.endings(seconds)) {
+        match seen.iter_mut().find(|seen| seen.origin == found.origin) {
+            None => seen.push(found),
+            Some(seen) if seen.ended + seen.shed < ENOUGH_ANSWERS => *seen = found,
+            Some(_) => {}
+        }
+    }
+    seen
 }
 
 /// Whether the origin has addresses, and none of them is in use.

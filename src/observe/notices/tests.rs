@@ -7,6 +7,8 @@ use super::seen::{ClientsSeen, CrowdedSeen, LackingSeen, PeerSeen, Recent, Seen}
 use super::*;
 use crate::config::settings::LogLevel;
 use crate::observe::captured::Captured;
+use crate::observe::history::Endings;
+use crate::observe::lines::LogState;
 use crate::observe::log::{Style, subscriber};
 use crate::units::Bytes;
 use sample::RangeSeen;
@@ -146,6 +148,57 @@ fn a_refused_file_an_origin_that_is_out_and_many_series_are_told() {
     assert_eq!(found[0].details, "error[E0203]: invalid rate");
     assert_eq!(found[2].text, crate::config::many_series(5_001));
     assert_eq!(notices(&Seen { series: 5_000, ..Seen::default() }, &[]), []);
+}
+
+#[test]
+fn an_origin_that_answers_5xx_is_told_of_until_it_mends_and_not_when_it_is_down() {
+    let with = |ended, server_errors, unanswered| {
+        let origin = "shop".to_owned();
+        let endings = Endings { origin, seconds: 10, ended, server_errors, unanswered, ..Endings::default() };
+        Seen { answers: vec![endings], ..Seen::default() }
+    };
+    let held = notices(&with(200.0, 200.0, 0.0), &[]);
+    assert_eq!((held[0].kind, held[0].urgent, held[0].subject.as_str()), (Kind::OriginFails, true, "shop"));
+    assert_eq!(held[0].text, "the origin `shop` answers 5xx to 100 % of its requests (last 10 s)");
+    let cut = notices(&with(200.0, 8.0, 6.0), &[]);
+    let text = "the origin `shop` answers 5xx to 4.0 % of its requests and gives 3.0 % no whole answer (last 10 s)";
+    assert_eq!(cut[0].text, text);
+    // few begin nothing and end nothing; none at all end it
+    assert_eq!(notices(&with(19.0, 19.0, 0.0), &[]), []);
+    assert_eq!(notices(&with(19.0, 0.0, 0.0), &held), held);
+    assert_eq!(notices(&with(0.0, 0.0, 0.0), &held), []);
+    // it wavers
+    assert_eq!((notices(&with(200.0, 8.0, 0.0), &[]).len(), notices(&with(200.0, 8.0, 0.0), &held).len()), (0, 1));
+    assert_eq!(notices(&with(200.0, 4.0, 0.0), &held), []);
+    let down = Seen { origins_down: vec!["shop".to_owned()], ..with(200.0, 0.0, 200.0) };
+    assert_eq!(notices(&down, &held).iter().map(|notice| notice.kind).collect::<Vec<_>>(), [Kind::OriginDown]);
+}
+
+#[test]
+fn an_origin_without_places_is_told_of_with_the_time_it_takes() {
+    let with = |ended, shed| {
+        let origin = "shop".to_owned();
+        let endings = Endings { origin, seconds: 10, ended, shed, p50_seconds: 4.0, ..Endings::default() };
+        Seen { answers: vec![endings], ..Seen::default() }
+    };
+    let held = notices(&with(24.0, 126.0), &[]);
+    assert_eq!((held[0].kind, held[0].urgent), (Kind::OriginFull, true));
+    assert_eq!(
+        held[0].text,
+        "the origin `shop` has no place for 84 % of its requests; half of the others wait up to 4.0 s for their answer (last \
+         10 s)"
+    );
+    assert_eq!(notices(&with(100.0, 4.0), &[]), []);
+    assert_eq!((notices(&with(100.0, 4.0), &held).len(), notices(&with(100.0, 1.0), &held).len()), (1, 0));
+    assert_eq!(notices(&with(0.0, 0.0), &held), []);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_told_of() {
+    let log = LogState { dropped: 512, errors: Some(9) };
+    let [(kind, subject, text)] = told(&Seen { log_failing: Some(log), ..Seen::default() }, &[]).try_into().unwrap();
+    assert_eq!((kind, subject.as_str()), (Kind::LogFails, "access"));
+    assert_eq!(text, "the access log cannot be written: 9 failed attempts and 512 lost lines since the start");
 }
 
 #[test]

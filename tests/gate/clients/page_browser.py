@@ -32,6 +32,13 @@ NUMBERS = """
   return [section.id.slice(2), row ? row.dataset.name : "", data.className, Number(data.value)];
 })"""
 
+# What the trends say in words, by the row or card that they stand in.
+TRENDS = """
+[...document.querySelectorAll("main svg[role=img]")].map((svg) => {
+  const row = svg.closest("[data-name]"), section = svg.closest("section");
+  return [section.id.slice(2), row ? row.dataset.name : "", svg.getAttribute("aria-label")];
+})"""
+
 # Who has the focus, and whether that can be seen.
 FOCUS = """
 (() => {
@@ -217,7 +224,7 @@ async def main(page, metrics, screenshots):
             await still.do("Emulation.setScriptExecutionDisabled", value=True)
             await still.wear("light", 1280, 900)
             await still.open(page)
-            seen["first_paint"] = {"text": await still.ask("document.body.innerText"), "numbers": await still.ask(NUMBERS)}
+            seen["first_paint"] = {"text": await still.ask("document.body.innerText"), "trends": await still.ask(TRENDS)}
             await still.do("Page.close")
 
             looks = [("light", "light", 1280, 900), ("dark", "dark", 1280, 900), ("phone", "light", 390, 844), ("tablet", "dark", 820, 1100)]
@@ -227,7 +234,8 @@ async def main(page, metrics, screenshots):
                 await it.wear(theme, width, height)
                 await it.open(page)
                 await it.until("the stream", "document.getElementById('state').textContent === 'live'")
-                ended = "Number(document.querySelector('#routes data.ended').value)"
+                ended = ("Number(document.querySelector('#routes svg[role=img]').getAttribute('aria-label')"
+                         ".match(/([0-9,]+) limited/)[1].replace(/,/g, ''))")
                 before = await it.ask(ended)
                 await it.until("an update", f"{ended} > {before}")
                 seen[name] = {
@@ -248,9 +256,10 @@ async def main(page, metrics, screenshots):
             await asyncio.get_event_loop().run_in_executor(None, sys.stdin.readline)
             # the page follows by a second, so it is asked until nothing changes any more
             for _ in range(PATIENCE):
-                seen["numbers"], seen["metrics"] = await light.ask(NUMBERS), scraped(metrics)
+                seen["numbers"], seen["trends"] = await light.ask(NUMBERS), await light.ask(TRENDS)
+                seen["metrics"] = scraped(metrics)
                 await asyncio.sleep(1.5)
-                if seen["numbers"] == await light.ask(NUMBERS):
+                if seen["trends"] == await light.ask(TRENDS):
                     break
             seen["complaints"] = [complaint for it in tabs.values() for complaint in it.complaints()]
             seen["asked_for"] = sorted({address for it in tabs.values() for address in it.asked_for()})

@@ -40,7 +40,7 @@ pub use gauges::Gauges;
 pub use hold::Hold;
 pub use judgement::{Judgement, Lost, Refuses};
 pub use kind::{Capacity, RefusedCount, Scope, Sketch};
-pub use kinds::{FORMS, Form, Kind, LimitKind};
+pub use kinds::{FORMS, Form, Kind, LimitKind, OFFERED_HALF_LIFE};
 pub use limit::Limiter;
 pub use needs::{Needs, Owed};
 pub use pardoned::{Full, MOST_PARDONS};

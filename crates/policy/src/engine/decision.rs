@@ -207,12 +207,20 @@ pub enum DecidedBy {
     Fallback,
     /// This gate, by its own counts and those that other gates published.
     Estimate,
+    /// This gate, by how much the client asks for, refused requests included, as `fair_share` measures it: more than the limit admits.
+    Offered,
 }
 
 impl DecidedBy {
     /// All of them, in the order of their numbers.
-    pub const ALL: [DecidedBy; 5] =
-        [DecidedBy::Gate, DecidedBy::Lease, DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Estimate];
+    pub const ALL: [DecidedBy; 6] = [
+        DecidedBy::Gate,
+        DecidedBy::Lease,
+        DecidedBy::Store,
+        DecidedBy::Fallback,
+        DecidedBy::Estimate,
+        DecidedBy::Offered,
+    ];
 
     /// Returns whether the decision rests on what this gate itself counts of the key.
     pub fn counts_here(self) -> bool {
@@ -227,6 +235,7 @@ impl DecidedBy {
             DecidedBy::Store => "store",
             DecidedBy::Fallback => "fallback",
             DecidedBy::Estimate => "estimate",
+            DecidedBy::Offered => "offered",
         }
     }
 }

@@ -15,6 +15,7 @@ mod judge;
 mod keys;
 mod learned;
 mod numbers;
+mod own_limit;
 mod pardon;
 mod penalty;
 mod settle;

@@ -55,7 +55,7 @@ impl Engine {
                 reading.outcome = Outcome::Tagged;
                 None
             }
-            (Mode::Enforce, _) => Some(Refusal::FairShare),
+            (Mode::Enforce, _) => self.refuse_by_own_limit(slot, evaluation).or(Some(Refusal::FairShare)),
         }
     }
 }

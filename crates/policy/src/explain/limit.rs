@@ -62,7 +62,7 @@ pub struct LimitPart {
     /// How far the count may be off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<EstimatePart>,
-    /// Of a limit that gates share: whose word it is.
+    /// Whose word it is, where it is not this limit's own count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<ByPart>,
     /// Where it is written.
@@ -70,12 +70,12 @@ pub struct LimitPart {
     pub place: Option<PlacePart>,
 }
 
-/// Whose word a reading of a shared limit is.
+/// Whose word a reading is, where it is not the limit's own count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByPart {
-    /// `lease`, `store`, `fallback` or `estimate`.
+    /// `lease`, `store`, `fallback`, `estimate` or `offered`.
     pub word: String,
-    /// The store's name.
+    /// The store's name; empty for a limit that is not shared.
     pub store: String,
     /// How the limit is shared: `lease`, `exact` or `estimate`.
     pub sharing: String,
@@ -94,6 +94,9 @@ impl ByPart {
             "lease" => format!("by what this gate knows of store `{store}` without asking it"),
             "store" => format!("by store `{store}`, asked for this request"),
             "estimate" => format!("by what this gate counts, with what others told it through store `{store}`"),
+            "offered" => {
+                "by what the client asks for, refused requests included, as `fair_share` measures it".to_owned()
+            }
             _ => {
                 let store_error =
                     StoreError::ALL.into_iter().find(|known| store_error.as_deref() == Some(known.word()));
@@ -148,6 +151,9 @@ pub struct EstimatePart {
 /// The level of a request that a limit could not count.
 const KEYLESS: &str = "without the key";
 
+/// The level of one whose client asks for more than the limit admits, while `fair_share` holds it below.
+const OVER_BY_OFFERED: &str = "asks for more than this limit admits";
+
 /// The level of one that was refused because nobody knew the count.
 const IN_THE_DARK: &str = "not counted: its store was silent";
 
@@ -185,6 +191,7 @@ impl LimitPart {
             key: view.key(),
             key_pseudonym: None,
             level: match counted {
+                true if said.by == DecidedBy::Offered => Some(OVER_BY_OFFERED.to_owned()),
                 true => view.level(),
                 false => asked.then(|| if in_the_dark { IN_THE_DARK } else { KEYLESS }.to_owned()),
             },

@@ -295,7 +295,9 @@ fn route(index: u16, record: &Record, book: &Book) -> Option<RoutePart> {
 
 /// Whose word the limits' readings are, where it is not this gate's alone.
 fn store_words(limits: &[LimitPart]) -> String {
-    let shared = limits.iter().filter_map(|limit| Some(format!("{} {}", limit.name, limit.by.as_ref()?.words())));
+    let by_store = |limit: &&LimitPart| limit.by.as_ref().is_some_and(|by| !by.store.is_empty());
+    let shared = limits.iter().filter(by_store);
+    let shared = shared.filter_map(|limit| Some(format!("{} {}", limit.name, limit.by.as_ref()?.words())));
     let shared: Vec<String> = shared.collect();
     if shared.is_empty() { "none (local)".to_owned() } else { shared.join("; ") }
 }

@@ -339,7 +339,8 @@ fn node_or_by(node: Option<u8>, by: DecidedBy) -> u8 {
         (None, DecidedBy::Lease) => NO_NODE - 1,
         (None, DecidedBy::Store) => NO_NODE - 2,
         (None, DecidedBy::Fallback) => NO_NODE - 3,
-        (None, DecidedBy::Estimate) => NO_NODE - BYS,
+        (None, DecidedBy::Estimate) => NO_NODE - 4,
+        (None, DecidedBy::Offered) => NO_NODE - BYS,
     }
 }
 
@@ -349,13 +350,14 @@ fn node_and_by(number: u64) -> (Option<u8>, DecidedBy) {
         1 => (None, DecidedBy::Lease),
         2 => (None, DecidedBy::Store),
         3 => (None, DecidedBy::Fallback),
-        BYS => (None, DecidedBy::Estimate),
+        4 => (None, DecidedBy::Estimate),
+        BYS => (None, DecidedBy::Offered),
         _ => (u8::try_from(number).ok(), DecidedBy::Gate),
     }
 }
 
 /// How many there are beside that of the gate itself.
-const BYS: u8 = 4;
+const BYS: u8 = 5;
 
 /// No position: more routes and limits than this have no names here.
 const NONE: u16 = u16::MAX;

@@ -15,6 +15,7 @@ mod later;
 mod lattice;
 mod limits;
 mod order;
+mod own_limit;
 mod reload;
 mod renewed;
 mod rerated;

@@ -42,10 +42,11 @@ pub fn stacked(svg: &mut Svg, class: &str, words: &str, areas: &[Area<'_>], last
         for (class, bins) in &binned {
             let ceiling: Vec<f64> = floor.iter().zip(bins).map(|(below, bin)| below + f64::from(*bin)).collect();
             if bins.iter().any(|bin| *bin > 0.0) {
+                let pattern = if *class == "failed" { "url(#dots)" } else { "url(#hatch)" };
                 let place: Attributes<'_> =
-                    &[("class", class), ("d", &area(&floor, &ceiling, top)), ("fill", &"url(#hatch)")];
-                // what was turned away is hatched too, so that it is not told by its colour alone; the page has the pattern
-                let hatched = *class == "limited";
+                    &[("class", class), ("d", &area(&floor, &ceiling, top)), ("fill", &pattern)];
+                // what was turned away or failed has a pattern too, so that it is not told by its colour alone
+                let hatched = matches!(*class, "limited" | "failed");
                 svg.empty("path", if hatched { place } else { place.get(..2).unwrap_or(place) });
             }
             floor = ceiling;

@@ -2,9 +2,8 @@
 
 use super::super::view::{MOST_ROWS, View};
 use super::chart;
-use super::markup::{bar, cell, count, lately, name, nothing, row, sum, table, text};
-use super::traffic::NOW;
-use crate::human::{percent, rate};
+use super::markup::{NOW, bar, cell, lately, name, nothing, row, sum, table, text, window};
+use crate::human::{grouped, percent, rate};
 use crate::observe::history::LimitPast;
 use crate::observe::state::Limit;
 use crate::picture::svg::Svg;
@@ -15,25 +14,17 @@ pub fn limits(html: &mut Svg, view: &View) {
     if limits.is_empty() {
         return nothing(html, "The policy has no limits.");
     }
-    let columns = [
-        "Limit",
-        "Trend",
-        "Decisions/s",
-        "Limited",
-        "Would have",
-        "Table",
-        "Allowed in all",
-        "Limited in all",
-        "Would have in all",
-    ];
-    table(html, "What each limit decides", &columns, |rows| {
+    let columns =
+        ["Limit", "Trend", "Judged/s", "Admitted", "Refused", "Refused elsewhere", "Would be refused", "Table"];
+    table(html, &window("What each limit decides"), &columns, |rows| {
         let none = LimitPast::default();
         for limit in limits.iter().take(MOST_ROWS) {
             let past = view.past.limits.get(&limit.name).unwrap_or(&none);
             one(rows, limit, past, view.last_second());
         }
     });
-    let words = "In a trend hatched is what was limited, amber on top what would have been: by a shadow limit, or one that tags.";
+    let words = "Admitted: fitted here and everywhere else. Refused elsewhere: fitted here, and another limit or a full origin refused \
+                 it; charged nowhere. Hatched: refused. Violet: refused elsewhere. Amber: would be refused (shadow or tagging limits).";
     html.labelled("p", &[("class", &"note")], words);
     let more = limits.len().saturating_sub(MOST_ROWS);
     if more > 0 {
@@ -43,8 +34,10 @@ pub fn limits(html: &mut Svg, view: &View) {
 
 fn one(rows: &mut Svg, limit: &Limit, past: &LimitPast, last: u64) {
     let enforced = !limit.is_shadow();
-    let [allowed, limited, shadow] = [&past.allowed, &past.limited, &past.shadow].map(|points| sum(points));
-    let all = allowed + limited + shadow;
+    let areas: [chart::Area<'_>; 4] =
+        [("allowed", &past.allowed), ("limited", &past.limited), ("shed", &past.elsewhere), ("would", &past.shadow)];
+    let [admitted, limited, elsewhere, shadow] = areas.map(|(_, points)| lately(points, NOW));
+    let all = admitted + limited + elsewhere + shadow;
     row(rows, &limit.name, |row| {
         name(row, |cell| {
             cell.labelled("span", &[("class", &"name")], &limit.name);
@@ -57,21 +50,20 @@ fn one(rows: &mut Svg, limit: &Limit, past: &LimitPast, last: u64) {
             }
         });
         cell(row, "Trend", |cell| {
-            let areas: [chart::Area<'_>; 3] =
-                [("allowed", &past.allowed), ("limited", &past.limited), ("would", &past.shadow)];
+            let [admitted, limited, elsewhere, shadow] = areas.map(|(_, points)| grouped(sum(points).round() as u64));
             let words = format!(
-                "Decisions over the time shown: {allowed:.0} allowed, {limited:.0} limited, {shadow:.0} would have been limited"
+                "Decisions over the time shown: {admitted} admitted, {limited} refused, {elsewhere} refused elsewhere, {shadow} \
+                 would be refused"
             );
             chart::stacked(cell, "spark", &words, &areas, last, chart::width(&past.allowed, 120));
         });
-        let now: f64 = [&past.allowed, &past.limited, &past.shadow].map(|points| lately(points, NOW)).iter().sum();
-        text(row, "Decisions/s", &rate(now));
-        text(row, "Limited", &if enforced { percent(limited / all) } else { "–".to_owned() });
-        text(row, "Would have", &if enforced && shadow == 0.0 { "–".to_owned() } else { percent(shadow / all) });
+        let would = !enforced || past.shadow.iter().any(|point| *point > 0.0);
+        text(row, "Judged/s", &rate(all));
+        text(row, "Admitted", &percent(admitted / all));
+        text(row, "Refused", &if enforced { percent(limited / all) } else { "–".to_owned() });
+        text(row, "Refused elsewhere", &percent(elsewhere / all));
+        text(row, "Would be refused", &if would { percent(shadow / all) } else { "–".to_owned() });
         cell(row, "Table", |cell| crowding(cell, limit));
-        count(row, "Allowed in all", "allowed-total", limit.allowed());
-        count(row, "Limited in all", "limited-total", limit.limited());
-        count(row, "Would have in all", "shadow-total", limit.shadowed());
     });
 }
 
@@ -95,28 +87,34 @@ pub fn shares(html: &mut Svg, view: &View) {
     if shares.is_empty() {
         return nothing(html, "The policy has no limit of type fair_share.");
     }
-    table(html, "Fair shares", &["Limit", "Offered", "Shared out", "One client may take"], |rows| {
-        for Limit { name: limit, gauges, .. } in shares {
-            let (capacity, offered) = (gauges.capacity, gauges.offered.unwrap_or(0.0));
-            let share = gauges.share.unwrap_or(f64::INFINITY);
-            row(rows, limit, |row| {
-                name(row, |cell| cell.labelled("span", &[("class", &"name")], limit));
-                let most = capacity.unwrap_or(0.0).max(offered).max(1e-9);
-                cell(row, "Offered", |cell| {
-                    let class = if capacity.is_some_and(|capacity| offered > capacity) { "over" } else { "allowed" };
-                    bar(cell, class, offered / most);
-                    cell.text(&format!("{}/s", rate(offered)));
+    table(
+        html,
+        "Fair shares: requests per second at this moment",
+        &["Limit", "Offered", "Shared out", "One client may take"],
+        |rows| {
+            for Limit { name: limit, gauges, .. } in shares {
+                let (capacity, offered) = (gauges.capacity, gauges.offered.unwrap_or(0.0));
+                let share = gauges.share.unwrap_or(f64::INFINITY);
+                row(rows, limit, |row| {
+                    name(row, |cell| cell.labelled("span", &[("class", &"name")], limit));
+                    let most = capacity.unwrap_or(0.0).max(offered).max(1e-9);
+                    cell(row, "Offered", |cell| {
+                        let class =
+                            if capacity.is_some_and(|capacity| offered > capacity) { "over" } else { "allowed" };
+                        bar(cell, class, offered / most);
+                        cell.text(&format!("{}/s", rate(offered)));
+                    });
+                    cell(row, "Shared out", |cell| match capacity {
+                        Some(capacity) => {
+                            bar(cell, "fill", capacity / most);
+                            cell.text(&format!("{}/s", rate(capacity)));
+                        }
+                        None => cell.text("not known yet"),
+                    });
+                    let words = if share.is_finite() { format!("{}/s", rate(share)) } else { "no limit".to_owned() };
+                    text(row, "One client may take", &words);
                 });
-                cell(row, "Shared out", |cell| match capacity {
-                    Some(capacity) => {
-                        bar(cell, "fill", capacity / most);
-                        cell.text(&format!("{}/s", rate(capacity)));
-                    }
-                    None => cell.text("not known yet"),
-                });
-                let words = if share.is_finite() { format!("{}/s", rate(share)) } else { "no limit".to_owned() };
-                text(row, "One client may take", &words);
-            });
-        }
-    });
+            }
+        },
+    );
 }

@@ -1,7 +1,11 @@
 //! What the sections share: cells of tables, bars, sums of points.
 
-use crate::human::grouped;
+use crate::human::{grouped, percent};
+use crate::observe::state::Answers;
 use crate::picture::svg::{At, Attributes, Svg};
+
+/// Over how many seconds "now" is a mean.
+pub const NOW: usize = 10;
 
 /// The mean of the last points.
 pub fn lately(points: &[f32], seconds: usize) -> f64 {
@@ -19,11 +23,28 @@ pub fn peak(points: impl IntoIterator<Item = f32>) -> f64 {
     points.into_iter().fold(0.0, f32::max).into()
 }
 
-/// A table: its caption is for readers who do not see where it stands. Roles are written out because narrow screens show rows
+/// The caption of a table of means, which says their window.
+pub fn window(what: &str) -> String {
+    format!("{what}: mean of the last {NOW} s; a trend shows up to 10 min")
+}
+
+/// The share of each class of answers, `2xx 93 %, 5xx 7 %`; a dash without answers.
+pub fn classes(answers: &Answers) -> String {
+    let total = answers.total() as f64;
+    let counts = Answers::WORDS.into_iter().zip(answers.counts());
+    let shares = counts.filter(|(_, count)| *count > 0).map(|(word, count)| {
+        let share = percent(count as f64 / total);
+        format!("{word} {share}")
+    });
+    let shares: Vec<String> = shares.collect();
+    if shares.is_empty() { "–".to_owned() } else { shares.join(", ") }
+}
+
+/// A table. Its caption says the window of its numbers. Roles are written out because narrow screens show rows
 /// as cards, and what is no table in the style sheet is none for a screen reader either.
 pub fn table(html: &mut Svg, caption: &str, columns: &[&str], rows: impl FnOnce(&mut Svg)) {
     html.element("table", &[("role", &"table")], |table| {
-        table.labelled("caption", &[("class", &"unseen")], caption);
+        table.labelled("caption", &[], caption);
         table.element("thead", &[("role", &"rowgroup")], |head| {
             head.element("tr", &[("role", &"row")], |row| {
                 for column in columns {
@@ -82,4 +103,16 @@ pub const NEEDS_A_TOKEN: &str = "Clients are not shown at an address without a t
 /// What is said where there is nothing to show.
 pub fn nothing(html: &mut Svg, words: &str) {
     html.labelled("p", &[("class", &"nothing")], words);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_answers_are_shares_of_all() {
+        let answers = Answers { success: 93, server_error: 6, cut: 1, ..Answers::default() };
+        assert_eq!(classes(&answers), "2xx 93 %, 5xx 6 %, cut 1 %");
+        assert_eq!(classes(&Answers::default()), "–");
+    }
 }

@@ -13,7 +13,7 @@ pub fn offenders(html: &mut Svg, view: &View) {
     }
     let offenders = &view.offenders;
     if offenders.clients.is_empty() {
-        return nothing(html, "Nobody was refused in the last minutes.");
+        return nothing(html, "No client was refused in the last minutes.");
     }
     let part = |count: u64| count as f64 / offenders.total.max(1) as f64;
     let share = |html: &mut Svg, count: u64| {
@@ -21,7 +21,7 @@ pub fn offenders(html: &mut Svg, view: &View) {
         html.text(&percent(count as f64 / offenders.total as f64));
     };
     let columns = ["Client", "Limit", "Of all refusals", "Refusals", "Last"];
-    table(html, "Clients that are refused most", &columns, |rows| {
+    table(html, "Clients that are refused most: recent refusals, halved every minute", &columns, |rows| {
         for Offender { client, limit, count, error, last_seen_seconds_ago: ago, .. } in &offenders.clients {
             row(rows, &format!("{client} {limit}"), |row| {
                 name(row, |cell| cell.labelled("code", &[], client));
@@ -35,24 +35,29 @@ pub fn offenders(html: &mut Svg, view: &View) {
     });
     if !offenders.networks.is_empty() {
         html.labelled("h3", &[], "Their networks");
-        table(html, "Networks of those clients", &["Network", "Of all refusals", "Refusals", "Clients"], |rows| {
-            for Network { network, count, clients, .. } in &offenders.networks {
-                row(rows, network, |row| {
-                    name(row, |cell| cell.labelled("code", &[], network));
-                    cell(row, "Of all refusals", |cell| share(cell, *count));
-                    text(row, "Refusals", &grouped(*count));
-                    text(row, "Clients", &clients.to_string());
-                });
-            }
-        });
+        table(
+            html,
+            "Networks of those clients: recent refusals, halved every minute",
+            &["Network", "Of all refusals", "Refusals", "Clients"],
+            |rows| {
+                for Network { network, count, clients, .. } in &offenders.networks {
+                    row(rows, network, |row| {
+                        name(row, |cell| cell.labelled("code", &[], network));
+                        cell(row, "Of all refusals", |cell| share(cell, *count));
+                        text(row, "Refusals", &grouped(*count));
+                        text(row, "Clients", &clients.to_string());
+                    });
+                }
+            },
+        );
     }
     let (total, bound) = (grouped(offenders.total), grouped(offenders.error_bound));
     html.labelled(
         "p",
         &[("class", &"note")],
         &format!(
-            "Refusals count half after each minute: {total} now. No count is more than {bound} too high, and nobody with more \
-             than that is missing. Networks add up the clients listed in memory."
+            "Recent refusals, halved every minute: {total} in all. Counts are at most {bound} too high; a client with more than that \
+             is never missing. Networks add up the clients listed in memory."
         ),
     );
 }

@@ -2,12 +2,14 @@
 
 use super::super::view::{MOST_ROWS, View};
 use super::chart;
-use super::markup::{exact, lately, nothing, peak};
-use super::traffic::NOW;
-use crate::human::{NOTHING, duration, grouped, rate};
+use super::markup::{NOW, classes, exact, lately, nothing, peak};
+use crate::human::{NOTHING, duration, grouped, percent, rate};
 use crate::observe::history::OriginPast;
 use crate::observe::state::{Address, Origin};
 use crate::picture::svg::Svg;
+
+/// An origin that fails this share of its requests, 0 to 1, is marked; the notice tells it.
+const FAILS: f64 = 0.05;
 
 /// One card each.
 pub fn origins(html: &mut Svg, view: &View) {
@@ -15,6 +17,8 @@ pub fn origins(html: &mut Svg, view: &View) {
     if origins.is_empty() {
         return nothing(html, "The policy has no origins: all routes answer by themselves.");
     }
+    let words = format!("Answers, times and rates: mean of the last {NOW} s. In flight, waiting, addresses: now.");
+    html.labelled("p", &[("class", &"note")], &words);
     html.element("div", &[("class", &"cards")], |cards| {
         let none = OriginPast::default();
         for origin in origins.iter().take(MOST_ROWS) {
@@ -30,7 +34,14 @@ pub fn origins(html: &mut Svg, view: &View) {
 
 fn card(cards: &mut Svg, origin: &Origin, past: &OriginPast, last: u64) {
     cards.element("article", &[("class", &"card"), ("data-name", &origin.name)], |card| {
-        card.labelled("h3", &[("class", &"name")], &origin.name);
+        let failing = origin.recent.answers.error_share().filter(|share| *share >= FAILS);
+        card.element("h3", &[("class", &"name")], |heading| {
+            heading.text(&origin.name);
+            if let Some(share) = failing {
+                let words = format!("✕ fails {}", percent(share));
+                heading.labelled("span", &[("class", &"badge urgent")], &words);
+            }
+        });
         let of = origin.limit.map_or(String::new(), |cap| format!(" of {}", grouped(cap)));
         card.element("div", &[("class", &"figure")], |figure| {
             let words = format!(
@@ -65,13 +76,16 @@ fn card(cards: &mut Svg, origin: &Origin, past: &OriginPast, last: u64) {
                     dd.text(&Some(now(points)).filter(|seconds| *seconds > 0.0).map_or(NOTHING.to_owned(), duration))
                 });
             }
-            pair("errors/s", &|dd| dd.text(&rate(lately(&past.errors, NOW))));
-            pair("errors in all", &|dd| exact(dd, "errors-total", origin.errors));
-            pair("shed in all", &|dd| exact(dd, "shed-total", origin.shed));
+            let answers = origin.recent.answers;
+            pair("answers/s", &|dd| dd.text(&rate(origin.recent.per_second(answers.total()))));
+            pair("by class", &|dd| dd.text(&classes(&answers)));
+            pair("failed attempts/s", &|dd| dd.text(&rate(lately(&past.errors, NOW))));
+            pair("no place/s", &|dd| dd.text(&rate(lately(&past.shed, NOW))));
         });
         card.element("ul", &[("class", &"endpoints"), ("aria-label", &"Addresses")], |list| {
             for Address { address, healthy, .. } in &origin.addresses {
                 let (class, mark, words) = match *healthy {
+                    p if p >= 1.0 && failing.is_some() => ("partly", "◐", "in use; its origin fails".to_owned()),
                     p if p >= 1.0 => ("up", "●", "in use".to_owned()),
                     p if p <= 0.0 => ("down", "✕", "out".to_owned()),
                     p => ("partly", "◐", format!("{:.0} % in use", 100.0 * p)),

@@ -15,17 +15,8 @@ pub fn stores(html: &mut Svg, view: &View) {
     if stores.is_empty() {
         return nothing(html, "The policy shares no limit with other gates.");
     }
-    let columns = [
-        "Store",
-        "State",
-        "Gates",
-        "Limits",
-        "Questions in all",
-        "Answered in all",
-        "Waited in all",
-        "Without it in all",
-    ];
-    table(html, "The stores that limits are shared through", &columns, |rows| {
+    let columns = ["Store", "State", "Gates", "Limits", "Questions", "Answered", "Waited", "Without it"];
+    table(html, "The stores that limits are shared through: counts since the process started", &columns, |rows| {
         for (place, store) in stores.iter().take(MOST_ROWS).enumerate() {
             let limits = view.state.limits.iter().filter(|limit| limit.shared.is_some_and(|(store, _)| store == place));
             let limits: Vec<&str> = limits.map(|limit| limit.name.as_str()).collect();
@@ -43,10 +34,10 @@ fn one(rows: &mut Svg, store: &StoreState, limits: &str) {
         text(row, "State", &state(store));
         count(row, "Gates", "nodes-now", u64::from(store.nodes));
         text(row, "Limits", limits);
-        count(row, "Questions in all", "questions-total", store.questions);
-        count(row, "Answered in all", "answers-total", store.answers);
-        count(row, "Waited in all", "waits-total", store.waits);
-        count(row, "Without it in all", "fallbacks-total", store.fallbacks);
+        count(row, "Questions", "questions-total", store.questions);
+        count(row, "Answered", "answers-total", store.answers);
+        count(row, "Waited", "waits-total", store.waits);
+        count(row, "Without it", "fallbacks-total", store.fallbacks);
     });
 }
 

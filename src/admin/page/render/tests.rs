@@ -4,7 +4,7 @@ use crate::limiter::Gauges;
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast, SECONDS};
 use crate::observe::notices::notice::{Kind, Notice};
 use crate::observe::state::{
-    Address, Config, Limit, Network, Offender, Offenders, Origin, Requests, Route, State, Word,
+    Address, Answers, Config, Limit, Network, Offender, Offenders, Origin, Recent, Requests, Route, State, Word,
 };
 use crate::store::{BreakerState, StoreState};
 
@@ -14,7 +14,8 @@ fn wave(height: f32) -> Vec<f32> {
 }
 
 pub fn busy() -> View {
-    let past = RoutePast { allowed: wave(80.0), delayed: wave(4.0), limited: wave(30.0), shed: wave(2.0) };
+    let past =
+        RoutePast { allowed: wave(80.0), delayed: wave(4.0), limited: wave(30.0), shed: wave(2.0), failed: wave(9.0) };
     let limit = |name: &str, kind: &'static str, mode: &'static str, counts: [u64; 3]| Limit {
         name: name.to_owned(),
         kind: kind.into(),
@@ -25,8 +26,16 @@ pub fn busy() -> View {
         error: Some(0.000_2),
         ..Limit::default()
     };
-    let limit_past = |limited, shadow| LimitPast { allowed: wave(80.0), limited: wave(limited), shadow: wave(shadow) };
-    let route = |name: &str, limited| Route { name: name.to_owned(), ended: 51_007, delayed: 40, limited, shed: 77 };
+    let limit_past = |limited, shadow| LimitPast {
+        allowed: wave(80.0),
+        limited: wave(limited),
+        shadow: wave(shadow),
+        elsewhere: wave(20.0),
+    };
+    let answers = Answers { success: 300, server_error: 690, cut: 10, ..Answers::default() };
+    let recent = Recent { seconds: 10, answers, p50_seconds: Some(0.05), p99_seconds: Some(0.6) };
+    let route =
+        |name: &str, limited| Route { name: name.to_owned(), limited, recent: recent.clone(), ..Route::default() };
     let origin = Origin {
         name: "shop".to_owned(),
         inflight: 301,
@@ -34,6 +43,7 @@ pub fn busy() -> View {
         queued: 4,
         errors: 12,
         shed: 77,
+        recent: recent.clone(),
         addresses: [("10.1.0.10:8080", 1.0), ("10.1.0.11:8080", 0.0)]
             .map(|(address, healthy)| Address { address: address.to_owned(), healthy, ejections: 0 })
             .to_vec(),
@@ -48,6 +58,9 @@ pub fn busy() -> View {
         p50: wave(0.05),
         p95: wave(0.2),
         p99: wave(0.6),
+        ended: wave(100.0),
+        server_errors: wave(69.0),
+        unanswered: wave(1.0),
     };
     let gauges = Gauges { capacity: Some(400.0), offered: Some(612.0), share: Some(12.5), ..Gauges::default() };
     let tenants = Limit { gauges, shared: None, ..limit("tenants", "fair_share", "enforce", [0, 0, 0]) };
@@ -142,8 +155,12 @@ fn the_page_is_filled_before_any_script_has_run() {
     for told in [
         "edge-1",
         "9f31c2e0aa4b",
-        "<data class=\"limited-total\" value=\"1733\">1,733</data>",
-        "<data class=\"shadow-total\" value=\"912\">912</data>",
+        "<path class=\"failed\"",
+        "2xx 30 %, 5xx 69 %, cut 1.0 %",
+        "✕ fails 70 %",
+        "in use; its origin fails",
+        "Requests by route: mean of the last 10 s; a trend shows up to 10 min</caption>",
+        "refused elsewhere",
         "<data class=\"inflight-now\" value=\"301\">301</data>",
         "mB3q_Xc0VZ1jz8zK2hHw4A",
         "198.51.100.0/24",
@@ -164,6 +181,30 @@ fn the_page_is_filled_before_any_script_has_run() {
 }
 
 #[test]
+fn a_table_has_one_window_and_says_it() {
+    let page = page(&busy());
+    for (at, _) in page.match_indices("<table") {
+        let table = page[at..].split_once("</table>").expect("a table ends").0;
+        let caption = table.split_once("<caption>").expect("a caption").1.split_once("</caption>").expect("it ends").0;
+        let told = ["mean of the last 10 s", "halved every minute", "since the process started", "at this moment"];
+        assert_eq!(told.iter().filter(|window| caption.contains(*window)).count(), 1, "{caption}");
+        assert!(!table.contains("in all"), "totals beside means: {caption}");
+    }
+}
+
+#[test]
+fn an_origin_that_answers_500_to_everything_is_nowhere_green() {
+    let mut view = busy();
+    let answers = Answers { server_error: 1_000, ..Answers::default() };
+    let recent = Recent { seconds: 10, answers, ..Recent::default() };
+    view.state.routes.iter_mut().for_each(|route| route.recent = recent.clone());
+    view.state.origins.iter_mut().for_each(|origin| origin.recent = recent.clone());
+    let sections: std::collections::HashMap<_, _> = sections(&view).collect();
+    assert!(sections["origins"].contains("✕ fails 100 %") && !sections["origins"].contains("class=\"up\""));
+    assert!(sections["routes"].contains("5xx 100 %"));
+}
+
+#[test]
 fn a_name_cannot_become_markup() {
     let page = page(&busy());
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script>"), "escaped");
@@ -172,7 +213,7 @@ fn a_name_cannot_become_markup() {
 #[test]
 fn a_process_that_did_nothing_yet_has_a_page_too() {
     let page = page(&View::default());
-    for told in ["The policy has no routes.", "The policy has no limits.", "no origins", "Nobody was refused"] {
+    for told in ["The policy has no routes.", "The policy has no limits.", "no origins", "No client was refused"] {
         assert!(page.contains(told), "{told} is missing");
     }
     assert!(!page.contains("NaN"));

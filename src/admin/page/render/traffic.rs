@@ -2,14 +2,11 @@
 
 use super::super::view::View;
 use super::chart::{self, Area};
-use super::markup::{cell, exact, lately, name, nothing, row, sum, table};
-use crate::human::{grouped, percent, rate, span};
+use super::markup::{NOW, cell, classes, exact, lately, name, nothing, row, sum, table, text, window};
+use crate::human::{duration, grouped, percent, rate, span};
 use crate::observe::history::RoutePast;
 use crate::observe::state::{Config, Route, State};
 use crate::picture::svg::Svg;
-
-/// Over how many seconds "now" is a mean.
-pub const NOW: usize = 10;
 
 /// Which process this is, since when, and how much it does.
 pub fn header(html: &mut Svg, view: &View) {
@@ -29,8 +26,7 @@ pub fn header(html: &mut Svg, view: &View) {
         line.labelled("code", &[], fingerprint);
         line.text(&format!(" number {generation}, in force for {}", span(*in_force_seconds)));
     });
-    let RoutePast { allowed, delayed, limited, shed } = &view.flow;
-    let lately = [allowed, delayed, limited, shed].map(|points| lately(points, NOW));
+    let lately = areas(&view.flow).map(|(_, points)| lately(points, NOW));
     let all: f64 = lately.iter().sum();
     html.element("dl", &[("class", &"tiles")], |tiles| {
         let mut tile = |class: &str, term: &str, number: String, note: String| {
@@ -41,8 +37,7 @@ pub fn header(html: &mut Svg, view: &View) {
             });
         };
         tile("", "requests/s", rate(all), format!("mean of {NOW} s"));
-        let words = ["allowed", "delayed", "limited", "shed"];
-        for (word, number) in words.into_iter().zip(lately) {
+        for ((word, _), number) in areas(&view.flow).into_iter().zip(lately) {
             tile(word, &format!("{word}/s"), rate(number), percent(number / all));
         }
     });
@@ -65,14 +60,20 @@ pub fn notices(html: &mut Svg, view: &View) {
     }
 }
 
-fn areas(past: &RoutePast) -> [Area<'_>; 4] {
-    [("allowed", &past.allowed), ("delayed", &past.delayed), ("limited", &past.limited), ("shed", &past.shed)]
+fn areas(past: &RoutePast) -> [Area<'_>; 5] {
+    [
+        ("allowed", &past.allowed),
+        ("delayed", &past.delayed),
+        ("failed", &past.failed),
+        ("limited", &past.limited),
+        ("shed", &past.shed),
+    ]
 }
 
 /// What a chart of requests shows, in words.
 fn said(what: &str, past: &RoutePast) -> String {
-    let [allowed, delayed, limited, shed] = areas(past).map(|(_, points)| sum(points).round() as u64).map(grouped);
-    format!("{what} over the time shown: {allowed} allowed, {delayed} delayed, {limited} limited, {shed} shed")
+    let counts = areas(past).map(|(word, points)| format!("{} {word}", grouped(sum(points).round() as u64)));
+    format!("{what} over the time shown: {}", counts.join(", "))
 }
 
 /// All requests, second by second.
@@ -96,6 +97,7 @@ pub fn flow(html: &mut Svg, view: &View) {
         for (class, words) in [
             ("allowed", "allowed"),
             ("delayed", "delayed, then allowed"),
+            ("failed", "failed: the origin answered 5xx, or not as a whole"),
             ("limited", "limited: turned away by a limit"),
             ("shed", "shed: no room"),
         ] {
@@ -113,8 +115,8 @@ pub fn routes(html: &mut Svg, view: &View) {
     if routes.is_empty() {
         return nothing(html, "The policy has no routes.");
     }
-    let columns = ["Route", "Trend", "Requests/s", "Limited", "Shed", "Ended in all", "Limited in all", "Shed in all"];
-    table(html, "Requests by route", &columns, |rows| {
+    let columns = ["Route", "Trend", "Requests/s", "Limited", "Shed", "Failed", "Origin's answers", "p50", "p99"];
+    table(html, &window("Requests by route"), &columns, |rows| {
         let none = RoutePast::default();
         for route in routes {
             let past = view.past.routes.get(&route.name).unwrap_or(&none);
@@ -126,15 +128,15 @@ pub fn routes(html: &mut Svg, view: &View) {
             let (shown, all) = (routes.len(), view.routes_in_all);
             note.text(&format!("The {shown} busiest of {all} routes; the others are in the metrics. "));
         }
-        note.text("Requests that no route took: ");
+        note.text("Requests that no route took, since the process started: ");
         exact(note, "unmatched", view.state.requests.unmatched);
     });
 }
 
 fn one(rows: &mut Svg, route: &Route, past: &RoutePast, last: u64) {
     let now = areas(past).map(|(_, points)| lately(points, NOW));
-    let [allowed, delayed, limited, shed] = areas(past).map(|(_, points)| sum(points));
-    let all = allowed + delayed + limited + shed;
+    let [_, _, failed, limited, shed] = now;
+    let all: f64 = now.iter().sum();
     row(rows, &route.name, |row| {
         name(row, |cell| cell.labelled("span", &[("class", &"name")], &route.name));
         cell(row, "Trend", |cell| {
@@ -147,11 +149,12 @@ fn one(rows: &mut Svg, route: &Route, past: &RoutePast, last: u64) {
                 chart::width(&past.allowed, 120),
             );
         });
-        cell(row, "Requests/s", |cell| cell.text(&rate(now.iter().sum())));
-        cell(row, "Limited", |cell| cell.text(&percent(limited / all)));
-        cell(row, "Shed", |cell| cell.text(&percent(shed / all)));
-        cell(row, "Ended in all", |cell| exact(cell, "ended", route.ended));
-        cell(row, "Limited in all", |cell| exact(cell, "limited-total", route.limited));
-        cell(row, "Shed in all", |cell| exact(cell, "shed-total", route.shed));
+        text(row, "Requests/s", &rate(all));
+        text(row, "Limited", &percent(limited / all));
+        text(row, "Shed", &percent(shed / all));
+        text(row, "Failed", &percent(failed / all));
+        text(row, "Origin's answers", &classes(&route.recent.answers));
+        text(row, "p50", &route.recent.p50_seconds.map_or("–".to_owned(), duration));
+        text(row, "p99", &route.recent.p99_seconds.map_or("–".to_owned(), duration));
     });
 }

@@ -19,8 +19,15 @@ pub fn model() -> Model {
               "error": 0.0, "decisions": { "allowed": 30_000, "limited": 40 } },
             { "name": "crowd", "kind": "fair_share", "mode": "enforce", "memory_bytes": 1, "decisions": {} },
         ],
+        "routes": [
+            { "name": "shop", "recent": { "seconds": 10, "p50_seconds": 0.048, "p99_seconds": 0.6,
+              "answers": { "2xx": 900, "4xx": 30, "5xx": 60, "cut": 10 } } },
+            { "name": "site" },
+        ],
         "origins": [
             { "name": "shop", "inflight": 301, "limit": 400, "queued": 4, "shed": 7, "errors": 9, "retries": 1,
+              "recent": { "seconds": 10, "p50_seconds": 0.048, "p99_seconds": 0.6,
+                "answers": { "2xx": 900, "4xx": 30, "5xx": 60, "cut": 10 } },
               "healthy": 1, "endpoints": [{ "address": "10.0.0.1:80" }, { "address": "10.0.0.2:80" }] },
             { "name": "static", "inflight": 2, "queued": 0, "shed": 0, "errors": 0, "retries": 0, "healthy": 1,
               "endpoints": [{ "address": "10.0.0.3:80" }] },
@@ -37,11 +44,12 @@ pub fn model() -> Model {
     let history = json!({
         "schema": "tidegate.history/1", "second": 1,
         "routes": {
-            "shop": { "allowed": steady(3_900.0), "delayed": steady(0.0), "limited": refused, "shed": steady(0.5) },
+            "shop": { "allowed": steady(3_893.0), "delayed": steady(0.0), "limited": refused, "shed": steady(0.5),
+              "failed": steady(7.0) },
             "site": { "allowed": steady(150.0), "delayed": steady(1.0), "limited": steady(0.0), "shed": steady(0.0) },
         },
         "limits": {
-            "per_client": { "allowed": steady(3_900.0), "limited": refused, "shadow": steady(0.0) },
+            "per_client": { "allowed": steady(3_900.0), "limited": refused, "shadow": steady(0.0), "elsewhere": steady(0.5) },
             "login": { "allowed": steady(11.0), "limited": steady(0.0), "shadow": steady(3.1) },
         },
         "origins": {
@@ -73,7 +81,11 @@ fn rates_are_means_of_the_last_ten_seconds() {
     assert_eq!(model.requests_per_second, 3_900.0 + 151.0 + 24.0 + 0.5);
     assert_eq!(model.limited_share, 24.0 / model.requests_per_second);
     let limit = &model.limits[0];
-    assert_eq!((limit.allowed_per_second, limit.limited_per_second), (3_900.0, 24.0));
+    assert_eq!((limit.allowed_per_second, limit.admitted_per_second), (3_900.5, 3_900.0));
+    assert_eq!((limit.refused_elsewhere_per_second, limit.limited_per_second), (0.5, 24.0));
+    assert_eq!((model.origins[0].failed_share, model.origins[1].failed_share), (Some(0.07), None));
+    let route = &model.routes[0];
+    assert_eq!((route.requests_per_second, route.refused_per_second, route.failed_per_second), (3_924.5, 24.5, 7.0));
     assert_eq!(model.origins[0].p95_seconds, Some(0.212));
     assert_eq!(model.origins[1].p95_seconds, None, "an origin without a past");
     assert_eq!(mean(&[1.0, 2.0, 4.0], 2), 3.0);

@@ -29,6 +29,9 @@ const WIDE: u16 = 150;
 /// Between two columns.
 const GAP: u16 = 3;
 
+/// Over how many seconds rates, shares and times are means; a trend is as long as its heading says.
+const WINDOW: u8 = 10;
+
 /// How high the frame is that leaves nothing out.
 pub fn height(model: &Model, width: u16, look: &Look<'_>) -> u16 {
     let words = head(model, usize::from(width), look).len() + notices(model, width).len();
@@ -55,9 +58,13 @@ pub fn draw(model: &Model, look: &Look<'_>, area: Rect, buffer: &mut Buffer) {
     let mut used = 0;
     let width = (area.width - GAP * (columns.len() as u16 - 1).min(area.width)) / columns.len() as u16;
     for (number, names) in columns.into_iter().enumerate() {
+        // where not all fit, routes go first: `status` and the page have them
+        let all: usize = wanted(&tables(model, look, names)).iter().sum();
+        let fits = all <= usize::from(lists.height) + 1;
+        let names: Vec<List> = names.iter().copied().filter(|list| fits || *list != List::Routes).collect();
         let x = lists.x + number as u16 * (width + GAP);
         let column = Rect { x, width, ..lists }.intersection(area);
-        used = used.max(stacked(&tables(model, look, names), look, column, buffer));
+        used = used.max(stacked(&tables(model, look, &names), look, column, buffer));
     }
     // right below the lists if these are short
     let below = Rect { y: (lists.y + used).min(below.y), ..below };
@@ -78,7 +85,12 @@ fn head(model: &Model, room: usize, look: &Look<'_>) -> Vec<String> {
         format!("{} req/s", rate(model.requests_per_second)),
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", rate(model.shed_per_second)),
+        format!("failed {}", rate(model.failed_per_second)),
+        format!("window {WINDOW} s"),
     ];
+    if model.limits.iter().any(|limit| limit.mode == "shadow" || limit.shadow_per_second > 0.0) {
+        parts.push("* would be refused".to_owned());
+    }
     if let Some(state) = look.live {
         if state.frozen {
             parts.push("FROZEN".to_owned());
@@ -136,17 +148,18 @@ fn split(area: Rect, lines: u16) -> (Rect, Rect) {
 enum List {
     Limits,
     Origins,
+    Routes,
     Clients,
     Networks,
 }
 
 /// Which lists stand in which column.
 fn columns(width: u16) -> Vec<&'static [List]> {
-    use List::{Clients, Limits, Networks, Origins};
+    use List::{Clients, Limits, Networks, Origins, Routes};
     if width >= WIDE {
-        vec![&[Limits, Origins], &[Clients, Networks]]
+        vec![&[Limits, Origins], &[Clients, Networks, Routes]]
     } else {
-        vec![&[Limits, Origins, Clients, Networks]]
+        vec![&[Limits, Origins, Routes, Clients, Networks]]
     }
 }
 
@@ -156,6 +169,7 @@ fn tables<'a>(model: &'a Model, look: &Look<'a>, lists: &[List]) -> Vec<Table<'a
     let table = |list: &List| match list {
         List::Limits => Some(limits(model, state, look)),
         List::Origins => (!model.origins.is_empty()).then(|| origins(model, state, look)),
+        List::Routes => (!model.routes.is_empty()).then(|| routes(model, state, look)),
         List::Clients => Some(clients(model, state, look)),
         List::Networks => networks(model, state),
     };
@@ -188,20 +202,25 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |limit: &&'a super::data::Limit| {
         let shadow = limit.mode == "shadow";
         let name = if shadow { Cow::from(format!("{} (shadow)", limit.name)) } else { Cow::from(&limit.name) };
-        let shown = |per_second: f64, is_said: bool| if is_said { rate(per_second) } else { NOTHING.to_owned() };
+        // a shadow limit refuses nothing; one that tags, or is enforced in part, may do both
+        let refused = match (limit.limited_per_second, limit.shadow_per_second) {
+            (limited, 0.0) if !shadow => rate(limited),
+            (0.0, would) => format!("{}*", rate(would)),
+            (limited, would) => format!("{}+{}*", rate(limited), rate(would)),
+        };
         let hot = if limit.limited_per_second > 0.0 { look.color(Color::Red) } else { Style::new() };
         vec![
             Cell::from(name),
             limit.keys.map_or(NOTHING.to_owned(), grouped).into(),
             limit.fill.map_or(NOTHING.to_owned(), percent).into(),
-            rate(limit.allowed_per_second).into(),
-            Cell::from(shown(limit.limited_per_second, !shadow)).styled(hot),
-            shown(limit.shadow_per_second, shadow || limit.shadow_per_second > 0.0).into(),
+            rate(limit.admitted_per_second).into(),
+            Cell::from(refused).styled(hot),
+            rate(limit.refused_elsewhere_per_second).into(),
             sparks(&limit.five_minutes).into(),
         ]
     };
     Table {
-        head: &["LIMITS", "keys~", "fill", "allow/s", "limit/s", "shadow/s", "5 min"],
+        head: &["LIMITS", "keys~", "fill", "admit/s", "refuse/s", "other/s", "5 min"],
         left: &[0, 6],
         rows: state.limits(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Limits),
@@ -211,22 +230,66 @@ fn limits<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
 
 fn origins<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |origin: &&'a super::data::Origin| {
-        let sick = if origin.healthy < origin.endpoints { look.color(Color::Red) } else { Style::new() };
+        let sick = |is_sick| if is_sick { look.color(Color::Red) } else { Style::new() };
+        let time = |seconds: Option<f64>| seconds.map_or(NOTHING.to_owned(), duration);
         vec![
             Cell::from(Cow::from(&origin.name)),
             bar(origin.inflight, origin.limit).into(),
             origin.queued.to_string().into(),
-            origin.p95_seconds.map_or(NOTHING.to_owned(), duration).into(),
-            rate(origin.errors_per_second).into(),
+            time(origin.p50_seconds).into(),
+            time(origin.p99_seconds).into(),
+            failed(origin.failed_share, look),
             rate(origin.shed_per_second).into(),
-            Cell::from(format!("{}/{}", origin.healthy, origin.endpoints)).styled(sick),
+            Cell::from(format!("{}/{}", origin.healthy, origin.endpoints))
+                .styled(sick(origin.healthy < origin.endpoints)),
         ]
     };
     Table {
-        head: &["ORIGINS", "in flight", "queue", "p95", "errors/s", "shed/s", "healthy"],
+        head: &["ORIGINS", "in flight", "queue", "p50", "p99", "failed", "shed/s", "healthy"],
         left: &[0, 1],
         rows: state.origins(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Origins),
+        empty: "none",
+    }
+}
+
+/// The share that an origin failed, marked where it is no accident.
+fn failed(share: Option<f64>, look: &Look<'_>) -> Cell<'static> {
+    let Some(share) = share else { return NOTHING.to_owned().into() };
+    match share >= FAILS {
+        true => Cell::from(format!("✕ {}", percent(share))).styled(look.color(Color::Red)),
+        false => percent(share).into(),
+    }
+}
+
+/// Answered 5xx, or not as a whole, from this share of the requests on.
+const FAILS: f64 = 0.05;
+
+fn routes<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
+    let row = |route: &'a super::data::Route| {
+        let all = route.requests_per_second;
+        let time = |seconds: Option<f64>| seconds.map_or(NOTHING.to_owned(), duration);
+        let share = |part: f64| if all > 0.0 { percent(part / all) } else { NOTHING.to_owned() };
+        let [_, two, three, four, five, ..] = route.answers.counts();
+        vec![
+            Cell::from(Cow::from(&route.name)),
+            rate(all).into(),
+            share(route.refused_per_second).into(),
+            rate(two as f64).into(),
+            rate(three as f64).into(),
+            rate(four as f64).into(),
+            rate(five as f64).into(),
+            rate(route.answers.unanswered() as f64).into(),
+            failed(route.answers.error_share(), look),
+            time(route.p50_seconds).into(),
+            time(route.p99_seconds).into(),
+        ]
+    };
+    Table {
+        head: &["ROUTES", "req/s", "refused", "2xx", "3xx", "4xx", "5xx", "none", "failed", "p50", "p99"],
+        left: &[0],
+        rows: model.routes.iter().filter(|route| state.shows(&[&route.name])).map(row).collect(),
+        chosen: None,
         empty: "none",
     }
 }
@@ -242,11 +305,11 @@ fn clients<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
         ]
     };
     Table {
-        head: &["OFFENDERS", "limit", "refused", "share", "last"],
+        head: &["OFFENDERS, recently", "limit", "refused", "share", "last"],
         left: &[0, 1],
         rows: state.clients(model).iter().map(row).collect(),
         chosen: chosen(model, look, Pane::Clients),
-        empty: "nobody was refused lately",
+        empty: "no client was refused lately",
     }
 }
 
@@ -262,7 +325,7 @@ fn networks<'a>(model: &'a Model, state: &State) -> Option<Table<'a>> {
         ]
     };
     let rows: Vec<Vec<Cell<'a>>> = shown.map(row).collect();
-    let head = &["NETWORKS", "clients", "refused", "share"];
+    let head = &["NETWORKS, recently", "clients", "refused", "share"];
     (!rows.is_empty()).then_some(Table { head, left: &[0], rows, chosen: None, empty: "none" })
 }
 

@@ -15,11 +15,12 @@ fn the_bound_on_series_is_what_a_full_page_has_at_most() {
 fn the_bound_on_series_is_as_documented() {
     let policy = fair_shop();
     // `by_key` hands on to `per_client`, which so counts on the route `api` too
-    let (listeners, routes, slots, limits, nodes, origins, addresses) = (2, 2, 5, 4, 3, 1, 2);
-    let documented = (31 + 6 * listeners) * (routes + 1)
+    let (listeners, routes, forwarding, slots, limits, nodes, origins, addresses) = (2, 2, 1, 5, 4, 3, 1, 2);
+    let documented = (33 + 6 * listeners) * (routes + 1)
         + 2 * routes
-        + 5 * slots
-        + 44 * origins
+        + 26 * forwarding
+        + 6 * slots
+        + 27 * origins
         + 2 * addresses
         + 14 * limits
         + nodes
@@ -28,7 +29,7 @@ fn the_bound_on_series_is_as_documented() {
         + 2
         + 1
         + 43
-        + 79;
+        + 82;
     assert_eq!(Metrics::series_bound(&policy, &settings()), documented);
 }
 
