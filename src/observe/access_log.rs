@@ -67,8 +67,8 @@ impl AccessLog {
 
     /// From now on these shares of the requests have lines.
     pub fn resample(&self, settings: &settings::AccessLog) {
-        self.sample.limited.store(threshold(settings.sample_limited), Ordering::Relaxed);
-        self.sample.other.store(threshold(settings.sample_other), Ordering::Relaxed);
+        self.sample.limited.store(threshold(settings.sample.limited), Ordering::Relaxed);
+        self.sample.other.store(threshold(settings.sample.other), Ordering::Relaxed);
     }
 
     /// Writes one line: `write` appends it, the line break included. Never waits; without room the line is dropped and
@@ -104,8 +104,7 @@ mod tests {
         settings::AccessLog {
             to,
             client: ClientInLog::Pseudonym,
-            sample_limited: Share::new(limited).unwrap(),
-            sample_other: Share::new(other).unwrap(),
+            sample: settings::Sample { limited: Share::new(limited).unwrap(), other: Share::new(other).unwrap() },
         }
     }
 

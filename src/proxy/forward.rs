@@ -32,7 +32,7 @@ pub fn begin(process: &Process, session: &mut Session, context: &mut RequestCont
     context.balance_key = balance_key(session, context).unwrap_or_default();
     if let Some(route) = context.route() {
         let listener = process.settings.listeners.get(context.listener);
-        let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
+        let grace = listener.map_or(Duration::ZERO, |listener| listener.request_body.grace);
         downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
     }
     abandoned::expect(session, context);

@@ -14,8 +14,10 @@ use sha2::{Digest, Sha256};
 use super::compile::{WrittenClients, WrittenRoute};
 use super::pattern::HostPattern;
 use super::scalar::{duration, percent};
+use super::setting::{Setting, Values};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
+use super::word::Threads;
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::{Action, HostMatch};
 use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route, Timeouts};
@@ -263,21 +265,10 @@ fn telemetry(settings: &Settings) -> Tree {
         tree.push(("metrics", Tree::map(metrics)));
     }
     if let Some(log) = &settings.access_log {
-        let to = match &log.to {
-            LogTarget::Stdout => Tree::text("stdout"),
-            LogTarget::Stderr => Tree::text("stderr"),
-            LogTarget::File(path) => Tree::text(path.display()),
-        };
-        let sample = Tree::map([
-            ("limited", Tree::text(percent(log.sample_limited.get()))),
-            ("other", Tree::text(percent(log.sample_other.get()))),
-        ]);
-        tree.push((
-            "access_log",
-            Tree::map([("to", to), ("format", Tree::text("json")), ("client", word(&log.client)), ("sample", sample)]),
-        ));
+        let to = [("to", LogTarget::tree(&log.to)), ("format", Tree::text("json")), ("client", word(&log.client))];
+        tree.push(("access_log", Tree::map(to.into_iter().chain([("sample", log.sample.tree())]))));
     }
-    tree.push(("log", Tree::map([("level", word(&settings.log.level)), ("format", word(&settings.log.format))])));
+    tree.push(("log", settings.log.tree()));
     Tree::map(tree)
 }
 
@@ -297,14 +288,8 @@ fn hosts(hosts: &[HostMatch]) -> Option<(&'static str, Tree)> {
 
 fn server(settings: &Settings) -> Tree {
     Tree::map([
-        ("threads", settings.threads.map_or(Tree::text("auto"), Tree::text)),
+        ("threads", Threads::tree(&settings.threads)),
         ("max_buffered", Tree::text(settings.max_buffered)),
-        (
-            "drain",
-            Tree::map([
-                ("delay", Tree::text(duration(settings.drain.delay))),
-                ("timeout", Tree::text(duration(settings.drain.timeout))),
-            ]),
-        ),
+        ("drain", settings.drain.tree()),
     ])
 }

@@ -49,6 +49,7 @@ mod scalar;
 pub mod schema;
 mod secret;
 mod section;
+mod setting;
 pub mod settings;
 mod shape;
 pub mod source;

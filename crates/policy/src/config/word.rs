@@ -8,6 +8,8 @@ use super::fault::Code;
 use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
+use super::setting::Setting;
+use super::tree::Tree;
 use tidegate_http::head::UnderscoreTwins;
 use tidegate_http::path::EscapedSlash;
 
@@ -47,6 +49,18 @@ macro_rules! words {
 
                 fn schema() -> Schema {
                     json_schema!({ "enum": [$first, $($word),*] })
+                }
+            }
+
+            impl Setting for $type {
+                type Value = $type;
+
+                fn used(&self) -> $type {
+                    *self
+                }
+
+                fn tree(value: &$type) -> Tree {
+                    Tree::text(value.word())
                 }
             }
 
@@ -352,6 +366,46 @@ impl Scalar for Threads {
 
     fn schema() -> Schema {
         json_schema!({ "anyOf": [{ "const": "auto" }, <Count as Scalar>::schema()] })
+    }
+}
+
+impl Setting for Threads {
+    type Value = Option<usize>;
+
+    fn used(&self) -> Option<usize> {
+        self.0
+    }
+
+    fn tree(value: &Option<usize>) -> Tree {
+        value.map_or_else(|| Tree::text("auto"), Tree::text)
+    }
+}
+
+impl Setting for BodyLimit {
+    type Value = Option<Bytes>;
+
+    fn used(&self) -> Option<Bytes> {
+        self.0
+    }
+
+    fn tree(value: &Option<Bytes>) -> Tree {
+        value.map_or_else(|| Tree::text("none"), Tree::text)
+    }
+}
+
+impl Setting for LogTarget {
+    type Value = LogTarget;
+
+    fn used(&self) -> LogTarget {
+        self.clone()
+    }
+
+    fn tree(value: &LogTarget) -> Tree {
+        match value {
+            LogTarget::Stdout => Tree::text("stdout"),
+            LogTarget::Stderr => Tree::text("stderr"),
+            LogTarget::File(path) => Tree::text(path.display()),
+        }
     }
 }
 

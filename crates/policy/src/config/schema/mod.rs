@@ -89,9 +89,9 @@ section! {
         optional admin: Either<ListenAddress, Admin>,
         /// The process. Changes here need `tidegate upgrade`.
         optional server: Server,
-        /// How often to look whether the files have changed, `1s` to `1h`, and reload them if so. Off by default: then SIGHUP and
+        /// How often to look whether the files have changed, and reload them if so. Off by default: then SIGHUP and
         /// `tidegate reload` do. By content, so that it works with editors, network file systems and Kubernetes ConfigMaps.
-        optional watch: Duration,
+        optional watch: Duration [1s to 1h],
         /// What must come of which requests, for `tidegate test`. Nothing of it is looked at when serving.
         optional tests: List<Test>,
     }
