@@ -77,7 +77,7 @@ pub fn attempt(process: &Process, session: &Session, context: &mut RequestContex
         context.forwarded = now;
     }
     let mut connect = timeouts.connect;
-    if let Some((attempt, now)) = timeouts.attempt.zip(now) {
+    if let Some((attempt, now)) = timeouts.r#try.zip(now) {
         let attempt = attempt.min(context.left(now));
         connect = connect.min(attempt);
         answer_due_in(session, attempt);

@@ -17,10 +17,10 @@ use super::scalar::{duration, percent};
 use super::setting::{Setting, Values};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
-use super::word::Threads;
+use super::word::{BodyLimit, Threads};
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::{Action, HostMatch};
-use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route, Timeouts};
+use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route};
 use limit::limit;
 use listener::listener;
 use store::store;
@@ -125,19 +125,6 @@ fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
     Tree::map(tree)
 }
 
-fn timeouts(timeouts: &Timeouts) -> Tree {
-    let mut tree = vec![
-        ("connect", Tree::text(duration(timeouts.connect))),
-        ("read", Tree::text(duration(timeouts.read))),
-        ("write", Tree::text(duration(timeouts.write))),
-        ("idle", Tree::text(duration(timeouts.idle))),
-        ("request", Tree::text(duration(timeouts.request))),
-    ];
-    tree.extend(timeouts.attempt.map(|attempt| ("try", Tree::text(duration(attempt)))));
-    tree.extend(timeouts.body.map(|body| ("body", Tree::text(duration(body)))));
-    Tree::map(tree)
-}
-
 fn origin(origin: &Origin) -> Tree {
     let addresses = origin.addresses.iter().map(|address| {
         Tree::map([
@@ -163,10 +150,10 @@ fn origin(origin: &Origin) -> Tree {
             ]),
         ));
     }
-    tree.push(("timeouts", timeouts(&origin.timeouts)));
+    tree.push(("timeouts", origin.timeouts.tree()));
     tree.push(("retries", health::retries(&origin.retries)));
     tree.extend(origin.health.as_ref().map(|check| ("health", health::health(check))));
-    tree.extend(origin.ejection.as_ref().map(|ejection| ("ejection", health::ejection(ejection))));
+    tree.extend(origin.ejection.as_ref().map(|ejection| ("ejection", ejection.tree())));
     if !origin.slow_start.is_zero() {
         tree.push(("slow_start", Tree::text(duration(origin.slow_start))));
     }
@@ -232,8 +219,8 @@ fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
             tree.push((name, edits.clone()));
         }
     }
-    tree.push(("body_limit", route.body_limit.map_or(Tree::text("none"), Tree::text)));
-    tree.push(("timeouts", timeouts(&route.timeouts)));
+    tree.push(("body_limit", BodyLimit::tree(&route.body_limit)));
+    tree.push(("timeouts", route.timeouts.tree()));
     Tree::map(tree)
 }
 

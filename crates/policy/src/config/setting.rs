@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::fault::{Code, Diagnostic, Faults};
+use super::health_text::HealthyStatuses;
 use super::pattern::ExactPath;
 use super::read::{Field, Read, Scalar};
 use super::scalar::{Count, duration, percent};
 use super::text::ListenAddress;
 use super::tree::Tree;
+use crate::policy::StatusSet;
 use crate::units::{Bytes, Rate, Share};
 
 /// How a plain value is written.
@@ -192,4 +194,5 @@ macro_rules! inner {
 inner! {
     ListenAddress => SocketAddr;
     ExactPath => String;
+    HealthyStatuses => StatusSet;
 }

@@ -7,7 +7,7 @@ use crate::config::dated::UsedCertificate;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::read::{At, Field};
 use crate::config::schema;
-use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Redirect, Tls};
+use crate::config::settings::{CertificateFiles, ClientCertificates, FilePath, Redirect, Tls};
 use crate::config::shape::{Either, OneOrMany};
 use crate::config::span::Span;
 
@@ -199,11 +199,7 @@ fn authorities(asked: &schema::ClientCertificates, context: &mut Context<'_>) ->
     if let Err(fault) = certificate::authorities(&ca.path) {
         context.faults.push(unusable(&fault, at));
     }
-    let mode = match &asked.mode {
-        Field::Absent => ClientCertificateMode::Required,
-        mode => *mode.value()?,
-    };
-    Some(ClientCertificates { ca, mode })
+    Some(ClientCertificates { ca, mode: asked.mode() })
 }
 
 fn unusable(fault: &CertificateFault, at: &At<String>) -> Diagnostic {

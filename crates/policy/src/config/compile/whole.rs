@@ -19,7 +19,7 @@ use crate::policy::{Policy, RouteTable};
 /// Compiles the file; what comes back is to be used only when no error was reported.
 pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     version(file, context);
-    let defaults = defaults(file, context.faults);
+    let defaults = defaults(file);
     let (clients, written_clients) = clients::clients(file, context);
     let responses = responses::responses(&file.responses, context.faults);
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
@@ -42,7 +42,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     let limits_at = limits.places().to_vec();
     let mut policy = Policy {
         clients,
-        repeated_fields: file.repeated_fields.value().copied().unwrap_or_default(),
+        repeated_fields: file.repeated_fields(),
         rules: limits.rules(),
         origins: origins.origins(),
         stores: stores.stores(),
