@@ -114,11 +114,7 @@ fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
 }
 
 fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
-    let mut tree = vec![
-        ("ipv4_prefix", Tree::text(rules.ipv4_prefix)),
-        ("ipv6_prefix", Tree::text(rules.ipv6_prefix)),
-        ("ipv4_mapped", Tree::text("unwrap")),
-    ];
+    let mut tree = vec![("ipv4_prefix", Tree::text(rules.ipv4_prefix)), ("ipv6_prefix", Tree::text(rules.ipv6_prefix))];
     if !written.translation.is_empty() {
         tree.push(("translation", Tree::texts(&written.translation)));
     }
@@ -146,7 +142,6 @@ fn origin(origin: &Origin) -> Tree {
                 ("max", Tree::text(cap.max)),
                 ("queue", Tree::text(cap.queue)),
                 ("queue_timeout", Tree::text(duration(cap.queue_timeout))),
-                ("on_full", Tree::text("shed")),
             ]),
         ));
     }

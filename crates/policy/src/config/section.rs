@@ -261,6 +261,8 @@ pub fn open<'a, T: Read>(
                 .label("not a field here");
         faults.push(if later.contains(&&*entry.key) {
             fault.help("not available in this version")
+        } else if let Some(way_out) = gone(&entry.key) {
+            fault.help(way_out)
         } else {
             match nearest(&entry.key, known.iter().copied()) {
                 Some(near) => fault.nearest(Some(near)),
@@ -269,6 +271,17 @@ pub fn open<'a, T: Read>(
         });
     }
     Some(entries)
+}
+
+/// What to write in the place of a word that an earlier version had.
+fn gone(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "methods" => "write `method`, which takes a list too",
+        "on_invalid" => "write `short: reject` and `degraded: reject`; `peer` was their default",
+        "on_full" => "leave it out: a request that finds no place is refused",
+        "ipv4_mapped" => "leave it out: an address such as ::ffff:192.0.2.1 counts as 192.0.2.1",
+        _ => return None,
+    })
 }
 
 /// Reports a required field that is not there.

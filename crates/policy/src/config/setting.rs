@@ -9,6 +9,7 @@ use super::health_text::HealthyStatuses;
 use super::pattern::ExactPath;
 use super::read::{Field, Read, Scalar};
 use super::scalar::{Count, duration, percent};
+use super::store_text::{KeyPrefix, NameInStore};
 use super::text::ListenAddress;
 use super::tree::Tree;
 use crate::policy::StatusSet;
@@ -195,4 +196,6 @@ inner! {
     ListenAddress => SocketAddr;
     ExactPath => String;
     HealthyStatuses => StatusSet;
+    KeyPrefix => String;
+    NameInStore => String;
 }

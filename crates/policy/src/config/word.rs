@@ -103,10 +103,6 @@ words! {
     OnDegraded = "answer to an unreadable element" {
         "hop" => OnDegraded::Hop, "reject" => OnDegraded::Reject,
     } later: []
-    OnInvalid = "answer to an invalid header" {
-        "peer" => OnInvalid::Peer, "reject" => OnInvalid::Reject,
-    } later: []
-    Mapped = "treatment of mapped addresses" { "unwrap" => Mapped::Unwrap, } later: []
     CalendarWord = "part of the calendar" {
         "month" => CalendarWord::Month, "week" => CalendarWord::Week, "day" => CalendarWord::Day,
     } later: []
@@ -129,7 +125,6 @@ words! {
     OnClientAbort = "treatment of requests whose client left" {
         "await" => OnClientAbort::Await, "close" => OnClientAbort::Close, "release" => OnClientAbort::Release,
     } later: []
-    OnFull = "answer when full" { "shed" => OnFull::Shed, } later: []
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
     } later: []
@@ -174,22 +169,6 @@ words! {
     LogFormat = "log format" {
         "auto" => LogFormat::Auto, "text" => LogFormat::Text, "json" => LogFormat::Json,
     } later: []
-}
-
-/// One word for both of the answers to a header that cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnInvalid {
-    /// `short: peer` and `degraded: hop`.
-    Peer,
-    /// `short: reject` and `degraded: reject`.
-    Reject,
-}
-
-/// What an IPv4-mapped IPv6 address counts as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mapped {
-    /// The IPv4 address inside.
-    Unwrap,
 }
 
 /// The type of a limit.
@@ -257,13 +236,6 @@ pub enum StoreModeWord {
 /// Not, where something else is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Off;
-
-/// What happens to a request that finds no place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnFull {
-    /// It is refused.
-    Shed,
-}
 
 /// How an address is chosen, without those ways that need more than a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     version(file, context);
     let defaults = defaults(file);
     let (clients, written_clients) = clients::clients(file, context);
-    let responses = responses::responses(&file.responses, context.faults);
+    let responses = file.responses.value().map(responses::responses).unwrap_or_default();
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
     let mut stores = stores::Stores::named(&file.stores, defaults.on_store_error, context);
     let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, &mut stores, context.faults);

@@ -26,7 +26,7 @@ pub use process::{
     Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
-pub use store::{Breaker, Store};
+pub use store::Store;
 
 use std::time::Duration;
 

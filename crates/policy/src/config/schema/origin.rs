@@ -15,7 +15,7 @@ use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::setting::Words;
 use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::word::{BalanceWord, OnFull, RetryOn};
+use crate::config::word::{BalanceWord, RetryOn};
 use crate::policy::{Ejection, OnClientAbort, Protocol, Timeouts};
 use crate::units::Share;
 
@@ -147,8 +147,6 @@ section! {
         /// How long one may wait before it is refused.
         // longer than a short burst, shorter than what a person notices
         optional queue_timeout: Duration [1ms to 1m, default 250ms],
-        /// What happens to a request that finds no place: `shed`, it is refused. The only word there is.
-        optional on_full: OnFull,
     }
     later: []
 }

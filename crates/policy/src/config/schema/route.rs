@@ -54,8 +54,6 @@ section! {
         optional path: Either<PathPattern, PathForm>,
         /// The method, or a list of which one must be met.
         optional method: OneOrMany<Method>,
-        /// The same as `method`, as a list.
-        optional methods: OneOrMany<Method>,
         /// Header fields by name: the exact value, or a map with `exact` or `regex`.
         optional headers: Keyed<HeaderName, Either<ExactText, TextForm>>,
         /// Query parameters by name: the exact value, decoded, or a map with `exact` or `regex`. A request of whose values some fit
