@@ -4,7 +4,7 @@ use std::fmt;
 
 use schemars::{Schema, json_schema};
 
-use super::code::Code;
+use super::codes::Code;
 use super::read::{Scalar, Wrong};
 
 /// A day in UTC, as days since 1970-01-01. Written Gregorian, years 1970 to 9999.

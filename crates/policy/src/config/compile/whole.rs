@@ -8,11 +8,12 @@ use crate::config::case::Case;
 use crate::config::configuration::Config;
 use crate::config::effective::{Written, effective, fingerprint};
 use crate::config::fault::{Code, Diagnostic, Faults};
-use crate::config::places::{Lines, Places};
+use crate::config::places::{Place, Places};
 use crate::config::scalar::Count;
 use crate::config::schema::{File, TestFile};
 use crate::config::secret;
 use crate::config::shape::Either;
+use crate::config::span::Span;
 use crate::config::tree::Tree;
 use crate::policy::{Policy, RouteTable};
 
@@ -32,10 +33,10 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     origins.warn_of_unused(context.faults);
     let (routes, written): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
     context.shadows = limits.shadows();
-    let mut lines = Lines::of(context.sources);
+    let place = |at: Span| Place::of(at, context.sources);
     let places = Places {
-        limits: limits.places().iter().map(|at| lines.place(*at)).collect(),
-        routes: written.iter().map(|route: &WrittenRoute| lines.place(route.at)).collect(),
+        limits: limits.places().iter().map(|at| place(*at)).collect(),
+        routes: written.iter().map(|route: &WrittenRoute| place(route.at)).collect(),
         trusted: written_clients.as_written.clone(),
         shown: None,
     };
