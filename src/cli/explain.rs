@@ -12,7 +12,7 @@ use super::global::Global;
 use super::output::{print, say};
 use super::{exit, running};
 use crate::admin::client;
-use crate::config::code::Code;
+use crate::config::codes::Code;
 use crate::config::nearest::nearest;
 use crate::explain::Explanation;
 use crate::human::wrapped;

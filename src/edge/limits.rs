@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::h2;
 use super::min_rate::MinRate;
-use crate::config::settings::{Connections, Listener, Pace, Protocols};
+use crate::config::settings::{ListenOn, Listener, Protocols};
 use crate::units;
 use tidegate_http::head::HeadLimits;
 
@@ -46,45 +46,37 @@ pub struct ConnectionLimits {
 impl ConnectionLimits {
     /// As the operator says, who finds the reasons of the defaults there.
     pub fn of(listener: &Listener) -> ConnectionLimits {
+        let Listener { connections, request_head, request_body, response, .. } = listener;
+        let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
         ConnectionLimits {
+            handshake_deadline: connections.handshake_deadline,
+            head: HeadLimits {
+                bytes: bytes(request_head.size),
+                request_line: bytes(request_head.line),
+                fields: usize::try_from(request_head.fields).unwrap_or(usize::MAX),
+                twins: request_head.underscore_twins,
+                escaped_slash: request_head.escaped_slash,
+            },
+            head_deadline: request_head.timeout,
+            idle: connections.idle,
+            // a busy client sends its next request within this and is told to close; an idle one loses nothing
+            idle_while_draining: connections.idle.min(Duration::from_secs(1)),
+            requests: connections.requests,
+            lifetime: connections.lifetime,
+            least_rate: MinRate { grace: request_body.grace, bytes_per_second: request_body.least_rate },
+            body_time: request_body.timeout,
+            least_answer_rate: MinRate { grace: response.grace, bytes_per_second: response.least_rate },
+            answer_time: response.timeout,
+            linger: connections.linger,
+            linger_bytes: 64 * 1024,
             protocols: listener.protocols,
             h2: h2::Limits::from(&listener.h2),
-            ..ConnectionLimits::of_words(&listener.connections)
-        }
-    }
-
-    fn of_words(words: &Connections) -> ConnectionLimits {
-        let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
-        let rate = |pace: &Pace| MinRate { grace: pace.grace, bytes_per_second: pace.least_rate };
-        ConnectionLimits {
-            handshake_deadline: words.handshake_deadline,
-            head: HeadLimits {
-                bytes: bytes(words.head.bytes),
-                request_line: bytes(words.head.line),
-                fields: usize::try_from(words.head.fields).unwrap_or(usize::MAX),
-                twins: words.head.twins,
-                escaped_slash: words.head.escaped_slash,
-            },
-            head_deadline: words.head_timeout,
-            idle: words.idle,
-            // a busy client sends its next request within this and is told to close; an idle one loses nothing
-            idle_while_draining: words.idle.min(Duration::from_secs(1)),
-            requests: words.requests,
-            lifetime: words.lifetime,
-            least_rate: rate(&words.request_body),
-            body_time: words.request_body.timeout,
-            least_answer_rate: rate(&words.response),
-            answer_time: words.response.timeout,
-            linger: words.linger,
-            linger_bytes: 64 * 1024,
-            protocols: Protocols::by_default(false),
-            h2: h2::Limits::default(),
         }
     }
 }
 
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
-        ConnectionLimits::of_words(&Connections::default())
+        ConnectionLimits::of(&Listener::new("", ListenOn::Systemd(String::new())))
     }
 }

@@ -94,9 +94,9 @@ impl AccessLog {
     /// Goes by these settings from now on, but for the target.
     pub fn follow(&self, settings: &settings::AccessLog) {
         let rules = &*self.rules;
-        rules.limited.store(threshold(settings.sample_limited), Ordering::Relaxed);
-        rules.other.store(threshold(settings.sample_other), Ordering::Relaxed);
-        rules.refused.limit(settings.most_refused);
+        rules.limited.store(threshold(settings.sample.limited), Ordering::Relaxed);
+        rules.other.store(threshold(settings.sample.other), Ordering::Relaxed);
+        rules.refused.limit(settings.sample.refused);
         rules.addresses.store(settings.client == ClientInLog::Address, Ordering::Relaxed);
         rules.combined.store(settings.format == LineFormat::Combined, Ordering::Relaxed);
     }
@@ -193,9 +193,11 @@ mod tests {
             to,
             format: LineFormat::Json,
             client: ClientInLog::Pseudonym,
-            sample_limited: Share::new(limited).unwrap(),
-            sample_other: Share::new(other).unwrap(),
-            most_refused: Rate::new(100, Duration::from_secs(1)).ok(),
+            sample: settings::Sample {
+                limited: Share::new(limited).unwrap(),
+                other: Share::new(other).unwrap(),
+                refused: Rate::new(100, Duration::from_secs(1)).ok(),
+            },
         }
     }
 

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 
 use crate::client::{ClientNetwork, ProxySet, resolve};
-use crate::config::settings::{AtAccept, Connections, ProxyProtocol};
+use crate::config::settings::{AtAccept, Connections, ListenOn, Listener, ProxyProtocol};
 use crate::edge::common::{AdmissionFilter, Entry, Header};
 use crate::limiter::{CapReached, CapsSpec, ConnectionCaps};
 use crate::observe::client_errors::About;
@@ -37,9 +37,9 @@ struct Rules {
 }
 
 impl Rules {
-    fn new(settings: &Connections, caps: Arc<ConnectionCaps>) -> Rules {
-        let unwanted = ProxySet::new(settings.refuse.networks.iter().copied(), settings.refuse.unix);
-        Rules { unwanted, at_accept: settings.refuse_at_accept.clone(), caps }
+    fn new(listener: &Listener, caps: Arc<ConnectionCaps>) -> Rules {
+        let unwanted = ProxySet::new(listener.refuse.networks.iter().copied(), listener.refuse.unix);
+        Rules { unwanted, at_accept: listener.refuse_at_accept.clone(), caps }
     }
 }
 
@@ -49,9 +49,9 @@ impl ListenerFilter {
     /// # Errors
     /// A rate that no policy file can hold.
     pub fn new(process: Arc<Process>, listener: usize, seed: &Seed) -> Result<ListenerFilter, OutOfRange> {
-        let default = Connections::default();
-        let settings = process.settings.listeners.get(listener).map_or(&default, |listener| &listener.connections);
-        let caps = ConnectionCaps::new(&caps_of(settings), seed)?;
+        let default = Listener::new("", ListenOn::Systemd(String::new()));
+        let settings = process.settings.listeners.get(listener).unwrap_or(&default);
+        let caps = ConnectionCaps::new(&caps_of(&settings.connections), seed)?;
         let proxy_protocol = settings.proxy_protocol;
         let rules = ArcSwap::from_pointee(Rules::new(settings, caps));
         Ok(ListenerFilter { proxy_protocol, rules, listener, process })
@@ -61,9 +61,9 @@ impl ListenerFilter {
     ///
     /// # Errors
     /// As [`ListenerFilter::new`].
-    pub fn follow(&self, settings: &Connections, now: Timestamp) -> Result<(), OutOfRange> {
-        let caps = self.rules.load().caps.followed_by(&caps_of(settings), now)?;
-        self.rules.store(Arc::new(Rules::new(settings, caps)));
+    pub fn follow(&self, listener: &Listener, now: Timestamp) -> Result<(), OutOfRange> {
+        let caps = self.rules.load().caps.followed_by(&caps_of(&listener.connections), now)?;
+        self.rules.store(Arc::new(Rules::new(listener, caps)));
         Ok(())
     }
 

@@ -32,7 +32,7 @@ pub fn begin(process: &Process, session: &mut Session, context: &mut RequestCont
     context.balance_key = balance_key(session, context).unwrap_or_default();
     if let Some(route) = context.route() {
         let listener = process.settings.listeners.get(context.listener);
-        let grace = listener.map_or(Duration::ZERO, |listener| listener.connections.request_body.grace);
+        let grace = listener.map_or(Duration::ZERO, |listener| listener.request_body.grace);
         downstream::forwarded(session, route, BODY_PAUSE.max(grace + AFTER_GRACE));
     }
     abandoned::expect(session, context);
@@ -77,7 +77,7 @@ pub fn attempt(process: &Process, session: &Session, context: &mut RequestContex
         context.forwarded = now;
     }
     let mut connect = timeouts.connect;
-    if let Some((attempt, now)) = timeouts.attempt.zip(now) {
+    if let Some((attempt, now)) = timeouts.r#try.zip(now) {
         let attempt = attempt.min(context.left(now));
         connect = connect.min(attempt);
         answer_due_in(session, attempt);

@@ -220,7 +220,7 @@ impl Next {
         let follows_origins = policy.rules.iter().any(|rule| follows_an_origin(rule));
         let times_origins = follows_origins
             || policy.origins.iter().any(|origin| learns_by_time(origin))
-            || policy.routes.iter().any(|route| route.timeouts.attempt.is_some())
+            || policy.routes.iter().any(|route| route.timeouts.r#try.is_some())
             || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
         let book = Book::new(policy, &source.fingerprint, places, source.loaded);
         Generation {

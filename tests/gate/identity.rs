@@ -133,6 +133,6 @@ fn unreadable_elements_share_a_budget_of_their_own() {
 
 #[test]
 fn unreadable_headers_are_refused_where_the_policy_says_so() {
-    let gate = once_an_hour("trusted_proxies: { header: x-forwarded-for, from: [127.0.0.0/8], on_invalid: reject }");
+    let gate = once_an_hour("trusted_proxies: { header: x-forwarded-for, from: [127.0.0.0/8], degraded: reject }");
     assert_eq!(statuses(&gate, &["garbage", "192.0.2.1", "1.2.3.4, garbage"]), [400, 200, 400]);
 }

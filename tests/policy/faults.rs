@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use tidegate::config::code::Code;
+use tidegate::config::codes::Code;
 use tidegate::config::load_text;
 use tidegate::config::render::{Format, render};
 

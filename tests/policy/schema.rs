@@ -107,6 +107,20 @@ fn every_word_is_described() {
     }
 }
 
+#[test]
+fn every_default_is_valid_by_its_own_schema() {
+    let schema = schema();
+    for (section, definition) in schema["$defs"].as_object().unwrap() {
+        for (word, property) in definition["properties"].as_object().unwrap() {
+            if let Some(default) = property.get("default") {
+                let mut faults = Vec::new();
+                validate(&schema, property, default, &format!("{section}.{word}"), &mut faults);
+                assert!(faults.is_empty(), "{faults:#?}");
+            }
+        }
+    }
+}
+
 /// As much of JSON Schema as ours uses; an unknown keyword is a fault, so that nothing goes unchecked.
 fn validate(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec<String>) {
     let Value::Object(keywords) = schema else {
@@ -117,7 +131,8 @@ fn validate(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut 
     };
     for (keyword, rule) in keywords {
         let fine = match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "format" | "propertyNames" | "patternProperties" => true,
+            "$schema" | "$defs" | "title" | "description" | "format" | "default" | "propertyNames"
+            | "patternProperties" => true,
             "$ref" => {
                 let name = rule.as_str().unwrap().strip_prefix("#/$defs/").unwrap();
                 validate(root, &root["$defs"][name], value, at, faults);
@@ -127,6 +142,7 @@ fn validate(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut 
             "enum" => rule.as_array().unwrap().contains(value),
             "const" => rule == value,
             "minimum" => value.as_u64().is_none_or(|number| number >= rule.as_u64().unwrap()),
+            "maximum" => value.as_u64().is_none_or(|number| number <= rule.as_u64().unwrap()),
             "pattern" => value.as_str().is_none_or(|text| Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
             "anyOf" => rule.as_array().unwrap().iter().any(|one| {
                 let mut inner = Vec::new();

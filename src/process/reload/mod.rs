@@ -179,16 +179,15 @@ impl Reloader {
     }
 
     /// Has the listeners that the process has count connections by the new lists, penalties and caps of their names.
-    fn change_doors(&self, before: &Settings, after: &Settings) {
+    fn change_doors<'a>(&self, before: &'a Settings, after: &'a Settings) {
         let now = self.process.clock.now();
         for (door, listener) in self.doors.iter().zip(&self.process.settings.listeners) {
-            let of = |list: &[Listener]| {
-                list.iter().find(|other| other.name == listener.name).map(|listener| listener.connections.clone())
-            };
-            let Some(words) = of(&after.listeners) else { continue };
+            let of = |list: &'a [Listener]| list.iter().find(|other| other.name == listener.name);
+            let rules = |listener: &'a Listener| (listener.connections, &listener.refuse, &listener.refuse_at_accept);
+            let Some(next) = of(&after.listeners) else { continue };
             // connections must not pay for what has not changed
-            if of(&before.listeners).as_ref() != Some(&words)
-                && let Err(fault) = door.follow(&words, now)
+            if of(&before.listeners).map(rules) != Some(rules(next))
+                && let Err(fault) = door.follow(next, now)
             {
                 tracing::error!(
                     listener = listener.name,

@@ -108,7 +108,7 @@ fn keys_of_tree<'t>(tree: &'t Tree, keys: &mut HashSet<&'t str>) {
 }
 
 /// A part of what may be shown, in one line, if a variable has any part in it; `None` where all of it is plain.
-pub fn veiled(shown: &Tree) -> Option<String> {
+pub fn redacted(shown: &Tree) -> Option<String> {
     fn gather<'t>(tree: &'t Tree, texts: &mut Vec<&'t str>) -> bool {
         match tree {
             Tree::Text(text) => {
@@ -119,8 +119,8 @@ pub fn veiled(shown: &Tree) -> Option<String> {
                 texts.push(text);
                 true
             }
-            Tree::List(items) => items.iter().fold(false, |veiled, item| gather(item, texts) | veiled),
-            Tree::Map(fields) => fields.iter().fold(false, |veiled, (_, value)| gather(value, texts) | veiled),
+            Tree::List(items) => items.iter().fold(false, |redacted, item| gather(item, texts) | redacted),
+            Tree::Map(fields) => fields.iter().fold(false, |redacted, (_, value)| gather(value, texts) | redacted),
         }
     }
     let mut texts = Vec::new();

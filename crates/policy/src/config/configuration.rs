@@ -30,7 +30,7 @@ pub struct Config {
 impl Config {
     /// What the gate does with escaped slashes in paths. Where the listeners say different things, what the first one does.
     pub fn escaped_slash(&self) -> EscapedSlash {
-        let first = self.settings.listeners.first().map(|listener| listener.connections.head.escaped_slash);
+        let first = self.settings.listeners.first().map(|listener| listener.request_head.escaped_slash);
         first.unwrap_or(EscapedSlash::Auto).decided(self.policy.escaped_slash_walks_round())
     }
 }

@@ -8,6 +8,9 @@ use super::fault::Code;
 use super::limit_value::LimitRate;
 use super::read::{Scalar, Wrong};
 use super::scalar::{digits, pattern};
+use super::setting::Setting;
+use super::tree::Tree;
+use crate::units::Bytes;
 
 /// A value, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,25 @@ impl<T: Scalar> Scalar for OrNone<T> {
 
     fn schema() -> Schema {
         json_schema!({ "anyOf": [{ "const": "none" }, T::schema()] })
+    }
+}
+
+impl<T: Setting> Setting for OrNone<T> {
+    type Value = Option<T::Value>;
+
+    fn used(&self) -> Option<T::Value> {
+        self.0.as_ref().map(T::used)
+    }
+
+    fn tree(value: &Option<T::Value>) -> Tree {
+        value.as_ref().map_or_else(|| Tree::text("none"), T::tree)
+    }
+
+    fn within(&self, low: &OrNone<T>, high: &OrNone<T>) -> bool {
+        match (&self.0, &low.0, &high.0) {
+            (Some(value), Some(low), Some(high)) => value.within(low, high),
+            _ => true,
+        }
     }
 }
 
@@ -62,6 +84,18 @@ impl Scalar for ByteRate {
 
     fn schema() -> Schema {
         pattern("^[0-9]+(_[0-9]+)*(B|KiB|MiB|GiB)/s$")
+    }
+}
+
+impl Setting for ByteRate {
+    type Value = u32;
+
+    fn used(&self) -> u32 {
+        self.0
+    }
+
+    fn tree(value: &u32) -> Tree {
+        Tree::text(format!("{}/s", Bytes(u64::from(*value))))
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use jiff::civil::{Date, date};
 use schemars::{Schema, json_schema};
 
-use super::code::Code;
+use super::codes::Code;
 use super::read::{Scalar, Wrong};
 
 const EPOCH: Date = date(1970, 1, 1);

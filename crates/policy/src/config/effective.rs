@@ -14,11 +14,13 @@ use sha2::{Digest, Sha256};
 use super::compile::{WrittenClients, WrittenRoute};
 use super::pattern::HostPattern;
 use super::scalar::{duration, percent};
+use super::setting::{Setting, Values};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
+use super::word::{BodyLimit, Threads};
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::{Action, HostMatch};
-use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route, Timeouts};
+use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route};
 use limit::limit;
 use listener::listener;
 use store::store;
@@ -102,27 +104,10 @@ fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
 }
 
 fn client_ip(rules: &ClientRules, written: &WrittenClients) -> Tree {
-    let mut tree = vec![
-        ("ipv4_prefix", Tree::text(rules.ipv4_prefix)),
-        ("ipv6_prefix", Tree::text(rules.ipv6_prefix)),
-        ("ipv4_mapped", Tree::text("unwrap")),
-    ];
+    let mut tree = vec![("ipv4_prefix", Tree::text(rules.ipv4_prefix)), ("ipv6_prefix", Tree::text(rules.ipv6_prefix))];
     if !written.translation.is_empty() {
         tree.push(("translation", Tree::texts(&written.translation)));
     }
-    Tree::map(tree)
-}
-
-fn timeouts(timeouts: &Timeouts) -> Tree {
-    let mut tree = vec![
-        ("connect", Tree::text(duration(timeouts.connect))),
-        ("read", Tree::text(duration(timeouts.read))),
-        ("write", Tree::text(duration(timeouts.write))),
-        ("idle", Tree::text(duration(timeouts.idle))),
-        ("request", Tree::text(duration(timeouts.request))),
-    ];
-    tree.extend(timeouts.attempt.map(|attempt| ("try", Tree::text(duration(attempt)))));
-    tree.extend(timeouts.body.map(|body| ("body", Tree::text(duration(body)))));
     Tree::map(tree)
 }
 
@@ -147,14 +132,13 @@ fn origin(origin: &Origin) -> Tree {
                 ("max", Tree::text(cap.max)),
                 ("queue", Tree::text(cap.queue)),
                 ("queue_timeout", Tree::text(duration(cap.queue_timeout))),
-                ("on_full", Tree::text("shed")),
             ]),
         ));
     }
-    tree.push(("timeouts", timeouts(&origin.timeouts)));
+    tree.push(("timeouts", origin.timeouts.tree()));
     tree.push(("retries", health::retries(&origin.retries)));
     tree.extend(origin.health.as_ref().map(|check| ("health", health::health(check))));
-    tree.extend(origin.ejection.as_ref().map(|ejection| ("ejection", health::ejection(ejection))));
+    tree.extend(origin.ejection.as_ref().map(|ejection| ("ejection", ejection.tree())));
     if !origin.slow_start.is_zero() {
         tree.push(("slow_start", Tree::text(duration(origin.slow_start))));
     }
@@ -220,8 +204,8 @@ fn route(route: &Route, written: &WrittenRoute, policy: &Policy) -> Tree {
             tree.push((name, edits.clone()));
         }
     }
-    tree.push(("body_limit", route.body_limit.map_or(Tree::text("none"), Tree::text)));
-    tree.push(("timeouts", timeouts(&route.timeouts)));
+    tree.push(("body_limit", BodyLimit::tree(&route.body_limit)));
+    tree.push(("timeouts", route.timeouts.tree()));
     Tree::map(tree)
 }
 
@@ -253,22 +237,15 @@ fn telemetry(settings: &Settings) -> Tree {
         tree.push(("metrics", Tree::map(metrics)));
     }
     if let Some(log) = &settings.access_log {
-        let to = match &log.to {
-            LogTarget::Stdout => Tree::text("stdout"),
-            LogTarget::Stderr => Tree::text("stderr"),
-            LogTarget::File(path) => Tree::text(path.display()),
-        };
-        let sample = Tree::map([
-            ("limited", Tree::text(percent(log.sample_limited.get()))),
-            ("other", Tree::text(percent(log.sample_other.get()))),
-            ("refused", log.most_refused.map_or(Tree::text("none"), Tree::text)),
-        ]);
-        tree.push((
-            "access_log",
-            Tree::map([("to", to), ("format", word(&log.format)), ("client", word(&log.client)), ("sample", sample)]),
-        ));
+        let words = [
+            ("to", LogTarget::tree(&log.to)),
+            ("format", word(&log.format)),
+            ("client", word(&log.client)),
+            ("sample", log.sample.tree()),
+        ];
+        tree.push(("access_log", Tree::map(words)));
     }
-    tree.push(("log", Tree::map([("level", word(&settings.log.level)), ("format", word(&settings.log.format))])));
+    tree.push(("log", settings.log.tree()));
     Tree::map(tree)
 }
 
@@ -288,14 +265,8 @@ fn hosts(hosts: &[HostMatch]) -> Option<(&'static str, Tree)> {
 
 fn server(settings: &Settings) -> Tree {
     Tree::map([
-        ("threads", settings.threads.map_or(Tree::text("auto"), Tree::text)),
+        ("threads", Threads::tree(&settings.threads)),
         ("max_buffered", Tree::text(settings.max_buffered)),
-        (
-            "drain",
-            Tree::map([
-                ("delay", Tree::text(duration(settings.drain.delay))),
-                ("timeout", Tree::text(duration(settings.drain.timeout))),
-            ]),
-        ),
+        ("drain", settings.drain.tree()),
     ])
 }

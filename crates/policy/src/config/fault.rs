@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-pub use super::code::{Code, Severity};
+pub use super::codes::{Code, Severity};
 use super::concealed::Concealed;
 use super::span::Span;
 

@@ -10,16 +10,16 @@
 //!    ranges and clashes checked. `preset` and `secret` read what the file refers to.
 //! 4. `effective`, `tree`: what is in force, as a policy file again.
 //!
-//! Faults are gathered in every step (`fault`, `code`) and drawn by `render`, without what `veil`, `conceal` and `concealed` say is
+//! Faults are gathered in every step (`fault`, `codes`) and drawn by `render`, without what `redact`, `conceal` and `concealed` say is
 //! secret. Nothing half-valid comes out: a [`Config`] exists only when there is no error.
 //!
-//! The YAML library is `serde-saphyr` (its parser `granit-parser`), chosen because it is maintained, has no `unsafe` and gives
-//! places; `parse` is the only file that knows it.
+//! The YAML library is `granit-parser`, chosen because it is maintained, has no `unsafe` and gives places; `parse` is the only file
+//! that knows it.
 
 pub mod case;
 mod case_text;
 pub mod certificate;
-pub mod code;
+pub mod codes;
 mod compile;
 pub mod conceal;
 pub mod concealed;
@@ -43,12 +43,14 @@ pub mod places;
 pub mod preset;
 mod quoted;
 mod read;
+mod redact;
 pub mod reference;
 pub mod render;
 mod scalar;
 pub mod schema;
 mod secret;
 mod section;
+mod setting;
 pub mod settings;
 mod shape;
 pub mod source;
@@ -60,7 +62,6 @@ mod text;
 mod time_zone;
 mod tree;
 mod variable;
-mod veil;
 mod word;
 
 use std::path::Path;

@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use serde_yaml::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError, StrInput, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, StrInput, Tag};
 
 use super::conceal::is_word;
 use super::fault::{Code, Diagnostic, Faults};

@@ -1,7 +1,6 @@
 //! Where things stand in the policy file, for people who ask why: a table beside the [`Policy`](crate::policy::Policy), which no
 //! request ever looks into.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,6 +32,14 @@ pub struct Place {
     pub line: usize,
 }
 
+impl Place {
+    /// Where a span begins.
+    pub(super) fn of(span: Span, sources: &Sources) -> Place {
+        let file = sources.of(span).map_or("", |source| source.name.as_str());
+        Place { file: Arc::from(file), line: sources.position(span).line }
+    }
+}
+
 impl fmt::Display for Place {
     /// `tidegate.yaml, line 118`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,45 +64,9 @@ impl Places {
     }
 }
 
-/// Turns spans into lines. Every text is looked through once, however many places there are in it.
-pub(super) struct Lines<'a> {
-    sources: &'a Sources,
-    known: HashMap<usize, (Arc<str>, Vec<usize>)>,
-}
-
-impl<'a> Lines<'a> {
-    pub fn of(sources: &'a Sources) -> Lines<'a> {
-        Lines { sources, known: HashMap::new() }
-    }
-
-    pub fn place(&mut self, span: Span) -> Place {
-        let sources = self.sources;
-        let (file, breaks) = self.known.entry(span.source()).or_insert_with(|| {
-            let name = sources.of(span).map_or("", |source| source.name.as_str());
-            let text = sources.text(span.source());
-            (Arc::from(name), text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
-        });
-        let line = breaks.partition_point(|at| *at < span.range().start) + 1;
-        Place { file: Arc::clone(file), line }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_place_is_the_line_that_a_diagnostic_would_name() {
-        let mut sources = Sources::default();
-        let text = "a: 1\n\nb:\n  c: é\nd";
-        let at = sources.add("x.yaml", text);
-        let mut lines = Lines::of(&sources);
-        for start in 0..=text.len() {
-            let span = Span::new(at, start, start);
-            assert_eq!(lines.place(span).line, sources.position(span).line, "{start}");
-        }
-        assert_eq!(lines.place(Span::new(at, 9, 9)).to_string(), "x.yaml, line 4");
-    }
 
     #[test]
     fn the_narrowest_network_explains_the_trust() {

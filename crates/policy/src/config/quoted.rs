@@ -1,12 +1,12 @@
 //! Operators' text in messages.
 
-use super::veil;
+use super::redact;
 
 /// Operator's text as it may stand in a message: short, one line, in one piece, and without the passwords of URLs.
 pub fn quoted(text: &str) -> String {
     const MAX: usize = 60;
     // before it is cut, as half a password is too much
-    let text = veil::shown(text);
+    let text = redact::shown(text);
     let mut shown = String::with_capacity(text.len().min(4 * MAX) + 2);
     shown.push('`');
     let mut characters = text.chars();

@@ -147,7 +147,12 @@ fn scalar(schema: &Value) -> Option<&'static str> {
     ];
     let mut bare = schema.clone();
     if let Some(map) = bare.as_object_mut() {
-        map.remove("description");
+        map.retain(|word, _| !["description", "default"].contains(&word.as_str()));
+    }
+    if let Some(Value::Object(number)) = bare.pointer_mut("/anyOf/0")
+        && number.remove("maximum").is_some()
+    {
+        number.insert("minimum".to_owned(), 0.into());
     }
     let found = known.iter().find(|(known, _)| *known.as_value() == bare)?.1;
     Some(match found {

@@ -1,4 +1,4 @@
-//! Diagnostics for people, editors, machines and continuous integration. None of them shows a secret: `veil` says what is one.
+//! Diagnostics for people, editors, machines and continuous integration. None of them shows a secret: `redact` says what is one.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::Loaded;
 use super::fault::{Diagnostic, Severity};
+use super::redact::{self, Redacted};
 use super::source::Sources;
 use super::span::Span;
-use super::veil::{self, Veiled};
 
 /// How diagnostics are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,14 +68,14 @@ impl<'l> Secrets<'l> {
         shown.dedup();
         for source in shown {
             secrets.ranges.resize(source, Vec::new());
-            secrets.ranges.push(veil::in_source(loaded.sources.text(source)));
+            secrets.ranges.push(redact::in_source(loaded.sources.text(source)));
         }
         secrets
     }
 
     /// A part of a source, which begins at `start`.
-    fn veil<'t>(&'t self, source: usize, part: &'t str, start: usize) -> Veiled<'t> {
-        Veiled::new(part, self.ranges.get(source).map_or(&[], Vec::as_slice), start)
+    fn redact<'t>(&'t self, source: usize, part: &'t str, start: usize) -> Redacted<'t> {
+        Redacted::new(part, self.ranges.get(source).map_or(&[], Vec::as_slice), start)
     }
 }
 
@@ -86,14 +86,14 @@ fn text(fault: &Diagnostic, secrets: &Secrets<'_>, renderer: &Renderer) -> Strin
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(veil::shown(&fault.message)).id(fault.code.text());
+    let title = level.primary_title(redact::shown(&fault.message)).id(fault.code.text());
     let mut group = Group::with_title(title);
     let name = sources.of(fault.at).map_or("", |source| source.name.as_str());
     if sources.text(fault.at.source()).is_empty() {
         // a file that could not be read has no lines to show
         group = group.element(annotate_snippets::Origin::path(name));
         if !fault.label.is_empty() {
-            group = group.element(Level::NOTE.message(veil::shown(&fault.label)));
+            group = group.element(Level::NOTE.message(redact::shown(&fault.label)));
         }
     } else {
         let near = fault.related.iter().filter(|(at, _)| at.source() == fault.at.source());
@@ -106,15 +106,15 @@ fn text(fault: &Diagnostic, secrets: &Secrets<'_>, renderer: &Renderer) -> Strin
         }
         let (slice, line, offset) = lines_around(text, &[first_line(*at, text)]);
         let shown = first_line(*at, text);
-        let veiled = secrets.veil(at.source(), slice, offset);
-        let span = veiled.at(shown.start - offset)..veiled.at(shown.end - offset);
-        let annotation = AnnotationKind::Context.span(span).label(veil::shown(what));
+        let redacted = secrets.redact(at.source(), slice, offset);
+        let span = redacted.at(shown.start - offset)..redacted.at(shown.end - offset);
+        let annotation = AnnotationKind::Context.span(span).label(redact::shown(what));
         let name = sources.of(*at).map_or("", |source| source.name.as_str());
         group = group
-            .element(Snippet::source(veiled.text().into_owned()).path(name).line_start(line).annotation(annotation));
+            .element(Snippet::source(redacted.text().into_owned()).path(name).line_start(line).annotation(annotation));
     }
     for help in &fault.help {
-        group = group.element(Level::HELP.message(veil::shown(help)));
+        group = group.element(Level::HELP.message(redact::shown(help)));
     }
     format!("{}\n\n", renderer.render(&[group]))
 }
@@ -133,15 +133,15 @@ fn excerpt<'a>(
     all.extend(others.iter().map(|(range, _)| range.clone()));
     let (slice, line, offset) = lines_around(text, &all);
     let name = sources.of(fault.at).map_or("", |source| source.name.as_str());
-    let veiled = secrets.veil(fault.at.source(), slice, offset);
-    let within = |range: &Range<usize>| veiled.at(range.start - offset)..veiled.at(range.end - offset);
+    let redacted = secrets.redact(fault.at.source(), slice, offset);
+    let within = |range: &Range<usize>| redacted.at(range.start - offset)..redacted.at(range.end - offset);
     let mut primary = AnnotationKind::Primary.span(within(&own));
     if !fault.label.is_empty() {
-        primary = primary.label(veil::shown(&fault.label));
+        primary = primary.label(redact::shown(&fault.label));
     }
-    let mut snippet = Snippet::source(veiled.text().into_owned()).path(name).line_start(line).annotation(primary);
+    let mut snippet = Snippet::source(redacted.text().into_owned()).path(name).line_start(line).annotation(primary);
     for (range, what) in others {
-        snippet = snippet.annotation(AnnotationKind::Context.span(within(&range)).label(veil::shown(what)));
+        snippet = snippet.annotation(AnnotationKind::Context.span(within(&range)).label(redact::shown(what)));
     }
     snippet
 }
@@ -176,10 +176,10 @@ fn lines_around<'a>(text: &'a str, ranges: &[Range<usize>]) -> (&'a str, usize, 
 
 /// Message, label and help in one line.
 fn in_one_line(fault: &Diagnostic) -> String {
-    let mut line = veil::shown(&fault.message).into_owned();
+    let mut line = redact::shown(&fault.message).into_owned();
     for part in std::iter::once(&fault.label).chain(&fault.help).filter(|part| !part.is_empty()) {
         line.push_str("; ");
-        line.push_str(&veil::shown(part));
+        line.push_str(&redact::shown(part));
     }
     line
 }
@@ -231,16 +231,16 @@ fn json(loaded: &Loaded, diagnostics: &[Diagnostic]) -> String {
         .iter()
         .map(|fault| {
             let related: Vec<Value> =
-                fault.related.iter().map(|(at, what)| json!({ "at": place(*at), "message": veil::shown(what) })).collect();
+                fault.related.iter().map(|(at, what)| json!({ "at": place(*at), "message": redact::shown(what) })).collect();
             json!({
                 "code": fault.code.text(),
                 "severity": fault.severity().word(),
-                "message": veil::shown(&fault.message),
+                "message": redact::shown(&fault.message),
                 "at": place(fault.at),
-                "label": veil::shown(&fault.label),
-                "help": fault.help.iter().map(|help| veil::shown(help)).collect::<Vec<_>>(),
+                "label": redact::shown(&fault.label),
+                "help": fault.help.iter().map(|help| redact::shown(help)).collect::<Vec<_>>(),
                 // one that may not be shown mends nothing
-                "replacement": fault.replacement.as_deref().filter(|text| matches!(veil::shown(text), Cow::Borrowed(_))),
+                "replacement": fault.replacement.as_deref().filter(|text| matches!(redact::shown(text), Cow::Borrowed(_))),
                 "related": related,
             })
         })

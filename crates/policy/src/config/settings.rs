@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::policy::route::HostMatch;
-use crate::units::{Bytes, Rate, Share};
+use crate::units::Bytes;
 
 mod connections;
 mod http2;
 
-pub use connections::{AtAccept, Connections, HeadSize, Pace, ProxyProtocol, RefusedNetworks};
-pub use http2::{Http2, Protocols};
+pub use super::schema::{Connections, Drain, Http2, Log, RequestBody, RequestHead, Response, Sample};
+pub use connections::{AtAccept, ProxyProtocol, RefusedNetworks};
+pub use http2::Protocols;
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
 #[derive(Debug, Clone, PartialEq)]
@@ -59,8 +60,20 @@ pub struct Listener {
     pub name: String,
     /// Where.
     pub address: ListenOn,
-    /// Whose connections it takes, how many, and what each may take.
+    /// Whether connections begin with a PROXY header.
+    pub proxy_protocol: ProxyProtocol,
+    /// How many connections it takes, and for how long.
     pub connections: Connections,
+    /// Whose connections are closed at once.
+    pub refuse: RefusedNetworks,
+    /// Whether a limit's long penalties close connections at once.
+    pub refuse_at_accept: Option<AtAccept>,
+    /// How large a head may be, and how long it may take.
+    pub request_head: RequestHead,
+    /// How slowly a request's body may come.
+    pub request_body: RequestBody,
+    /// How slowly an answer may be taken.
+    pub response: Response,
     /// How it does TLS; `None`: it speaks without.
     pub tls: Option<Tls>,
     /// Where its requests are sent instead of being served.
@@ -77,7 +90,13 @@ impl Listener {
         Listener {
             name: name.into(),
             address,
+            proxy_protocol: ProxyProtocol::Off,
             connections: Connections::default(),
+            refuse: RefusedNetworks::default(),
+            refuse_at_accept: None,
+            request_head: RequestHead::default(),
+            request_body: RequestBody::default(),
+            response: Response::default(),
             tls: None,
             redirect: None,
             protocols: Protocols::by_default(false),
@@ -177,15 +196,6 @@ pub struct Redirect {
     pub port: u16,
 }
 
-/// How the process stops on SIGTERM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Drain {
-    /// How long readiness is refused while requests are still taken.
-    pub delay: Duration,
-    /// How long requests in flight may take after that.
-    pub timeout: Duration,
-}
-
 /// Where metrics are scraped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsPage {
@@ -219,12 +229,8 @@ pub struct AccessLog {
     pub format: LineFormat,
     /// How clients appear.
     pub client: ClientInLog,
-    /// The share of limited (refused or would-be-refused) requests that are logged.
-    pub sample_limited: Share,
-    /// The share of all others.
-    pub sample_other: Share,
-    /// The most lines of refused requests; `None`: no bound.
-    pub most_refused: Option<Rate>,
+    /// Which requests are logged.
+    pub sample: Sample,
 }
 
 /// The form of a line of the access log.
@@ -254,15 +260,6 @@ pub enum ClientInLog {
     Pseudonym,
     /// Plain addresses, because the operator asked for them.
     Address,
-}
-
-/// The process's own log, on standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Log {
-    /// The least important level that is written.
-    pub level: LogLevel,
-    /// How lines look.
-    pub format: LogFormat,
 }
 
 /// Levels, least important last.

@@ -23,6 +23,21 @@ pub struct Source {
     pub name: String,
     /// The whole text.
     pub text: String,
+    /// Where its lines end.
+    breaks: Vec<usize>,
+}
+
+impl Source {
+    /// Line and column, from 1, of a byte.
+    fn line_and_column(&self, offset: usize) -> (usize, usize) {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let line = self.breaks.partition_point(|at| *at < offset);
+        let start = line.checked_sub(1).and_then(|before| self.breaks.get(before)).map_or(0, |at| at + 1);
+        (line + 1, self.text.get(start..offset).map_or(0, |line| line.chars().count()) + 1)
+    }
 }
 
 /// All texts of one load, in the order in which they were read.
@@ -47,7 +62,9 @@ pub struct Position {
 impl Sources {
     /// Adds a text and returns its position.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> usize {
-        self.list.push(Source { name: name.into(), text: text.into() });
+        let text: String = text.into();
+        let breaks = memchr::memchr_iter(b'\n', text.as_bytes()).collect();
+        self.list.push(Source { name: name.into(), text, breaks });
         self.list.len() - 1
     }
 
@@ -84,9 +101,9 @@ impl Sources {
 
     /// Lines and columns of a span.
     pub fn position(&self, span: Span) -> Position {
-        let text = self.text(span.source());
-        let (line, column) = line_and_column(text, span.range().start);
-        let (end_line, end_column) = line_and_column(text, span.range().end);
+        let at = |offset| self.of(span).map_or((1, 1), |source| source.line_and_column(offset));
+        let (line, column) = at(span.range().start);
+        let (end_line, end_column) = at(span.range().end);
         Position { line, column, end_line, end_column }
     }
 
@@ -128,19 +145,6 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Line and column, from 1, of a byte offset.
-fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
-    let mut offset = offset.min(text.len());
-    while !text.is_char_boundary(offset) {
-        offset -= 1;
-    }
-    let before = text.get(..offset).unwrap_or("");
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-    let column = before.get(line_start..).map_or(0, |line| line.chars().count()) + 1;
-    (line, column)
 }
 
 #[cfg(test)]

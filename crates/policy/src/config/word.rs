@@ -8,6 +8,8 @@ use super::fault::Code;
 use super::nearest::nearest;
 use super::read::{Scalar, Wrong};
 use super::scalar::{Count, digits};
+use super::setting::Setting;
+use super::tree::Tree;
 use tidegate_http::head::UnderscoreTwins;
 use tidegate_http::path::EscapedSlash;
 
@@ -50,6 +52,18 @@ macro_rules! words {
                 }
             }
 
+            impl Setting for $type {
+                type Value = $type;
+
+                fn used(&self) -> $type {
+                    *self
+                }
+
+                fn tree(value: &$type) -> Tree {
+                    Tree::text(value.word())
+                }
+            }
+
             impl Word for $type {
                 fn word(&self) -> &'static str {
                     [($first_value, $first), $(($value, $word)),*].iter().find(|(value, _)| value == self).map_or("", |(_, word)| word)
@@ -89,10 +103,6 @@ words! {
     OnDegraded = "answer to an unreadable element" {
         "hop" => OnDegraded::Hop, "reject" => OnDegraded::Reject,
     } later: []
-    OnInvalid = "answer to an invalid header" {
-        "peer" => OnInvalid::Peer, "reject" => OnInvalid::Reject,
-    } later: []
-    Mapped = "treatment of mapped addresses" { "unwrap" => Mapped::Unwrap, } later: []
     CalendarWord = "part of the calendar" {
         "month" => CalendarWord::Month, "week" => CalendarWord::Week, "day" => CalendarWord::Day,
     } later: []
@@ -115,7 +125,6 @@ words! {
     OnClientAbort = "treatment of requests whose client left" {
         "await" => OnClientAbort::Await, "close" => OnClientAbort::Close, "release" => OnClientAbort::Release,
     } later: []
-    OnFull = "answer when full" { "shed" => OnFull::Shed, } later: []
     BalanceWord = "balance" {
         "round_robin" => BalanceWord::RoundRobin, "least_inflight" => BalanceWord::LeastInflight,
     } later: []
@@ -162,22 +171,6 @@ words! {
     LogFormat = "log format" {
         "auto" => LogFormat::Auto, "text" => LogFormat::Text, "json" => LogFormat::Json,
     } later: []
-}
-
-/// One word for both of the answers to a header that cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnInvalid {
-    /// `short: peer` and `degraded: hop`.
-    Peer,
-    /// `short: reject` and `degraded: reject`.
-    Reject,
-}
-
-/// What an IPv4-mapped IPv6 address counts as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mapped {
-    /// The IPv4 address inside.
-    Unwrap,
 }
 
 /// The type of a limit.
@@ -253,13 +246,6 @@ pub enum StoreModeWord {
 /// Not, where something else is the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Off;
-
-/// What happens to a request that finds no place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnFull {
-    /// It is refused.
-    Shed,
-}
 
 /// How an address is chosen, without those ways that need more than a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,6 +341,46 @@ impl Scalar for Threads {
 
     fn schema() -> Schema {
         json_schema!({ "anyOf": [{ "const": "auto" }, <Count as Scalar>::schema()] })
+    }
+}
+
+impl Setting for Threads {
+    type Value = Option<usize>;
+
+    fn used(&self) -> Option<usize> {
+        self.0
+    }
+
+    fn tree(value: &Option<usize>) -> Tree {
+        value.map_or_else(|| Tree::text("auto"), Tree::text)
+    }
+}
+
+impl Setting for BodyLimit {
+    type Value = Option<Bytes>;
+
+    fn used(&self) -> Option<Bytes> {
+        self.0
+    }
+
+    fn tree(value: &Option<Bytes>) -> Tree {
+        value.map_or_else(|| Tree::text("none"), Tree::text)
+    }
+}
+
+impl Setting for LogTarget {
+    type Value = LogTarget;
+
+    fn used(&self) -> LogTarget {
+        self.clone()
+    }
+
+    fn tree(value: &LogTarget) -> Tree {
+        match value {
+            LogTarget::Stdout => Tree::text("stdout"),
+            LogTarget::Stderr => Tree::text("stderr"),
+            LogTarget::File(path) => Tree::text(path.display()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::client::key::{KeyPart, KeySpec};
-use crate::config::conceal::{HIDDEN, veiled};
+use crate::config::conceal::{HIDDEN, redacted};
 use crate::config::{Config, Places, Tree};
 use crate::policy::route::{HostMatch, Ignore, Match, PathMatch};
 use crate::policy::{Policy, Rule};
@@ -45,8 +45,8 @@ impl Counted {
     fn new(rule: &Rule, places: &Places) -> Counted {
         let written =
             places.shown.as_ref().map(|shown| shown.field("limits").and_then(|limits| limits.field(&rule.name)));
-        let words = |key: &KeySpec, shown: Option<&Tree>| match (written, shown.map(veiled)) {
-            (_, Some(Some(veiled))) => veiled,
+        let words = |key: &KeySpec, shown: Option<&Tree>| match (written, shown.map(redacted)) {
+            (_, Some(Some(redacted))) => redacted,
             // it stands under another name, which a variable made
             (Some(None), _) if key.parts().iter().any(KeyPart::can_be_missing) => HIDDEN.to_owned(),
             _ => key.parts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -115,14 +115,14 @@ impl RouteName {
 /// What a match asks for. What variables made of it is said as it is `shown`.
 fn asked(asked: &Match, shown: Option<&Tree>) -> String {
     let mut parts = Vec::new();
-    let veiled = |name: &str| shown.and_then(|shown| shown.field(name)).and_then(veiled);
-    match (&asked.host, veiled("host")) {
+    let redacted = |name: &str| shown.and_then(|shown| shown.field(name)).and_then(redacted);
+    match (&asked.host, redacted("host")) {
         (_, Some(host)) => parts.push(format!("host {host}")),
         (HostMatch::Any, _) => {}
         (HostMatch::Exact(host), _) => parts.push(format!("host {host}")),
         (HostMatch::Suffix(suffix), _) => parts.push(format!("host *{suffix}")),
     }
-    match (&asked.path, veiled("path")) {
+    match (&asked.path, redacted("path")) {
         (_, Some(path)) => parts.push(format!("path {path}")),
         (PathMatch::Exact(path), _) => parts.push(format!("exact path {path}{}", spelling(asked))),
         (PathMatch::Prefix(prefix), _) if prefix.is_empty() => {}
@@ -133,7 +133,7 @@ fn asked(asked: &Match, shown: Option<&Tree>) -> String {
             parts.push(format!("path ~ {}", written.unwrap_or(whole).trim_end()));
         }
     }
-    if let Some(methods) = veiled("method") {
+    if let Some(methods) = redacted("method") {
         parts.push(format!("method {methods}"));
     } else if !asked.methods.is_empty() {
         let methods: Vec<&str> = asked.methods.iter().map(http::Method::as_str).collect();

@@ -87,14 +87,6 @@ pub struct Retries {
     pub budget: Option<Share>,
 }
 
-impl Default for Retries {
-    /// One more try mends a lost SYN or a dead address; more only multiplies the load of an origin that is down. Without a
-    /// budget, since a try that reached nobody loads nobody.
-    fn default() -> Retries {
-        Retries { max: 1, on_connect_error: true, on_reset_before_answer: false, on_timeout: false, budget: None }
-    }
-}
-
 /// How an address is asked whether it is well.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HealthCheck {
@@ -108,20 +100,6 @@ pub struct HealthCheck {
     pub healthy_after: u32,
     /// How many in a row take it out: 1 to 100.
     pub unhealthy_after: u32,
-}
-
-impl Default for HealthCheck {
-    /// Every 5 s with 1 s to answer and three misses: a dead address is left out after 16 s at most, and a service with ten
-    /// addresses is asked twice a second. Two passes to return: one could be the last before the next crash.
-    fn default() -> HealthCheck {
-        HealthCheck {
-            probe: Probe::Tcp,
-            every: Duration::from_secs(5),
-            timeout: Duration::from_secs(1),
-            healthy_after: 2,
-            unhealthy_after: 3,
-        }
-    }
 }
 
 /// What a check asks for.
@@ -267,25 +245,7 @@ pub struct Timeouts {
     /// From the request's head to the answer's head; 504 after it.
     pub request: Duration,
     /// From an attempt's head to the answer's head; none means all that is left of the request's time.
-    pub attempt: Option<Duration>,
+    pub r#try: Option<Duration>,
     /// From the answer's head to its last byte; none means for as long as it flows. The connection ends after it.
     pub body: Option<Duration>,
-}
-
-impl Default for Timeouts {
-    /// Connect 2 s: a healthy neighbour answers in milliseconds, and one lost SYN (1 s) is still survived. Read, write
-    /// 30 s: long enough for a slow report. Idle 60 s: below the 75 s of common origins, so that they never close under
-    /// a request of ours. Request 60 s: what browsers' users have given up by. Body without end: downloads and streams of events
-    /// may rightly take hours.
-    fn default() -> Timeouts {
-        Timeouts {
-            connect: Duration::from_secs(2),
-            read: Duration::from_secs(30),
-            write: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
-            request: Duration::from_secs(60),
-            attempt: None,
-            body: None,
-        }
-    }
 }

@@ -27,23 +27,6 @@ pub struct Responses {
     pub proxy_name: Option<String>,
 }
 
-impl Default for Responses {
-    fn default() -> Responses {
-        Responses {
-            fields: FieldStyle::Draft,
-            report: Report::Nearest,
-            expose: false,
-            // enough to spread a window's end, too little for anybody to notice
-            retry_jitter: Share::new(0.1).unwrap_or_else(|_| unreachable!("0.1 is a share")),
-            limited_status: StatusCode::TOO_MANY_REQUESTS,
-            limited_format: BodyFormat::Auto,
-            overloaded_status: StatusCode::SERVICE_UNAVAILABLE,
-            decision_id: true,
-            proxy_name: None,
-        }
-    }
-}
-
 /// The spelling of the rate-limit fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldStyle {

@@ -55,12 +55,6 @@ pub struct Breaker {
     pub half_open_every: Duration,
 }
 
-impl Default for Breaker {
-    fn default() -> Breaker {
-        Breaker { open_after: 5, half_open_every: Duration::from_millis(500) }
-    }
-}
-
 /// That a limit is shared through a store, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shared {

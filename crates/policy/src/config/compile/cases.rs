@@ -18,7 +18,6 @@ use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::FieldValue;
 use crate::config::tree::Tree;
 use crate::policy::Policy;
-use crate::units::Bytes;
 
 mod written;
 
@@ -144,7 +143,7 @@ fn step(at: &At<schema::Send>, last: Duration, known: &Known<'_>, faults: &mut F
         from,
         method: send.method.value().cloned().unwrap_or(Method::GET),
         headers: headers(&send.headers, faults),
-        body: send.body.value().map_or(0, |Bytes(bytes)| *bytes),
+        body: send.body().0,
         count,
         every,
         begins,
@@ -225,9 +224,9 @@ fn reply(field: &Field<Either<Count, schema::Reply>>, faults: &mut Faults) -> Re
             reply.status = as_status(number(&alone, 200..=599, 200, faults));
         }
         Either::Long(long) => {
-            reply.status = as_status(number(&long.status, 200..=599, 200, faults));
-            reply.body = long.body.value().map_or(0, |Bytes(bytes)| *bytes);
-            reply.takes = long.takes.value().copied().unwrap_or_default();
+            reply.status = as_status(long.status().into());
+            reply.body = long.body().0;
+            reply.takes = long.takes();
             for entry in long.headers.value().iter().flat_map(|map| &map.0) {
                 let (Some(name), Some(values)) = (&entry.key, &entry.value) else { continue };
                 if reply.headers.contains_key(name) {

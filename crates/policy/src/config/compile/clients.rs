@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use super::checks::{number, out_of_place};
+use super::checks::out_of_place;
 use super::context::Context;
 use crate::client::address::Translation;
-use crate::client::trust::{
-    ClientRules, ForwardHeader, HostBits, OnDegraded, OnShort, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone,
-};
+use crate::client::trust::{ClientRules, ForwardHeader, HostBits, ProxySet, Trust, parse_cidr, parse_cidr_or_everyone};
 use crate::config::conceal::HIDDEN;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::places::Trusted;
@@ -16,7 +14,6 @@ use crate::config::read::{At, Field};
 use crate::config::schema::{ClientIp, File, TrustSource, TrustedProxies};
 use crate::config::shape::{Either, List};
 use crate::config::span::Span;
-use crate::config::word::OnInvalid;
 use crate::units::Prefix;
 use tidegate_http::hearsay::{self, Standing};
 
@@ -55,7 +52,7 @@ pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenC
             if let Some(header) = long.header.value() {
                 rules.header = ForwardHeader::from(header.clone());
             }
-            on_invalid(long, &mut rules, context);
+            (rules.short, rules.degraded) = (long.short(), long.degraded());
             keep_headers(long, &mut rules, context);
             let hops = hops(long, &rules, context);
             if let Some(from) = long.from.get() {
@@ -76,11 +73,8 @@ pub fn clients(file: &File, context: &mut Context<'_>) -> (ClientRules, WrittenC
 
 /// Prefix lengths and translation prefixes; comes back with the latter as written.
 fn prefixes(client_ip: &ClientIp, rules: &mut ClientRules, context: &mut Context<'_>) -> Vec<Prefix> {
-    let bits = |field, most, default, context: &mut Context<'_>| {
-        u8::try_from(number(field, 1..=most, default, context.faults)).unwrap_or_default()
-    };
-    rules.ipv4_prefix = bits(&client_ip.ipv4_prefix, 32, 32, context);
-    rules.ipv6_prefix = bits(&client_ip.ipv6_prefix, 128, 64, context);
+    rules.ipv4_prefix = u8::try_from(client_ip.ipv4_prefix()).unwrap_or(u8::MAX);
+    rules.ipv6_prefix = u8::try_from(client_ip.ipv6_prefix()).unwrap_or(u8::MAX);
     let mut written = Vec::new();
     for entry in client_ip.translation.value().iter().flat_map(|list| &list.items) {
         let Some(prefix) = network(entry, false, context.faults) else { continue };
@@ -109,7 +103,7 @@ fn hops(long: &TrustedProxies, rules: &ClientRules, context: &mut Context<'_>) -
         );
         return None;
     }
-    let hops = number(&long.hops, 0..=32, 0, context.faults);
+    let hops = long.hops().unwrap_or_default();
     if let (ForwardHeader::Single(name), Some(at), true) = (&rules.header, long.hops.get(), hops > 1) {
         context.faults.push(
             Diagnostic::error(Code::CONFLICT, at.span, format!("`hops` of {} with a header of one address", at.shown))
@@ -118,21 +112,6 @@ fn hops(long: &TrustedProxies, rules: &ClientRules, context: &mut Context<'_>) -
         );
     }
     u8::try_from(hops).ok()
-}
-
-/// `short`, `degraded`, or `on_invalid` for both.
-fn on_invalid(long: &TrustedProxies, rules: &mut ClientRules, context: &mut Context<'_>) {
-    if long.on_invalid.is_present() {
-        let help = "`on_invalid` is short for both `short` and `degraded`; keep one way of saying it";
-        out_of_place(&long.short, "`short` beside `on_invalid`", help, context.faults);
-        out_of_place(&long.degraded, "`degraded` beside `on_invalid`", help, context.faults);
-    }
-    let (short, degraded) = match long.on_invalid.value() {
-        Some(OnInvalid::Reject) => (OnShort::Reject, OnDegraded::Reject),
-        Some(OnInvalid::Peer) | None => (OnShort::Peer, OnDegraded::Hop),
-    };
-    rules.short = long.short.value().copied().unwrap_or(short);
-    rules.degraded = long.degraded.value().copied().unwrap_or(degraded);
 }
 
 /// `keep_headers`: names of fields that would be removed otherwise.

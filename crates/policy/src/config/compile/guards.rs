@@ -10,7 +10,7 @@ use tidegate_http::path::EscapedSlash;
 
 /// Warns of each route that has a way round. The policy must be without faults: what a faulty route takes is not known.
 pub fn warn(policy: &Policy, settings: &Settings, written: &[WrittenRoute], faults: &mut Faults) {
-    let mut words = settings.listeners.iter().map(|listener| listener.connections.head.escaped_slash);
+    let mut words = settings.listeners.iter().map(|listener| listener.request_head.escaped_slash);
     let keeps = words.any(|word| word == EscapedSlash::Keep);
     for way in policy.ways_round(keeps) {
         let routes = [way.guard.0, way.taken_by];

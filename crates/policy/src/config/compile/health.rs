@@ -2,31 +2,19 @@
 
 use std::time::Duration;
 
-use super::checks::{number32, out_of_place, span};
+use super::checks::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::pattern::ExactPath;
 use crate::config::read::Field;
 use crate::config::scalar;
 use crate::config::schema;
+use crate::config::setting::{Words, values};
 use crate::config::shape::Either;
 use crate::config::word::{ProbeWord, RetryOn};
-use crate::limiter::adaptive::{AdaptiveSpec, Algorithm};
-use crate::policy::{Ejection, HealthCheck, InflightCap, Probe, Retries, StatusSet};
+use crate::limiter::adaptive::AdaptiveSpec;
+use crate::policy::{Ejection, HealthCheck, InflightCap, Probe, Retries};
 use crate::units::Share;
 
-const HOUR: Duration = Duration::from_secs(3_600);
-
-/// An answer that was sent on, or says where to go, comes from a server that works.
-fn well() -> StatusSet {
-    StatusSet::NONE.with(200, 399)
-}
-
-/// Half of the requests is more than any one bad page makes.
-const ERROR_SHARE: f64 = 0.5;
-/// Below this many two unlucky ones would be a tenth.
-const MIN_REQUESTS: u32 = 20;
-/// With more than half of the servers out, the rest would get more than twice their load.
-const MOST: f64 = 0.5;
 /// What Envoy and Linkerd take where tries may have reached an origin.
 const BUDGET: f64 = 0.2;
 /// Enough to measure by, and little enough to start with.
@@ -34,11 +22,11 @@ const LEAST_CAP: u32 = 10;
 
 /// The checks; `None` when there are none.
 pub fn health(field: &Field<Either<ExactPath, schema::Health>>, faults: &mut Faults) -> Option<HealthCheck> {
-    let own = HealthCheck::default();
     let long = match field.value()? {
         Either::Short(path) => {
-            let probe = Probe::Http { path: path.0.clone(), host: None, statuses: well() };
-            return Some(HealthCheck { probe, ..own });
+            let own = schema::Health::default();
+            let probe = Probe::Http { path: path.0.clone(), host: None, statuses: own.status() };
+            return Some(check(probe, &own));
         }
         Either::Long(long) => long,
     };
@@ -56,72 +44,68 @@ pub fn health(field: &Field<Either<ExactPath, schema::Health>>, faults: &mut Fau
         Probe::Http {
             path: long.path.value().map_or("/", |path| &path.0).to_owned(),
             host: long.host.value().map(|host| host.0.clone()),
-            statuses: long.status.value().map_or_else(well, |statuses| statuses.0),
+            statuses: long.status(),
         }
     };
-    let every = span(&long.every, Duration::from_millis(100)..=HOUR, own.every, faults);
-    let timeout = span(&long.timeout, Duration::from_millis(1)..=HOUR, own.timeout.min(every), faults);
-    if timeout > every {
-        let at = long.timeout.get().map(|at| at.span).unwrap_or_default();
+    let check = check(probe, long);
+    if let Some(at) = long.timeout.get().filter(|at| at.value > check.every) {
         faults.push(
-            Diagnostic::error(Code::CONFLICT, at, "a check may take longer than the time to the next one")
-                .label(format!("must be at most `every`, {}", scalar::duration(every))),
+            Diagnostic::error(Code::CONFLICT, at.span, "a check may take longer than the time to the next one")
+                .label(format!("must be at most `every`, {}", scalar::duration(check.every))),
         );
     }
-    let healthy_after = number32(&long.healthy_after, 1..=100, own.healthy_after, faults);
-    let unhealthy_after = number32(&long.unhealthy_after, 1..=100, own.unhealthy_after, faults);
-    Some(HealthCheck { probe, every, timeout, healthy_after, unhealthy_after })
+    Some(check)
+}
+
+fn check(probe: Probe, own: &schema::Health) -> HealthCheck {
+    HealthCheck {
+        probe,
+        every: own.every(),
+        timeout: own.timeout().min(own.every()),
+        healthy_after: own.healthy_after(),
+        unhealthy_after: own.unhealthy_after(),
+    }
+}
+
+impl Default for HealthCheck {
+    fn default() -> HealthCheck {
+        check(Probe::Tcp, &schema::Health::default())
+    }
 }
 
 /// When servers are left out; `None` when they never are.
-pub fn ejection(field: &Field<schema::Ejection>, faults: &mut Faults) -> Option<Ejection> {
+pub fn ejection(field: &Field<Words<Ejection>>, faults: &mut Faults) -> Option<Ejection> {
     let own = field.value()?;
-    let seconds = Duration::from_secs;
-    let base = span(&own.base, Duration::from_millis(100)..=HOUR, seconds(10), faults);
-    let max = span(&own.max, Duration::from_millis(100)..=24 * HOUR, seconds(300).max(base), faults);
-    if max < base {
-        let at = own.max.get().map(|at| at.span).unwrap_or_default();
+    let mut ejection: Ejection = values(field);
+    match own.max.get() {
+        None => ejection.max = ejection.max.max(ejection.base),
+        Some(at) if ejection.max < ejection.base => faults.push(
+            Diagnostic::error(Code::CONFLICT, at.span, "the longest ejection is shorter than the first")
+                .label(format!("must be at least `base`, {}", scalar::duration(ejection.base))),
+        ),
+        Some(_) => {}
+    }
+    for at in [&own.error_share, &own.most].into_iter().filter_map(Field::get).filter(|at| at.value.get() == 0.0) {
         faults.push(
-            Diagnostic::error(Code::CONFLICT, at, "the longest ejection is shorter than the first")
-                .label(format!("must be at least `base`, {}", scalar::duration(base))),
+            Diagnostic::error(Code::OUT_OF_RANGE, at.span, "0% would eject without reason or never")
+                .label("must be above 0%, up to 100%")
+                .help("without `ejection` no server is left out"),
         );
     }
-    Some(Ejection {
-        consecutive_failures: number32(&own.consecutive_failures, 1..=1_000, 5, faults),
-        error_share: part(&own.error_share, ERROR_SHARE, faults),
-        window: span(&own.window, seconds(1)..=HOUR, seconds(10), faults),
-        min_requests: number32(&own.min_requests, 1..=1_000_000, MIN_REQUESTS, faults),
-        base,
-        max,
-        most: part(&own.most, MOST, faults),
-    })
+    Some(ejection)
 }
 
-/// A share above zero.
-fn part(field: &Field<Share>, default: f64, faults: &mut Faults) -> Share {
-    let default = Share::new(default).unwrap_or(Share::ALL);
-    let Some(at) = field.get() else { return default };
-    if at.value.get() > 0.0 {
-        return at.value;
-    }
-    faults.push(
-        Diagnostic::error(Code::OUT_OF_RANGE, at.span, "0% would eject without reason or never")
-            .label("must be above 0%, up to 100%")
-            .help("without `ejection` no server is left out"),
-    );
-    default
-}
-
-/// For how long a server that comes back gets less; zero when it gets all at once. `taken_out`: whether any ever is.
-pub fn slow_start(field: &Field<Duration>, taken_out: bool, faults: &mut Faults) -> Duration {
-    if let Some(key) = field.key().filter(|_| !taken_out) {
+/// For how long a server that comes back gets less; zero when it gets all at once.
+pub fn slow_start(origin: &schema::Origin, faults: &mut Faults) -> Duration {
+    let taken_out = origin.health.is_present() || origin.ejection.is_present();
+    if let Some(key) = origin.slow_start.key().filter(|_| !taken_out) {
         faults.push(
             Diagnostic::error(Code::CONFLICT, key, "`slow_start` without `health` or `ejection`")
                 .label("no server is ever taken out")
                 .help("give the origin a `health` or an `ejection`"),
         );
     }
-    span(field, Duration::from_millis(100)..=HOUR, Duration::ZERO, faults)
+    origin.slow_start().unwrap_or_default()
 }
 
 /// How the cap moves; `None` when it stays.
@@ -143,7 +127,7 @@ pub fn adaptive(
         return None;
     };
     Some(AdaptiveSpec {
-        algorithm: own.algorithm.value().copied().unwrap_or(Algorithm::Aimd),
+        algorithm: own.algorithm(),
         min: number32(&own.min, 1..=cap.max, LEAST_CAP.min(cap.max), faults),
         max: cap.max,
         target: own.target.value().map(|target| target.0),
@@ -152,26 +136,34 @@ pub fn adaptive(
 
 /// What is tried again.
 pub fn retries(field: &Field<schema::Retries>, faults: &mut Faults) -> Retries {
-    let own = Retries::default();
-    let Some(retries) = field.value() else { return own };
-    let on = retries.on.get();
-    if let Some(on) = on.filter(|on| on.value.items.is_empty() && !on.value.bad) {
+    let Some(own) = field.value() else { return Retries::default() };
+    if let Some(on) = own.on.get().filter(|on| on.value.items.is_empty() && !on.value.bad) {
         faults.push(
             Diagnostic::error(Code::EMPTY_VALUE, on.span, "`on` names no reason to retry")
                 .label("needs `connect_error`")
                 .help("`max: 0` switches retries off"),
         );
     }
-    let has = |word: RetryOn| on.map(|on| on.value.items.iter().any(|item| item.value == word));
-    let on_reset_before_answer = has(RetryOn::ResetBeforeAnswer).unwrap_or(own.on_reset_before_answer);
-    let on_timeout = has(RetryOn::Timeout).unwrap_or(own.on_timeout);
+    retries_of(own)
+}
+
+fn retries_of(own: &schema::Retries) -> Retries {
+    let has = |word: RetryOn| own.on.value().map(|on| on.items.iter().any(|item| item.value == word));
+    let on_reset_before_answer = has(RetryOn::ResetBeforeAnswer).unwrap_or(false);
+    let on_timeout = has(RetryOn::Timeout).unwrap_or(false);
     // what reached nobody loads nobody; everything else must be bounded
     let bounded = (on_reset_before_answer || on_timeout).then(|| Share::new(BUDGET).unwrap_or(Share::ALL));
     Retries {
-        max: number32(&retries.max, 0..=5, own.max, faults),
-        on_connect_error: has(RetryOn::ConnectError).unwrap_or(own.on_connect_error),
+        max: own.max(),
+        on_connect_error: has(RetryOn::ConnectError).unwrap_or(true),
         on_reset_before_answer,
         on_timeout,
-        budget: retries.budget.value().copied().or(bounded),
+        budget: own.budget.value().copied().or(bounded),
+    }
+}
+
+impl Default for Retries {
+    fn default() -> Retries {
+        retries_of(&schema::Retries::default())
     }
 }

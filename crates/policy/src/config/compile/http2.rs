@@ -1,23 +1,15 @@
 //! `protocols` and `h2` of a listener.
 
-use super::checks::{number32, out_of_place};
+use super::checks::out_of_place;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::schema;
+use crate::config::setting::values;
 use crate::config::settings::{Http2, Protocols};
 use crate::policy::Protocol;
-use crate::units::Bytes;
-
-/// One kept connection costs what a thousand answers that wait cost; more would make the limit of connections a fiction.
-const MOST_STREAMS: u32 = 1_000;
-/// Less would not hold one head of the size that is served.
-const LEAST_HEAD_MEMORY: Bytes = Bytes(64 << 10);
-const MOST_HEAD_MEMORY: Bytes = Bytes(64 << 20);
 
 /// What a listener speaks, and what it takes of those who speak HTTP/2.
 pub fn of_listener(listener: &schema::Listener, over_tls: bool, faults: &mut Faults) -> (Protocols, Http2) {
     let protocols = protocols(listener, over_tls, faults);
-    let default = Http2::default();
-    let Some(own) = listener.h2.value() else { return (protocols, default) };
     if !protocols.h2 {
         out_of_place(
             &listener.h2,
@@ -30,26 +22,7 @@ pub fn of_listener(listener: &schema::Listener, over_tls: bool, faults: &mut Fau
             faults,
         );
     }
-    let head_memory = match own.head_memory.get() {
-        Some(at) if !(LEAST_HEAD_MEMORY.0..=MOST_HEAD_MEMORY.0).contains(&at.value.0) => {
-            faults.push(
-                Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} is out of range", at.shown))
-                    .label(format!("must be {LEAST_HEAD_MEMORY} to {MOST_HEAD_MEMORY}")),
-            );
-            default.head_memory
-        }
-        Some(at) => at.value,
-        None => default.head_memory,
-    };
-    let streams = &own.max_concurrent_streams;
-    let h2 = Http2 {
-        max_concurrent_streams: number32(streams, 1..=MOST_STREAMS, default.max_concurrent_streams, faults),
-        max_pending_resets: number32(&own.max_pending_resets, 0..=MOST_STREAMS, default.max_pending_resets, faults),
-        resets: own.resets.value().copied().unwrap_or(default.resets),
-        control_frames: own.control_frames.value().copied().unwrap_or(default.control_frames),
-        head_memory,
-    };
-    (protocols, h2)
+    (protocols, values(&listener.h2))
 }
 
 fn protocols(listener: &schema::Listener, over_tls: bool, faults: &mut Faults) -> Protocols {

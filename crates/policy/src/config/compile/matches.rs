@@ -65,13 +65,12 @@ fn is_whole(written: &schema::Match) -> bool {
             read(&form.exact) && read(&form.prefix) && read(&form.regex) && read(&form.ignore) && list(&form.ignore)
         }
     });
-    let fields = read(&written.host) && read(&written.path) && read(&written.method) && read(&written.methods);
+    let fields = read(&written.host) && read(&written.path) && read(&written.method);
     forms
         && fields
         && read(&written.headers)
         && read(&written.query)
         && list(&written.method)
-        && list(&written.methods)
         && map(&written.headers)
         && map(&written.query)
 }
@@ -126,26 +125,16 @@ fn alternative(item: &At<schema::Match>, faults: &mut Faults) -> Alternative {
 }
 
 fn methods(written: &schema::Match, faults: &mut Faults) -> Vec<Method> {
-    if let (Some(_), Some(key)) = (written.method.key(), written.methods.key()) {
-        faults.push(
-            Diagnostic::error(Code::CONFLICT, key, "both `method` and `methods`").label("keep one way of saying it"),
-        );
-    }
+    let Some(At { value: OneOrMany(list), span, .. }) = written.method.get() else { return Vec::new() };
     let mut methods = Vec::new();
-    for OneOrMany(list) in [written.method.value(), written.methods.value()].into_iter().flatten() {
-        for item in list.items.iter() {
-            if !methods.contains(&item.value) {
-                methods.push(item.value.clone());
-            }
+    for item in &list.items {
+        if !methods.contains(&item.value) {
+            methods.push(item.value.clone());
         }
     }
-    let empty = [written.method.get(), written.methods.get()].into_iter().flatten().find(|at| {
-        let OneOrMany(list) = &at.value;
-        list.items.is_empty() && !list.bad
-    });
-    if let Some(at) = empty {
+    if list.items.is_empty() && !list.bad {
         faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, at.span, "a list of no methods")
+            Diagnostic::error(Code::EMPTY_VALUE, *span, "a list of no methods")
                 .label("needs one")
                 .help("leave it out to take any method"),
         );

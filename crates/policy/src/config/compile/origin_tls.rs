@@ -17,7 +17,7 @@ pub fn tls(
     let sni = tls.sni.value().map(|name| name.0.clone());
     let ca = tls.ca.value().map(|files| files.0.items.iter().map(|file| file.value.0.clone()).collect());
     let ca: Vec<_> = ca.unwrap_or_default();
-    let verify = tls.verify.value().copied().unwrap_or(true);
+    let verify = tls.verify();
     if let Some(files) = tls.ca.get().filter(|files| files.value.0.items.is_empty() && !files.value.0.bad) {
         faults.push(
             Diagnostic::error(Code::EMPTY_VALUE, files.span, "`ca` names no file")

@@ -1,10 +1,8 @@
 //! `origins` and the addresses that routes name directly.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::checks::{number32, span};
-use super::defaults::timeouts;
+use super::checks::number32;
 use super::health;
 use crate::client::key::{KeyFault, KeyPart, KeySpec, Missing};
 use crate::config::fault::{Code, Diagnostic, Faults};
@@ -13,16 +11,12 @@ use crate::config::place::OriginPlace;
 use crate::config::read::{At, Field, Scalar, invalid};
 use crate::config::scalar::Count;
 use crate::config::schema::{self, BalanceText, Inflight};
+use crate::config::setting::over;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::{HostPort, OriginName};
 use crate::config::word::BalanceWord;
 use crate::policy::{Balance, InflightCap, Origin, OriginAddress, Timeouts};
-
-/// A name that moves is followed soon, and a resolver is asked twice a minute at most.
-const RESOLVE: Duration = Duration::from_secs(30);
-/// Longer than a short burst, shorter than what a person notices.
-const QUEUE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// All origins, as they are found.
 pub struct Origins {
@@ -88,7 +82,7 @@ impl Origins {
         match address {
             Ok(HostPort { host, port }) => {
                 let at = self.list.iter().position(|origin| origin.name == canonical).unwrap_or_else(|| {
-                    let addresses = vec![OriginAddress { host, port, weight: 1, resolve: RESOLVE }];
+                    let addresses = vec![server(&OriginPlace { host, port }, &schema::OriginAddress::default())];
                     self.list.push(Arc::new(Origin { timeouts: self.above, ..Origin::of(canonical, addresses) }));
                     self.list.len() - 1
                 });
@@ -170,14 +164,12 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
     let addresses = addresses(&origin.addresses, faults);
     let balance = balance(&origin.balance, faults);
     let inflight = inflight(&origin.inflight, faults);
-    let timeouts = timeouts(&origin.timeouts, above, faults);
+    let timeouts = over(&origin.timeouts, &above);
     let retries = health::retries(&origin.retries, faults);
     let checks = health::health(&origin.health, faults);
     let ejection = health::ejection(&origin.ejection, faults);
-    let protocol = origin.protocol.value().copied().unwrap_or_default();
     let tls = super::origin_tls::tls(&origin.tls, &name, addresses.as_deref(), faults);
-    let taken_out = origin.health.is_present() || origin.ejection.is_present();
-    let slow_start = health::slow_start(&origin.slow_start, taken_out, faults);
+    let slow_start = health::slow_start(origin, faults);
     let adaptive = health::adaptive(&origin.adaptive, inflight, origin.inflight.is_present(), faults);
     Some(Origin {
         name,
@@ -190,8 +182,8 @@ fn origin_of(name: String, origin: &schema::Origin, above: Timeouts, faults: &mu
         ejection,
         slow_start,
         adaptive,
-        on_client_abort: origin.on_client_abort.value().copied().unwrap_or_default(),
-        protocol,
+        on_client_abort: origin.on_client_abort(),
+        protocol: origin.protocol(),
         tls: tls?,
     })
 }
@@ -204,17 +196,16 @@ fn addresses(
     let OneOrMany(list) = &at.value;
     let mut addresses: Vec<(OriginAddress, Span)> = Vec::new();
     for item in &list.items {
-        let (OriginPlace { host, port }, weight, resolve) = match &item.value {
-            Either::Short(address) => (address, 1, RESOLVE),
+        let found = match &item.value {
+            Either::Short(place) => server(place, &schema::OriginAddress::default()),
             Either::Long(long) => {
-                let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
-                let weight = number32(&long.weight, 1..=1_000, 1, faults);
-                let resolve = span(&long.resolve, range, RESOLVE, faults);
-                let Some(address) = long.address.value() else { continue };
-                (address, weight, resolve)
+                let Some(place) = long.address.value() else { continue };
+                server(place, long)
             }
         };
-        if let Some((_, first)) = addresses.iter().find(|(known, _)| known.host == *host && known.port == *port) {
+        if let Some((_, first)) =
+            addresses.iter().find(|(known, _)| known.host == found.host && known.port == found.port)
+        {
             faults.push(
                 Diagnostic::error(Code::DUPLICATE_NAME, item.span, "the same address twice in one origin")
                     .label("a second time")
@@ -222,7 +213,7 @@ fn addresses(
                     .help("give it a `weight` instead"),
             );
         }
-        addresses.push((OriginAddress { host: host.clone(), port: *port, weight, resolve }, item.span));
+        addresses.push((found, item.span));
     }
     if list.items.is_empty() && !list.bad {
         faults.push(
@@ -241,6 +232,10 @@ fn addresses(
         );
     }
     Some(addresses.into_iter().map(|(address, _)| address).collect())
+}
+
+fn server(place: &OriginPlace, own: &schema::OriginAddress) -> OriginAddress {
+    OriginAddress { host: place.host.clone(), port: place.port, weight: own.weight(), resolve: own.resolve() }
 }
 
 fn balance(field: &Field<Either<BalanceText, schema::Balance>>, faults: &mut Faults) -> Option<Balance> {
@@ -272,18 +267,12 @@ fn balance(field: &Field<Either<BalanceText, schema::Balance>>, faults: &mut Fau
 
 fn inflight(field: &Field<Either<Count, Inflight>>, faults: &mut Faults) -> Option<InflightCap> {
     let at = field.get()?;
-    let long = match &at.value {
+    let cap = |max, own: &Inflight| InflightCap { max, queue: own.queue(), queue_timeout: own.queue_timeout() };
+    Some(match &at.value {
         Either::Short(count) => {
             let field = Field::Set { key: at.span, at: at.with(*count) };
-            let max = number32(&field, 1..=u32::MAX, 1, faults);
-            return Some(InflightCap { max, queue: 0, queue_timeout: QUEUE_TIMEOUT });
+            cap(number32(&field, 1..=u32::MAX, 1, faults), &Inflight::default())
         }
-        Either::Long(long) => long,
-    };
-    let max = number32(&long.max, 1..=u32::MAX, 1, faults);
-    // a queue is memory and waiting connections; more than this cannot be waited for within a minute
-    let queue = number32(&long.queue, 0..=100_000, 0, faults);
-    let range = Duration::from_millis(1)..=Duration::from_secs(60);
-    let queue_timeout = span(&long.queue_timeout, range, QUEUE_TIMEOUT, faults);
-    Some(InflightCap { max, queue, queue_timeout })
+        Either::Long(long) => cap(long.max().unwrap_or(1), long),
+    })
 }

@@ -1,6 +1,6 @@
 //! `telemetry.metrics`, `admin`: what operators read, each on an address of its own.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::clash::clash;
 use super::context::Context;
@@ -14,17 +14,13 @@ use crate::config::shape::{Either, OneOrMany};
 use crate::config::span::Span;
 use crate::policy::route::HostMatch;
 
-/// Prometheus' register of default ports has this one free for exporters that meet no other.
-const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
-
 /// The metrics page.
 pub fn metrics(file: &File, sockets: &[(Listener, Span)], context: &mut Context<'_>) -> Option<MetricsPage> {
     let at = file.telemetry.value()?.metrics.get()?;
-    let own = at.value.address.get();
-    let address = own.map_or(METRICS, |own| own.value.0);
-    own_address("the metrics page wants", address, own.map_or(at.span, |own| own.span), sockets, context);
-    let path = at.value.path.value().map_or_else(|| "/metrics".to_owned(), |path| path.0.clone());
-    Some(MetricsPage { address, path, hosts: hosts(&at.value.hosts) })
+    let (page, address) = (&at.value, at.value.address());
+    let place = page.address.get().map_or(at.span, |own| own.span);
+    own_address("the metrics page wants", address, place, sockets, context);
+    Some(MetricsPage { address, path: page.path(), hosts: hosts(&page.hosts) })
 }
 
 /// Where the admin endpoints can be read.

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes as Body;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::checks::number;
 use super::context::Context;
-use super::defaults::{Defaults, timeouts};
+use super::defaults::Defaults;
 use super::limits::Limits;
 use super::matches::{self, Taken};
 use super::origins::Origins;
@@ -17,6 +16,7 @@ use crate::config::limit_text::LimitText;
 use crate::config::quoted::quoted;
 use crate::config::read::{At, Field, Scalar, invalid};
 use crate::config::schema::{self, File, Respond};
+use crate::config::setting::over;
 use crate::config::shape::{Keyed, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::TemplateText;
@@ -83,7 +83,7 @@ pub fn routes(
             request_headers,
             response_headers,
             body_limit: at.value.body_limit.value().map_or(defaults.body_limit, |limit| limit.0),
-            timeouts: timeouts(&at.value.timeouts, above, context.faults),
+            timeouts: over(&at.value.timeouts, &above),
         };
         let trees = WrittenRoute {
             matches: written,
@@ -210,8 +210,8 @@ fn stand_in() -> Action {
 }
 
 fn respond(respond: &Respond, faults: &mut Faults) -> FixedAnswer {
-    let status = number(&respond.status, 200..=599, 200, faults);
-    let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default();
+    let status =
+        u16::try_from(respond.status()).ok().and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default();
     let body = Body::from(respond.body.value().cloned().unwrap_or_default());
     if let (false, true, Some(at)) = (body.is_empty(), matches!(status.as_u16(), 204 | 205 | 304), respond.body.get()) {
         faults.push(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checks::{number32, out_of_place, span};
+use super::checks::out_of_place;
 use super::context::Context;
 use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::nearest::nearest;
@@ -11,6 +11,7 @@ use crate::config::read::{At, Field};
 use crate::config::scalar::duration;
 use crate::config::schema::{self, File};
 use crate::config::secret;
+use crate::config::setting::values;
 use crate::config::settings::Secret;
 use crate::config::shape::Keyed;
 use crate::config::span::Span;
@@ -20,16 +21,8 @@ use crate::config::tree::Tree;
 use crate::config::word::StoreModeWord;
 use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::policy::route::Action;
-use crate::policy::{Breaker, Mode, Policy, Store, StoreMode};
+use crate::policy::{Mode, Policy, Store, StoreMode};
 
-/// A question and its answer within one data centre take less than one millisecond; five leave room for a busy moment.
-const TIMEOUT: Duration = Duration::from_millis(5);
-/// A store that is well answers at once; this is for one far away, with TLS and a name to look up. Below what `tidegate reload` and
-/// an upgrade wait for.
-const READY_WITHIN: Duration = Duration::from_secs(2);
-/// What Redis' own examples call a primary.
-const PRIMARY: &str = "mymaster";
-const PREFIX: &str = "tidegate:";
 /// What a person notices when every request waits for it.
 const LONG_FOR_EXACT: Duration = Duration::from_millis(50);
 
@@ -234,10 +227,7 @@ impl Stores {
 
 /// A store of this name; `None` when it has faults that leave nothing to go on with, which have been told.
 fn store(name: &str, own: &schema::Store, faults: &mut Faults) -> Option<Store> {
-    let mode = own.mode.value().copied().unwrap_or(StoreModeWord::Single);
-    let timeout = span(&own.timeout, Duration::from_millis(1)..=Duration::from_secs(1), TIMEOUT, faults);
-    let ready_within = span(&own.ready_within, Duration::ZERO..=Duration::from_secs(15), READY_WITHIN, faults);
-    let breaker = breaker(&own.breaker, faults);
+    let mode = own.mode();
     if mode != StoreModeWord::Sentinel && !matches!(own.mode, Field::Bad { .. }) {
         out_of_place(
             &own.primary,
@@ -260,9 +250,7 @@ fn store(name: &str, own: &schema::Store, faults: &mut Faults) -> Option<Store> 
         name: name.to_owned(),
         mode: match mode {
             StoreModeWord::Single => StoreMode::Single,
-            StoreModeWord::Sentinel => StoreMode::Sentinel {
-                primary: own.primary.value().map_or_else(|| PRIMARY.to_owned(), |primary| primary.0.clone()),
-            },
+            StoreModeWord::Sentinel => StoreMode::Sentinel { primary: own.primary() },
             StoreModeWord::Cluster => StoreMode::Cluster,
         },
         servers: servers.iter().map(|server| (server.host.clone(), server.port)).collect(),
@@ -270,21 +258,11 @@ fn store(name: &str, own: &schema::Store, faults: &mut Faults) -> Option<Store> 
         ca: own.ca.value().map(|file| file.0.clone()),
         database: *database,
         username: own.username.value().map(|name| name.0.clone()),
-        timeout,
-        ready_within,
-        prefix: own.prefix.value().map_or_else(|| PREFIX.to_owned(), |prefix| prefix.0.clone()),
-        breaker,
+        timeout: own.timeout(),
+        ready_within: own.ready_within(),
+        prefix: own.prefix(),
+        breaker: values(&own.breaker),
     })
-}
-
-fn breaker(field: &Field<schema::Breaker>, faults: &mut Faults) -> Breaker {
-    let default = Breaker::default();
-    let Some(own) = field.value() else { return default };
-    let every = Duration::from_millis(10)..=Duration::from_secs(10);
-    Breaker {
-        open_after: number32(&own.open_after, 1..=1_000, default.open_after, faults),
-        half_open_every: span(&own.half_open_every, every, default.half_open_every, faults),
-    }
 }
 
 /// What of a store's URL does not go with its other words. Its text is shown only where it holds no password.

@@ -8,7 +8,7 @@ use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::pattern::HostPattern;
 use crate::config::read::{At, Field};
 use crate::config::schema;
-use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Redirect, Tls};
+use crate::config::settings::{CertificateFiles, ClientCertificates, FilePath, Redirect, Tls};
 use crate::config::shape::{Either, OneOrMany};
 use crate::config::span::Span;
 use crate::policy::route::HostMatch;
@@ -239,11 +239,7 @@ fn authorities(asked: &schema::ClientCertificates, context: &mut Context<'_>) ->
     if let Err(fault) = certificate::authorities(&ca.path) {
         context.faults.push(unusable(&fault, at));
     }
-    let mode = match &asked.mode {
-        Field::Absent => ClientCertificateMode::Required,
-        mode => *mode.value()?,
-    };
-    Some(ClientCertificates { ca, mode })
+    Some(ClientCertificates { ca, mode: asked.mode() })
 }
 
 fn unusable(fault: &CertificateFault, at: &At<String>) -> Diagnostic {

@@ -8,20 +8,21 @@ use crate::config::case::Case;
 use crate::config::configuration::Config;
 use crate::config::effective::{Written, effective, fingerprint};
 use crate::config::fault::{Code, Diagnostic, Faults};
-use crate::config::places::{Lines, Places};
+use crate::config::places::{Place, Places};
 use crate::config::scalar::Count;
 use crate::config::schema::{File, TestFile};
 use crate::config::secret;
 use crate::config::shape::Either;
+use crate::config::span::Span;
 use crate::config::tree::Tree;
 use crate::policy::{Policy, RouteTable};
 
 /// Compiles the file; what comes back is to be used only when no error was reported.
 pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     version(file, context);
-    let defaults = defaults(file, context.faults);
+    let defaults = defaults(file);
     let (clients, written_clients) = clients::clients(file, context);
-    let responses = responses::responses(&file.responses, context.faults);
+    let responses = file.responses.value().map(responses::responses).unwrap_or_default();
     let mut origins = origins::Origins::named(&file.origins, defaults.timeouts, context.faults);
     let mut stores = stores::Stores::named(&file.stores, defaults.on_store_error, context);
     let mut limits = limits::Limits::named(&file.limits, defaults.mode, &mut origins, &mut stores, context.faults);
@@ -32,17 +33,17 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
     origins.warn_of_unused(context.faults);
     let (routes, written): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
     context.shadows = limits.shadows();
-    let mut lines = Lines::of(context.sources);
+    let place = |at: Span| Place::of(at, context.sources);
     let places = Places {
-        limits: limits.places().iter().map(|at| lines.place(*at)).collect(),
-        routes: written.iter().map(|route: &WrittenRoute| lines.place(route.at)).collect(),
+        limits: limits.places().iter().map(|at| place(*at)).collect(),
+        routes: written.iter().map(|route: &WrittenRoute| place(route.at)).collect(),
         trusted: written_clients.as_written.clone(),
         shown: None,
     };
     let limits_at = limits.places().to_vec();
     let policy = Policy {
         clients,
-        repeated_fields: file.repeated_fields.value().copied().unwrap_or_default(),
+        repeated_fields: file.repeated_fields(),
         rules: limits.rules(),
         origins: origins.origins(),
         stores: stores.stores(),

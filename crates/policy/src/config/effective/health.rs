@@ -1,10 +1,11 @@
 //! What an origin does about sick servers, as it is in force.
 
-use crate::config::scalar::{duration, percent};
+use crate::config::scalar::duration;
+use crate::config::setting::Setting;
 use crate::config::tree::Tree;
 use crate::config::word::{RetryOn, Word};
 use crate::limiter::adaptive::AdaptiveSpec;
-use crate::policy::{Ejection, HealthCheck, Probe, Retries};
+use crate::policy::{HealthCheck, Probe, Retries};
 use crate::units::Share;
 
 /// `retries`.
@@ -16,7 +17,7 @@ pub fn retries(retries: &Retries) -> Tree {
     ];
     let on = reasons.iter().filter(|(is_one, _)| *is_one).map(|(_, word)| word.word());
     let mut tree = vec![("max", Tree::text(retries.max)), ("on", Tree::texts(on))];
-    tree.extend(retries.budget.map(|budget| ("budget", share(budget))));
+    tree.extend(retries.budget.map(|budget| ("budget", Share::tree(&budget))));
     Tree::map(tree)
 }
 
@@ -40,19 +41,6 @@ pub fn health(check: &HealthCheck) -> Tree {
     Tree::map(tree)
 }
 
-/// `ejection`.
-pub fn ejection(ejection: &Ejection) -> Tree {
-    Tree::map([
-        ("consecutive_failures", Tree::text(ejection.consecutive_failures)),
-        ("error_share", share(ejection.error_share)),
-        ("window", Tree::text(duration(ejection.window))),
-        ("min_requests", Tree::text(ejection.min_requests)),
-        ("base", Tree::text(duration(ejection.base))),
-        ("max", Tree::text(duration(ejection.max))),
-        ("most", share(ejection.most)),
-    ])
-}
-
 /// `adaptive`.
 pub fn adaptive(adaptive: &AdaptiveSpec) -> Tree {
     let mut tree = vec![("algorithm", Tree::text(adaptive.algorithm.word())), ("min", Tree::text(adaptive.min))];
@@ -62,8 +50,4 @@ pub fn adaptive(adaptive: &AdaptiveSpec) -> Tree {
             .map(|target| ("target", Tree::text(format!("p{}<{}", target.percentile, duration(target.bound))))),
     );
     Tree::map(tree)
-}
-
-fn share(share: Share) -> Tree {
-    Tree::text(percent(share.get()))
 }

@@ -2,37 +2,42 @@
 
 use super::words::{networks, word};
 use crate::config::scalar::duration;
-use crate::config::settings::{Connections, Http2, ListenOn, Listener, Pace, Tls};
+use crate::config::setting::Values;
+use crate::config::settings::{ListenOn, Listener, Tls};
 use crate::config::tree::Tree;
-use crate::units::Bytes;
 
 /// A listener by its name.
 pub fn listener(listener: &Listener) -> (String, Tree) {
-    let Listener { name, address, connections, tls, redirect, protocols, h2 } = listener;
-    let head = Tree::map([
-        ("timeout", Tree::text(duration(connections.head_timeout))),
-        ("size", Tree::text(connections.head.bytes)),
-        ("line", Tree::text(connections.head.line)),
-        ("fields", Tree::text(connections.head.fields)),
-        ("underscore_twins", word(&connections.head.twins)),
-        ("escaped_slash", word(&connections.head.escaped_slash)),
-    ]);
-    let mut tree = vec![("address", Tree::text(address))];
-    if let ListenOn::Unix { permissions, .. } = address {
+    let mut tree = vec![("address", Tree::text(&listener.address))];
+    if let ListenOn::Unix { permissions, .. } = listener.address {
         tree.push(("permissions", Tree::text(format!("0{permissions:03o}"))));
     }
-    tree.extend(tls.as_ref().map(|tls| ("tls", self::tls(tls))));
-    tree.push(("protocols", Tree::List(protocols.list().map(|protocol| word(&protocol)).collect())));
-    tree.extend(protocols.h2.then(|| ("h2", http2(h2))));
-    tree.extend(redirect.map(|redirect| ("redirect", Tree::text(redirect))));
+    tree.extend(listener.tls.as_ref().map(|tls| ("tls", self::tls(tls))));
+    let protocols = listener.protocols.list().map(|protocol| word(&protocol));
+    tree.push(("protocols", Tree::List(protocols.collect())));
+    tree.extend(listener.protocols.h2.then(|| ("h2", listener.h2.tree())));
+    tree.extend(listener.redirect.map(|redirect| ("redirect", Tree::text(redirect))));
     tree.extend([
-        ("proxy_protocol", word(&connections.proxy_protocol)),
-        ("connections", caps(connections, tls.is_some())),
-        ("request_head", head),
-        ("request_body", pace(&connections.request_body)),
-        ("response", pace(&connections.response)),
+        ("proxy_protocol", word(&listener.proxy_protocol)),
+        ("connections", connections(listener)),
+        ("request_head", listener.request_head.tree()),
+        ("request_body", listener.request_body.tree()),
+        ("response", listener.response.tree()),
     ]);
-    (name.clone(), Tree::map(tree))
+    (listener.name.clone(), Tree::map(tree))
+}
+
+fn connections(listener: &Listener) -> Tree {
+    let mut tree = listener.connections.fields();
+    tree.retain(|(word, _)| listener.tls.is_some() || *word != "handshake_deadline");
+    if listener.refuse.unix || !listener.refuse.networks.is_empty() {
+        tree.push(("refuse", networks(&listener.refuse.networks, listener.refuse.unix)));
+    }
+    if let Some(at_accept) = &listener.refuse_at_accept {
+        let limit = ("limit", Tree::text(&at_accept.limit));
+        tree.push(("refuse_at_accept", Tree::map([limit, ("above", Tree::text(duration(at_accept.above)))])));
+    }
+    Tree::map(tree)
 }
 
 fn tls(tls: &Tls) -> Tree {
@@ -49,51 +54,4 @@ fn tls(tls: &Tls) -> Tree {
         ("client_certificates", asked)
     }));
     Tree::map(tree)
-}
-
-fn http2(h2: &Http2) -> Tree {
-    Tree::map([
-        ("max_concurrent_streams", Tree::text(h2.max_concurrent_streams)),
-        ("max_pending_resets", Tree::text(h2.max_pending_resets)),
-        ("resets", Tree::text(h2.resets)),
-        ("control_frames", Tree::text(h2.control_frames)),
-        ("head_memory", Tree::text(h2.head_memory)),
-    ])
-}
-
-fn caps(connections: &Connections, over_tls: bool) -> Tree {
-    let mut tree = vec![
-        ("max", Tree::text(connections.max)),
-        ("per_client", connections.per_client.map_or_else(none, Tree::text)),
-        ("handshakes", connections.handshakes.map_or_else(none, Tree::text)),
-    ];
-    if over_tls {
-        tree.push(("handshake_deadline", Tree::text(duration(connections.handshake_deadline))));
-    }
-    tree.extend([
-        ("requests", Tree::text(connections.requests)),
-        ("lifetime", connections.lifetime.map_or_else(none, |span| Tree::text(duration(span)))),
-        ("idle", Tree::text(duration(connections.idle))),
-        ("linger", Tree::text(duration(connections.linger))),
-    ]);
-    if connections.refuse.unix || !connections.refuse.networks.is_empty() {
-        tree.push(("refuse", networks(&connections.refuse.networks, connections.refuse.unix)));
-    }
-    if let Some(at_accept) = &connections.refuse_at_accept {
-        let limit = ("limit", Tree::text(&at_accept.limit));
-        tree.push(("refuse_at_accept", Tree::map([limit, ("above", Tree::text(duration(at_accept.above)))])));
-    }
-    Tree::map(tree)
-}
-
-fn pace(pace: &Pace) -> Tree {
-    Tree::map([
-        ("least_rate", Tree::text(format!("{}/s", Bytes(u64::from(pace.least_rate))))),
-        ("grace", Tree::text(duration(pace.grace))),
-        ("timeout", pace.timeout.map_or_else(none, |span| Tree::text(duration(span)))),
-    ])
-}
-
-fn none() -> Tree {
-    Tree::text("none")
 }

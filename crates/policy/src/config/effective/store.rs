@@ -1,6 +1,7 @@
 //! A store in its long form.
 
 use crate::config::scalar::duration;
+use crate::config::setting::Values;
 use crate::config::store_text::StoreUrl;
 use crate::config::text::HostPort;
 use crate::config::tree::Tree;
@@ -25,10 +26,6 @@ pub fn store(store: &Store, password: Option<&Tree>) -> Tree {
     tree.push(("timeout", Tree::text(duration(store.timeout))));
     tree.push(("ready_within", Tree::text(duration(store.ready_within))));
     tree.push(("prefix", Tree::text(&store.prefix)));
-    let breaker = [
-        ("open_after", Tree::text(store.breaker.open_after)),
-        ("half_open_every", Tree::text(duration(store.breaker.half_open_every))),
-    ];
-    tree.push(("breaker", Tree::map(breaker)));
+    tree.push(("breaker", store.breaker.tree()));
     Tree::map(tree)
 }

@@ -10,21 +10,21 @@ use crate::units::Share;
 section! {
     /// What clients are told.
     Responses ("a map") {
-        /// Which rate-limit fields are sent: `draft` (default; RateLimit and RateLimit-Policy), `triple` (RateLimit-Limit and
+        /// Which rate-limit fields are sent: `draft` (RateLimit and RateLimit-Policy), `triple` (RateLimit-Limit and
         /// so on), `legacy` (X-RateLimit-Limit and so on) or `off`.
-        optional ratelimit_headers: FieldStyle,
-        /// Which of several limits an admitted answer reports: `nearest` to its end (default) or `all`, at most 4.
-        optional report: Report,
-        /// Whether browsers may show these fields to scripts (Access-Control-Expose-Headers). Default false.
-        optional expose: bool,
+        optional ratelimit_headers: FieldStyle [default draft],
+        /// Which of several limits an admitted answer reports: `nearest` to its end or `all`, at most 4.
+        optional report: Report [default nearest],
+        /// Whether browsers may show these fields to scripts (Access-Control-Expose-Headers).
+        optional expose: bool [default false],
         /// When limited clients are told to come back.
         optional retry_after: RetryAfter,
         /// What a client over its limit gets.
         optional limited: Limited,
         /// What a client gets when there is no capacity.
         optional overloaded: Overloaded,
-        /// Whether refusals carry X-Tidegate-Decision. Default true.
-        optional decision_id: bool,
+        /// Whether refusals carry X-Tidegate-Decision.
+        optional decision_id: bool [default true],
         /// The name under which Proxy-Status (RFC 9209) is sent. Default: not sent.
         optional proxy_name: ProxyName,
     }
@@ -34,8 +34,9 @@ section! {
 section! {
     /// When limited clients are told to come back.
     RetryAfter ("a map") {
-        /// By how much Retry-After is stretched at random, at most 5 s, so that not all come back at once. Default 10%.
-        optional jitter: Share,
+        /// By how much Retry-After is stretched at random, at most 5 s, so that not all come back at once.
+        // enough to spread a window's end, too little for anybody to notice
+        optional jitter: Share [default 10%],
     }
     later: []
 }
@@ -43,10 +44,10 @@ section! {
 section! {
     /// What a client over its limit gets.
     Limited ("a map") {
-        /// 400 to 599. Default 429.
-        optional status: Count,
-        /// The body: `auto` (default: problem+json or HTML, by Accept), `json` or `html`.
-        optional format: BodyFormat,
+        /// The status.
+        optional status: Count [400 to 599, default 429],
+        /// The body: `auto` (problem+json or HTML, by Accept), `json` or `html`.
+        optional format: BodyFormat [default auto],
     }
     later: ["body", "headers"]
 }
@@ -54,8 +55,8 @@ section! {
 section! {
     /// What a client gets when there is no capacity.
     Overloaded ("a map") {
-        /// 400 to 599. Default 503.
-        optional status: Count,
+        /// The status.
+        optional status: Count [400 to 599, default 503],
     }
     later: ["body", "format", "headers"]
 }

@@ -50,8 +50,8 @@ section! {
         optional method: Method,
         /// The request's fields.
         optional headers: Keyed<HeaderName, OneOrMany<String>>,
-        /// The size of the request's body. Default 0B.
-        optional body: Bytes,
+        /// The size of the request's body.
+        optional body: Bytes [default 0B],
         /// How many. Default 1, or as many as `every` fits into `for`.
         optional n: Count,
         /// From one to the next. Default 0s: all at once, which is in their order all the same.
@@ -73,14 +73,14 @@ section! {
 section! {
     /// What the origin answers.
     Reply ("a map with `status`") {
-        /// 200 to 599. Default 200.
-        optional status: Count,
+        /// The status.
+        optional status: Count [200 to 599, default 200],
         /// Its fields.
         optional headers: Keyed<HeaderName, OneOrMany<FieldValue>>,
-        /// The size of its body. Default 0B.
-        optional body: Bytes,
-        /// How long the origin takes to answer; so long the request is under way. Default 0s.
-        optional takes: Duration,
+        /// The size of its body.
+        optional body: Bytes [default 0B],
+        /// How long the origin takes to answer; so long the request is under way.
+        optional takes: Duration [default 0s],
     }
     later: []
 }

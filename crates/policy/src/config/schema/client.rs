@@ -4,7 +4,6 @@ use crate::client::trust::{OnDegraded, OnShort};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, List};
-use crate::config::word::{Mapped, OnInvalid};
 use http::HeaderName;
 
 section! {
@@ -17,21 +16,18 @@ section! {
         /// or `{ file: PATH }` with one network per line. From such a peer the header is walked leftwards through listed
         /// addresses; the first that is not listed is the client.
         required from: List<Either<String, TrustSource>>,
-        /// Instead of walking: the client is the N-th address from the right, 1 to 32 (0 believes nobody). For
-        /// chains of fixed length.
-        optional hops: Count,
-        /// With `hops`: what becomes of a request whose chain is shorter. `peer` (default): it counts for the peer, apart
-        /// from others; `reject`: 400.
-        optional short: OnShort,
-        /// What becomes of a request with an unreadable address where it counts. `hop` (default): it counts for the last
-        /// hop that could be verified, apart from others; `reject`: 400.
-        optional degraded: OnDegraded,
+        /// Instead of walking: the client is the N-th address from the right; 0 believes nobody. For chains of fixed length.
+        optional hops: Count [0 to 32],
+        /// With `hops`: what becomes of a request whose chain is shorter. `peer`: it counts for the peer, apart from others;
+        /// `reject`: 400.
+        optional short: OnShort [default peer],
+        /// What becomes of a request with an unreadable address where it counts. `hop`: it counts for the last hop that could be
+        /// verified, apart from others; `reject`: 400.
+        optional degraded: OnDegraded [default hop],
         /// Fields of these peers that reach the origin although they are not the `header` that is read, such as `X-Real-IP`. All
         /// other fields that name a client's address or another target are removed, whoever sends them, as a proxy passes on
         /// those that it does not write itself. The list of such fields is in `docs/connections.md`.
         optional keep_headers: List<HeaderName>,
-        /// Short for both `short` and `degraded`: `peer` or `reject`.
-        optional on_invalid: OnInvalid,
     }
     later: []
 }
@@ -51,12 +47,10 @@ section! {
 section! {
     /// What counts as one client.
     ClientIp ("a map") {
-        /// How many bits of an IPv4 address make a client, 1 to 32. Default 32.
-        optional ipv4_prefix: Count,
-        /// How many bits of an IPv6 address make a client, 1 to 128. Default 64, because a home gets a /64.
-        optional ipv6_prefix: Count,
-        /// How `::ffff:192.0.2.1` counts: `unwrap`, as 192.0.2.1. The only word there is.
-        optional ipv4_mapped: Mapped,
+        /// How many bits of an IPv4 address make a client. `::ffff:192.0.2.1` counts as 192.0.2.1.
+        optional ipv4_prefix: Count [1 to 32, default 32],
+        /// How many bits of an IPv6 address make a client; a home gets a /64.
+        optional ipv6_prefix: Count [1 to 128, default 64],
         /// NAT64 prefixes of your own network, beside 64:ff9b::/96: addresses under them count as the IPv4 address inside.
         /// Length 32, 40, 48, 56, 64 or 96.
         optional translation: List<String>,

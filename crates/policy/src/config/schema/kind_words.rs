@@ -12,6 +12,7 @@ use crate::config::node;
 use crate::config::read::{At, Field, Read};
 use crate::config::scalar::Count;
 use crate::config::section::{Flat, property, section};
+use crate::config::setting::Rule;
 use crate::config::shape::{List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::word::CalendarWord;
@@ -117,7 +118,10 @@ impl<const TIER: bool> Flat for KindWords<TIER> {
     fn properties(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
         let property = |word: &'static Word| {
             let manual = if TIER { word.in_tier.unwrap_or_default().to_owned() } else { word.manual() };
-            (word.name, property((reader(&word.takes).schema)(generator), &[&manual]))
+            (
+                word.name,
+                property((reader(&word.takes).schema)(generator), &[&manual], Rule { range: None, default: None }),
+            )
         };
         declared(TIER).into_iter().map(property).collect()
     }

@@ -19,30 +19,29 @@ pub use answer::{Limited, Overloaded, ProxyName, Responses, RetryAfter};
 pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
-pub use health::{Adaptive, Ejection, Health};
+pub use health::{Adaptive, Health};
 pub use kind_words::ShareNode;
 pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
-pub use origin::{
-    Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, Timeouts,
-};
+pub use origin::{Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries};
 pub use process::{
     AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry,
     Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
-pub use store::{Breaker, Store};
+pub use store::Store;
 
 use std::time::Duration;
 
 use super::read::Read;
 use super::scalar::Count;
 use super::section::section;
+use super::setting::Words;
 use super::settings::ListenOn;
 use super::shape::{Either, Keyed, List, OneOrMany};
 use super::text::{ListenAddress, Name, OriginName};
 use super::word::BodyLimit;
 use crate::limiter::sharing::OnStoreError;
-use crate::policy::{Mode, RepeatedFields};
+use crate::policy::{Mode, RepeatedFields, Timeouts};
 
 section! {
     /// A tidegate policy file.
@@ -69,9 +68,9 @@ section! {
         /// What counts as one client.
         optional client_ip: ClientIp,
         /// What becomes of a request with several lines of a header field that a route or an enforced limit reads, of which one
-        /// origin would read the first and another the last. `refuse` (default): 400. `first`, `last`: that line counts, and
+        /// origin would read the first and another the last. `refuse`: 400. `first`, `last`: that line counts, and
         /// the others are taken out. Fields with a client's address (`trusted_proxies`) have rules of their own.
-        optional repeated_fields: RepeatedFields,
+        optional repeated_fields: RepeatedFields [default refuse],
         /// Groups of equal servers that requests are sent to, each under a name of its own.
         optional origins: Keyed<OriginName, Origin>,
         /// Stores that several gates share limits through, each under a name of its own.
@@ -91,9 +90,9 @@ section! {
         optional admin: Either<ListenAddress, Admin>,
         /// The process. Changes here need `tidegate upgrade`.
         optional server: Server,
-        /// How often to look whether the files have changed, `1s` to `1h`, and reload them if so. Off by default: then SIGHUP and
+        /// How often to look whether the files have changed, and reload them if so. Off by default: then SIGHUP and
         /// `tidegate reload` do. By content, so that it works with editors, network file systems and Kubernetes ConfigMaps.
-        optional watch: Duration,
+        optional watch: Duration [1s to 1h],
         /// What must come of which requests, for `tidegate test`. Nothing of it is looked at when serving.
         optional tests: List<Test>,
     }
@@ -104,14 +103,15 @@ section! {
     /// What routes, origins and limits use when they do not say otherwise.
     Defaults ("a map") {
         /// How long to wait for an origin.
-        optional timeouts: Timeouts,
-        /// The largest request body, 413 above it; `none` switches the limit off. Default `10MiB`.
-        optional body_limit: BodyLimit,
-        /// Whether limits are obeyed (`enforce`, the default) or only counted and logged (`shadow`).
-        optional mode: Mode,
-        /// What happens to a request of a shared limit that says nothing itself when its store says nothing: `local` (default),
-        /// `open` or `closed`.
-        optional on_store_error: OnStoreError,
+        optional timeouts: Words<Timeouts>,
+        /// The largest request body, 413 above it; `none` switches the limit off.
+        // enough for forms and photographs; uploads say so themselves
+        optional body_limit: BodyLimit [default 10MiB],
+        /// Whether limits are obeyed (`enforce`) or only counted and logged (`shadow`).
+        optional mode: Mode [default enforce],
+        /// What happens to a request of a shared limit that says nothing itself when its store says nothing: `local`, `open` or
+        /// `closed`.
+        optional on_store_error: OnStoreError [default local],
     }
     later: ["action"]
 }

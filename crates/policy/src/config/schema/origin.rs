@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::{Schema, json_schema};
 
-use super::health::{Adaptive, Ejection, Health};
+use super::health::{Adaptive, Health};
 use crate::client::key::KeyPart;
 use crate::config::fault::Code;
 use crate::config::nearest::nearest;
@@ -13,9 +13,10 @@ use crate::config::place::{FilePath, OriginPlace, ServerName};
 use crate::config::read::{Scalar, Wrong};
 use crate::config::scalar::Count;
 use crate::config::section::section;
+use crate::config::setting::Words;
 use crate::config::shape::{Either, List, OneOrMany};
-use crate::config::word::{BalanceWord, OnFull, RetryOn};
-use crate::policy::{OnClientAbort, Protocol};
+use crate::config::word::{BalanceWord, RetryOn};
+use crate::policy::{Ejection, OnClientAbort, Protocol, Timeouts};
 use crate::units::Share;
 
 section! {
@@ -29,24 +30,24 @@ section! {
         /// How many requests may be with this origin at once, 503 above it: a number, or a map with a queue. Default: no cap.
         optional inflight: Either<Count, Inflight>,
         /// How long to wait.
-        optional timeouts: Timeouts,
+        optional timeouts: Words<Timeouts>,
         /// How often a request is tried at another server.
         optional retries: Retries,
         /// Asks every server whether it is well, and leaves out those that are not: a path such as `/healthz`, or a map; `{}`
         /// only connects. Default: no checks.
         optional health: Either<ExactPath, Health>,
         /// Leaves servers out for a while when requests to them fail. Default: never; `{}` for all its defaults.
-        optional ejection: Ejection,
-        /// For how long a server that comes back gets a growing part of its weight, 100ms to 1h. Default: all of it at once.
-        optional slow_start: Duration,
+        optional ejection: Words<Ejection>,
+        /// For how long a server that comes back gets a growing part of its weight. Default: all of it at once.
+        optional slow_start: Duration [100ms to 1h],
         /// Moves the in-flight cap by how the origin answers. Default: it stays.
         optional adaptive: Adaptive,
-        /// What becomes of a request whose client leaves while the origin works for it: `await` (default) reads the answer and throws it
+        /// What becomes of a request whose client leaves while the origin works for it: `await` reads the answer and throws it
         /// away, `close` closes the connection to the origin; both keep its places in `inflight` until the work should be over.
         /// `release` closes and gives them back at once, so that clients that leave can have any number of requests at work.
-        optional on_client_abort: OnClientAbort,
-        /// `http/1.1` (default), or `h2`: agreed in the handshake with `tls`, taken for granted without.
-        optional protocol: Protocol,
+        optional on_client_abort: OnClientAbort [default await],
+        /// `http/1.1`, or `h2`: agreed in the handshake with `tls`, taken for granted without.
+        optional protocol: Protocol [default http/1.1],
         /// Encrypts the connection; `{}` trusts the system's certificates and expects the host of the address in the origin's.
         /// Default: in clear.
         optional tls: OriginTls,
@@ -61,8 +62,8 @@ section! {
         optional sni: ServerName,
         /// Files with the certificates to trust, PEM. Default: those of the system.
         optional ca: OneOrMany<FilePath>,
-        /// `false` believes whoever answers, and is warned of. Default true.
-        optional verify: bool,
+        /// `false` believes whoever answers, and is warned of.
+        optional verify: bool [default true],
         /// Who we are, for origins that ask.
         optional client_certificate: ClientCertificate,
     }
@@ -85,10 +86,11 @@ section! {
     OriginAddress ("a map with `address`") {
         /// `HOST:PORT` or `unix:/PATH`.
         required address: OriginPlace,
-        /// Its part of the traffic relative to its siblings, 1 to 1000. Default 1.
-        optional weight: Count,
-        /// How often its name is looked up again, 1s to 24h. Default 30s.
-        optional resolve: Duration,
+        /// Its part of the traffic relative to its siblings.
+        optional weight: Count [1 to 1000, default 1],
+        /// How often its name is looked up again.
+        // a name that moves is followed soon, and a resolver is asked twice a minute at most
+        optional resolve: Duration [1s to 24h, default 30s],
     }
     later: []
 }
@@ -137,36 +139,41 @@ impl Scalar for BalanceText {
 section! {
     /// How many at once, and what happens above that.
     Inflight ("a map with `max`") {
-        /// How many at once, at least 1.
-        required max: Count,
-        /// How many may wait for a place. Default 0. Routes have no queue.
-        optional queue: Count,
-        /// How long one may wait before it is refused, 1ms to 1m. Default 250ms.
-        optional queue_timeout: Duration,
-        /// What happens to a request that finds no place: `shed`, it is refused. The only word there is.
-        optional on_full: OnFull,
+        /// How many at once.
+        required max: Count [1 to 4294967295],
+        /// How many may wait for a place. Routes have no queue.
+        // a queue is memory and waiting connections; more than this cannot be waited for within a minute
+        optional queue: Count [0 to 100000, default 0],
+        /// How long one may wait before it is refused.
+        // longer than a short burst, shorter than what a person notices
+        optional queue_timeout: Duration [1ms to 1m, default 250ms],
     }
     later: []
 }
 
 section! {
-    /// How long to wait for an origin: 1ms to 24h each.
-    Timeouts ("a map of durations") {
-        /// Until the connection stands. Default 2s.
-        optional connect: Duration,
-        /// Between two reads. Default 30s.
-        optional read: Duration,
-        /// For one write. Default 30s.
-        optional write: Duration,
-        /// How long an unused connection is kept. Default 60s.
-        optional idle: Duration,
-        /// From the request's head to the answer's head, 504 after it. Default 60s.
-        optional request: Duration,
+    /// How long to wait for an origin.
+    values Timeouts ("a map of durations") {
+        /// Until the connection stands.
+        // a healthy neighbour answers in milliseconds, and one lost SYN (1 s) is still survived
+        optional connect: Duration [1ms to 24h, default 2s],
+        /// Between two reads.
+        // long enough for a slow report
+        optional read: Duration [1ms to 24h, default 30s],
+        /// For one write.
+        optional write: Duration [1ms to 24h, default 30s],
+        /// How long an unused connection is kept.
+        // below the 75 s of common origins, so that they never close under a request of ours
+        optional idle: Duration [1ms to 24h, default 1m],
+        /// From the request's head to the answer's head, 504 after it.
+        // what browsers' users have given up by
+        optional request: Duration [1ms to 24h, default 1m],
         /// The same for each try of a request, if `retries` names `timeout`; 504 after the last. Default: all that is left of
         /// `request`.
-        optional r#try: Duration,
-        /// From the answer's head to its last byte; the connection ends after it. Default: as long as it flows.
-        optional body: Duration,
+        optional r#try: Duration [1ms to 24h],
+        /// From the answer's head to its last byte; the connection ends after it. Default: as long as it flows, since downloads
+        /// and streams of events may rightly take hours.
+        optional body: Duration [1ms to 24h],
     }
     later: []
 }
@@ -175,8 +182,9 @@ section! {
     /// Second tries. What may have reached an origin is tried again only if its method is idempotent (GET, HEAD, PUT, DELETE,
     /// OPTIONS, TRACE), all of its body is still at hand (64KiB at most), and no answer has begun.
     Retries ("a map with `max`") {
-        /// How often, 0 to 5. Default 1.
-        optional max: Count,
+        /// How often.
+        // one more try mends a lost SYN or a dead address; more only multiplies the load of an origin that is down
+        optional max: Count [0 to 5, default 1],
         /// When: `connect_error` (default), no connection came to stand; `reset_before_answer`, it ended before the answer
         /// began; `timeout`, the answer did not begin in time.
         optional on: List<RetryOn>,

@@ -7,6 +7,7 @@ use crate::config::listen_on::Permissions;
 use crate::config::pattern::{CertificateName, ExactPath, HostPattern};
 use crate::config::scalar::Count;
 use crate::config::section::section;
+use crate::config::setting::Words;
 use crate::config::settings::{
     ClientCertificateMode, ClientInLog, LineFormat, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
@@ -28,18 +29,18 @@ section! {
         required address: ListenOn,
         /// Who may connect to a UNIX socket: its file's mode in octal. Default `"0660"`, its owner and its group.
         optional permissions: Permissions,
-        /// Whether connections begin with a PROXY header (version 1 or 2) that names the client: `off` (default), `optional` or
+        /// Whether connections begin with a PROXY header (version 1 or 2) that names the client: `off`, `optional` or
         /// `required`. Only peers in `trusted_proxies` may send one; with `required` all others are closed, with `optional`
         /// their bytes are a request like any other.
-        optional proxy_protocol: ProxyProtocol,
+        optional proxy_protocol: ProxyProtocol [default off],
         /// How many connections, from whom, and for how long.
-        optional connections: Connections,
+        optional connections: Words<Connections>,
         /// How large the head of a request may be, and how long it may take.
-        optional request_head: RequestHead,
+        optional request_head: Words<RequestHead>,
         /// How slowly the body of a request may come.
-        optional request_body: RequestBody,
+        optional request_body: Words<RequestBody>,
         /// How slowly a client may take its answer.
-        optional response: Response,
+        optional response: Words<Response>,
         /// Serve by TLS 1.2 and 1.3, and nothing else. `off`: without, whatever the top level's `tls` says.
         optional tls: Either<Off, Tls>,
         /// `https`, or `https:PORT`: send every request to the same address by TLS (301, or 308 when it is no GET or HEAD).
@@ -49,7 +50,7 @@ section! {
         /// without. Without TLS, `h2` is for clients that are told to begin with it (prior knowledge).
         optional protocols: OneOrMany<Protocol>,
         /// What a client may ask for on one connection of HTTP/2.
-        optional h2: Http2,
+        optional h2: Words<Http2>,
     }
     later: []
 }
@@ -86,29 +87,34 @@ section! {
         /// A file with the certificates of the authorities that clients' certificates come from, in PEM. Relative to the
         /// directory of the policy file.
         required ca: String,
-        /// `required` (default): no connection without one; `optional`: one that is shown must be good.
-        optional mode: ClientCertificateMode,
+        /// `required`: no connection without one; `optional`: one that is shown must be good.
+        optional mode: ClientCertificateMode [default required],
     }
     later: []
 }
 
 section! {
     /// What a client may ask for on one connection of HTTP/2. One that asks for more is cut off.
-    Http2 ("a map") {
-        /// Requests at once. Default 100.
-        optional max_concurrent_streams: Count,
-        /// Requests at once that are cancelled before they were looked at. Default 20.
-        optional max_pending_resets: Count,
-        /// Requests that are cancelled before their answer begins: so many at once, and as many again in every period. Default
-        /// 200/10s.
-        optional resets: Rate,
+    struct Http2 ("a map") {
+        /// Requests at once.
+        // the least that RFC 9113 section 6.5.2 recommends, and what nearly all servers give. One kept connection costs what a
+        // thousand answers that wait cost; more would make the limit of connections a fiction
+        optional max_concurrent_streams: Count [1 to 1000, default 100],
+        /// Requests at once that are cancelled before they were looked at.
+        // requests are looked at as they come, so nothing but an attack has more than one or two
+        optional max_pending_resets: Count [0 to 1000, default 20],
+        /// Requests that are cancelled before their answer begins: so many at once, and as many again in every period.
+        // a browser that leaves a page cancels all that it had asked for, twice over
+        optional resets: Rate [default 200/10s],
         /// Frames that move no request along (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones), beyond those
         /// that requests and answers earn: so many at once, and as many again in every period. A SETTINGS frame counts
-        /// ten times. Default 1000/10s.
-        optional control_frames: Rate,
+        /// ten times.
+        // a microsecond's work each, and far above what browsers and libraries send
+        optional control_frames: Rate [default 1000/10s],
         /// Memory for the heads of all requests under way on one connection, each field counted with 32 bytes more than its
-        /// text. What does not fit is answered 431. Default 512KiB.
-        optional head_memory: Bytes,
+        /// text. What does not fit is answered 431.
+        // a hundred requests with 5 KiB of cookies and the rest; less than 64 KiB would not hold one head of the size that is served
+        optional head_memory: Bytes [64KiB to 64MiB, default 512KiB],
     }
     later: []
 }
@@ -121,7 +127,7 @@ section! {
         /// The access log. Off by default; `access_log: {}` switches it on.
         optional access_log: AccessLog,
         /// The process's own log, on standard error.
-        optional log: Log,
+        optional log: Words<Log>,
     }
     later: ["top", "decisions", "traces"]
 }
@@ -129,10 +135,11 @@ section! {
 section! {
     /// The metrics page, in Prometheus' text format, on a listener of its own.
     Metrics ("a map") {
-        /// Where. Default `127.0.0.1:9464`.
-        optional address: ListenAddress,
-        /// Its path. Default `/metrics`.
-        optional path: ExactPath,
+        /// Where.
+        // Prometheus' register of default ports has this one free for exporters that meet no other
+        optional address: ListenAddress [default 127.0.0.1:9464],
+        /// Its path.
+        optional path: ExactPath [default /metrics],
         /// Names by which scrapers call it, such as `gate.monitoring.svc` or `*.internal`. A `Host` that is neither one of
         /// these, nor an IP address, nor `localhost`, is answered 403: a stranger's page could send it through a browser.
         optional hosts: OneOrMany<HostPattern>,
@@ -148,9 +155,9 @@ section! {
         /// What whoever reads has to know, sent as `Authorization: Bearer TOKEN` or as the password of `Basic`. Better than a
         /// text are `{ file: PATH }` and `{ env: NAME }`.
         optional token: Either<String, SecretSource>,
-        /// `true`: without a token, too, tell each user of this machine of clients and of the configuration. Default `false`: without a
+        /// `true`: without a token, too, tell each user of this machine of clients and of the configuration. `false`: without a
         /// token only what names neither is told.
-        optional open: bool,
+        optional open: bool [default false],
         /// Names by which it is called, as in `telemetry.metrics`.
         optional hosts: OneOrMany<HostPattern>,
     }
@@ -160,40 +167,40 @@ section! {
 section! {
     /// The access log: one line per request.
     AccessLog ("a map") {
-        /// `stdout` (default), `stderr`, or a file's path from `/`.
-        optional to: LogTarget,
-        /// `json` (default) or `combined`, the line of Apache and nginx, which most tools read and which has fewer fields.
-        optional format: LineFormat,
-        /// How clients appear: `pseudonym` (default, needs `secrets.client_hmac` to outlive a restart) or `address`. A reload
-        /// changes it.
-        optional client: ClientInLog,
+        /// `stdout`, `stderr`, or a file's path from `/`.
+        optional to: LogTarget [default stdout],
+        /// `json`, or `combined`, the line of Apache and nginx, which most tools read and which has fewer fields.
+        optional format: LineFormat [default json],
+        /// How clients appear: `pseudonym` (needs `secrets.client_hmac` to outlive a restart) or `address`. A reload changes it.
+        optional client: ClientInLog [default pseudonym],
         /// Which share of the requests is logged.
-        optional sample: Sample,
+        optional sample: Words<Sample>,
     }
     later: []
 }
 
 section! {
     /// Which share of the requests is logged.
-    Sample ("a map of shares") {
-        /// Of those that were limited, or would have been by a shadow limit. Default 100%.
-        optional limited: Share,
-        /// Of all others. Default 100%.
-        optional other: Share,
+    struct Sample ("a map of shares") {
+        /// Of those that were limited, or would have been by a shadow limit.
+        optional limited: Share [default 100%],
+        /// Of all others.
+        optional other: Share [default 100%],
         /// The most lines of refused requests: so many at once, and as many again in every period. Beyond it a line says in
-        /// `sampled` how many refused requests it stands for. `none`: no bound. Default 100/s.
-        optional refused: OrNone<Rate>,
+        /// `sampled` how many refused requests it stands for. `none`: no bound.
+        // some 50 kB of lines a second, whatever a flood sends
+        optional refused: OrNone<Rate> [default 100/s],
     }
     later: []
 }
 
 section! {
     /// The process's own log, on standard error.
-    Log ("a map") {
-        /// `error`, `warn`, `info` (default) or `debug`.
-        optional level: LogLevel,
-        /// `auto` (default: text on a terminal or under journald, else JSON), `text` or `json`.
-        optional format: LogFormat,
+    struct Log ("a map") {
+        /// `error`, `warn`, `info` or `debug`.
+        optional level: LogLevel [default info],
+        /// `auto` (text on a terminal or under journald, else JSON), `text` or `json`.
+        optional format: LogFormat [default auto],
     }
     later: []
 }
@@ -201,24 +208,26 @@ section! {
 section! {
     /// The process. Changes here need `tidegate upgrade`.
     Server ("a map") {
-        /// Worker threads: `auto` (default, one per core) or 1 to 1024.
-        optional threads: Threads,
-        /// The most that the process buffers of bodies, of all connections together: 1MiB to 1TiB, default 256MiB. Near it, less
-        /// is read at once, stalled answers are cut off, and bodies over 16 KiB are refused (503).
-        optional max_buffered: Bytes,
+        /// Worker threads: `auto` (one per core) or 1 to 1024.
+        optional threads: Threads [default auto],
+        /// The most that the process buffers of bodies, of all connections together. Near it, less is read at once, stalled answers
+        /// are cut off, and bodies over 16 KiB are refused (503).
+        // what a small machine can spare: some 2,500 stalled answers fit, and light requests beside them
+        optional max_buffered: Bytes [1MiB to 1TiB, default 256MiB],
         /// How the process stops.
-        optional drain: Drain,
+        optional drain: Words<Drain>,
     }
     later: ["watchdog"]
 }
 
 section! {
     /// How the process stops on SIGTERM.
-    Drain ("a map of durations") {
-        /// How long readiness is refused while requests are still taken, for balancers that poll it. Default 0s.
-        optional delay: Duration,
-        /// How long requests in flight may take after that. Default 30s.
-        optional timeout: Duration,
+    struct Drain ("a map of durations") {
+        /// How long readiness is refused while requests are still taken, for balancers that poll it.
+        optional delay: Duration [0s to 1h, default 0s],
+        /// How long requests in flight may take after that.
+        // what a browser's user waits at most; systemd kills after 90 s
+        optional timeout: Duration [0s to 1h, default 30s],
     }
     later: []
 }

@@ -2,14 +2,16 @@
 
 use http::{HeaderName, Method};
 
-use super::{Inflight, Timeouts};
+use super::Inflight;
 use crate::config::limit_text::LimitText;
 use crate::config::pattern::{ExactPath, ExactText, Expression, HostPattern, IgnoreWord, PathPattern, PrefixPath};
 use crate::config::scalar::Count;
 use crate::config::section::section;
+use crate::config::setting::Words;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::{FieldValue, Name, TemplateText};
 use crate::config::word::BodyLimit;
+use crate::policy::Timeouts;
 
 section! {
     /// What is done with some requests.
@@ -37,7 +39,7 @@ section! {
         /// The largest request body, 413 above it; `none` switches the limit off. Default: that of `defaults`.
         optional body_limit: BodyLimit,
         /// How long to wait for the origin, over what it says itself.
-        optional timeouts: Timeouts,
+        optional timeouts: Words<Timeouts>,
     }
     later: ["redirect", "rewrite", "action", "exempt", "tiers"]
 }
@@ -52,8 +54,6 @@ section! {
         optional path: Either<PathPattern, PathForm>,
         /// The method, or a list of which one must be met.
         optional method: OneOrMany<Method>,
-        /// The same as `method`, as a list.
-        optional methods: OneOrMany<Method>,
         /// Header fields by name: the exact value, or a map with `exact` or `regex`.
         optional headers: Keyed<HeaderName, Either<ExactText, TextForm>>,
         /// Query parameters by name: the exact value, decoded, or a map with `exact` or `regex`. A request of whose values some fit
@@ -94,8 +94,8 @@ section! {
 section! {
     /// A fixed answer.
     Respond ("a map with `status`") {
-        /// 200 to 599. Default 200.
-        optional status: Count,
+        /// The status.
+        optional status: Count [200 to 599, default 200],
         /// The body, as it stands. Default empty.
         optional body: String,
         /// The body's type. Default `text/plain; charset=utf-8` when there is a body.

@@ -2,7 +2,7 @@
 //!
 //! `E00` the file itself and its YAML · `E01` shape · `E02` single values · `E03` meaning · `W04` warnings.
 
-mod paragraph;
+mod help;
 
 /// Whether the configuration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -22,21 +22,21 @@ const OF_STORES: [&str; 8] = ["redis", "rediss", "valkey", "valkeys", "tcp", "tl
 
 /// A text in which some ranges of bytes, in their order and apart from each other, are shown as `*`.
 #[derive(Debug, Clone)]
-pub struct Veiled<'t> {
+pub struct Redacted<'t> {
     text: &'t str,
     ranges: &'t [Range<usize>],
     /// Where the text begins in that of the ranges.
     start: usize,
 }
 
-impl<'t> Veiled<'t> {
+impl<'t> Redacted<'t> {
     /// A part of a text of which `ranges` are secret; it begins there at `start`.
-    pub fn new(text: &'t str, ranges: &'t [Range<usize>], start: usize) -> Veiled<'t> {
+    pub fn new(text: &'t str, ranges: &'t [Range<usize>], start: usize) -> Redacted<'t> {
         // a source has few of them, and an excerpt none or one
         let (from, to) = (start, start + text.len());
         let first = ranges.partition_point(|range| range.end <= from);
         let behind = ranges.partition_point(|range| range.start < to);
-        Veiled { text, ranges: ranges.get(first..behind.max(first)).unwrap_or_default(), start }
+        Redacted { text, ranges: ranges.get(first..behind.max(first)).unwrap_or_default(), start }
     }
 
     /// What may be shown.
@@ -71,7 +71,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     let ranges = in_urls(text);
     match ranges.is_empty() {
         true => Cow::Borrowed(text),
-        false => Cow::Owned(Veiled::new(text, &ranges, 0).text().into_owned()),
+        false => Cow::Owned(Redacted::new(text, &ranges, 0).text().into_owned()),
     }
 }
 

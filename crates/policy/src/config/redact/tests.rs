@@ -3,7 +3,7 @@
 use super::*;
 
 fn source(text: &str) -> String {
-    Veiled::new(text, &in_source(text), 0).text().into_owned()
+    Redacted::new(text, &in_source(text), 0).text().into_owned()
 }
 
 #[test]
@@ -86,15 +86,15 @@ fn where_a_secret_is_may_be_read() {
 fn what_points_into_a_line_still_does() {
     let text = "password: hü€ter, url: x";
     let ranges = in_source(text);
-    let veiled = Veiled::new(text, &ranges, 0);
-    assert!(!veiled.text().contains('ü'), "{}", veiled.text());
+    let redacted = Redacted::new(text, &ranges, 0);
+    assert!(!redacted.text().contains('ü'), "{}", redacted.text());
     for (offset, _) in text.char_indices() {
-        assert_eq!(veiled.text()[..veiled.at(offset)].chars().count(), text[..offset].chars().count());
+        assert_eq!(redacted.text()[..redacted.at(offset)].chars().count(), text[..offset].chars().count());
     }
     // a part of it, as excerpts are
-    let part = Veiled::new(&text[10..], &ranges, 10);
-    assert_eq!(part.text(), veiled.text()[10..]);
-    assert_eq!(Veiled::new(&text[..9], &ranges, 0).text(), "password:");
+    let part = Redacted::new(&text[10..], &ranges, 10);
+    assert_eq!(part.text(), redacted.text()[10..]);
+    assert_eq!(Redacted::new(&text[..9], &ranges, 0).text(), "password:");
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn any_text_keeps_its_lines_and_its_length() {
     // none of these has an end where it should
     for text in ["password: {", "password:", "://@", "@:", "a:@", "password: &", "token: \"\\", "\u{feff}password: \"é"]
     {
-        let veiled = source(text);
-        assert_eq!(veiled.chars().count(), text.chars().count(), "{text}");
+        let redacted = source(text);
+        assert_eq!(redacted.chars().count(), text.chars().count(), "{text}");
         assert_eq!(shown(text).chars().count(), text.chars().count(), "{text}");
     }
 }
