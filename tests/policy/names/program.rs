@@ -6,7 +6,7 @@ use std::process::Command;
 
 use regex::Regex;
 use serde_json::Value;
-use tidegate::config::code::Code;
+use tidegate::config::codes::Code;
 use tidegate::config::schema::json_schema;
 use tidegate::observe::metrics::catalogue::{ALL, Kind};
 
