@@ -67,6 +67,7 @@ kinds! {
     distinct::Distinct,
     fair_share::FairShare,
     inflight::Inflight,
+    cooldown::Cooldown,
 }
 
 const RATE: Word = Word {
