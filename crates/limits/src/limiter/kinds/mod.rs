@@ -67,7 +67,6 @@ kinds! {
     distinct::Distinct,
     fair_share::FairShare,
     inflight::Inflight,
-    cooldown::Cooldown,
 }
 
 const RATE: Word = Word {
