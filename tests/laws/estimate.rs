@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate::engine::{Base, DecidedBy, Engine, Evaluation, Verdict};
 use tidegate::limiter::sharing::deltas::message::{Message, NodeId, Section};
-use tidegate::limiter::sharing::deltas::peers::{Heard, Peers};
+use tidegate::limiter::sharing::deltas::peers::{Peers, Received};
 use tidegate::limiter::sharing::{OnStoreError, Sharing};
 use tidegate::policy::{Kind, Mode, Rule, kinds};
 use tidegate::units::{Bytes, Timestamp};
@@ -143,7 +143,7 @@ impl World {
             gate.read += 1;
             let message = Message::decode(&letter.bytes).unwrap();
             if letter.from == to
-                || gate.peers.hear(message.node, message.sequence, at(letter.taken), at(now)) == Heard::Replay
+                || gate.peers.receive(message.node, message.sequence, at(letter.taken), at(now)) == Received::Replay
             {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! Decides: no I/O, no clock, no dice.
+//! Decides about requests: no I/O, no clock, no dice.
 //!
-//! A [`Engine`] is the policy with the state of its limits. A face asks it twice about a request:
-//! [`Engine::judge`] finds the client, the route and what every limit says; [`Engine::admit`] charges. Both write into one
-//! [`Decision`], which the answer, the log and the metrics read. In between, limits that several gates share are settled
-//! ([`SharedCall`], [`estimate`]).
+//! An [`Engine`] is a policy with the state of its limits. A face calls it twice for a request: [`Engine::judge`] finds the client,
+//! the route and what each limit says; [`Engine::admit`] charges. Both write into one [`Decision`], which the answer, the log and
+//! the metrics read. In between the face settles limits that a store is asked about ([`SharedCall`]); limits with
+//! `sharing: estimate` need no question ([`estimate`]).
 
 mod ask;
 mod charge;

@@ -26,7 +26,7 @@ use crate::limiter::sharing::{
     Answer, Asking, Begin, Look, OnStoreError, Question, SecretRotation, Sharing, StoreError, Watch,
 };
 use crate::limiter::{Judgement, Lost, Probe};
-use crate::policy::{Mode, OnLimit, Route};
+use crate::policy::{Mode, OnLimit, Route, StoreId};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
@@ -82,7 +82,7 @@ impl SharedCall {
             Ok(answer) => answer,
             Err(store_error) => {
                 if let Some(asking) = self.asking {
-                    self.limit.leases().silent(asking);
+                    self.limit.leases().unanswered(asking);
                 }
                 return ControlFlow::Break(SharedOutcome::Unanswered { store_error, nodes });
             }
@@ -303,7 +303,7 @@ impl Engine {
     pub fn fallbacks<'e>(
         &'e self,
         evaluation: &'e Evaluation,
-    ) -> impl Iterator<Item = (usize, StoreError, OnStoreError)> + 'e {
+    ) -> impl Iterator<Item = (StoreId, StoreError, OnStoreError)> + 'e {
         evaluation.settled.iter().filter_map(|(slot, outcome)| {
             let SharedOutcome::Unanswered { store_error, .. } = *outcome else { return None };
             let (_, limit, _) = self.shared_at(evaluation, *slot)?;
