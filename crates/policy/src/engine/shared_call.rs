@@ -33,6 +33,10 @@ use crate::units::{Cost, Timestamp};
 
 /// What a request does about one of its shared limits.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most steps are done, and a box would be one more allocation for each question"
+)]
 pub enum SharedStep {
     /// Nothing: this is known.
     Done(SharedOutcome),
