@@ -63,7 +63,7 @@ pub async fn settle(
     }
     let mut last = None;
     for (store, store_error, direction) in engine.fallbacks(evaluation) {
-        if let Some(store) = generation.stores().get(store) {
+        if let Some(store) = generation.store(store) {
             store.fell_back(direction);
         }
         last = Some(store_error);
@@ -129,7 +129,7 @@ fn store_at<'g>(
     slot: usize,
 ) -> Option<(&'g Arc<StoreInUse>, &'g Arc<Rule>)> {
     let rule = generation.engine().policy().rules.get(evaluation.decision.readings.get(slot)?.rule)?;
-    Some((generation.stores().get(rule.shared?.store)?, rule))
+    Some((generation.store(rule.shared?.store)?, rule))
 }
 
 /// Starts a call, which goes on whether or not a request waits for it. Returns its outcome, and whether a question was sent.

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::origins::origin::OriginState;
 use crate::origins::{health, resolve};
-use crate::policy::Origin;
+use crate::policy::{Origin, StoreId};
 use crate::store::StoreInUse;
 use crate::system::clock::Clock;
 
@@ -71,7 +71,7 @@ impl Backends {
     /// Has each store publish what the limits of this engine with `sharing: estimate` admit.
     pub(super) fn publish(&self, engine: &Engine) {
         for (index, store) in self.stores.iter().enumerate() {
-            let own = engine.peer_syncs().iter().flatten().filter(|limit| limit.shared().store == index);
+            let own = engine.peer_syncs().iter().flatten().filter(|limit| limit.shared().store == StoreId(index));
             store.publish(own.cloned().collect());
         }
     }

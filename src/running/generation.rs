@@ -21,7 +21,7 @@ use crate::observe::metrics::{Metrics, OriginError};
 use crate::observe::notices::sample::Sample;
 use crate::observe::offenders::MostRefused;
 use crate::origins::origin::OriginState;
-use crate::policy::{OnClientAbort, OnLimit, Origin, Policy, Route, Rule};
+use crate::policy::{OnClientAbort, OnLimit, Origin, Policy, Route, Rule, StoreId};
 use crate::sketch::UpperQuantile;
 use crate::store::StoreInUse;
 use crate::system::clock::{Clock, wall_nanos};
@@ -100,6 +100,11 @@ impl Generation {
     /// Returns the stores that limits are shared through, in the policy's order.
     pub fn stores(&self) -> &[Arc<StoreInUse>] {
         self.backends.stores()
+    }
+
+    /// Returns a store.
+    pub fn store(&self, id: StoreId) -> Option<&Arc<StoreInUse>> {
+        self.stores().get(id.0)
     }
 
     /// Returns the configuration that it was made from.

@@ -28,7 +28,7 @@ pub fn counts(generation: &Generation) -> State {
     let mut state = generation.metrics().state();
     for (limit, rule) in state.limits.iter_mut().zip(&generation.engine().policy().rules) {
         limit.kind = rule.kind.word().into();
-        limit.shared = rule.shared.map(|shared| (shared.store, shared.sharing.word()));
+        limit.shared = rule.shared.map(|shared| (shared.store.0, shared.sharing.word()));
     }
     for (shown, origin) in state.origins.iter_mut().zip(generation.origins()) {
         shown.inflight = u64::from(origin.inflight());

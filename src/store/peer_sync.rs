@@ -24,7 +24,7 @@ use crate::engine::PeerSync;
 use crate::engine::estimate::LONGEST_PERIOD;
 use crate::limiter::sharing::deltas::Deltas;
 use crate::limiter::sharing::deltas::message::{Message, NodeId, Unread, set_age};
-use crate::limiter::sharing::deltas::peers::{Heard, Peers};
+use crate::limiter::sharing::deltas::peers::{Peers, Received};
 use crate::system::clock::{self, Clock};
 use crate::units::Timestamp;
 
@@ -219,9 +219,9 @@ impl PeerExchange {
         let in_store = u64::try_from(published.now.saturating_sub(came)).unwrap_or(0);
         let age = in_store.saturating_add(u64::from(message.age_millis)).saturating_mul(1_000_000);
         let taken = Timestamp::from_nanos(sent.nanos().saturating_sub(age));
-        match progress.peers.hear(message.node, message.sequence, taken, now) {
-            Heard::Replay => return Err(Dropped::Replay),
-            Heard::Next { missed } => add(&self.messages_missed, missed),
+        match progress.peers.receive(message.node, message.sequence, taken, now) {
+            Received::Replay => return Err(Dropped::Replay),
+            Received::Next { missed } => add(&self.messages_missed, missed),
         }
         for section in &message.sections {
             match limits.iter().find(|limit| limit.id().name == section.limit.name) {

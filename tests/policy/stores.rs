@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::config::render::{Format, render};
 use tidegate::config::{Config, load_text};
 use tidegate::limiter::sharing::{OnStoreError, Sharing};
-use tidegate::policy::{Breaker, StoreMode};
+use tidegate::policy::{Breaker, StoreId, StoreMode};
 
 use crate::{codes, environment, good, path, text};
 
@@ -38,7 +38,10 @@ fn the_shortest_store_has_every_default() {
     assert_eq!((&store.username, &store.ca), (&None, &None));
     assert_eq!(config.settings.store_passwords, [None]);
     let shared = config.policy.rules[0].shared.unwrap();
-    assert_eq!((shared.store, shared.sharing, shared.on_store_error), (0, Sharing::Lease, OnStoreError::Local));
+    assert_eq!(
+        (shared.store, shared.sharing, shared.on_store_error),
+        (StoreId(0), Sharing::Lease, OnStoreError::Local)
+    );
 }
 
 #[test]

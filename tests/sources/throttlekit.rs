@@ -23,7 +23,7 @@ use tidegate::limiter::sharing::deltas::Deltas;
 use tidegate::limiter::sharing::deltas::message::{LimitId, Message, NodeId, Section};
 use tidegate::limiter::sharing::{OnStoreError, StoreError, StoreKey};
 use tidegate::observe::pseudonym::Pseudonyms;
-use tidegate::policy::{FieldStyle, Policy, Responses};
+use tidegate::policy::{FieldStyle, Policy, Responses, StoreId};
 use tidegate::request::{Peer, Request};
 use tidegate::sketch::hash::KeyInput;
 use tidegate::sketch::{Accuracy, Admission, Heaviest, Meter, MonotoneTable, Seed, SummingTable, Window};
@@ -401,7 +401,7 @@ pub fn t14_a_silent_store_is_met_as_the_limit_says() {
         let _ = gate.admit(&mut evaluation, at(1));
         assert_eq!(evaluation.decision.verdict, verdict, "{word}");
         // and the error is reported either way
-        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, StoreError::Unreachable, direction)]);
+        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(StoreId(0), StoreError::Unreachable, direction)]);
     }
     assert!(refused(&with_store("on_store_error: maybe")).contains("maybe"));
 }

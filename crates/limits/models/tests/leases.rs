@@ -155,7 +155,7 @@ pub fn a_refusal_that_races_with_a_grant_of_its_key_is_not_remembered() {
         let leases = Arc::new(Table::with_lines(1));
         let name = first_choice(0);
         let asking = ask(&leases, name, at(0));
-        leases.silent(asking);
+        leases.unanswered(asking);
         let watch = leases.watch(name, 0);
         let granting = {
             let leases = leases.clone();

@@ -129,7 +129,7 @@ impl World {
                     let answer = self.store.answer(1, &asking, now);
                     match arrival.back {
                         Some(back) => self.at(now + back * MS, Event::Answers(asking, answer, sent, own, arrival)),
-                        None => self.gates[arrival.gate].silent(asking),
+                        None => self.gates[arrival.gate].unanswered(asking),
                     }
                 }
                 Event::Answers(asking, answer, sent, own, arrival) => {

@@ -152,7 +152,7 @@ fn run(promise: Promise, steps: &[Step], lines: usize) {
                     if flight.asking.is_kept() && account.asked == Some(flight.sent) {
                         account.asked = None;
                     }
-                    leases.silent(flight.asking);
+                    leases.unanswered(flight.asking);
                 }
             }
             Step::Arrive(n) if flights.get(n).is_some_and(|flight| flight.answer.is_some()) => {

@@ -2,7 +2,8 @@
 //!
 //! An [`Engine`] is the policy with the state of its limits. The proxy asks it twice about a request: [`Engine::judge`] finds the
 //! client, the route and the answer of each limit; [`Engine::admit`] charges. Both write one [`Decision`], which the answer, the
-//! log and the metrics read. Limits that several gates share are settled in between ([`SharedCall`], [`estimate`]).
+//! log and the metrics read. Limits that a store is asked about are settled in between ([`SharedCall`]); limits with
+//! `sharing: estimate` need no question ([`estimate`]).
 
 mod ask;
 mod charge;

@@ -26,13 +26,17 @@ use crate::limiter::sharing::{
     Answer, Asking, Begin, Look, OnStoreError, Question, SecretRotation, Sharing, StoreError, Watch,
 };
 use crate::limiter::{Judgement, Lost, Probe};
-use crate::policy::{Mode, OnLimit, Route};
+use crate::policy::{Mode, OnLimit, Route, StoreId};
 use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
 
 /// What a request does about one of its shared limits.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most steps are done, and a box would be one more allocation for each question"
+)]
 pub enum SharedStep {
     /// Nothing: this is known.
     Done(SharedOutcome),
@@ -82,7 +86,7 @@ impl SharedCall {
             Ok(answer) => answer,
             Err(store_error) => {
                 if let Some(asking) = self.asking {
-                    self.limit.leases().silent(asking);
+                    self.limit.leases().unanswered(asking);
                 }
                 return ControlFlow::Break(SharedOutcome::Unanswered { store_error, nodes });
             }
@@ -303,7 +307,7 @@ impl Engine {
     pub fn fallbacks<'e>(
         &'e self,
         evaluation: &'e Evaluation,
-    ) -> impl Iterator<Item = (usize, StoreError, OnStoreError)> + 'e {
+    ) -> impl Iterator<Item = (StoreId, StoreError, OnStoreError)> + 'e {
         evaluation.settled.iter().filter_map(|(slot, outcome)| {
             let SharedOutcome::Unanswered { store_error, .. } = *outcome else { return None };
             let (_, limit, _) = self.shared_at(evaluation, *slot)?;

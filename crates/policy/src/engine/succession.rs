@@ -262,7 +262,7 @@ type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
 /// The store's addresses and its protocol may change: they lead to the same counts.
 fn shared_as<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<SharedAs<'p>> {
     let shared = rule.shared?;
-    let store = policy.stores.get(shared.store);
+    let store = policy.store(shared.store);
     let place = store.map(|store| (store.name.as_str(), store.prefix.as_str(), store.database));
     Some((shared.sharing, &rule.name, place))
 }

@@ -246,7 +246,7 @@ impl View<'_> {
         let asked = shared.filter(|shared| shared.sharing != Sharing::Estimate);
         ByPart {
             word: self.said.by.word().to_owned(),
-            store: shared.and_then(|shared| book.stores.get(shared.store)).cloned().unwrap_or_default(),
+            store: shared.and_then(|shared| book.stores.get(shared.store.0)).cloned().unwrap_or_default(),
             sharing: shared.map_or("", |shared| shared.sharing.word()).to_owned(),
             on_store_error: asked.map_or("", |shared| shared.on_store_error.word()).to_owned(),
             store_error: self

@@ -29,7 +29,7 @@ pub use response::{BodyFormat, FieldStyle, Report, Responses};
 pub use route::{Action, FixedAnswer, LONGEST_VALUE, Route, RouteTable, Taken, Undecided};
 pub use rule::{CostRule, Counted, Mode, OnLimit, Rule, Tier};
 pub use statuses::StatusSet;
-pub use store::{Breaker, Shared, Store, StoreMode};
+pub use store::{Breaker, Shared, Store, StoreId, StoreMode};
 
 /// Everything the operator decided, compiled.
 #[derive(Debug, Clone)]
@@ -42,10 +42,17 @@ pub struct Policy {
     pub rules: Vec<Arc<Rule>>,
     /// All origins. [`Action::Forward`] holds a position in this list.
     pub origins: Vec<Arc<Origin>>,
-    /// All stores that limits are shared through. [`Shared::store`] is a position in this list.
+    /// All stores that limits are shared through, by [`StoreId`].
     pub stores: Vec<Arc<Store>>,
     /// All routes and the index that finds the most specific one.
     pub routes: RouteTable,
     /// What a refused client sees.
     pub responses: Responses,
+}
+
+impl Policy {
+    /// Returns a store.
+    pub fn store(&self, id: StoreId) -> Option<&Arc<Store>> {
+        self.stores.get(id.0)
+    }
 }

@@ -55,11 +55,15 @@ pub struct Breaker {
     pub half_open_every: Duration,
 }
 
+/// Position of a store in [`Policy::stores`](super::Policy::stores).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreId(pub usize);
+
 /// That a limit is shared through a store, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shared {
-    /// Position of the store in [`super::Policy::stores`].
-    pub store: usize,
+    /// Which store.
+    pub store: StoreId,
     /// How gates share it.
     pub sharing: Sharing,
     /// What happens when the store says nothing. Of [`Sharing::Estimate`] `local`: no request asks it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_limits::limiter::sharing::deltas::message::{Message, NodeId, Section};
-use tidegate_limits::limiter::sharing::deltas::peers::{Heard, Peers};
+use tidegate_limits::limiter::sharing::deltas::peers::{Peers, Received};
 use tidegate_limits::limiter::sharing::{OnStoreError, Sharing};
 use tidegate_limits::units::{Bytes, Timestamp};
 use tidegate_policy::engine::{Base, DecidedBy, Engine, Evaluation, Verdict};
@@ -143,7 +143,7 @@ impl World {
             gate.read += 1;
             let message = Message::decode(&letter.bytes).unwrap();
             if letter.from == to
-                || gate.peers.hear(message.node, message.sequence, at(letter.taken), at(now)) == Heard::Replay
+                || gate.peers.receive(message.node, message.sequence, at(letter.taken), at(now)) == Received::Replay
             {
                 continue;
             }

@@ -21,7 +21,7 @@ use tidegate_policy::engine::{
     Arrival, Base, DecidedBy, DecisionId, Engine, Evaluation, Outcome, Refusal, SharedCall, SharedOutcome, SharedStep,
     Verdict,
 };
-use tidegate_policy::policy::{Mode, Rule, Shared};
+use tidegate_policy::policy::{Mode, Rule, Shared, StoreId};
 use tidegate_policy::request::Request;
 
 use crate::book::{arrival, book, head, rate, request};
@@ -60,7 +60,7 @@ impl Store {
 }
 
 pub fn shared(rule: Rule, sharing: Sharing, on_store_error: OnStoreError) -> Rule {
-    Rule { shared: Some(Shared { store: 0, sharing, on_store_error }), ..rule }
+    Rule { shared: Some(Shared { store: StoreId(0), sharing, on_store_error }), ..rule }
 }
 
 pub fn gate(rules: Vec<Rule>) -> Engine {
@@ -429,7 +429,7 @@ fn silence_is_met_as_the_limit_says_and_a_fault_of_ours_opens_nothing() {
         let evaluation = in_silence(&gate, store_error, 3, 0);
         assert_eq!(evaluation.decision.verdict, expected, "{direction:?} {store_error:?}");
         let told = if store_error == StoreError::Faulty { OnStoreError::Closed } else { direction };
-        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, store_error, told)]);
+        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(StoreId(0), store_error, told)]);
     }
     let watched = gate(vec![shared(rate("per_client", 30, 60, Mode::Shadow), Sharing::Exact, OnStoreError::Closed)]);
     assert_eq!(in_silence(&watched, StoreError::TimedOut, 3, 0).decision.verdict, Verdict::Admitted, "in shadow");

@@ -144,7 +144,7 @@ impl<C: Word> Leases<C> {
             return self.refused(&asking, answer, now);
         }
         if now.nanos() >= sent.nanos().saturating_add(answer.ends_nanos.min(LIFE)) {
-            self.silent(asking);
+            self.unanswered(asking);
             return Look::Unknown;
         }
         let Some((entry, kept)) = self.kept(&asking) else {
@@ -166,7 +166,7 @@ impl<C: Word> Leases<C> {
     }
 
     /// Settles a question that the store said nothing to. What it charged, if anything, is lost.
-    pub fn silent(&self, asking: Asking) {
+    pub fn unanswered(&self, asking: Asking) {
         if let Some((entry, kept)) = self.kept(&asking) {
             let _ = entry.state.exchange(kept.asking, State::Idle { low: kept.low }.word());
         }

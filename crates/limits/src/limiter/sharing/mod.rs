@@ -1,9 +1,7 @@
-//! A limit that several gates share through a store: what one asks it, what it answers, and what silence means.
+//! Limits that several gates share through a store, without I/O.
 //!
-//! Nothing here does I/O. The engine finds that a request cannot be judged by what this gate knows and hands out a
-//! [`Question`]; the face carries it to the store, brings the [`Answer`] or a [`StoreError`], and the request is judged by
-//! that. What the store does with a question is the same arithmetic in every store, and written down here
-//! in the terms of its [`Promise`].
+//! What this gate holds of a key are [`Leases`]. Where they do not suffice, a [`Question`] goes to the store, and an [`Answer`] or a
+//! [`StoreError`] comes back. Each store answers by the same arithmetic, which [`promise`] defines.
 
 pub mod deltas;
 pub mod leases;
@@ -20,11 +18,11 @@ pub use secret_rotation::SecretRotation;
 /// How gates share a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// Each gate takes budget in advance and spends it by itself; of what it took, nothing comes back.
+    /// Each gate takes budget in advance and spends it by itself. What it does not spend is lost.
     Lease,
     /// The store is asked about every request that it has not just refused.
     Exact,
-    /// Each gate decides by itself, by the whole limit, and charges what the others tell it: late, and without asking anybody.
+    /// Each gate decides by itself, by the whole limit, and charges what other gates publish, some time later.
     Estimate,
 }
 
@@ -39,10 +37,10 @@ impl Sharing {
     }
 }
 
-/// What happens to a request that the store says nothing about.
+/// What happens to a request that the store does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnStoreError {
-    /// It is judged by this gate alone, which has its part of the limit: one of as many as there are gates, and at least one request.
+    /// This gate judges it by its part of the limit: the limit divided by the number of gates, and at least one request.
     Local,
     /// It passes.
     Open,
@@ -64,24 +62,24 @@ impl OnStoreError {
     }
 }
 
-/// What a key of a shared limit is called in the store: nothing in it can be read or, without the secret, guessed.
+/// The name of a key in the store. Nothing in it can be read or, without the secret, guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreKey(pub [u8; 16]);
 
 impl StoreKey {
-    /// In two words, the low one first.
+    /// Splits the name into two words, the low one first.
     pub fn halves(self) -> [u64; 2] {
         let whole = u128::from_le_bytes(self.0);
         [whole as u64, (whole >> 64) as u64]
     }
 
-    /// What was taken apart into these two words.
+    /// Joins the two words of [`StoreKey::halves`].
     pub fn from_halves([low, high]: [u64; 2]) -> StoreKey {
         StoreKey((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
     }
 }
 
-/// What all gates together promise about one key, in the store's time.
+/// What all gates together promise for one key, in the store's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Promise {
     /// At most `burst + rate·τ` in every interval of length τ.
@@ -111,10 +109,10 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Grants nothing.
+    /// A promise that grants nothing.
     pub const NOTHING: Promise = Promise::Quota { max: 0, window: Duration::from_secs(1) };
 
-    /// The most that can be had at once.
+    /// Returns the most that can be granted at once.
     pub fn most(&self) -> u32 {
         match self {
             Promise::Rate { burst, .. } => *burst,
@@ -122,7 +120,7 @@ impl Promise {
         }
     }
 
-    /// The same, asked while windows of the calendar begin then.
+    /// Sets when the windows of the calendar begin.
     #[must_use]
     pub fn while_windows_begin(self, begins: Option<[u32; 4]>) -> Promise {
         match (self, begins) {
@@ -132,7 +130,7 @@ impl Promise {
     }
 }
 
-/// What one gate asks the store about one key: as much of `wanted` as fits, but nothing if `least` does not fit.
+/// A question to the store about one key: grant as much of `wanted` as fits, but nothing if `least` does not fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// Position of the limit in the policy.
@@ -152,7 +150,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// What is promised by the numbers that the key is judged by.
+    /// Returns the promise that the key is judged by.
     pub fn promise(&self) -> Promise {
         let judged = self.tiers.get(usize::from(self.tier)).or(self.tiers.first());
         judged.map_or(Promise::NOTHING, |tier| tier.promise.while_windows_begin(self.begins))
@@ -168,14 +166,14 @@ pub struct StoreTier {
     pub promise: Promise,
 }
 
-/// What the store said.
+/// The store's answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// How much was charged to the key, and may be spent now: 0, or from `least` to `wanted` of the question.
+    /// How much was charged to the key and may be spent now: 0, or from `least` to `wanted` of the question.
     pub granted: u32,
     /// How much was left in the store after that.
     pub left: u32,
-    /// Of a refusal: nanoseconds until `least` would fit if nobody else took any; `None` when it never will. Of a grant
+    /// Of a refusal: nanoseconds until `least` would fit if no other request took any; `None` when it never will. Of a grant
     /// `Some(0)`.
     pub retry_nanos: Option<u64>,
     /// How many nanoseconds after the question was *sent* the grant ends at the latest: the rest of the window. `u64::MAX`
@@ -183,19 +181,19 @@ pub struct Answer {
     pub ends_nanos: u64,
 }
 
-/// Why the store said nothing.
+/// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreError {
-    /// It did not answer in time. What it charged, if anything, is unknown.
+    /// The store did not answer in time. What it charged, if anything, is unknown.
     TimedOut,
-    /// It could not be reached, or the connection broke.
+    /// The store could not be reached, or the connection broke.
     Unreachable,
-    /// It has been silent so often that it is not asked for a while.
+    /// The store has failed so often in a row that it is not asked for a while.
     Breaker,
     /// Too many questions are on their way.
     Busy,
-    /// It said something that is no answer: a fault of ours or of its configuration. Treated as `closed`, whatever the limit
-    /// says, so that a mistake opens nothing.
+    /// What the store said is no answer: a fault of ours or of its configuration. Treated as `closed`, whatever the limit says, so
+    /// that a mistake opens nothing.
     Faulty,
 }
 

@@ -21,7 +21,7 @@ use crate::config::tree::Tree;
 use crate::config::word::StoreModeWord;
 use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::policy::route::Action;
-use crate::policy::{Mode, Policy, Store, StoreMode};
+use crate::policy::{Mode, Policy, Store, StoreId, StoreMode};
 
 /// What a person notices when every request waits for it.
 const LONG_FOR_EXACT: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ struct Named {
     name: String,
     at: Span,
     /// `None`: it has faults of its own.
-    store: Option<usize>,
+    store: Option<StoreId>,
     /// Where its `timeout` stands.
     timeout: Option<Span>,
     used: bool,
@@ -84,7 +84,7 @@ impl Stores {
                         stores.list.push(Arc::new(store));
                         stores.passwords.push(password.flatten());
                         stores.written.push(at.value.password.value().and_then(secret::written));
-                        stores.list.len() - 1
+                        StoreId(stores.list.len() - 1)
                     })
                 }
                 _ => None,
@@ -98,7 +98,7 @@ impl Stores {
     }
 
     /// The store that a limit names; `None` when there is none or it has faults, which have been told.
-    pub fn find(&mut self, name: &At<Name>, faults: &mut Faults) -> Option<usize> {
+    pub fn find(&mut self, name: &At<Name>, faults: &mut Faults) -> Option<StoreId> {
         if let Some(named) = self.named.iter_mut().find(|named| named.name == name.value.0) {
             named.used = true;
             return named.store;
@@ -206,7 +206,7 @@ impl Stores {
     /// Every request of an exact limit waits for the store.
     fn check_exact(&self, by: &Use, rule: usize, policy: &Policy, faults: &mut Faults) {
         let Some(shared) = policy.rules.get(rule).and_then(|rule| rule.shared) else { return };
-        let Some(store) = self.list.get(shared.store).filter(|store| store.timeout > LONG_FOR_EXACT) else { return };
+        let Some(store) = self.list.get(shared.store.0).filter(|store| store.timeout > LONG_FOR_EXACT) else { return };
         if shared.sharing != Sharing::Exact {
             return;
         }

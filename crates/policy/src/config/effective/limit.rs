@@ -37,7 +37,7 @@ pub fn limit(rule: &Rule, policy: &Policy) -> Tree {
         tree.push(("tiers", Tree::List(rule.tiers.iter().map(|one| tier(one, rule, policy)).collect())));
     }
     tree.push(("action", action(&rule.action)));
-    if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.stores.get(shared.store)?))) {
+    if let Some((shared, store)) = rule.shared.and_then(|shared| Some((shared, policy.store(shared.store)?))) {
         tree.push(("store", Tree::text(&store.name)));
         tree.push(("sharing", word(&shared.sharing)));
         if shared.sharing != Sharing::Estimate {

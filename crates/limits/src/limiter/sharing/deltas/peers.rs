@@ -1,4 +1,4 @@
-//! Whom a gate has heard of, and how far: what was told twice, what was missed, and how old what is known is.
+//! The other gates: which of their messages are replays or were missed, and how old the knowledge of them is.
 //!
 //! Adding is not idempotent, so a message counts once: by its sender's sequence numbers. A number that was seen is a
 //! replay, and dropped. A number beyond the next means that messages were missed: they are not asked for again, as their
@@ -11,25 +11,25 @@ use super::message::NodeId;
 use crate::units::Timestamp;
 use crate::units::time::saturating_nanos;
 
-/// So many other gates are told apart; of more, those that were silent longest are forgotten.
+/// The most gates that are kept; of more, the gate whose last message is oldest is forgotten.
 const MOST_PEERS: usize = 256;
 
-/// After so long without a word a gate has ended, unless nobody could be heard.
+/// After so long without a message a gate has ended, unless the store was away.
 pub const LIFE: Duration = Duration::from_secs(5);
 
 /// What a message is, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// The sender's next, after so many that were missed.
+pub enum Received {
+    /// A new one.
     Next {
-        /// How many were missed.
+        /// How many messages of the sender before it were missed.
         missed: u64,
     },
-    /// It was heard before.
+    /// One that was received before, or an older one.
     Replay,
 }
 
-/// All that were heard of; see the module.
+/// The other gates; see the module.
 #[derive(Debug, Default)]
 pub struct Peers(Vec<Peer>);
 
@@ -43,16 +43,16 @@ struct Peer {
 }
 
 impl Peers {
-    /// Takes note of a message that was heard at `now`, whose sums were taken at `taken`.
-    pub fn hear(&mut self, node: NodeId, sequence: u64, taken: Timestamp, now: Timestamp) -> Heard {
+    /// Takes note of a message received at `now`, whose sums were taken at `taken`.
+    pub fn receive(&mut self, node: NodeId, sequence: u64, taken: Timestamp, now: Timestamp) -> Received {
         if let Some(peer) = self.0.iter_mut().find(|peer| peer.node == node) {
             if sequence <= peer.sequence {
-                return Heard::Replay;
+                return Received::Replay;
             }
             let missed = sequence - peer.sequence - 1;
             let known_until = peer.known_until.max(taken);
             *peer = Peer { node, sequence, known_until, heard: now };
-            return Heard::Next { missed };
+            return Received::Next { missed };
         }
         if self.0.len() >= MOST_PEERS
             && let Some((longest, _)) = self.0.iter().enumerate().min_by_key(|(_, peer)| peer.heard)
@@ -60,22 +60,12 @@ impl Peers {
             self.0.swap_remove(longest);
         }
         self.0.push(Peer { node, sequence, known_until: taken, heard: now });
-        // what it told before this gate listened is of no more use to it than what it admitted before
-        Heard::Next { missed: 0 }
+        // earlier messages are of no more use than what the gate admitted before it had any
+        Received::Next { missed: 0 }
     }
 
-    /// How many gates tell anything, by what was known when this gate last listened, at `listened`.
-    pub fn count(&self, listened: Timestamp) -> usize {
-        self.live(listened).count()
-    }
-
-    /// How old the oldest knowledge is at `now` that this gate has of any other, when it last listened at `listened`. What a gate
-    /// admitted in its last moments is never known; after [`LIFE`] without a word it no longer counts.
-    pub fn staleness(&self, listened: Timestamp, now: Timestamp) -> Duration {
-        Duration::from_nanos(now.nanos().saturating_sub(self.known_until(listened).nanos()))
-    }
-
-    /// Up to when everything is known that any other gate admitted; see [`Peers::staleness`].
+    /// Returns up to when this gate, which last read the store's messages at `listened`, knows what each other gate admitted. What a
+    /// gate admitted in its last moments is never known; after [`LIFE`] without a message it no longer counts.
     pub fn known_until(&self, listened: Timestamp) -> Timestamp {
         self.live(listened).map(|peer| peer.known_until).fold(listened, Timestamp::min)
     }
@@ -105,29 +95,24 @@ mod tests {
     #[test]
     fn a_number_counts_once_and_a_gap_is_seen() {
         let mut peers = Peers::default();
-        let mut hear = |node, sequence| peers.hear(node, sequence, at(10), at(10));
-        assert_eq!(hear(node(1), 7), Heard::Next { missed: 0 }, "whoever begins to listen missed nothing");
-        assert_eq!(hear(node(1), 7), Heard::Replay);
-        assert_eq!(hear(node(1), 6), Heard::Replay);
-        assert_eq!(hear(node(1), 8), Heard::Next { missed: 0 });
-        assert_eq!(hear(node(1), 12), Heard::Next { missed: 3 });
-        assert_eq!(hear(node(2), 1), Heard::Next { missed: 0 });
+        let mut receive = |node, sequence| peers.receive(node, sequence, at(10), at(10));
+        assert_eq!(receive(node(1), 7), Received::Next { missed: 0 }, "whoever begins to listen missed nothing");
+        assert_eq!(receive(node(1), 7), Received::Replay);
+        assert_eq!(receive(node(1), 6), Received::Replay);
+        assert_eq!(receive(node(1), 8), Received::Next { missed: 0 });
+        assert_eq!(receive(node(1), 12), Received::Next { missed: 3 });
+        assert_eq!(receive(node(2), 1), Received::Next { missed: 0 });
     }
 
     #[test]
     fn what_is_known_is_as_old_as_the_oldest_word_of_a_gate_that_lives() {
         let mut peers = Peers::default();
-        assert_eq!(
-            peers.staleness(at(100), at(103)),
-            Duration::from_secs(3),
-            "of nobody: since anybody could be heard"
-        );
-        peers.hear(node(1), 1, at(99), at(100));
-        peers.hear(node(2), 1, at(97), at(98));
-        assert_eq!((peers.staleness(at(100), at(101)), peers.count(at(100))), (Duration::from_secs(4), 2));
-        assert_eq!(peers.staleness(at(100), at(160)), Duration::from_secs(63), "nobody is forgotten unheard");
-        assert_eq!((peers.staleness(at(104), at(104)), peers.count(at(104))), (Duration::from_secs(5), 1));
-        assert_eq!(peers.staleness(at(106), at(106)), Duration::ZERO, "both have ended");
+        assert_eq!(peers.known_until(at(100)), at(100), "of no other gate: since the store could be read");
+        peers.receive(node(1), 1, at(99), at(100));
+        peers.receive(node(2), 1, at(97), at(98));
+        assert_eq!((peers.known_until(at(100)), peers.live(at(100)).count()), (at(97), 2));
+        assert_eq!((peers.known_until(at(104)), peers.live(at(104)).count()), (at(99), 1));
+        assert_eq!(peers.known_until(at(106)), at(106), "both have ended");
     }
 
     #[test]
@@ -136,7 +121,7 @@ mod tests {
         for number in 0..MOST_PEERS as u64 + 10 {
             let mut name = [0; 16];
             name[..8].copy_from_slice(&number.to_le_bytes());
-            peers.hear(NodeId(name), 1, at(number), at(number));
+            peers.receive(NodeId(name), 1, at(number), at(number));
         }
         assert_eq!(peers.0.len(), MOST_PEERS);
         assert_eq!(peers.0.iter().map(|peer| peer.heard).min(), Some(at(10)));
@@ -152,7 +137,7 @@ mod tests {
             for (gate, again) in turns {
                 let index = usize::from(gate);
                 sent[index] += u64::from(!again || sent[index] == 0);
-                if peers.hear(node(gate), sent[index], at(1), at(1)) == (Heard::Next { missed: 0 }) {
+                if peers.receive(node(gate), sent[index], at(1), at(1)) == (Received::Next { missed: 0 }) {
                     counted[index] += 1;
                 }
             }

@@ -59,7 +59,7 @@ impl Ends {
 #[must_use]
 #[derive(Debug)]
 pub enum Begin {
-    /// Ask this, and settle it by [`Leases::answered`] or [`Leases::silent`]. While a lost one is not settled, no request asks about
+    /// Ask this, and settle it by [`Leases::answered`] or [`Leases::unanswered`]. While a lost one is not settled, no request asks about
     /// the key for a second.
     Ask(Asking),
     /// Another request is asking about the key.

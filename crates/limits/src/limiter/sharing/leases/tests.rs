@@ -256,7 +256,7 @@ fn no_more_is_given_back_than_may_be_held_and_nothing_while_a_question_is_on_its
     let before = leases.outstanding(at(3));
     leases.give_back(key(1), Cost::ONE, ends(taken), &promise, 1, at(3));
     assert_eq!(leases.outstanding(at(3)), before);
-    leases.silent(asking);
+    leases.unanswered(asking);
     leases.give_back(key(1), Cost::ONE, ends(taken), &promise, 1, at(3));
     assert_eq!(leases.outstanding(at(3)), before + 1);
 }
@@ -338,7 +338,7 @@ fn one_asks_and_the_others_wait() {
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, Cost::ONE, &rate(), at(0));
     assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1)), Begin::Busy { .. }));
-    leases.silent(asking);
+    leases.unanswered(asking);
     let _lost = ask(&leases, 1, Cost::ONE, &rate(), at(1));
     assert!(
         matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1000)), Begin::Busy { .. }),
@@ -357,7 +357,7 @@ fn an_answer_that_was_given_up_serves_its_own_request_alone() {
         matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1011)), Begin::Busy { .. }),
         "its state is another's"
     );
-    leases.silent(asking);
+    leases.unanswered(asking);
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn an_entry_that_changed_hands_gives_the_old_key_nothing() {
     assert!(asking.is_kept());
     assert_eq!(leases.take(key(1), Cost::ONE, &steep(), at(10)), Look::Unknown, "even on an old stamp");
     assert_eq!(leases.take(key(3), Cost::ONE, &steep(), at(10)), Look::Unknown);
-    leases.silent(asking);
+    leases.unanswered(asking);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_grant_takes_nothing_from_what_is_held_or_asked() {
     let asking = ask(&leases, 1, cost(100), &steep(), at(1));
     leases.granted(&mut watch, 1);
     assert!(matches!(leases.begin(key(1), cost(100), &steep(), 1, at(1)), Begin::Busy { .. }), "its question goes on");
-    leases.silent(asking);
+    leases.unanswered(asking);
 }
 
 #[test]
