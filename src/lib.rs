@@ -6,7 +6,7 @@
 //!
 //! ## The house
 //!
-//! The number is the floor. A folder uses lower floors only: between crates Cargo sees to it, within one `tests/floors`. Below
+//! The number is the floor. A folder uses lower floors only: between crates Cargo sees to it, within one `crates/floors`. Below
 //! floor 8 there is no clock, no randomness, no socket and no framework: time and dice arrive as arguments, so a test and a live
 //! request run the same code. What stands in `crates` is seen here by the same names.
 //!

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::{SOURCES, below, product};
+use super::{SOURCES, below, product, root};
 
 /// A module: its crate, and its path inside.
 type Module = (String, Vec<String>);
@@ -36,7 +36,7 @@ pub struct House {
 impl House {
     /// All files of the project but for their tests.
     pub fn read() -> House {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = root();
         let mut house = House::default();
         for folder in SOURCES {
             let name = folder.split('/').nth(1).map_or("tidegate".to_owned(), |name| format!("tidegate_{name}"));
@@ -150,7 +150,7 @@ impl House {
             }
             way.reverse();
             known.extend(&way);
-            let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+            let root = root();
             let steps = way.iter().zip(way.iter().cycle().skip(1)).map(|(file, next)| {
                 let names: Vec<&str> = uses[file][next].iter().copied().collect();
                 format!("{} ({}) →", file.strip_prefix(root).unwrap_or(file).display(), names.join(", "))

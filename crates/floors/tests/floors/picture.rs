@@ -6,9 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
 
-use super::{FLOORS, SOURCES, below, first_name, floor_of, place, product, top_level_names};
+use super::{FLOORS, SOURCES, below, first_name, floor_of, place, product, root, top_level_names};
 
 const FILE: &str = "docs/architecture.svg";
 
@@ -38,7 +37,7 @@ type Modules = BTreeMap<String, Module>;
 
 /// What stands in the code.
 fn read() -> Modules {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let mut modules = Modules::new();
     for (column, (folder, ..)) in COLUMNS.iter().enumerate() {
         assert!(SOURCES.contains(folder), "{folder}");
@@ -222,7 +221,7 @@ fn drawn_lines(svg: &str, name: &str) -> Option<usize> {
 
 #[test]
 fn the_picture_shows_the_house_as_it_stands() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    let path = root().join(FILE);
     let committed = fs::read_to_string(&path).unwrap_or_default();
     let mut modules = read();
     let update = std::env::var_os("UPDATE_EXPECTED").is_some();
@@ -260,7 +259,7 @@ fn an_arrow_is_left_out_where_others_lead_there() {
 /// The page links into the code: every target stands, and so does the heading or file that it names.
 #[test]
 fn the_page_links_to_what_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
     let links: Vec<&str> = page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     assert!(links.len() > 20, "{links:?}");
