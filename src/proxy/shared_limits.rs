@@ -1,8 +1,8 @@
 //! Shared limits of one request, settled before it is admitted: from what this gate holds, or by asking a store.
 //!
 //! A request waits at most its store's `timeout`, however many of its limits the store is asked about; a limit whose store is silent is
-//! decided by its `on_store_error`. Errands run as tasks of their own, so that one whose client leaves still comes
-//! home: what it brings is spent by others, and nobody else asks about the key meanwhile.
+//! decided by its `on_store_error`. Questions run as tasks of their own. If the client leaves, the answer
+//! still arrives: other requests of the key spend it, and none of them asks meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,10 +3,10 @@
 //! One task per store. Every 100 to 250 ms it puts one message into a stream of the store and reads what others put there since, both
 //! in one question, which goes through the store's breaker. No request waits for it. While the store is silent requests go on
 //! being counted; what the task has taken out already is one message, sent again until the store says that it has it,
-//! under the same number, so that a message that was stored although nobody heard so counts once.
+//! under the same number, so that a message that was stored without an answer counts once.
 //!
 //! The key is `PREFIX{deltas}`: one stream for all limits and all gates, in one slot of a cluster. Messages are dropped
-//! after a second of the store's clock, four of the longest periods; who was away for longer missed them, and is told so by the numbers.
+//! after a second of the store's clock, four of the longest periods; a gate that was away for longer missed them, and sees that by the numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
