@@ -89,6 +89,10 @@ pub mod system;
 
 pub mod edge;
 pub mod origins;
+#[cfg(feature = "store")]
+pub mod store;
+#[cfg(not(feature = "store"))]
+#[path = "store/absent.rs"]
 pub mod store;
 
 pub mod small_server;

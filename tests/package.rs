@@ -102,6 +102,82 @@ fn scripts_and_units_speak_of_what_is_installed() {
     }
 }
 
+/// What is read on a machine without the repository: a link must lead to a file of the package.
+#[test]
+fn no_installed_page_links_to_what_is_not_installed() {
+    let installed = all_installed();
+    let pages: Vec<_> = installed.iter().filter(|(_, place)| place.ends_with(".md")).collect();
+    assert!(!pages.is_empty());
+    for (source, place) in pages {
+        let text = fs::read_to_string(source).unwrap();
+        let folder = Path::new(place).parent().unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let target = folder.join(link.split('#').next().unwrap());
+            let is_there = installed.iter().any(|(_, place)| Path::new(place) == target);
+            assert!(is_there || link.contains("://"), "{place}: {link} is not installed");
+        }
+    }
+}
+
+/// The file names logs of the folder that the unit makes, rotates them as its user, and leaves making the next one to the gate.
+#[test]
+fn the_log_rotation_is_for_the_folder_and_the_user_of_the_unit() {
+    let (rotation, unit) = (read("packaging/logrotate"), read("systemd/tidegate.service"));
+    let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap();
+    let lines: Vec<&str> = rotation.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines[0], format!("/var/log/{}/*.log {{", value("LogsDirectory")));
+    assert!(lines.contains(&format!("su {} {}", value("User"), value("Group")).as_str()), "{rotation}");
+    assert!(["nocreate", "delaycompress", "missingok"].iter().all(|word| lines.contains(word)), "{rotation}");
+    let places: Vec<String> = all_installed().into_iter().map(|(_, place)| place).collect();
+    assert!(places.contains(&"/etc/logrotate.d/tidegate".to_owned()));
+    match Command::new("logrotate").arg("--debug").arg(root().join("packaging/logrotate")).output() {
+        Err(error) => skip("log rotation", format!("no logrotate ({error})")),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            // a machine without the package has no such user
+            assert!(output.status.success() || said.contains("unknown user 'tidegate'"), "{said}");
+        }
+    }
+}
+
+/// What `./dev deb` builds for others names no file of the machine that built it: crates of the registry, the standard library and
+/// this package begin with their own names. `packaging/trial` looks at the result.
+#[test]
+fn the_packaged_program_is_built_without_paths_of_the_machine() {
+    let dev = read("dev");
+    let (_, build) = dev.split_once("\ndeb() {\n").unwrap();
+    let build = build.split("\n}\n").next().unwrap();
+    for path in ["registry/src=", "$(rustc --print sysroot)=", "$PWD="] {
+        assert!(
+            build.lines().any(|line| line.contains("--remap-path-prefix=") && line.contains(path)),
+            "{path}: {build}"
+        );
+    }
+    let trial = read("packaging/trial");
+    assert!(trial.contains("not \"the program names no file of the machine that built it\""), "{trial}");
+    // what the flags do, on a program of one line
+    let folder = std::env::temp_dir().join(format!("tidegate-remap-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let source = folder.join("main.rs");
+    fs::write(&source, "fn main() { std::env::args().nth(9).unwrap(); }\n").unwrap();
+    let built = |flags: &[String]| {
+        let program = folder.join("program");
+        let mut rustc = Command::new("rustc");
+        let output =
+            rustc.arg(&source).arg("-o").arg(&program).args(["-C", "strip=symbols"]).args(flags).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = Command::new(&program).output().unwrap().stderr;
+        let bytes = fs::read(program).unwrap();
+        let place = folder.to_str().unwrap().as_bytes();
+        (String::from_utf8_lossy(&said).into_owned(), bytes.windows(place.len()).any(|bytes| bytes == place))
+    };
+    let plain = built(&[]);
+    let mapped = built(&[format!("--remap-path-prefix={}=", folder.display())]);
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(plain.1 && !mapped.1, "{plain:?} {mapped:?}");
+    assert!(mapped.0.contains("main.rs:1:") && !mapped.0.contains("/tmp/"), "{}", mapped.0);
+}
+
 /// What strangers send must not end the neighbours on the machine, and a crash must not write secrets down.
 #[test]
 fn the_unit_bounds_memory_dumps_nothing_and_gives_way_before_its_neighbours() {

@@ -192,6 +192,7 @@ fn entry<'a>(input: &mut Cursor<'a>) -> Entry<'a> {
         error: optional(input.text().into()),
         // last, so that the inputs mean what they meant before there was this
         protocol: optional(input.text().into()),
+        sampled: None,
     };
     for _ in 0..usize::from(input.byte().unwrap_or(0)) % (Route::MAX_RULES + 1) {
         let kinds = usize::from(input.byte().unwrap_or(0));

@@ -77,7 +77,7 @@ fn is_coherent(loaded: &Loaded, text: &str) {
 }
 
 fn same_policy(one: &Config, other: &Config) {
-    assert_eq!(one.policy.fingerprint, other.policy.fingerprint);
+    assert_eq!(one.fingerprint, other.fingerprint);
     assert_eq!(one.policy.rules, other.policy.rules);
     assert_eq!(one.policy.origins, other.policy.origins);
     assert_eq!(one.policy.responses, other.policy.responses);

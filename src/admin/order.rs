@@ -1,5 +1,6 @@
 //! Orders to the running process: what a verb of the admin socket asks of the process's life, and the answer.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub enum Verb {
         /// Report what would change, and change nothing.
         #[serde(default)]
         dry_run: bool,
+        /// The policy file that the caller means; `None`: the one that the process was started with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
     },
 }
 

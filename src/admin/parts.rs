@@ -37,7 +37,7 @@ pub fn get_config(context: &Arc<Context>, asked: &Asked) -> Answer {
     };
     let told = json!({
         "schema": "tidegate.config/1",
-        "hash": source.hash,
+        "fingerprint": source.fingerprint,
         "config": part.to_json(),
         "yaml": part.to_yaml(),
     });

@@ -7,11 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueEnum};
 
 use super::exit;
-use super::global::{Global, environment};
+use super::global::{Global, load_to_serve};
 use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
-use crate::config::{self, Config, Loaded, Tree};
+use crate::config::{Config, Loaded, Tree};
 use crate::human;
 use crate::limiter::Kind;
 use crate::limiter::sharing::Sharing;
@@ -52,8 +52,8 @@ pub enum Format {
 
 /// Checks, and says what it found.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let path = arguments.file.as_ref().unwrap_or(&global.config);
-    let mut loaded = config::load(path, &environment);
+    let path = arguments.file.as_deref().unwrap_or(global.policy());
+    let mut loaded = load_to_serve(path);
     loaded.warn_of_old_presets(now() / 86_400);
     loaded.warn_of_old_shadows(now() / 86_400);
     loaded.warn_of_certificates(now());
@@ -103,7 +103,7 @@ fn summary(name: &str, loaded: &Loaded, warnings: usize) -> String {
             count(config.policy.rules.len(), "limit"),
             count(config.policy.origins.len(), "origin"),
             count(warnings, "warning"),
-            config.policy.fingerprint
+            config.fingerprint
         ),
     }
 }

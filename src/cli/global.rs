@@ -1,7 +1,7 @@
 //! What every verb has: flags, and the process's environment.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 
@@ -9,32 +9,39 @@ use super::output::say;
 use crate::config::render::{Format, render};
 use crate::config::{self, Loaded};
 
+/// The heading of these flags in the help of each verb.
+const HEADING: &str = "Options of all verbs";
+
+/// The policy file where none is named.
+const DEFAULT: &str = "/etc/tidegate/tidegate.yaml";
+
 /// Flags that every verb takes.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// The policy file, or a directory whose *.yaml files are one configuration
-    #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG")]
-    #[arg(default_value = "/etc/tidegate/tidegate.yaml", hide_env_values = true)]
-    pub config: PathBuf,
+    /// The policy file, or a directory whose *.yaml files are one configuration [default: /etc/tidegate/tidegate.yaml]
+    #[arg(short, long, value_name = "FILE", global = true, env = "TIDEGATE_CONFIG", hide_env_values = true)]
+    #[arg(help_heading = HEADING)]
+    pub config: Option<PathBuf>,
     /// The admin socket: where `run` has it, and where other verbs ask [default: private/admin.sock in systemd's runtime
-    /// folder, or tidegate/admin.sock in $XDG_RUNTIME_DIR]
+    /// folder, tidegate/admin.sock in $XDG_RUNTIME_DIR, or for root /run/tidegate/private/admin.sock]
     #[arg(
         long,
         alias = "control",
         value_name = "SOCKET",
         global = true,
         env = "TIDEGATE_ADMIN",
-        hide_env_values = true
+        hide_env_values = true,
+        help_heading = HEADING
     )]
     pub admin: Option<PathBuf>,
     /// When to use colors
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", global = true)]
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", global = true, help_heading = HEADING)]
     pub color: Color,
     /// Say only what went wrong
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = HEADING)]
     pub quiet: bool,
     /// Say more
-    #[arg(short, long, action = ArgAction::Count, global = true)]
+    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = HEADING)]
     pub verbose: u8,
 }
 
@@ -52,7 +59,12 @@ pub enum Color {
 impl Global {
     /// Loads the configuration with the process's environment.
     pub fn load(&self) -> Loaded {
-        config::load(&self.config, &environment)
+        config::load(self.policy(), &environment)
+    }
+
+    /// Returns the path of the policy file.
+    pub fn policy(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(DEFAULT))
     }
 
     /// Whether to colour what goes to this stream.
@@ -69,6 +81,15 @@ impl Global {
     pub fn tell(&self, loaded: &Loaded) {
         say(&render(loaded, Format::Text, self.colored(&std::io::stderr())));
     }
+}
+
+/// Loads a configuration that is to be served: refuses what this build cannot do.
+pub fn load_to_serve(path: &Path) -> Loaded {
+    let mut loaded = config::load(path, &environment);
+    if cfg!(not(feature = "store")) {
+        loaded.refuse_stores();
+    }
+    loaded
 }
 
 /// A variable of the process's environment; one that is not UTF-8 counts as not set.

@@ -21,6 +21,10 @@ mod show;
 mod status;
 mod suggest;
 mod test;
+#[cfg(feature = "tui")]
+mod top;
+#[cfg(not(feature = "tui"))]
+#[path = "top/absent.rs"]
 mod top;
 mod upgrade;
 
@@ -33,13 +37,21 @@ use self::global::Global;
 
 /// An edge reverse proxy whose rate limits, overload protection and fair sharing are actually correct.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "tidegate", version, long_version = VERSION, propagate_version = true, arg_required_else_help = true)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
     verb: Verb,
 }
+
+/// The version with the features that it was built with; `-V` prints the version alone.
+const VERSION: &str = match (cfg!(feature = "store"), cfg!(feature = "tui")) {
+    (true, true) => concat!(env!("CARGO_PKG_VERSION"), "\nfeatures: store, tui"),
+    (true, false) => concat!(env!("CARGO_PKG_VERSION"), "\nfeatures: store; not built: tui"),
+    (false, true) => concat!(env!("CARGO_PKG_VERSION"), "\nfeatures: tui; not built: store"),
+    (false, false) => concat!(env!("CARGO_PKG_VERSION"), "\nfeatures: none; not built: store, tui"),
+};
 
 /// What tidegate can be asked to do.
 #[derive(Debug, Subcommand)]

@@ -13,12 +13,12 @@ use crate::admin::order::{Answer, Verb};
 use crate::config;
 use crate::process::control;
 
-/// Put the policy file in force as it is now; limits keep their counts
+/// Reload the policy file; limits keep their counts
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sudo tidegate reload\n  sudo tidegate reload --dry-run\n\n\
-    The running process reads the files that it was started with. If there is a fault in them, it goes on as before, and the\n\
-    fault is printed with its place. Otherwise it says what changed, which limits keep their counts, and what has to wait\n\
-    for `tidegate upgrade`. SIGHUP does the same, and says it in the log.\n\n\
+    The running process reads the files that it was started with; with -c it refuses any other. If there is a fault in them, it\n\
+    goes on as before, and the fault is printed with its place. Otherwise it says what changed, which limits keep their counts,\n\
+    and what has to wait for `tidegate upgrade`. SIGHUP does the same, and says it in the log.\n\n\
     Exit codes: 0 reloaded, 1 refused, 69 no server answers.")]
 pub struct Arguments {
     /// How long to wait for the outcome
@@ -43,7 +43,8 @@ enum Format {
 
 /// Asks for it, and prints what came of it.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let verb = Verb::Reload { dry_run: arguments.dry_run };
+    let file = global.config.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+    let verb = Verb::Reload { dry_run: arguments.dry_run, file };
     let Answer { done, text, report } =
         match running::ask(global, |socket| control::ask_within(socket, &verb, arguments.wait)) {
             Ok(answer) => answer,

@@ -39,6 +39,12 @@ use crate::system::clock;
 const JUDGING: [&str; 11] =
     ["against", "limit", "route", "fail_if", "exact", "csv", "decisions", "html", "svg", "show_clients", "reorder"];
 
+/// The headings of its flags in the help.
+const LOGS: &str = "What is read";
+const QUESTION: &str = "What is asked";
+const RESULT: &str = "What is written";
+const SUGGEST: &str = "With --suggest";
+
 /// Judge the requests of access logs by a policy, at the times when they came
 #[derive(Debug, Args)]
 #[command(mut_group("Asked", |asked| asked.requires("suggest")))]
@@ -51,54 +57,54 @@ pub struct Arguments {
     #[arg(required = true, value_name = "LOG")]
     pub logs: Vec<PathBuf>,
     /// The format of the logs: `auto`, a name, or the words of nginx ('$remote_addr …') or Apache ('%h …')
-    #[arg(long, default_value = "auto", value_name = "FORMAT")]
+    #[arg(long, default_value = "auto", value_name = "FORMAT", help_heading = LOGS)]
     pub log_format: String,
-    /// How to write the result: `text` or `json`. The name of a log format is taken for --log-format
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Vec<String>,
-    /// Compare with this policy: who is newly limited, who is freed
-    #[arg(long, value_name = "FILE")]
-    pub against: Option<PathBuf>,
-    /// Show this limit only
-    #[arg(long, value_name = "NAME")]
-    pub limit: Option<String>,
-    /// Count only requests that this route takes
-    #[arg(long, value_name = "NAME")]
-    pub route: Option<String>,
     /// Only requests from then on: RFC 3339, `yesterday`, or so long before the end (`2h`)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = LOGS)]
     pub since: Option<String>,
     /// Only requests before then, in the same words
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = LOGS)]
     pub until: Option<String>,
     /// The host, for logs that do not have it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = LOGS)]
     pub host: Option<String>,
+    /// Lines may come so much later than others that began after them
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = times::duration, help_heading = LOGS)]
+    pub reorder: Duration,
+    /// Compare with this policy: who is newly limited, who is freed
+    #[arg(long, value_name = "FILE", help_heading = QUESTION)]
+    pub against: Option<PathBuf>,
+    /// Show this limit only
+    #[arg(long, value_name = "NAME", help_heading = QUESTION)]
+    pub limit: Option<String>,
+    /// Count only requests that this route takes
+    #[arg(long, value_name = "NAME", help_heading = QUESTION)]
+    pub route: Option<String>,
     /// Exit with 1 if this holds: `LIMIT.limited > 100`, `LIMIT.clients > 0.5%`
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", help_heading = QUESTION)]
     pub fail_if: Vec<FailIf>,
     /// Count exactly beside the sketches, and show the error of these
-    #[arg(long)]
+    #[arg(long, help_heading = QUESTION)]
     pub exact: bool,
+    /// How to write the result: `text` or `json`. The name of a log format is taken for --log-format
+    #[arg(long, value_name = "FORMAT", help_heading = RESULT)]
+    pub format: Vec<String>,
+    /// Show clients as the log has them, not as pseudonyms
+    #[arg(long, help_heading = RESULT)]
+    pub show_clients: bool,
     /// Write every minute and limit into this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = RESULT)]
     pub csv: Option<PathBuf>,
     /// Write every decision into this file, one JSON object a line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = RESULT)]
     pub decisions: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = RESULT)]
     pub pictures: drawing::Pictures,
     /// Propose limits instead of judging by some, as `tidegate suggest` does
-    #[arg(long, conflicts_with_all = JUDGING)]
+    #[arg(long, conflicts_with_all = JUDGING, help_heading = SUGGEST)]
     pub suggest: bool,
-    #[command(flatten, next_help_heading = "With --suggest")]
+    #[command(flatten, next_help_heading = SUGGEST)]
     pub asked: suggest::Asked,
-    /// Show clients as the log has them, not as pseudonyms
-    #[arg(long)]
-    pub show_clients: bool,
-    /// Lines may come so much later than others that began after them
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = times::duration)]
-    pub reorder: Duration,
 }
 
 /// Replays, and says what came of it.
@@ -106,7 +112,7 @@ pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
     if arguments.suggest {
         return suggest::run(&suggest_instead(arguments), global);
     }
-    let Some(config) = load(&global.config, global) else { return ExitCode::from(exit::INVALID) };
+    let Some(config) = load(global.policy(), global) else { return ExitCode::from(exit::INVALID) };
     let against = match &arguments.against {
         None => None,
         Some(path) => match load(path, global) {
@@ -219,7 +225,7 @@ fn replay(arguments: &Arguments, global: &Global, config: Config, against: Optio
         exact: arguments.exact,
     };
     tell(arguments, &replayed, &head)?;
-    drawing.write(&replayed.outcome, &head, &arguments.logs, &global.config)?;
+    drawing.write(&replayed.outcome, &head, &arguments.logs, global.policy())?;
     Ok(fails(arguments, &replayed))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::exit;
-use super::global::{Global, environment};
+use super::global::{Global, environment, load_to_serve};
 use crate::config::render::{Format, render};
 use crate::config::{self, Config, Loaded};
 use crate::observe::standard_error::{UntilEnd, say};
@@ -60,14 +60,18 @@ pub fn run(args: &Run, global: &Global) -> ExitCode {
             let policy = policy_of(listen, origin, args.limit.as_deref());
             (config::load_text("command line", &policy, &environment, Path::new(".")), None)
         }
-        _ => (global.load(), Some(std::path::absolute(&global.config).unwrap_or_else(|_| global.config.clone()))),
+        _ => {
+            let path = global.policy();
+            (load_to_serve(path), Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())))
+        }
     };
     let load = args.listen.is_none().then(|| {
-        let path = global.config.clone();
-        let load: Loader = Arc::new(move || config::load(&path, &environment));
+        let path = global.policy().to_owned();
+        let load: Loader = Arc::new(move || load_to_serve(&path));
         load
     });
-    let admin = global.admin.clone().or_else(free_default);
+    // one that cannot serve needs none
+    let admin = if loaded.outcome.is_ok() { global.admin.clone().or_else(free_default) } else { None };
     start(loaded, Start { program, file, load, admin, given, predecessor }, global)
 }
 
@@ -92,7 +96,13 @@ fn inherited() -> Result<(Given, Option<Before>), String> {
 
 /// The default admin socket, unless it cannot be had or another process has it: several of one user can run side by side.
 fn free_default() -> Option<PathBuf> {
-    let path = control::default_path()?;
+    let Some(path) = control::default_path() else {
+        say(
+            "warning: no admin socket: neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set; verbs such as `tidegate reload` cannot \
+             reach this process: give it one by `run --admin PATH` (or TIDEGATE_ADMIN=PATH), in a folder that only this user may enter\n",
+        );
+        return None;
+    };
     if std::env::var_os(handover::MARK).is_some() {
         // it is handed over
         return Some(path);
@@ -105,7 +115,8 @@ fn free_default() -> Option<PathBuf> {
         None => Some(path),
         Some(cause) => {
             say(&format!(
-                "warning: no admin socket {}: {cause}; verbs such as `tidegate upgrade` cannot reach this process without `--admin`\n",
+                "warning: no admin socket {}: {cause}; verbs such as `tidegate reload` cannot reach this process: give it another by `run --admin PATH` (or \
+                 TIDEGATE_ADMIN=PATH)\n",
                 path.display()
             ));
             None

@@ -38,8 +38,8 @@ pub fn reach<T>(global: &Global, question: impl Fn(&Path) -> io::Result<T>) -> R
     }
     let mut talk = format!("no running server answers\n{}", refusals.concat());
     if global.admin.is_none() && control::default_path().is_none() {
-        // as in most containers, and for root
-        talk += "  where neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set, `run --admin PATH` makes the socket and verbs need it, too\n";
+        // as in most containers
+        talk += "  neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set: give `run --admin PATH` (or TIDEGATE_ADMIN=PATH), and the same to this verb\n";
     }
     Err(talk)
 }

@@ -10,7 +10,7 @@ use super::output::print;
 use super::{exit, running};
 use crate::admin::client;
 use crate::human::{NOTHING, columns, duration, percent, span};
-use crate::observe::notices::Notice;
+use crate::observe::notices::notice::Notice;
 use crate::observe::state::{Listener, Origin, State};
 use crate::store::{BreakerState, StoreState};
 
@@ -56,7 +56,7 @@ fn text(state: &State) -> String {
         "tidegate {version} {instance}   process {process}   {}   up {}\nconfig   {} ({}), {file}\nrequests {} ended, {} refused, {} malformed\n",
         state.state,
         span(state.uptime_seconds),
-        config.hash,
+        config.fingerprint,
         span(config.age_seconds),
         requests.ended,
         requests.refused,
@@ -71,11 +71,12 @@ fn text(state: &State) -> String {
         let inflight = origin.limit.map_or(inflight.to_string(), |limit| format!("{inflight}/{limit}"));
         [name.clone(), inflight, queued.to_string(), healthy.to_string(), errors.to_string()]
     });
-    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited"], &state.limits, |limit| {
+    table(&mut screen, ["LIMIT", "keys~", "fill", "allowed", "limited", "shadow"], &state.limits, |limit| {
         let shadow = if limit.is_shadow() { " (shadow)" } else { "" };
         let fill = limit.fill.map(percent);
-        let count = |verdict: &str| or_nothing(limit.decisions.get(verdict));
-        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), count("allowed"), count("limited")]
+        let [allowed, limited, shadowed] =
+            [limit.allowed(), limit.limited(), limit.shadowed()].map(|count| count.to_string());
+        [limit.name.clone() + shadow, or_nothing(limit.keys), or_nothing(fill), allowed, limited, shadowed]
     });
     let head = ["STORE", "state", "breaker", "gates", "questions", "without it", "knows others"];
     table(&mut screen, head, &state.stores, |store| {

@@ -48,7 +48,7 @@ pub enum Format {
 
 /// Runs the tests, and says what came of them.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let path = arguments.file.as_ref().unwrap_or(&global.config);
+    let path = arguments.file.as_deref().unwrap_or(global.policy());
     let mut loaded = config::load(path, &environment);
     for file in &arguments.tests {
         loaded.add_tests(file, &environment);

@@ -100,6 +100,7 @@ impl LineWriter {
             batch: plan.batch,
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            reopen: AtomicBool::new(false),
             counts: Counts::default(),
         });
         let (done, running) = mpsc::channel::<()>();
@@ -192,6 +193,12 @@ impl Lines {
         }
     }
 
+    /// Has the writer open its target anew, which it does at once.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        self.writer.unpark();
+    }
+
     #[cold]
     fn wake(&self) {
         self.shared.asleep.store(false, Ordering::Relaxed);
@@ -222,6 +229,8 @@ struct Shared {
     /// The writer waits without end for the next line.
     asleep: AtomicBool,
     stop: AtomicBool,
+    /// The target is to be opened anew.
+    reopen: AtomicBool,
     counts: Counts,
 }
 
@@ -257,6 +266,9 @@ impl Writer {
         loop {
             // before the buffers are looked into, so that nothing accepted before the stop is missed
             let stopping = self.shared.stop.load(Ordering::Acquire);
+            if self.shared.reopen.swap(false, Ordering::Acquire) {
+                self.target.reopen(&self.shared.counts);
+            }
             let wrote = self.write_all(stopping);
             if stopping {
                 return;

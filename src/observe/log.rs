@@ -4,9 +4,11 @@
 //! Pingora and other crates speak through the `log` crate; they are joined here. Many of their lines are caused by
 //! clients that send bad requests, one line each, so each line that a client can cause has a budget: [`LINES`] per
 //! [`PERIOD`] and source. What goes beyond is counted (in the metrics, and in a line when the period is over), not
-//! written. Of other crates only warnings and errors are shown, one level more at `debug`.
+//! written. Of other crates only warnings and errors are shown, one level more at `debug`. No line names a file of the machine that
+//! built the program: [`without_build_path`], [`json_line`].
 
-use std::fmt::Write as _;
+mod json_line;
+
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
@@ -16,7 +18,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::MakeWriter;
@@ -24,6 +25,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use self::json_line::{JsonLine, target_of, text_of};
 use super::lines::LogState;
 use super::standard_error;
 use crate::config::settings::{Log, LogFormat, LogLevel};
@@ -47,6 +49,11 @@ const SOURCES: [&str; 6] = [TRAFFIC, PANIC, "pingora_core::services::listening",
 
 /// Whose warnings are of what clients or stores do, which is counted, and written, where it happens.
 const TOLD_HERE: [&str; 2] = ["h2::", "redis::"];
+
+/// Lines of libraries, by target and message, that call an error what is none. Two threads can meet at a connection of Pingora's pool:
+/// its watcher has given the lock back and still holds a reference, so that it cannot be taken. Pingora closes it and opens another
+/// one, which `tidegate_origin_connections_total{reused="false"}` counts; no request fails.
+const NO_FAULTS: [(&str, &str); 1] = [("pingora_core::connectors", "failed to acquire reusable stream")];
 
 /// Sends this process's log where `settings` say, from now on.
 ///
@@ -87,8 +94,21 @@ pub fn hook_panics() {
         let message = payload.downcast_ref::<&str>().copied();
         let message = message.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         let location = info.location().map(ToString::to_string).unwrap_or_default();
+        let location = without_build_path(&location);
         tracing::error!(target: PANIC, location, "panic: {message}");
     }));
+}
+
+/// Returns the place of a panic from its crate on: `pingora-core-0.9.1/src/lib.rs:1:1`. What is before it is where the crates were on
+/// the machine that built the program.
+fn without_build_path(location: &str) -> &str {
+    // the standard library's own folder, on a machine that has its sources, and its name elsewhere
+    if let Some((_, behind)) = location.split_once("/lib/rustlib/src/rust/") {
+        return behind;
+    }
+    let behind = location.strip_prefix("/rustc/").or(location.split_once("/registry/src/").map(|(_, behind)| behind));
+    let Some(behind) = behind else { return location };
+    behind.split_once('/').map_or(behind, |(_, rest)| rest)
 }
 
 /// How often a panic was seen by [`hook_panics`].
@@ -136,7 +156,7 @@ where
     // internal errors would go to standard error, whose failing is what they would be about
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
     match style {
-        Style::Json => layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+        Style::Json => layer.event_format(JsonLine).boxed(),
         Style::Text { colours } => layer.with_ansi(colours).boxed(),
         Style::TextWithoutTime => layer.with_ansi(false).without_time().boxed(),
     }
@@ -222,16 +242,11 @@ impl<S: Subscriber> Layer<S> for Quiet {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        let mut bridged = BridgedTarget(String::new());
-        let target = match event.metadata().target() {
-            // what comes from the `log` crate carries its own target as a field
-            "log" => {
-                event.record(&mut bridged);
-                bridged.0.as_str()
-            }
-            target => target,
-        };
-        match self.spend(target, (self.now)()) {
+        let target = target_of(event);
+        if NO_FAULTS.iter().any(|(of, message)| target == *of && text_of(event, "message") == *message) {
+            return false;
+        }
+        match self.spend(&target, (self.now)()) {
             None | Some((Spent::Within, _)) => true,
             Some((Spent::Beyond, _)) => {
                 DROPPED.fetch_add(1, Ordering::Relaxed);
@@ -251,22 +266,6 @@ impl<S: Subscriber> Layer<S> for Quiet {
 fn since_start() -> Duration {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     FIRST.get_or_init(Instant::now).elapsed()
-}
-
-struct BridgedTarget(String);
-
-impl Visit for BridgedTarget {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "log.target" {
-            self.0.push_str(value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "log.target" {
-            let _ = write!(self.0, "{value:?}");
-        }
-    }
 }
 
 /// How many lines one source has had in the current period.
@@ -384,6 +383,56 @@ mod tests {
             tracing::debug!("not at this level");
         });
         written.take()
+    }
+
+    #[test]
+    fn no_place_is_on_the_machine_that_built_the_program() {
+        let registry = "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/pingora-core-0.9.1/src/lib.rs:7:1";
+        assert_eq!(without_build_path(registry), "pingora-core-0.9.1/src/lib.rs:7:1");
+        assert_eq!(without_build_path("src/main.rs:1:2"), "src/main.rs:1:2");
+        let std = "/root/.rustup/toolchains/stable-x86_64-unknown-linux-gnu/lib/rustlib/src/rust/library/core/src/cell.rs:1:1";
+        assert_eq!(without_build_path(std), "library/core/src/cell.rs:1:1");
+        assert_eq!(
+            without_build_path("/rustc/17067e9ac6d7e/library/core/src/cell.rs:1:1"),
+            "library/core/src/cell.rs:1:1"
+        );
+    }
+
+    #[test]
+    fn a_line_of_a_library_that_is_no_fault_is_not_written() {
+        let written = Captured::default();
+        let writer = written.clone();
+        let subscriber = subscriber(LogLevel::Debug, Style::Json, move || writer.clone(), || Duration::ZERO);
+        tracing::subscriber::with_default(subscriber, || {
+            for message in ["failed to acquire reusable stream", "failed to acquire anything"] {
+                tracing::error!(
+                    target: "log",
+                    { log.target = "pingora_core::connectors", log.file = "/x.rs" },
+                    "{message}"
+                );
+            }
+        });
+        let lines = written.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines[0]["message"], "failed to acquire anything");
+        assert_eq!(lines[0]["target"], "pingora_core::connectors");
+        assert_eq!(lines[0].as_object().unwrap().len(), 4, "{lines:?}");
+    }
+
+    #[test]
+    fn values_of_a_line_are_those_of_json() {
+        let written = Captured::default();
+        let writer = written.clone();
+        let subscriber = subscriber(LogLevel::Info, Style::Json, move || writer.clone(), || Duration::ZERO);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(count = 3_u64, less = -1_i64, share = 0.5, none = f64::NAN, well = true, why = ?"\n", "\"so\"");
+        });
+        let line = written.lines().remove(0);
+        let expected = serde_json::json!({ "count": 3, "less": -1, "share": 0.5, "none": null, "well": true,
+            "why": "\"\\n\"", "message": "\"so\"", "level": "INFO", "target": "tidegate::observe::log::tests" });
+        let mut line = line.as_object().unwrap().clone();
+        assert!(line.remove("timestamp").is_some());
+        assert_eq!(serde_json::Value::Object(line), expected);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{Gauge, Histogram, IntCounter, IntGauge};
 
-use super::notices::Kind as NoticeKind;
+use super::notices::notice::Kind as NoticeKind;
 use super::state::State;
 use crate::config::settings::Settings;
 use crate::edge::tls::handshake::HandshakeFault;
@@ -68,33 +68,26 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// The metrics of the policy that the process starts with: generation 1, loaded now.
-    pub fn new(policy: &Policy, settings: &Settings) -> Metrics {
-        Metrics::with_shape(Shape::new(policy, settings))
-    }
-
-    fn with_shape(shape: Shape) -> Metrics {
-        let families = Arc::new(Families::new());
-        let metrics = Metrics::resolve(families, shape);
+    /// Makes the metrics of the policy that the process starts with: generation 1, loaded now.
+    pub fn new(policy: &Policy, settings: &Settings, fingerprint: &str) -> Metrics {
+        let metrics = Metrics::resolve(Arc::new(Families::new()), Shape::new(policy, settings), fingerprint);
         metrics.generation(1);
         metrics
     }
 
-    /// The metrics of the policy that follows. To be taken into use together with it, because positions are those of the
+    /// Makes the metrics of the policy that follows. To be taken into use together with it, because positions are those of the
     /// policy. Series of names that are gone end; requests that still run under the old policy count into nothing there.
-    pub fn next(&self, policy: &Policy) -> Metrics {
-        self.next_shape(self.shape.with_policy(policy))
-    }
-
-    fn next_shape(&self, shape: Shape) -> Metrics {
-        let next = Metrics::resolve(self.families.clone(), shape);
+    /// Those of a limit whose mode changed go on.
+    pub fn next(&self, policy: &Policy, fingerprint: &str) -> Metrics {
+        let next = Metrics::resolve(self.families.clone(), self.shape.with_policy(policy), fingerprint);
         self.families.retire(&self.series, &next.series);
         next
     }
 
-    fn resolve(families: Arc<Families>, shape: Shape) -> Metrics {
+    fn resolve(families: Arc<Families>, shape: Shape, fingerprint: &str) -> Metrics {
         let mut resolver = Resolver::new(&families);
         resolver.gauge(&all::BUILD_INFO, &[env!("CARGO_PKG_VERSION")]).set(1);
+        resolver.gauge(&all::POLICY_INFO, &[fingerprint]).set(1);
         Metrics {
             listeners: shape.listeners.iter().map(|listener| resolver.listener(listener, &shape.routes)).collect(),
             routes: shape.routes.iter().map(|route| resolver.route(route, &shape.limits)).collect(),
@@ -140,7 +133,7 @@ impl Metrics {
         }
         for (slot, reading) in decision.readings.iter().enumerate() {
             if let Some(limit) = route.limit(slot, reading.rule) {
-                limit.verdict(reading.outcome).inc();
+                limit.count(reading.mode, reading.outcome);
                 if let (Outcome::Refused, Some(node)) = (reading.outcome, reading.node) {
                     limit.refused_at(node);
                 }
@@ -288,9 +281,10 @@ impl Metrics {
     }
 
     /// The most series that the page can have under this policy. With L listeners, R routes, S limits counted once per
-    /// route that uses them (in their own place or in that of another), N limits, F nodes of `fair_share` limits (the whole
+    /// route that uses them (in their own place or in that of another) and per mode that they have had or that `enforce` parts their keys
+    /// into, N limits, F nodes of `fair_share` limits (the whole
     /// of each being one), O origins with A addresses, T listeners with TLS, C certificates and U lists of authorities on them, D stores:
-    /// (31 + 6·L)·(R + 1) + 2·R + 5·S + 44·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 73, where 17 of the 31 and of the 44 are a
+    /// (31 + 6·L)·(R + 1) + 2·R + 5·S + 44·O + 2·A + 14·N + F + 27·L + 14·T + 2·C + U + 43·D + 79, where 17 of the 31 and of the 44 are a
     /// histogram's.
     pub fn series_bound(policy: &Policy, settings: &Settings) -> usize {
         Shape::new(policy, settings).series_bound()

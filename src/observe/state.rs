@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::lines::LogState;
-use super::notices::Notice;
+use super::notices::notice::Notice;
 use crate::engine::Outcome;
 use crate::limiter::Gauges;
 use crate::policy::Mode;
@@ -81,15 +81,12 @@ pub struct Config {
     /// The file or folder that it was read from; `None`: the command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// Hash of the whole, in hexadecimal digits.
-    pub hash: String,
+    /// Its fingerprint: twelve hexadecimal digits.
+    pub fingerprint: String,
     /// When it was loaded, in seconds since 1970.
     pub loaded_at: u64,
     /// Time since then.
     pub age_seconds: u64,
-    /// Hash of the policy alone.
-    #[serde(skip)]
-    pub fingerprint: String,
     /// Number of the policy, 1 at start.
     #[serde(skip)]
     pub generation: u64,
@@ -234,8 +231,10 @@ pub struct Limit {
     /// Requests under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inflight: Option<u64>,
-    /// Decisions by verdict.
+    /// Decisions by verdict, in every mode that it has had.
     pub decisions: BTreeMap<Word, u64>,
+    /// How many of those that are `limited` were made in shadow, so that the request passed.
+    pub not_obeyed: u64,
     /// Whether it counts by a key; one that does not has no table worth showing.
     #[serde(skip)]
     pub keyed: bool,
@@ -268,13 +267,12 @@ impl Limit {
 
     /// Returns how many requests it turned away.
     pub fn limited(&self) -> u64 {
-        if self.is_shadow() { 0 } else { self.count(Outcome::Refused) }
+        self.count(Outcome::Refused).saturating_sub(self.not_obeyed)
     }
 
-    /// Returns how many requests did not fit and passed, because it is a shadow or only tags.
+    /// Returns how many requests did not fit and passed, because it was in shadow or only tags.
     pub fn shadowed(&self) -> u64 {
-        let refused = if self.is_shadow() { self.count(Outcome::Refused) } else { 0 };
-        refused + self.count(Outcome::Tagged)
+        self.not_obeyed + self.count(Outcome::Tagged)
     }
 }
 

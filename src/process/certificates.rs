@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::housekeeping::Housekeeping;
-use super::reload::{Renewed, Tls};
+use super::reload::report::{Renewed, Tls};
 use crate::edge::tls::watch::{POLL, Watch};
 use crate::system::clock::wall_nanos;
 

@@ -16,27 +16,39 @@ use crate::admin::order::{Answer, Verb};
 /// The file's name in its folder.
 const SOCKET: &str = "admin.sock";
 
-/// The runtime folder of the package's unit.
+/// The runtime folder of the package's unit, and of root.
 const SYSTEM: &str = "/run/tidegate";
 
-/// The folder in which a process listens that is not told where: systemd's runtime folder for the service, or the user's own.
+/// The folder in a runtime folder that only its owner may enter.
+const PRIVATE: &str = "private";
+
+/// Returns the private folder of the admin socket: in systemd's runtime folder for the service, in the user's own, or for root in
+/// [`SYSTEM`].
 fn folder() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(folders) = variable("RUNTIME_DIRECTORY") {
-        // others may enter that one; a folder of our own in it is private
-        return std::env::split_paths(&folders).next().map(|folder| folder.join("private"));
+        // others may enter that one
+        return std::env::split_paths(&folders).next().map(|folder| folder.join(PRIVATE));
     }
-    variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("tidegate"))
+    if let Some(folder) = variable("XDG_RUNTIME_DIR") {
+        return Some(PathBuf::from(folder).join("tidegate"));
+    }
+    rustix::process::geteuid().is_root().then(|| Path::new(SYSTEM).join(PRIVATE))
 }
 
-/// Where a process listens that is not told where.
+/// Returns where a process without `--admin` listens; `None`: it has no place for an admin socket.
 pub fn default_path() -> Option<PathBuf> {
     folder().map(|folder| folder.join(SOCKET))
 }
 
-/// Where a verb looks that is not told where: the first of these that is there.
+/// Returns where a verb without `--admin` looks: the first of these that answers.
 pub fn places() -> Vec<PathBuf> {
-    default_path().into_iter().chain([Path::new(SYSTEM).join("private").join(SOCKET)]).collect()
+    let mut places: Vec<PathBuf> = default_path().into_iter().collect();
+    let system = Path::new(SYSTEM).join(PRIVATE).join(SOCKET);
+    if !places.contains(&system) {
+        places.push(system);
+    }
+    places
 }
 
 /// Makes the folder private, or finds it so.
@@ -45,6 +57,10 @@ pub fn places() -> Vec<PathBuf> {
 /// Others may enter it, or it cannot be made; the text says what to do.
 pub fn prepare(path: &Path) -> Result<(), String> {
     let folder = path.parent().unwrap_or(Path::new("/"));
+    if let Some(system) = folder.parent().filter(|system| *system == Path::new(SYSTEM)) {
+        // root has no manager that makes its runtime folder; what keeps this from being made keeps the next one, too
+        let _ = DirBuilder::new().mode(0o755).create(system);
+    }
     match DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -10,6 +10,7 @@
 //!   [`super::handover`]. This one ends as above, but does not wait for balancers, as none needs to look elsewhere.
 
 use std::io;
+use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,13 +195,13 @@ async fn serve(
             },
             Some(order) = orders.recv() => Some(order),
         };
-        let dry_run = match order.as_ref().map(|order| &order.verb) {
-            None => Some(false),
-            Some(Verb::Reload { dry_run }) => Some(*dry_run),
+        let wanted = match order.as_ref().map(|order| &order.verb) {
+            None => Some((false, None)),
+            Some(Verb::Reload { dry_run, file }) => Some((*dry_run, file.clone())),
             Some(Verb::Upgrade) => None,
         };
-        if let Some(dry_run) = dry_run {
-            let told = reload(signals, reloader, order, dry_run).await;
+        if let Some(wanted) = wanted {
+            let told = reload(signals, reloader, order, wanted).await;
             if told == Some(Told::Stop) {
                 return End::Told(sockets);
             }
@@ -240,8 +241,13 @@ async fn serve(
 
 /// Reloads the policy, unless the process is told to stop meanwhile; whoever ordered it is told what came of it. Signals to
 /// reload that come while it does so are one more reload.
-async fn reload(signals: &mut Signals, reloader: &Arc<Reloader>, order: Option<Order>, dry_run: bool) -> Option<Told> {
-    let work = reloader.reload(dry_run);
+async fn reload(
+    signals: &mut Signals,
+    reloader: &Arc<Reloader>,
+    order: Option<Order>,
+    (dry_run, file): (bool, Option<PathBuf>),
+) -> Option<Told> {
+    let work = reloader.reload(dry_run, file.as_deref());
     tokio::pin!(work);
     let mut again = false;
     let outcome = loop {
@@ -265,7 +271,7 @@ async fn reload(signals: &mut Signals, reloader: &Arc<Reloader>, order: Option<O
         tokio::spawn(order.answer_with(Answer { done, text, report }));
     }
     if again {
-        reloader.reload(false).await;
+        reloader.reload(false, None).await;
     }
     None
 }

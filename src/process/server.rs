@@ -171,7 +171,7 @@ fn build(
         }
         None => None,
     };
-    let access_log = writer.as_ref().zip(settings.access_log.as_ref()).map(|(writer, log)| (writer.log(), log.client));
+    let access_log = writer.as_ref().map(AccessLogWriter::log);
     let clock = Clock::start();
     let backends = Backends::open(&config, None, clock)?;
     let base = Base::Nothing { seed: &seed, unix_nanos_at_origin: clock.unix_nanos_at_zero() };
@@ -265,6 +265,7 @@ async fn serve(
     }
     sockets.settle();
     notifier.say(&format!("READY=1\nSTATUS=serving {}", human::count(count as u64, "listener")));
+    tracing::info!(fingerprint = first.source().fingerprint, "serving");
     let watchdog = match watchdog::interval().filter(|_| notifier.is_heard()) {
         Some(interval) => Some(Watchdog::start(interval, Arc::clone(&notifier))?),
         None => None,

@@ -13,12 +13,12 @@ use super::request_view::{RequestHead, RequestView};
 use crate::answer::Fault;
 use crate::answer::entry::{Entry, LimitEntry};
 use crate::client::{Client, ClientAddress, Source};
-use crate::config::settings::ClientInLog;
 use crate::edge::absence::Absence;
 use crate::edge::connection_info::ConnectionInfo;
 use crate::edge::h2::streams::Stream;
 use crate::engine::{Decision, DecisionId, Outcome, Reading, Verdict};
 use crate::limiter::sharing::StoreError;
+use crate::observe::access_log::Ending;
 use crate::observe::client_errors::{self, About};
 use crate::observe::decisions::Decisions;
 use crate::observe::fair_share_log::{Shown, shown_client, shown_network};
@@ -133,16 +133,14 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
     if let (Some(origin), Some(forwarded)) = (context.origin_index(), context.forwarded) {
         metrics.origin_done(origin, context.answered.unwrap_or(ended).since(forwarded));
     }
-    let Some((log, client_in_log)) = &process.access_log else { return };
-    let limited = decision.is_some_and(is_limited);
+    let Some(log) = &process.access_log else { return };
     // a head that was refused has no decision, and no dice with it
-    if !log.wants(limited, decision.map_or_else(|| end.head_fault.map_or(0, |_| roll()), |decision| decision.dice)) {
-        return;
-    }
+    let dice = decision.map_or_else(|| end.head_fault.map_or(0, |_| roll()), |decision| decision.dice);
+    let Some(wanted) = log.wants(ending(decision, end), dice, ended) else { return };
     let policy = context.generation.engine().policy();
     let client = decision.and_then(|decision| decision.client);
     // the longest address has 45 characters, a pseudonym 22
-    let shown = client.map(|client| shown_client(&client, *client_in_log, &process.pseudonyms));
+    let shown = client.map(|client| shown_client(&client, log.clients(), &process.pseudonyms));
     let mut address = ArrayString::<64>::new();
     let _ = context.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
     let readings = decision.map(|decision| decision.readings.as_slice()).unwrap_or_default();
@@ -199,8 +197,9 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
         bytes_in: context.body_bytes,
         bytes_out: end.bytes_out,
         error: end.head_fault.map(HeadFault::reason).or(context.fault.map(Fault::word)).map(Cow::Borrowed),
+        sampled: wanted.sampled,
     };
-    log.line(|line| entry.write(line));
+    log.line(&entry);
 }
 
 /// The status of a request whose client left before the answer.
@@ -216,9 +215,12 @@ fn source_of(client: &Client, context: &RequestContext) -> &'static str {
     }
 }
 
-/// Returns whether the request was over a limit, enforced or not.
-fn is_limited(decision: &Decision) -> bool {
-    decision.readings.iter().any(|reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged))
+/// Returns what the log has to know of the end. A head that was refused was refused without a decision.
+fn ending(decision: Option<&Decision>, end: &Ended<'_>) -> Ending {
+    let Some(decision) = decision else { return Ending { limited: false, refused: end.head_fault.is_some() } };
+    let over = |reading: &Reading| matches!(reading.outcome, Outcome::Refused | Outcome::Tagged);
+    let refused = matches!(decision.verdict, Verdict::Refused(_));
+    Ending { limited: decision.readings.iter().any(over), refused }
 }
 
 /// How long a request was held back; zero for one that was refused.
@@ -235,8 +237,7 @@ fn node_at<'a>(context: &'a RequestContext, reading: &Reading) -> Option<&'a str
 fn network_at(process: &Process, context: &RequestContext, decision: &Decision, reading: &Reading) -> Option<Shown> {
     let node = usize::from(reading.node?);
     let rule = context.generation.engine().policy().rules.get(reading.rule)?;
-    let as_what = process.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, as_what)| *as_what);
-    shown_network(&decision.client?, rule.nodes.get(node)?, as_what, &process.pseudonyms)
+    shown_network(&decision.client?, rule.nodes.get(node)?, process.clients_in_log(), &process.pseudonyms)
 }
 
 /// Logs now and then where refusals of `fair_share` come from.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use memchr::{memchr, memchr_iter};
 use pingora::http::RequestHeader;
 
 use crate::answer::Form;
@@ -134,8 +135,12 @@ impl RequestHead for EdgeHead<'_> {
 fn fields(head: &Head, bytes: &[u8], names: &[HeaderName]) -> HeaderMap {
     let mut found = HeaderMap::new();
     let lines = bytes.get(head.target.end..head.end).unwrap_or_default();
-    for line in lines.split(|byte| *byte == b'\n').skip(1) {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+    let mut begin = 0;
+    for end in memchr_iter(b'\n', lines) {
+        let line = lines.get(begin..end).unwrap_or_default();
+        begin = end + 1;
+        // the first piece is the end of the request line, and the last is empty
+        let Some(colon) = memchr(b':', line) else { continue };
         let (name, value) = line.split_at(colon);
         let Some(name) = names.iter().find(|wanted| wanted.as_str().as_bytes().eq_ignore_ascii_case(name)) else {
             continue;

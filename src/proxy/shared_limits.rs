@@ -1,9 +1,10 @@
-//! Shared limits of one request, settled before it is admitted: from what this gate holds, or by asking a store.
+//! Settles the shared limits of one request before it is admitted: from what this gate holds, or by asking a store.
 //!
-//! A request waits at most its store's `timeout`, however many of its limits the store is asked about; a limit whose store is silent is
-//! decided by its `on_store_error`. Questions run as tasks of their own. If the client leaves, the answer
-//! still arrives: other requests of the key spend it, and none of them asks meanwhile.
+//! A request waits at most for its store's `timeout`, however many of its limits the store is asked about. A limit whose store does
+//! not answer is decided by its `on_store_error`. Calls run as tasks of their own, so that the call of a client that leaves still
+//! ends: other requests spend what it brings, and meanwhile no request asks about the key again.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,36 +13,31 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::downstream::request_view;
-use crate::engine::{Brought, DecidedBy, Errand, Evaluation, Step};
-use crate::limiter::sharing::{Answer, StoreError};
+use crate::engine::{Evaluation, SharedCall, SharedOutcome, SharedStep};
+use crate::limiter::sharing::StoreError;
 use crate::policy::Rule;
 use crate::request::Request;
 use crate::running::generation::Generation;
 use crate::running::process::Process;
-use crate::running::wakers::Wakers;
 use crate::store::StoreInUse;
-use crate::system::clock::Clock;
 
-/// Asks stores for budget that a key will need soon: when the pause of a refused request ends, or right after one that had to wait.
-/// No request waits for the answer.
-pub fn refill(process: &Process, generation: &Generation, evaluation: &Evaluation, request: &Request<'_>) {
-    let readings = &evaluation.decision.readings;
-    let (engine, Some(client)) = (generation.engine(), &evaluation.decision.client) else { return };
-    if !engine.refills(evaluation) {
-        return;
-    }
-    for (slot, reading) in readings.iter().enumerate().filter(|(_, reading)| reading.by == DecidedBy::Lease) {
-        let Some(rule) = engine.policy().rules.get(reading.rule) else { continue };
-        let Some(store) = rule.shared.and_then(|shared| generation.stores().get(shared.store)) else { continue };
-        if let Some(errand) = engine.refill(evaluation, slot, (request, client), store.nodes(), process.clock.now()) {
-            drop(send(process, store, rule, errand));
+/// A request that waits for another's call looks for itself after so long: a wake-up between its look and its wait is lost.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// Asks stores for budget that a key will need soon: when the pause of a refused request ends, when a lease runs low, or right after
+/// a request that had to wait. No request waits for the answer.
+pub fn refill(process: &Process, generation: &Generation, evaluation: &mut Evaluation, request: &Request<'_>) {
+    let engine = generation.engine();
+    for slot in engine.refills(evaluation) {
+        let Some((store, rule)) = store_at(generation, evaluation, slot) else { continue };
+        if let Some(call) = engine.refill(evaluation, slot, request, (store.nodes(), process.clock.now())) {
+            drop(send(process, store, rule, call));
         }
     }
 }
 
-/// Settles every shared limit of a request that is admitted so far, in the order of
-/// [`Engine::to_settle`](crate::engine::Engine::to_settle), until one is against it. Gives what the last
-/// store that did not answer met it with.
+/// Settles each shared limit of a request that is admitted so far, in the order of
+/// [`Engine::to_settle`](crate::engine::Engine::to_settle), until one refuses. Returns why the last store that did not answer did not.
 pub async fn settle(
     process: &Process,
     session: &mut Session,
@@ -54,100 +50,114 @@ pub async fn settle(
         return None;
     }
     let began = Instant::now();
-    let mut store_error = None;
     for slot in slots {
-        store_error = settle_one(process, session, generation, evaluation, slot, began).await.or(store_error);
-        if engine.is_against(evaluation, slot) {
+        let outcome = match store_at(generation, evaluation, slot) {
+            Some(asked) => ask(process, session, generation, (evaluation, slot), asked, began).await,
+            None => SharedOutcome::Unanswered { store_error: StoreError::Faulty, nodes: 1 },
+        };
+        engine.settle(evaluation, slot, outcome);
+        refill(process, generation, evaluation, &request_view(session).request());
+        if engine.refuses(evaluation, slot) {
             break;
         }
     }
-    refill(process, generation, evaluation, &request_view(session).request());
-    for (store, direction) in engine.fallbacks(evaluation) {
+    let mut last = None;
+    for (store, store_error, direction) in engine.fallbacks(evaluation) {
         if let Some(store) = generation.stores().get(store) {
             store.fell_back(direction);
         }
+        last = Some(store_error);
     }
-    store_error
+    last
 }
 
-/// Settles one; gives what its store met it with, if that was no answer.
-async fn settle_one(
+/// Takes the shared limit at `slot` to its outcome.
+async fn ask(
     process: &Process,
     session: &mut Session,
     generation: &Generation,
-    evaluation: &mut Evaluation,
-    slot: usize,
+    (evaluation, slot): (&Evaluation, usize),
+    (store, rule): (&Arc<StoreInUse>, &Arc<Rule>),
     began: Instant,
-) -> Option<StoreError> {
+) -> SharedOutcome {
     let engine = generation.engine();
-    let rule = engine.policy().rules.get(evaluation.decision.readings.get(slot)?.rule)?;
-    let store = rule.shared.and_then(|shared| generation.stores().get(shared.store));
-    let (Some(store), Some(client)) = (store, evaluation.decision.client) else {
-        engine.silent(evaluation, slot, StoreError::Faulty, 1);
-        return Some(StoreError::Faulty);
-    };
     let due = began + store.spec().timeout;
     let mut wait = Wait { store, counts: false };
-    // whether another request's errand was waited for, but not so long that it must have been sent
-    let (mut heard_bell, mut seen) = (false, None);
-    loop {
-        let step = {
-            let view = request_view(session);
-            let (asker, now) = ((&view.request(), &client), process.clock.now());
-            match engine.step(evaluation, slot, asker, store.nodes(), now) {
-                Step::Wait(key) => {
-                    engine.alone(evaluation, slot, asker, &mut seen, now).map_or(Step::Wait(key), Step::Ask)
-                }
-                step => step,
+    // the question that it has waited for, and whether a waker rang before it must have been sent
+    let (mut waited_for, mut woken) = (None, false);
+    let store_error = loop {
+        let (view, now) = (request_view(session), process.clock.now());
+        match engine.step(evaluation, slot, &view.request(), waited_for, (store.nodes(), now)) {
+            SharedStep::Done(outcome) => {
+                wait.counts |= woken;
+                return outcome;
             }
-        };
-        match step {
-            // what it was waited for has come
-            Step::Settled => {
-                wait.counts |= heard_bell;
-                return None;
-            }
-            Step::Refill(errand) => {
-                wait.counts |= heard_bell;
-                drop(send(process, store, rule, errand));
-                return None;
-            }
-            Step::Ask(errand) => {
-                let waited = wait.counts;
+            SharedStep::Ask(call) => {
+                let counted = wait.counts;
                 // a limit before this one may have taken all the time there was
                 wait.counts |= Instant::now() < due;
-                let store_error = match timeout_at(due, send(process, store, rule, errand)).await {
-                    Ok(Ok(Home { brought, sent, store_error })) => {
-                        wait.counts = waited || sent;
-                        engine.brought(evaluation, slot, brought);
-                        return store_error;
+                break match timeout_at(due, send(process, store, rule, call)).await {
+                    Ok(Ok((outcome, sent))) => {
+                        wait.counts = counted || sent;
+                        return outcome;
                     }
                     Ok(Err(_)) => StoreError::Faulty,
                     Err(_) => StoreError::TimedOut,
                 };
-                engine.silent(evaluation, slot, store_error, store.nodes());
-                return Some(store_error);
             }
-            Step::Again => {}
-            Step::Wait(key) => {
-                let bell = process.bells.of(key)?;
-                // a bell that rang between the step and now is not heard, so nobody sleeps longer than this on it
+            SharedStep::Wait { key, question } => {
+                waited_for = waited_for.or(Some(question));
                 let pause = due.min(Instant::now() + LONGEST_SLEEP);
-                match timeout_at(pause, bell.notified()).await {
-                    Ok(()) => heard_bell = true,
+                match timeout_at(pause, process.wakers.wait(key)).await {
+                    Ok(()) => woken = true,
                     Err(_) => wait.counts = true,
                 }
             }
         }
         if Instant::now() >= due {
-            wait.counts |= heard_bell;
-            engine.silent(evaluation, slot, StoreError::TimedOut, store.nodes());
-            return Some(StoreError::TimedOut);
+            wait.counts |= woken;
+            break StoreError::TimedOut;
         }
-    }
+    };
+    SharedOutcome::Unanswered { store_error, nodes: store.nodes() }
 }
 
-/// A request at one of its limits; counted at its end, however that comes, if it waited for the store.
+/// Returns the store and the rule of the shared limit at `slot`.
+fn store_at<'g>(
+    generation: &'g Generation,
+    evaluation: &Evaluation,
+    slot: usize,
+) -> Option<(&'g Arc<StoreInUse>, &'g Arc<Rule>)> {
+    let rule = generation.engine().policy().rules.get(evaluation.decision.readings.get(slot)?.rule)?;
+    Some((generation.stores().get(rule.shared?.store)?, rule))
+}
+
+/// Starts a call, which goes on whether or not a request waits for it. Returns its outcome, and whether a question was sent.
+fn send(
+    process: &Process,
+    store: &Arc<StoreInUse>,
+    rule: &Arc<Rule>,
+    call: SharedCall,
+) -> JoinHandle<(SharedOutcome, bool)> {
+    let (store, rule, clock) = (Arc::clone(store), Arc::clone(rule), process.clock);
+    let (wakers, key) = (Arc::clone(&process.wakers), call.key);
+    tokio::spawn(async move {
+        let (mut call, mut sent) = (call, false);
+        loop {
+            let (answer, out) = store.client().ask(&call.question, &rule.name).await;
+            sent |= out;
+            match call.answered(answer.map(|(answer, _)| answer), store.nodes(), clock.now()) {
+                ControlFlow::Continue(next) => call = next,
+                ControlFlow::Break(outcome) => {
+                    wakers.wake(key);
+                    return (outcome, sent);
+                }
+            }
+        }
+    })
+}
+
+/// A request at one of its limits. Counted at its end, also if the client leaves, if it waited for the store.
 struct Wait<'a> {
     store: &'a StoreInUse,
     counts: bool,
@@ -157,51 +167,6 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if self.counts {
             self.store.waited();
-        }
-    }
-}
-
-/// After so long a request that waits for another looks for itself.
-const LONGEST_SLEEP: Duration = Duration::from_millis(1);
-
-/// An errand at its end.
-struct Home {
-    brought: Brought,
-    /// Whether any of its questions was sent.
-    sent: bool,
-    /// What the store met it with, if that was no answer.
-    store_error: Option<StoreError>,
-}
-
-/// Sends somebody to ask, who comes home whether or not anybody waits for it.
-fn send(process: &Process, store: &Arc<StoreInUse>, rule: &Arc<Rule>, errand: Errand) -> JoinHandle<Home> {
-    tokio::spawn(run(Arc::clone(store), Arc::clone(rule), errand, process.clock, Arc::clone(&process.bells)))
-}
-
-/// Asks, and takes in what was said.
-async fn run(store: Arc<StoreInUse>, rule: Arc<Rule>, mut errand: Errand, clock: Clock, bells: Arc<Wakers>) -> Home {
-    let (began, key) = (clock.now(), errand.key);
-    let (said, sent) = ask(&store, &rule, &mut errand).await;
-    let store_error = said.as_ref().err().copied();
-    let brought = errand.done(said, store.nodes(), began, clock.now());
-    if let Some(bell) = bells.of(key) {
-        bell.notify_waiters();
-    }
-    Home { brought, sent, store_error }
-}
-
-/// Asks one question after the other. A request waits for all of them together as long as for one.
-async fn ask(store: &StoreInUse, rule: &Rule, errand: &mut Errand) -> (Result<Answer, StoreError>, bool) {
-    let mut sent = false;
-    loop {
-        let (said, out) = store.ask(&errand.question, &rule.name).await;
-        sent |= out;
-        let answer = match said {
-            Ok(answer) => answer,
-            Err(store_error) => return (Err(store_error), sent),
-        };
-        if let Some(all) = errand.heard(answer) {
-            return (Ok(all), sent);
         }
     }
 }

@@ -68,11 +68,11 @@ impl Backends {
         tokio::join!(timeout(FIRST_LOOKUP, lookups), StoreInUse::first_answers(&self.new_stores)).1
     }
 
-    /// Has each store tell other gates what the limits of this snapshot admit, where gates share them so.
-    pub(super) fn tell(&self, engine: &Engine) {
+    /// Has each store publish what the limits of this engine with `sharing: estimate` admit.
+    pub(super) fn publish(&self, engine: &Engine) {
         for (index, store) in self.stores.iter().enumerate() {
-            let own = engine.all_told().iter().flatten().filter(|told| told.shared().store == index);
-            store.tell(own.cloned().collect());
+            let own = engine.peer_syncs().iter().flatten().filter(|limit| limit.shared().store == index);
+            store.publish(own.cloned().collect());
         }
     }
 

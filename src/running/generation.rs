@@ -12,7 +12,7 @@ use super::backends::Backends;
 use super::fault::Fault;
 use crate::answer::RouteFields;
 use crate::config::settings::Settings;
-use crate::config::{self, Config, Places, Tree};
+use crate::config::{Config, Places, Tree};
 use crate::engine::{Base, Engine, Succession};
 use crate::explain::Book;
 use crate::observe::decisions::Decisions;
@@ -54,8 +54,8 @@ pub struct Source {
     pub effective: Tree,
     /// The part of it that may be shown: without the values of variables.
     pub shown: Tree,
-    /// The hash over `effective`, in hexadecimal digits.
-    pub hash: String,
+    /// Its fingerprint.
+    pub fingerprint: String,
     /// When it was loaded, in nanoseconds since 1970.
     pub loaded: u64,
 }
@@ -80,11 +80,10 @@ impl Generation {
     /// # Errors
     /// A limit.
     pub fn next(config: Config, backends: Backends, base: Base<'_>) -> Result<Next, Fault> {
-        let Config { policy, settings, effective, shown, places, .. } = config;
+        let Config { policy, settings, fingerprint, effective, shown, places, .. } = config;
         let (engine, succession) =
             Engine::next(policy, settings.naming(), base).map_err(|(name, fault)| Fault::Limit(name, fault))?;
-        let hash = config::hash(&effective);
-        let source = Source { settings, effective, shown, hash, loaded: wall_nanos() };
+        let source = Source { settings, fingerprint, effective, shown, loaded: wall_nanos() };
         Ok(Next { source, succession, waiting: Vec::new(), engine, backends, places })
     }
 
@@ -186,25 +185,27 @@ impl Next {
         let Next { source, waiting, engine, backends, places, .. } = self;
         let policy = engine.policy();
         let metrics = match before {
-            Some(before) => before.metrics.next(policy),
-            None => Metrics::new(policy, &source.settings),
+            Some(before) => before.metrics.next(policy, &source.fingerprint),
+            None => Metrics::new(policy, &source.settings, &source.fingerprint),
         };
         for (index, origin) in backends.origins().iter().enumerate() {
             if let Some(counter) = metrics.origin_error_counter(index, OriginError::Surplus) {
                 origin.way().count_surplus(counter);
             }
         }
-        backends.tell(&engine);
+        backends.publish(&engine);
         let refused = match before {
             // it knows limits by their positions
             Some(before) if names(before.engine.policy()).eq(names(policy)) => Arc::clone(&before.refused),
             Some(before) => Arc::new(before.refused.empty()),
             None => Arc::new(MostRefused::new(workers(&source.settings), engine.seed().derive("most refused"))),
         };
-        let equal = |before: &&Generation| {
-            !policy.fingerprint.is_empty() && before.engine.policy().fingerprint == policy.fingerprint
+        // what it knows concerns limits by their positions, and the networks that are trusted
+        let same = |before: &&Generation| {
+            let before = before.engine.policy();
+            before.rules == policy.rules && before.clients == policy.clients
         };
-        let sample = match before.filter(equal) {
+        let sample = match before.filter(same) {
             Some(before) => Arc::clone(&before.sample),
             None => {
                 let (seed, before) = (refused.seed().derive("a sample"), before.map(|before| &*before.sample));
@@ -221,7 +222,7 @@ impl Next {
             || policy.origins.iter().any(|origin| learns_by_time(origin))
             || policy.routes.iter().any(|route| route.timeouts.attempt.is_some())
             || policy.origins.iter().any(|origin| origin.on_client_abort != OnClientAbort::Release);
-        let book = Book { fingerprint: source.hash.clone(), ..Book::new(policy, places, source.loaded) };
+        let book = Book::new(policy, &source.fingerprint, places, source.loaded);
         Generation {
             fields: policy.routes.iter().map(|route| RouteFields::new(policy, route)).collect(),
             tag_fields: tag_fields(policy),

@@ -25,8 +25,8 @@ use crate::units::Timestamp;
 pub struct Process {
     /// The clock that requests are judged by.
     pub clock: Clock,
-    /// The access log and how clients appear in it; `None`: not written.
-    pub access_log: Option<(AccessLog, ClientInLog)>,
+    /// The access log; `None`: not written.
+    pub access_log: Option<AccessLog>,
     /// The names of clients outside the process.
     pub pseudonyms: Pseudonyms,
     /// The settings that the process was started with.
@@ -36,7 +36,7 @@ pub struct Process {
     /// The requests that limits delay.
     pub waits: Waits,
     /// Wakes requests that wait for another request's question to a store.
-    pub bells: Arc<Wakers>,
+    pub wakers: Arc<Wakers>,
     /// The last ten minutes, by name, so that it outlives a change of the policy.
     pub history: History,
     /// The latest decisions, and why they came out so.
@@ -58,7 +58,7 @@ impl Process {
     /// Makes the state of a process whose first generation is in force. Call [`Process::begin`] before it serves.
     pub fn new(
         clock: Clock,
-        access_log: Option<(AccessLog, ClientInLog)>,
+        access_log: Option<AccessLog>,
         pseudonyms: Pseudonyms,
         file: Option<PathBuf>,
         waits: Waits,
@@ -78,7 +78,7 @@ impl Process {
             settings,
             file,
             waits,
-            bells: Arc::default(),
+            wakers: Arc::default(),
             history: History::new(),
             decisions,
             notices: Notices::default(),
@@ -109,8 +109,8 @@ impl Process {
         next.engine().take_over();
         next.backends().take_over(before.backends(), self.clock, self.waits.stopping());
         log::set_level(settings.log.level);
-        if let (Some((log, _)), Some(words)) = (&self.access_log, &settings.access_log) {
-            log.resample(words);
+        if let (Some(log), Some(settings)) = (&self.access_log, &settings.access_log) {
+            log.follow(settings);
         }
         if before.source().settings.client_hmac != settings.client_hmac {
             self.pseudonyms.rekey(settings.client_hmac.as_ref().map(|secret| secret.0.as_slice()));
@@ -157,7 +157,7 @@ impl Process {
 
     /// Returns the form of clients in the log and in lists.
     pub fn clients_in_log(&self) -> ClientInLog {
-        self.access_log.as_ref().map_or(ClientInLog::Pseudonym, |(_, clients)| *clients)
+        self.access_log.as_ref().map_or(ClientInLog::Pseudonym, AccessLog::clients)
     }
 
     /// Has every answer close its connection from now on, so that clients go elsewhere.

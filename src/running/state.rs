@@ -45,7 +45,7 @@ pub fn state(process: &Process) -> State {
     origins(&generation, &mut state, now);
     state.stores = stores(&generation);
     state.certificates = certificates(process);
-    let access_log = process.access_log.as_ref().map(|(log, _)| ("access", log.state()));
+    let access_log = process.access_log.as_ref().map(|log| ("access", log.state()));
     state.logs = access_log.into_iter().chain([("process", log::state())]).collect();
     state.panics = log::panics();
     state
@@ -63,10 +63,9 @@ pub fn described(process: &Process, generation: &Generation) -> State {
         uptime_seconds: process.clock.uptime().as_secs(),
         config: Config {
             file: process.file.clone(),
-            hash: source.hash.clone(),
             loaded_at: seconds(source.loaded),
             age_seconds: seconds(wall_nanos().saturating_sub(source.loaded)),
-            fingerprint: generation.engine().policy().fingerprint.clone(),
+            fingerprint: source.fingerprint.clone(),
             ..counts.config
         },
         waiting_for_upgrade: generation.waiting().to_vec(),

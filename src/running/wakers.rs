@@ -1,4 +1,4 @@
-//! Wakes requests that wait for another request's question to a store.
+//! Wakes requests that wait for another request's call to a store.
 
 use tokio::sync::Notify;
 
@@ -11,8 +11,21 @@ pub struct Wakers([Notify; Wakers::COUNT]);
 impl Wakers {
     const COUNT: usize = 256;
 
-    /// Returns the waker of a key.
-    pub fn of(&self, key: KeyHash) -> Option<&Notify> {
+    /// Waits until the next [`Wakers::wake`] for the key, or for one that shares its waker.
+    pub async fn wait(&self, key: KeyHash) {
+        if let Some(waker) = self.of(key) {
+            waker.notified().await;
+        }
+    }
+
+    /// Wakes the requests that wait for the key.
+    pub fn wake(&self, key: KeyHash) {
+        if let Some(waker) = self.of(key) {
+            waker.notify_waiters();
+        }
+    }
+
+    fn of(&self, key: KeyHash) -> Option<&Notify> {
         self.0.get(key.halves()[1] as usize % Self::COUNT)
     }
 }

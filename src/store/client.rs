@@ -10,9 +10,8 @@ use tokio::time::{Instant as TokioInstant, sleep, timeout_at};
 use super::cluster;
 use super::counters::{BUCKETS_MICROS, Counters};
 use super::dialer::Access;
-use super::fault::{Meaning, meaning};
-use super::link::{self, Errand};
-use super::script;
+use super::fault::{Meaning, elsewhere, meaning};
+use super::script::{self, ScriptCall};
 use super::servers::Servers;
 use super::state::StoreState;
 use super::store_log::{Kind, Met};
@@ -26,7 +25,7 @@ const MOST_SENDINGS: usize = 4;
 /// How long a message of other gates is kept in the store, in milliseconds of its clock.
 const MESSAGES_KEPT_MILLIS: i64 = 1_000;
 
-/// How long at least the store is waited for when gates tell each other what they admitted: no request waits for that.
+/// How long at least the gate waits for the store when gates publish what they admitted: no request waits for that.
 const PATIENCE_FOR_MESSAGES: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether a store has answered that a start or a reload waits for.
@@ -83,23 +82,10 @@ impl StoreClient {
     /// Asks, for at most the store's time, and at most once unless the store says that it did not execute the question. `limit`
     /// is the limit's name, by which all gates know it. A caller that stops waiting leaves the outcome unknown.
     ///
-    /// # Errors
-    /// There is no answer. After [`StoreError::TimedOut`], and [`StoreError::Unreachable`] of a connection that broke, the
-    /// question may have been charged.
-    pub async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, StoreError> {
-        self.ask_and_say(question, limit).await.0.map(|(answer, _)| answer)
-    }
-
-    /// As [`StoreClient::ask`], with the store's time of the answer in microseconds since 1970.
-    ///
-    /// # Errors
-    /// As [`StoreClient::ask`].
-    pub async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), StoreError> {
-        self.ask_and_say(question, limit).await.0
-    }
-
-    /// As [`StoreClient::ask_stamped`], and whether the question was sent: one that is not is answered at once.
-    pub async fn ask_and_say(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
+    /// Returns the answer with the store's time of it in microseconds since 1970, and whether the question was sent: one that is
+    /// not sent is answered at once. After [`StoreError::TimedOut`], and [`StoreError::Unreachable`] of a connection that broke,
+    /// the question may have been charged.
+    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<(Answer, u64), StoreError>, bool) {
         let mut sent = None;
         let outcome = self.try_ask(question, limit, &mut sent).await;
         self.servers
@@ -122,30 +108,30 @@ impl StoreClient {
         };
         let store = &self.servers.common.store;
         let key = script::key(&store.prefix, question, limit);
-        let errand = Errand { script, key: &key, numbers: &numbers, rest: &[] };
-        let value = self.run(&errand, store.timeout, sent).await?;
+        let call = ScriptCall { script, key: &key, numbers: &numbers, rest: &[] };
+        let value = self.run(&call, store.timeout, sent).await?;
         script::answer(value, question).ok_or_else(|| self.no_answer())
     }
 
-    /// Puts a message of this gate among those of all gates, and says what others put there after the one that was `read` last: at
-    /// most so many.
+    /// Publishes a message of this gate to the others, and returns at most `most` of those that others published after the one that
+    /// was `read` last.
     ///
     /// # Errors
     /// There is no answer. After [`StoreError::TimedOut`], and [`StoreError::Unreachable`] of a connection that broke, the
     /// message may be there.
-    pub async fn exchange(
+    pub async fn publish(
         &self,
         read: (i64, i64),
         node: &[u8],
         message: &[u8],
         most: i64,
-    ) -> Result<script::Heard, StoreError> {
+    ) -> Result<script::Published, StoreError> {
         let store = &self.servers.common.store;
         let key = script::deltas_key(&store.prefix);
         let numbers = [read.0, read.1, MESSAGES_KEPT_MILLIS, most];
-        let errand = Errand { script: &script::DELTAS, key: &key, numbers: &numbers, rest: &[node, message] };
-        let value = self.run(&errand, store.timeout.max(PATIENCE_FOR_MESSAGES), &mut None).await?;
-        script::heard(value).ok_or_else(|| self.no_answer())
+        let call = ScriptCall { script: &script::DELTAS, key: &key, numbers: &numbers, rest: &[node, message] };
+        let value = self.run(&call, store.timeout.max(PATIENCE_FOR_MESSAGES), &mut None).await?;
+        script::published(value).ok_or_else(|| self.no_answer())
     }
 
     fn no_answer(&self) -> StoreError {
@@ -158,13 +144,13 @@ impl StoreClient {
     /// was sent. Goes on to another server only where one says that it did not execute it, because the key is elsewhere.
     async fn run(
         &self,
-        errand: &Errand<'_>,
+        call: &ScriptCall<'_>,
         patience: Duration,
         sent: &mut Option<Instant>,
     ) -> Result<Value, StoreError> {
         let common = &self.servers.common;
         let shards = self.servers.shards();
-        let (mut shard, mut ahead) = (shards.of(errand.key)?, false);
+        let (mut shard, mut ahead) = (shards.of(call.key)?, false);
         let mut live = shard.live()?;
         let _way = OnTheWay::begin(self)?;
         let end = TokioInstant::now() + patience;
@@ -172,7 +158,7 @@ impl StoreClient {
         loop {
             let mut permit = shard.admit(common)?;
             let sent = *sent.get_or_insert_with(Instant::now);
-            let Ok(heard) = timeout_at(end, link::run(&mut live.wire, errand, ahead)).await else {
+            let Ok(heard) = timeout_at(end, live.wire.run(call, ahead)).await else {
                 permit.failed(&live);
                 return Err(StoreError::TimedOut);
             };
@@ -189,7 +175,7 @@ impl StoreClient {
                 Err(error) => error,
             };
             sendings += 1;
-            let next = shard.address().and_then(|address| link::elsewhere(&error, address));
+            let next = shard.address().and_then(|address| elsewhere(&error, address));
             if next.is_some() {
                 common.look();
             }

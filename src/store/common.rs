@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::counters::Counters;
 use super::dialer::{Access, Dialer};
 use super::fault::said;
-use super::gate_count::{self, Company};
+use super::gate_count::{self, GateCount};
 use super::store_log::{Kind, Lines, Met};
 use super::wire::Address;
 use crate::policy::Store;
@@ -31,7 +31,7 @@ pub struct Common {
     pub counters: Counters,
     /// Told when another server may have a key.
     look: Notify,
-    company: Mutex<Company>,
+    gates: Mutex<GateCount>,
     nodes: AtomicU32,
     started: Instant,
     lines: Lines,
@@ -49,7 +49,7 @@ impl Common {
             name: gate_count::name(),
             counters: Counters::default(),
             look: Notify::new(),
-            company: Mutex::new(Company::new()),
+            gates: Mutex::new(GateCount::new()),
             nodes: AtomicU32::new(1),
             started: Instant::now(),
             lines: Lines::new(),
@@ -75,12 +75,12 @@ impl Common {
 
     /// The store counted so many gates.
     pub fn counted(&self, gates: u32) {
-        self.nodes.store(self.company.lock().counted(gates, self.now()), Ordering::Relaxed);
+        self.nodes.store(self.gates.lock().counted(gates, self.now()), Ordering::Relaxed);
     }
 
     /// The store did not count the gates.
     pub fn unheard(&self) {
-        self.company.lock().unheard();
+        self.gates.lock().unanswered();
     }
 
     /// A question was answered.

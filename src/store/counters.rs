@@ -30,7 +30,7 @@ pub struct Counters {
 
 impl Counters {
     /// Counts one question. `sent_for` is how long it was waited for, if it was sent.
-    pub(super) fn heard(&self, outcome: &Result<Answer, StoreError>, sent_for: Option<Duration>) {
+    pub fn heard(&self, outcome: &Result<Answer, StoreError>, sent_for: Option<Duration>) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match outcome {
             Ok(_) => _ = self.answered.fetch_add(1, Ordering::Relaxed),

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Write};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::wire::Address;
 use crate::limiter::sharing::StoreError;
 
 /// What an error means.
@@ -84,6 +85,19 @@ impl Write for Shown {
 pub fn is_host(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
     (1..=253).contains(&name.len()) && name.bytes().all(letter)
+}
+
+/// Returns where a server of a cluster says that the key is, and whether the key is only moving there now. `asked` is the server that
+/// said so: if it names no host it means its own.
+pub fn elsewhere(error: &RedisError, asked: &Address) -> Option<(Address, bool)> {
+    let ahead = match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved) => false,
+        ErrorKind::Server(ServerErrorKind::Ask) => true,
+        _ => return None,
+    };
+    let (host, port) = error.redirect_node()?.0.rsplit_once(':')?;
+    let host = if host.is_empty() { asked.0.as_str() } else { host };
+    is_host(host).then_some(((host.to_owned(), port.parse().ok()?), ahead))
 }
 
 fn server(kind: ServerErrorKind, error: &RedisError) -> Meaning {
@@ -215,6 +229,21 @@ mod tests {
             "-SOMETHING else\r\n",
         ] {
             assert_eq!(silence_of(line), StoreError::Faulty, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_elsewhere_is_told_with_its_server() {
+        let told = |line: &str| {
+            let error = redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err();
+            elsewhere(&error, &("10.0.0.9".to_owned(), 1))
+        };
+        let at = |host: &str, ahead| Some(((host.to_owned(), 6_381), ahead));
+        assert_eq!(told("-MOVED 3999 10.0.0.1:6381\r\n"), at("10.0.0.1", false));
+        assert_eq!(told("-ASK 3999 ::1:6381\r\n"), at("::1", true));
+        assert_eq!(told("-MOVED 3999 :6381\r\n"), at("10.0.0.9", false));
+        for line in ["-MOVED 3999\r\n", "-MOVED 3999 a/b:1\r\n", "-MOVED 1 a:99999\r\n", "-ERR MOVED 1 a:1\r\n"] {
+            assert_eq!(told(line), None, "{line}");
         }
     }
 }

@@ -6,8 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::RedisResult;
 
-use super::link::{self, Errand};
-use super::script;
+use super::script::{self, ScriptCall};
 use super::wire::Wire;
 use crate::system::clock;
 
@@ -35,43 +34,41 @@ pub fn next() -> Duration {
     EVERY * thousandths / 1_000
 }
 
-/// How many gates there are, by what the store says to one stamp after the other. Times are nanoseconds on any clock that does
-/// not go back.
+/// How many gates there are, by the store's answers to stamps. Times are nanoseconds on any clock that does not go back.
 ///
-/// A store that was away is found again by one gate before the others, and in it their stamps are old, or gone: for a while
-/// that gate would take itself for the only one, and its part of every limit for the whole. So for the life of a stamp after a
-/// silence nobody is missed who was there before it.
+/// After an outage one gate finds the store before the others, whose stamps in it are old or gone. That gate would take itself for the
+/// only one, and its part of each limit for the whole. So for the life of a stamp after an outage the count does not fall.
 #[derive(Debug)]
-pub struct Company {
+pub struct GateCount {
     nodes: u32,
-    /// When the others have had the time to write theirs; `None` in a silence.
+    /// When the others have had the time to write theirs; `None` in an outage.
     settled: Option<u64>,
 }
 
-impl Company {
-    /// This gate, of whom no store has heard.
-    pub fn new() -> Company {
-        Company { nodes: 1, settled: None }
+impl GateCount {
+    /// One: this gate.
+    pub fn new() -> GateCount {
+        GateCount { nodes: 1, settled: None }
     }
 
-    /// The store counted so many. How many there are.
+    /// Takes in the store's count, and returns how many gates there are.
     pub fn counted(&mut self, nodes: u32, now: u64) -> u32 {
         let settled = *self.settled.get_or_insert(now.saturating_add(LIFE_NANOS));
         self.nodes = if now < settled { self.nodes.max(nodes) } else { nodes.max(1) };
         self.nodes
     }
 
-    /// The store did not answer, or not everything.
-    pub fn unheard(&mut self) {
+    /// Notes that the store did not answer, or not everything.
+    pub fn unanswered(&mut self) {
         self.settled = None;
     }
 }
 
-/// Writes a stamp and says how many gates there are; `None` if the store said something else.
+/// Writes a stamp and returns how many gates there are; `None` if the answer is none.
 pub async fn stamp(wire: &mut Wire, prefix: &str, name: &str) -> RedisResult<Option<u32>> {
     let key = script::members_key(prefix);
-    let errand = Errand { script: &script::MEMBERS, key: &key, numbers: &[LIFE_MILLIS], rest: &[name.as_bytes()] };
-    Ok(script::count(link::run(wire, &errand, false).await?))
+    let call = ScriptCall { script: &script::MEMBERS, key: &key, numbers: &[LIFE_MILLIS], rest: &[name.as_bytes()] };
+    Ok(script::count(wire.run(&call, false).await?))
 }
 
 #[cfg(test)]
@@ -79,19 +76,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_gone_is_missed_at_once_and_after_a_silence_only_when_all_had_time_to_come_back() {
-        let mut company = Company::new();
+    fn a_gate_that_leaves_is_discounted_at_once_and_after_an_outage_only_when_all_had_time_to_come_back() {
+        let mut gates = GateCount::new();
         let second = 1_000_000_000;
-        assert_eq!(company.counted(3, 0), 3);
-        assert_eq!(company.counted(1, 4 * second), 3, "the first seconds are those after a silence too");
-        assert_eq!(company.counted(1, 5 * second), 1);
-        assert_eq!(company.counted(3, 6 * second), 3);
-        company.unheard();
-        company.unheard();
-        assert_eq!(company.counted(1, 20 * second), 3);
-        assert_eq!(company.counted(4, 21 * second), 4, "who is new counts at once");
-        assert_eq!(company.counted(2, 24 * second), 4);
-        assert_eq!(company.counted(2, 25 * second), 2);
-        assert_eq!(company.counted(0, 26 * second), 1, "itself");
+        assert_eq!(gates.counted(3, 0), 3);
+        assert_eq!(gates.counted(1, 4 * second), 3, "the first seconds are those after a silence too");
+        assert_eq!(gates.counted(1, 5 * second), 1);
+        assert_eq!(gates.counted(3, 6 * second), 3);
+        gates.unanswered();
+        gates.unanswered();
+        assert_eq!(gates.counted(1, 20 * second), 3);
+        assert_eq!(gates.counted(4, 21 * second), 4, "who is new counts at once");
+        assert_eq!(gates.counted(2, 24 * second), 4);
+        assert_eq!(gates.counted(2, 25 * second), 2);
+        assert_eq!(gates.counted(0, 26 * second), 1, "itself");
     }
 }

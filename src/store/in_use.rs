@@ -9,11 +9,11 @@ use tokio::task::AbortHandle;
 
 use super::client::StoreClient;
 use super::dialer::Access;
-use super::exchange::Exchange;
+use super::peer_sync::PeerExchange;
 use super::state::StoreState;
 use crate::config::settings::Secret;
-use crate::engine::Told;
-use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
+use crate::engine::PeerSync;
+use crate::limiter::sharing::OnStoreError;
 use crate::policy::Store;
 use crate::system::clock::Clock;
 
@@ -25,7 +25,7 @@ pub struct StoreInUse {
     waits: AtomicU64,
     fallbacks: [AtomicU64; OnStoreError::ALL.len()],
     /// Goes on when the same store is reached in another way.
-    exchange: Arc<Exchange>,
+    peers: Arc<PeerExchange>,
     clock: Clock,
     tending: OnceLock<[AbortHandle; 2]>,
 }
@@ -56,14 +56,14 @@ impl StoreInUse {
             let client = StoreClient::new(spec, &access).map_err(|error| fault(error.to_string()))?;
             let place = |spec: &Store| (spec.name.clone(), spec.prefix.clone(), spec.database);
             let there = before.iter().find(|was| place(&was.spec) == place(spec));
-            let exchange = there.map(|was| Arc::clone(&was.exchange));
+            let peers = there.map(|was| Arc::clone(&was.peers));
             Ok(Arc::new(StoreInUse {
                 spec: Arc::clone(spec),
                 access,
                 client: Arc::new(client),
                 waits: AtomicU64::new(0),
                 fallbacks: Default::default(),
-                exchange: exchange.unwrap_or_else(|| Arc::new(Exchange::new(clock.now()))),
+                peers: peers.unwrap_or_else(|| Arc::new(PeerExchange::new(clock.now()))),
                 clock,
                 tending: OnceLock::new(),
             }))
@@ -75,16 +75,16 @@ impl StoreInUse {
     pub fn tend(&self) {
         self.tending.get_or_init(|| {
             let (client, asking) = (Arc::clone(&self.client), Arc::clone(&self.client));
-            let (exchange, clock) = (Arc::clone(&self.exchange), self.clock);
+            let (peers, clock) = (Arc::clone(&self.peers), self.clock);
             let tending = tokio::spawn(async move { client.tend().await });
-            let telling = tokio::spawn(async move { exchange.tend(&asking, clock).await });
-            [tending.abort_handle(), telling.abort_handle()]
+            let publishing = tokio::spawn(async move { peers.tend(&asking, clock).await });
+            [tending.abort_handle(), publishing.abort_handle()]
         });
     }
 
-    /// From now on what these limits admit is told to the gates that share it.
-    pub fn tell(&self, told: Vec<Arc<Told>>) {
-        self.exchange.tell(told);
+    /// Publishes what these limits admit to the gates that share the store, from now on.
+    pub fn publish(&self, limits: Vec<Arc<PeerSync>>) {
+        self.peers.publish(limits);
     }
 
     /// What the policy says of it.
@@ -106,10 +106,9 @@ impl StoreInUse {
         join_all(ready).await
     }
 
-    /// See [`StoreClient::ask`], and whether the question was sent.
-    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, StoreError>, bool) {
-        let (said, sent) = self.client.ask_and_say(question, limit).await;
-        (said.map(|(answer, _)| answer), sent)
+    /// Returns the client that asks it.
+    pub fn client(&self) -> &StoreClient {
+        &self.client
     }
 
     /// Counts a request that waited for it.
@@ -129,7 +128,7 @@ impl StoreInUse {
     pub fn state(&self) -> StoreState {
         let counts = OnStoreError::ALL.into_iter().zip(&self.fallbacks);
         let fallbacks: Vec<_> = counts.map(|(to, count)| (to.word(), count.load(Ordering::Relaxed))).collect();
-        let exchange = self.exchange.state(self.clock.now());
+        let exchange = self.peers.state(self.clock.now());
         StoreState {
             waits: self.waits.load(Ordering::Relaxed),
             fallbacks: fallbacks.iter().map(|(_, count)| count).sum(),

@@ -7,10 +7,9 @@
 //!   `common` is shared by them. `cluster` finds the servers of a cluster and keeps a shard for each, `slots` says which has a
 //!   key.
 //! * `dialer` finds servers, also by sentinels, connects and logs in. `wire` is a connection by the `redis` crate, with `bounds`
-//!   between it and the server: what answers may take in memory. `link` runs a script over it; `link_state` is the connection in
-//!   use, or the reason that there is none: a store that refuses the login is not an outage.
+//!   between it and the server: what answers may take in memory.
 //! * `fault` translates the crate's errors and cuts a store's texts to one short line.
-//! * [`exchange`] carries messages between gates for limits with `sharing: estimate`.
+//! * [`peer_sync`] publishes what this gate admitted of limits with `sharing: estimate`, and charges what others published.
 //! * `script` has the scripts `rate.lua`, `quota.lua`, `members.lua` and `deltas.lua`, and the names of keys; `gate_count` counts
 //!   gates. Tests hold the scripts to [`crate::limiter::sharing::promise`].
 //! * [`breaker`] stops asking a silent store. [`counters`] counts, `state` is the state of a store at one moment, `store_log`
@@ -45,12 +44,10 @@ mod cluster;
 mod common;
 pub mod counters;
 mod dialer;
-pub mod exchange;
 mod fault;
 mod gate_count;
 pub mod in_use;
-mod link;
-mod link_state;
+pub mod peer_sync;
 mod script;
 mod servers;
 mod shard;
@@ -64,8 +61,7 @@ pub use breaker::BreakerState;
 pub use client::{StoreClient, StoreFault};
 pub use counters::{BUCKETS_MICROS, Counters};
 pub use dialer::Access;
-pub use exchange::Exchange;
 pub use fault::LONGEST_TEXT as MOST_TEXT;
 pub use in_use::StoreInUse;
-pub use state::{ExchangeState, ServerStanding, ServerState, StoreState};
+pub use state::{Dropped, ExchangeState, ServerStanding, ServerState, StoreState};
 pub use wire::MOST_ON_THEIR_WAY;

@@ -32,14 +32,27 @@ impl Script {
     fn new(text: &'static str) -> Script {
         Script { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
+}
 
-    /// Runs it on `key`: by its hash, or by its whole text, which a store without it keeps from then on. `rest` is given after
-    /// the numbers.
-    pub fn command(&self, whole: bool, key: &str, arguments: &[i64], rest: &[&[u8]]) -> Cmd {
+/// One run of a script.
+pub struct ScriptCall<'a> {
+    /// Which script.
+    pub script: &'a Script,
+    /// The key that it is run on.
+    pub key: &'a str,
+    /// Its first arguments.
+    pub numbers: &'a [i64],
+    /// Its further arguments.
+    pub rest: &'a [&'a [u8]],
+}
+
+impl ScriptCall<'_> {
+    /// Returns the command that runs the script: by its hash, or by its whole text, which a store without it keeps from then on.
+    pub fn command(&self, whole: bool) -> Cmd {
         let mut command = if whole { cmd("EVAL") } else { cmd("EVALSHA") };
-        command.arg(if whole { self.text } else { &self.hash });
-        command.arg(1).arg(key).arg(arguments);
-        rest.iter().for_each(|rest| _ = command.arg(*rest));
+        command.arg(if whole { self.script.text } else { &self.script.hash });
+        command.arg(1).arg(self.key).arg(self.numbers);
+        self.rest.iter().for_each(|rest| _ = command.arg(*rest));
         command
     }
 }
@@ -124,9 +137,9 @@ pub fn count(value: Value) -> Option<u32> {
     u32::try_from(count).ok()
 }
 
-/// What other gates put into the store.
+/// The messages that other gates published.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Published {
     /// The store's time in milliseconds since 1970.
     pub now: i64,
     /// The last message that was read.
@@ -137,8 +150,8 @@ pub struct Heard {
     pub messages: Vec<(i64, Vec<u8>)>,
 }
 
-/// What `deltas.lua` said; `None` if it is something else.
-pub fn heard(value: Value) -> Option<Heard> {
+/// Reads the answer of `deltas.lua`; `None` if it is something else.
+pub fn published(value: Value) -> Option<Published> {
     let Value::Array(values) = value else { return None };
     let mut values = values.into_iter();
     let mut number = || redis::from_redis_value::<i64>(values.next()?).ok();
@@ -148,7 +161,7 @@ pub fn heard(value: Value) -> Option<Heard> {
         let Value::BulkString(bytes) = values.next()? else { return None };
         messages.push((redis::from_redis_value(came).ok()?, bytes));
     }
-    Some(Heard { now, read, more, messages })
+    Some(Published { now, read, more, messages })
 }
 
 fn numbers<const N: usize>(value: Value) -> Option<[i64; N]> {
@@ -201,12 +214,12 @@ mod tests {
     #[test]
     fn messages_are_read_with_the_time_of_their_coming() {
         let said = [Value::Int(9), Value::Int(7), Value::Int(1), Value::Int(1), Value::Int(6)];
-        let with = |last: Value| heard(Value::Array(said.iter().cloned().chain([last]).collect()));
-        let expected = Heard { now: 9, read: (7, 1), more: true, messages: vec![(6, vec![0, 255])] };
+        let with = |last: Value| published(Value::Array(said.iter().cloned().chain([last]).collect()));
+        let expected = Published { now: 9, read: (7, 1), more: true, messages: vec![(6, vec![0, 255])] };
         assert_eq!(with(Value::BulkString(vec![0, 255])), Some(expected));
         assert_eq!(with(Value::Int(1)), None);
-        assert_eq!(heard(Value::Array(said.to_vec())), None, "a time without a message");
-        assert_eq!(heard(Value::Okay), None);
+        assert_eq!(published(Value::Array(said.to_vec())), None, "a time without a message");
+        assert_eq!(published(Value::Okay), None);
     }
 
     #[test]

@@ -12,19 +12,34 @@ use tokio::sync::Notify;
 
 use super::breaker::{Breaker, BreakerState, Pass};
 use super::common::Common;
-use super::link_state::{Line, Live};
 use super::store_log::{Kind, Met};
-use super::wire::Address;
+use super::wire::{Address, Wire};
 use crate::limiter::sharing::StoreError;
 use crate::policy;
 use crate::system::clock;
+
+/// The connection in use, or why there is none.
+enum LinkState {
+    Up(Live),
+    /// What is said instead of an answer: [`StoreError::Faulty`] where the server refused us when it was tried last.
+    Down(StoreError),
+}
+
+/// A connection.
+#[derive(Clone)]
+pub struct Live {
+    /// The connection itself.
+    pub wire: Wire,
+    /// Which of all that there were.
+    pub number: u64,
+}
 
 /// One server; see the module.
 pub struct Shard {
     /// Of a cluster.
     address: Option<Address>,
-    line: ArcSwap<Line>,
-    /// Told when the connection in `line` is given up.
+    link: ArcSwap<LinkState>,
+    /// Told when the connection in `link` is given up.
     given_up: Notify,
     /// Held for some nanoseconds, by questions that go over the network anyway.
     breaker: Mutex<Breaker>,
@@ -39,7 +54,7 @@ impl Shard {
     pub fn new(settings: policy::Breaker, address: Option<Address>) -> Shard {
         Shard {
             address,
-            line: ArcSwap::from_pointee(Line::Down(StoreError::Unreachable)),
+            link: ArcSwap::from_pointee(LinkState::Down(StoreError::Unreachable)),
             given_up: Notify::new(),
             breaker: Mutex::new(Breaker::new(settings)),
             tried: AtomicBool::new(false),
@@ -54,15 +69,15 @@ impl Shard {
 
     /// The connection, or what is said instead of an answer.
     pub fn live(&self) -> Result<Live, StoreError> {
-        match &**self.line.load() {
-            Line::Up(live) => Ok(live.clone()),
-            Line::Down(store_error) => Err(*store_error),
+        match &**self.link.load() {
+            LinkState::Up(live) => Ok(live.clone()),
+            LinkState::Down(store_error) => Err(*store_error),
         }
     }
 
     /// Whether there is a connection.
     pub fn is_up(&self) -> bool {
-        matches!(**self.line.load(), Line::Up(_))
+        matches!(**self.link.load(), LinkState::Up(_))
     }
 
     /// Whether it has been connected to, or could not be.
@@ -90,16 +105,16 @@ impl Shard {
     }
 
     fn is_live(&self, number: u64) -> bool {
-        matches!(&**self.line.load(), Line::Up(live) if live.number == number)
+        matches!(&**self.link.load(), LinkState::Up(live) if live.number == number)
     }
 
     /// Offers this connection to nobody any more, and says that instead.
     pub fn give_up(&self, number: u64, store_error: StoreError) {
-        let before = self.line.rcu(|line| match &**line {
-            Line::Up(live) if live.number == number => Arc::new(Line::Down(store_error)),
-            _ => Arc::clone(line),
+        let before = self.link.rcu(|link| match &**link {
+            LinkState::Up(live) if live.number == number => Arc::new(LinkState::Down(store_error)),
+            _ => Arc::clone(link),
         });
-        if matches!(&*before, Line::Up(live) if live.number == number) {
+        if matches!(&*before, LinkState::Up(live) if live.number == number) {
             self.given_up.notify_one();
         }
     }

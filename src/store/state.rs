@@ -127,3 +127,31 @@ pub struct ExchangeState {
     /// Units admitted and not reported, because there was no place for their key.
     pub units_unreported: u64,
 }
+
+/// Why a message, or what it says of one limit, was not charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum Dropped {
+    /// Of another version of its form.
+    Version,
+    /// No message at all.
+    Garbled,
+    /// By a gate that names clients under another secret.
+    Secret,
+    /// It was charged before.
+    Replay,
+    /// Of a limit that this gate does not have, or does not share so.
+    Limit,
+    /// Of a limit of this name and another kind or window.
+    Shape,
+}
+
+impl Dropped {
+    /// All of them.
+    pub const ALL: &'static [Dropped] = <Dropped as strum::VariantArray>::VARIANTS;
+
+    /// The word in metrics.
+    pub const fn word(self) -> &'static str {
+        self.into_str()
+    }
+}

@@ -1,5 +1,4 @@
-//! A connection to one server, with a bound on what its answers take. With `link`, the only files that know the `redis` crate's
-//! connections.
+//! A connection to one server, with a bound on what its answers take. No other file knows the `redis` crate's connections.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind,
+    Value,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -16,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::bounds::{Answers, Breach};
+use super::script::ScriptCall;
 
 /// How many questions may be on their way to one store; one more is [`StoreError::Busy`](crate::limiter::sharing::StoreError::Busy).
 pub const MOST_ON_THEIR_WAY: u32 = 1_024;
@@ -92,6 +95,23 @@ impl Wire {
         Ok(Wire { connection, account, _driver: Arc::new(driver) })
     }
 
+    /// Runs a script. Sends it again only where the server says that it does not have the script, and so did not execute it. `ahead`
+    /// is for a server that only takes the key's slot over.
+    ///
+    /// # Errors
+    /// What the server has against it, or that it is gone.
+    pub async fn run(&mut self, call: &ScriptCall<'_>, ahead: bool) -> RedisResult<Value> {
+        let mut whole = false;
+        loop {
+            let command = call.command(whole);
+            let answer = if ahead { self.ask_ahead(command).await } else { self.ask(&command).await };
+            match answer {
+                Err(error) if !whole && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => whole = true,
+                answer => return answer,
+            }
+        }
+    }
+
     /// Asks one thing.
     ///
     /// # Errors
@@ -106,7 +126,7 @@ impl Wire {
     ///
     /// # Errors
     /// See [`Wire::ask`].
-    pub async fn ask_ahead(&mut self, command: Cmd) -> RedisResult<Value> {
+    async fn ask_ahead(&mut self, command: Cmd) -> RedisResult<Value> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("ASKING").add_command(command);
         self.account.asked.fetch_add(2, Ordering::Relaxed);

@@ -91,7 +91,7 @@ const WITHOUT_A_LIMIT: [(&str, &str); 2] = [
     ("process/upgrade.rs", "hands its end to `handover`, which sets one"),
 ];
 
-/// What `models/lib.rs` compiles, and the crates and modules whose words its models would not see.
+/// What `crates/limits/models/lib.rs` compiles, and the crates and modules whose words its models would not see.
 const MODELLED: [&str; 2] = ["sketch/", "limiter/"];
 const NOT_MODELLED: [&str; 4] = ["atomic", "arc_swap", "parking_lot", "loom"];
 
@@ -133,7 +133,7 @@ fn only_the_faces_see_clock_dice_sockets_and_framework() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// `models/` runs these folders on words of a model checker, which stand in for what `crate::sync` has: a word from elsewhere would
+/// `crates/limits/models` runs these folders on words of a model checker, which stand in for what `crate::sync` has: a word from elsewhere would
 /// be in no interleaving. Unit tests have what they like.
 #[test]
 fn what_the_models_run_takes_its_words_from_sync() {
@@ -188,7 +188,11 @@ fn nobody_who_serves_waits_for_a_reader() {
 #[test]
 fn no_test_is_skipped_in_silence() {
     let mut faults = Vec::new();
-    let files = sources().into_iter().chain(below("tests")).chain(below("crates/limits/tests"));
+    let files = sources()
+        .into_iter()
+        .chain(below("tests"))
+        .chain(below("crates/limits/tests"))
+        .chain(below("crates/policy/tests"));
     for file in files.filter(|file| !file.ends_with("skips/mod.rs") && !file.ends_with("floors/main.rs")) {
         for (number, line) in code(&file) {
             let line = line.to_lowercase();
@@ -209,6 +213,7 @@ fn no_test_ends_early_in_silence() {
         .into_iter()
         .chain(below("tests"))
         .chain(below("crates/limits/tests"))
+        .chain(below("crates/policy/tests"))
         .filter(|file| !file.ends_with("floors/main.rs"))
     {
         let mut test: Option<usize> = None;

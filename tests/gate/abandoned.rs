@@ -93,7 +93,7 @@ fn gate_before(address: SocketAddr, listener: &str, origin: &str, limits: &str, 
     Gate::start(&format!(
         "telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
 listeners:
   main: {{ address: \"127.0.0.1:0\"{listener} }}
 {limits}origins:

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::harness::Gate;
-use crate::shared_limits::undisturbed;
+use crate::harness::{Gate, undisturbed};
 
 /// Above so many at once it is slow.
 const COMFORT: usize = 50;

@@ -189,7 +189,7 @@ fn names_in_the_policy_file_are_answered_too() {
     let admin = "{ address: \"127.0.0.1:0\", open: true, hosts: gate.internal }";
     let gate = gate(
         admin,
-        "telemetry: { metrics: { address: \"127.0.0.1:0\", hosts: [\"*.svc\"] }, access_log: { to: ACCESS_LOG } }\n",
+        "telemetry: { metrics: { address: \"127.0.0.1:0\", hosts: [\"*.svc\"] }, access_log: { to: ACCESS_LOG, sample: { refused: none } } }\n",
     );
     let status = |address, path, host: &str| get(address, path, &format!("Host: {host}\r\n")).0;
     let (admin, metrics) = (web_address(&gate), gate.metrics_address());
@@ -356,7 +356,7 @@ fn status_says_what_the_metrics_say() {
     let ended = verb(&gate, &["status"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     println!("{}", ended.stdout);
-    for part in ["per_client", "0/7", told["config"]["hash"].as_str().unwrap(), "tidegate.yaml"] {
+    for part in ["per_client", "0/7", told["config"]["fingerprint"].as_str().unwrap(), "tidegate.yaml"] {
         assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
     }
     assert_eq!(verb(&gate, &["status", "--quiet"]).stdout, "");
@@ -447,7 +447,7 @@ fn after_a_reload_other_words_are_in_force_and_what_waits_is_told() {
     let (status, told) = ask(&gate, "POST", "/api/v1/reload", &json!({}));
     assert_eq!(status, 200, "{told}");
     let after = ask(&gate, "GET", "/api/v1/status", &Value::Null).1;
-    assert_ne!(before["config"]["hash"], after["config"]["hash"]);
+    assert_ne!(before["config"]["fingerprint"], after["config"]["fingerprint"]);
     assert_eq!(after["waiting_for_upgrade"], json!(["server.threads"]));
     assert_eq!(verb(&gate, &["show", "--running", "limits.per_client.rate"]).stdout, "3/h\n");
 }

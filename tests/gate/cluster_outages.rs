@@ -42,7 +42,7 @@ routes:
   - {{ name: open, match: {{ path: /open }}, limits: [open], respond: {{ status: 200, body: ok }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
 ",
         TIMEOUT.as_millis()
     )

@@ -27,7 +27,7 @@ routes:
   - {{ name: page, limits: [all], respond: {{ status: 200, body: ok }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
 ",
         each.join(",")
     )

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
-use crate::harness::{Gate, wait_for};
-use crate::shared_limits::{LONG, SHORT, gates, hammer, policy, statuses, told, undisturbed, worst};
+use crate::harness::{Gate, undisturbed, wait_for};
+use crate::shared_limits::{LONG, SHORT, gates, hammer, policy, statuses, told, worst};
 
 const CLIENT: &str = "X-Forwarded-For: 203.0.113.7\r\n";
 

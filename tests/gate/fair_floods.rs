@@ -130,7 +130,7 @@ limits:
   - {{ name: site, limits: [fair], respond: {{ status: 200, body: ok }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG, sample: {{ limited: 5%, other: 1% }} }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ limited: 5%, other: 1%, refused: none }} }}
 "
     ))
 }

@@ -4,10 +4,10 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::harness::Gate;
 use crate::harness::redis::Server;
 use crate::harness::shared::{gates, told};
-use crate::shared_limits::{LONG, policy, undisturbed, without_store};
+use crate::harness::{Gate, undisturbed};
+use crate::shared_limits::{LONG, policy, without_store};
 use crate::skips::skip;
 
 /// How many clients come in turn.

@@ -18,22 +18,28 @@ mod skips;
 
 mod abandoned;
 mod accept_refusal;
+mod access_log;
 mod accounted;
 mod actions;
 mod adaptive;
 mod admin;
+#[cfg(feature = "store")]
 mod alerts;
 mod answer_costs;
 mod answers;
 mod buffers;
 mod caps;
+#[cfg(feature = "store")]
 mod cluster_outages;
+#[cfg(feature = "store")]
 mod cluster_shards;
+#[cfg(feature = "store")]
 mod cluster_wire;
 mod connection_caps;
 mod connection_words;
 mod descriptors;
 mod edits;
+#[cfg(feature = "store")]
 mod estimates;
 mod expecting;
 mod explain;
@@ -45,7 +51,9 @@ mod forged_fields;
 mod guessing;
 mod h2;
 mod hostile_origins;
+#[cfg(feature = "store")]
 mod hostile_stores;
+#[cfg(feature = "store")]
 mod hot_keys;
 mod identity;
 mod leaving_clients;
@@ -69,24 +77,42 @@ mod reload;
 mod replayed;
 mod respelled;
 mod secrets;
+#[cfg(feature = "store")]
 mod shared_limits;
+#[cfg(feature = "store")]
 mod shared_tiers;
 mod shutdown;
 mod sick_origins;
 mod slow_clients;
+#[cfg(feature = "store")]
 mod slow_stores;
 mod socket_activation;
 mod startup;
+#[cfg(feature = "store")]
 mod store;
+#[cfg(feature = "store")]
 mod store_ready;
 mod stubborn;
 mod stuck_output;
 mod switching;
 mod tiny_pieces;
 mod tls;
+#[cfg(feature = "tui")]
 mod top;
 mod unix_sockets;
 mod untold_fields;
 mod upgrade;
 mod upgraded;
 mod waiting;
+
+#[cfg(not(feature = "store"))]
+#[test]
+fn without_the_feature_store_its_tests_are_skipped() {
+    skips::skip("limits that gates share, and what alerts read of stores", "built without the feature `store`");
+}
+
+#[cfg(not(feature = "tui"))]
+#[test]
+fn without_the_feature_tui_its_tests_are_skipped() {
+    skips::skip("`tidegate top`", "built without the feature `tui`");
+}

@@ -19,7 +19,7 @@ routes:
   - {{ name: page, limits: [per_client, spare], respond: {{ status: 200, body: ok }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG, client: {client}, sample: {{ limited: 100%, other: 100% }} }}
+  access_log: {{ to: ACCESS_LOG, client: {client}, sample: {{ limited: 100%, other: 100%, refused: none }} }}
 "
     ))
 }

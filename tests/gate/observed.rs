@@ -91,7 +91,7 @@ routes:
   - { name: page, respond: { status: 200, body: ok } }
 telemetry:
   metrics: { address: \"127.0.0.1:0\" }
-  access_log: { to: ACCESS_LOG, client: address, sample: { limited: 100%, other: 100% } }
+  access_log: { to: ACCESS_LOG, client: address, sample: { limited: 100%, other: 100%, refused: none } }
 ",
     );
     assert_eq!(gate.fetch("/", "X-Forwarded-For: 203.0.113.77\r\n").status, 200);

@@ -47,3 +47,25 @@ routes:
     println!("{lines} lines for {BAD} bad requests; the first: {line}");
     assert!(lines <= 5, "{lines} lines:\n{said}");
 }
+
+/// Two workers share the connections to an origin; what the library says of one that they both want is no fault of the gate's. No line
+/// names a file of the machine that built the program.
+#[test]
+fn an_ordinary_run_says_nothing_of_the_library_and_no_line_names_a_file_of_the_build() {
+    let origin = Origin::start(|_| Reply::Ok);
+    let gate = Gate::start(&format!("routes:\n  - {{ name: site, origin: \"{}\" }}\n", origin.address()));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut connection = gate.connect();
+                for _ in 0..500 {
+                    assert_eq!(connection.ask("GET", "/", "", b"").status, 200);
+                }
+            });
+        }
+    });
+    gate.counts("tidegate_requests_total", &[("route", "site")], 4_000.0);
+    let said = gate.talk();
+    assert!(!said.contains("ERROR") && !said.contains("reusable stream"), "{said}");
+    assert!(!said.contains("/registry/") && !said.contains("log.file") && !said.contains("/rustc/"), "{said}");
+}

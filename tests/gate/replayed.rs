@@ -14,7 +14,7 @@ use crate::harness::{Connection, Gate};
 const POLICY: &str = "
 telemetry:
   metrics: { address: \"127.0.0.1:0\" }
-  access_log: { to: ACCESS_LOG, client: address, sample: { limited: 100%, other: 100% } }
+  access_log: { to: ACCESS_LOG, client: address, sample: { limited: 100%, other: 100%, refused: none } }
 trusted_proxies: [127.0.0.0/8]
 limits:
   per_client:

@@ -105,6 +105,7 @@ fn values_of_variables_are_shown_nowhere() {
     for arguments in [
         &["explain", "--client", "127.0.0.1"][..],
         &["explain", "--client", "127.0.0.1", "--format", "json"],
+        #[cfg(feature = "tui")]
         &["top", "--once"],
         &["show", "--running"],
         &["show", "--running", "--format", "json"],

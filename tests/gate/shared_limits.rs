@@ -8,20 +8,13 @@ use crate::harness::gate::{binary, end};
 use crate::harness::redis::Server;
 use crate::harness::shared::{self, slowest};
 pub use crate::harness::shared::{Seen, gates, statuses, told, worst};
-use crate::harness::{Gate, wait_for};
+use crate::harness::{Gate, undisturbed, wait_for};
 
 /// Of tests with outages.
 pub const SHORT: Duration = Duration::from_millis(50);
-/// Of tests in which the store is well: the most that a policy allows. See [`undisturbed`] for what is later than that.
+/// Of tests in which the store is well: the most that a policy allows. On a machine that has too much to do a healthy store is now and
+/// then later, and a gate decides without it, as it should: see [`undisturbed`].
 pub const LONG: Duration = Duration::from_secs(1);
-
-/// Repeats a measurement until it gives something: until the store was in time for all of it, and the machine fast
-/// enough for what it is to prove. On a machine that has too much to do a healthy store is now and then later than
-/// [`LONG`]; then a gate decides without it, as it should, and the run proves nothing. A gate at fault spoils every run.
-pub fn undisturbed<T>(what: &str, mut run: impl FnMut() -> Option<T>) -> T {
-    const RUNS: usize = 10;
-    (0..RUNS).find_map(|_| run()).unwrap_or_else(|| panic!("{what}: none of {RUNS} runs was undisturbed"))
-}
 
 /// Decisions that these gates made without their store.
 pub fn without_store(gates: &[Gate]) -> f64 {
@@ -41,7 +34,7 @@ routes:
   - {{ name: site, limits: [per_client], respond: {{ status: 200, body: ok }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
 ",
         store.port,
         timeout.as_millis()

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use crate::harness::gate::{binary, end};
 use crate::harness::redis::Server;
 use crate::harness::shared::{gate, know_one_another};
-use crate::harness::{Gate, wait_for};
-use crate::shared_limits::{LONG, policy, undisturbed, without_store};
+use crate::harness::{Gate, undisturbed, wait_for};
+use crate::shared_limits::{LONG, policy, without_store};
 
 /// A limit with a tier for requests that say so.
 fn tiered(own: &str, tier: &str, sharing: &str) -> String {

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::harness::Gate;
 use crate::harness::redis::Server;
 use crate::harness::relay::Relay;
-use crate::shared_limits::undisturbed;
+use crate::harness::{Gate, undisturbed};
 
 /// A gate with a lease of one key, and a store at 0.2 seconds that may take one. A request that asks by itself, and one that waits for
 /// another's question first, have time for theirs, but not for question after question.
@@ -19,7 +18,7 @@ stores: {{ shared: {{ url: \"redis://127.0.0.1:{}\", timeout: 1s, ready_within: 
 limits: {{ all: {{ {limit}, store: shared, on_store_error: closed }} }}
 routes: [{{ name: page, limits: [all], respond: {{ status: 200, body: ok }} }}]
 listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
-telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }}, access_log: {{ to: ACCESS_LOG }} }}
+telemetry: {{ metrics: {{ address: \"127.0.0.1:0\" }}, access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }} }}
 server: {{ threads: 2 }}
 ",
         relay.port

@@ -7,7 +7,7 @@ use std::process::Command;
 use regex::Regex;
 
 use crate::explain_document::same;
-use crate::harness::gate::run_to_end;
+use crate::harness::gate::{end, run_to_end, shell};
 use crate::harness::ports::own_port;
 use crate::harness::{Connection, Gate, Origin, Reply};
 use crate::skips::skip;
@@ -191,4 +191,39 @@ fn readme_shows(command: &str, id: &str, printed: &str) {
     }
     let (_, shown) = block.split_once('\n').expect("a command is a line");
     assert_eq!(same(shown), same(printed), "the README shows something else than is printed");
+}
+
+/// The flags of a gate whose origin nobody asks.
+const ALONE: &str = "run --listen 127.0.0.1:0 --origin 127.0.0.1:1";
+
+#[test]
+fn a_gate_without_a_place_for_its_admin_socket_says_how_to_get_one() {
+    // root has a place of its own
+    let user = "if [ \"$(id -u)\" = 0 ]; then set -- setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"; fi";
+    let script = format!("unset XDG_RUNTIME_DIR; set -- \"$0\" {ALONE} \"$@\"; {user}; exec \"$@\"");
+    let gate = Gate::start_by(shell(&script));
+    gate.address("main");
+    let said = gate.talk();
+    assert!(said.contains("warning: no admin socket: neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set"), "{said}");
+    assert!(said.contains("`run --admin PATH` (or TIDEGATE_ADMIN=PATH)"), "{said}");
+}
+
+#[test]
+fn the_admin_socket_of_root_is_in_run_tidegate() {
+    let script = format!(
+        "unshare -m sh -c 'mount -t tmpfs tmpfs /run || exit 99
+\"$0\" {ALONE} & gate=$!
+for i in $(seq 100); do \"$0\" status -q 2>/dev/null && break; sleep 0.1; done
+\"$0\" status; stat -c \"%a %n\" /run/tidegate /run/tidegate/private /run/tidegate/private/admin.sock
+kill $gate; wait $gate' \"$0\""
+    );
+    let ended = end(&mut shell(&script));
+    if ended.code != Some(0) && (ended.code == Some(99) || ended.stderr.contains("unshare")) {
+        return skip("root's admin socket", format!("no folder of its own for /run: {}", ended.stderr));
+    }
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("config ") && ended.stdout.contains("from the command line"), "{}", ended.stdout);
+    for line in ["755 /run/tidegate\n", "700 /run/tidegate/private\n"] {
+        assert!(ended.stdout.contains(line), "{line}: {}", ended.stdout);
+    }
 }

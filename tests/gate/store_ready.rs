@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::gate::{Folder, binary, end};
 use crate::harness::redis::Server;
 use crate::harness::relay::Relay;
-use crate::harness::{Connection, Gate, wait_for};
-use crate::shared_limits::undisturbed;
+use crate::harness::{Connection, Gate, undisturbed, wait_for};
 
 fn policy(port: u16, ready_within: &str) -> String {
     format!(
@@ -23,7 +22,7 @@ routes:
 listeners: {{ main: {{ address: \"127.0.0.1:0\" }} }}
 telemetry:
   metrics: {{ address: \"127.0.0.1:0\" }}
-  access_log: {{ to: ACCESS_LOG }}
+  access_log: {{ to: ACCESS_LOG, sample: {{ refused: none }} }}
 server: {{ threads: 2, drain: {{ delay: 0s, timeout: 5s }} }}
 "
     )

@@ -69,7 +69,7 @@ impl Mute {
 server: {{ threads: 2, drain: {{ delay: 0s, timeout: 5s }} }}
 telemetry:
   metrics: {{ address: \"{metrics}\" }}
-  access_log: {{ to: {log}, sample: {{ limited: 100%, other: 100% }} }}
+  access_log: {{ to: {log}, sample: {{ limited: 100%, other: 100%, refused: none }} }}
 {policy}"
         );
         std::fs::write(&file, policy).unwrap();

@@ -176,8 +176,8 @@ proptest! {
         coherent(&loaded);
         if let Ok(config) = &loaded.outcome {
             let again = load_text("shown.yaml", &config.effective.to_yaml(), &environment, &path("conf"));
-            let fingerprint = again.outcome.map(|again| again.policy.fingerprint);
-            prop_assert_eq!(fingerprint.ok(), Some(config.policy.fingerprint.clone()));
+            let fingerprint = again.outcome.map(|again| again.fingerprint);
+            prop_assert_eq!(fingerprint.ok(), Some(config.fingerprint.clone()));
         }
     }
 

@@ -76,7 +76,7 @@ pub fn page(name: &str, home: &Path, codes: &[i32]) -> usize {
     }
     let committed = fs::read_to_string(&file).unwrap();
     // a policy's fingerprint changes with every word that its effective form learns
-    let hash = Regex::new(r"(?m)^( +config +)[0-9a-f]{7}\b").unwrap();
+    let hash = Regex::new(r"(?m)^( +config +)[0-9a-f]{12}\b").unwrap();
     let masked = |text: &str| hash.replace_all(text, "${1}HASH").into_owned();
     assert!(
         masked(&committed) == masked(&now),

@@ -19,7 +19,7 @@ fn whole(part: &str) -> String {
 fn same(short: &str, long: &str) {
     let (short, long) = (good(&whole(short)), good(&whole(long)));
     assert_eq!(short.effective.to_yaml(), long.effective.to_yaml());
-    assert_eq!(short.policy.fingerprint, long.policy.fingerprint);
+    assert_eq!(short.fingerprint, long.fingerprint);
     assert_eq!(short.policy.rules, long.policy.rules);
     assert_eq!(short.policy.origins, long.policy.origins);
     assert_eq!(short.settings, long.settings);

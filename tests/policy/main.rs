@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cases;
+mod changes;
 mod console;
 mod decided;
 mod documents;
@@ -16,6 +17,7 @@ mod faults;
 mod forms;
 mod guards;
 mod listeners;
+mod names;
 mod penalty;
 mod replay;
 mod schema;

@@ -83,7 +83,8 @@ fn what_the_reader_refuses_for_its_shape_is_invalid_by_the_schema() {
 #[test]
 fn the_complete_example_uses_every_word() {
     let text = fs::read_to_string(path("conf/complete.yaml")).unwrap()
-        + &fs::read_to_string(path("conf/routes.d/health.yaml")).unwrap();
+        + &fs::read_to_string(path("conf/routes.d/health.yaml")).unwrap()
+        + &tidegate::limiter::FORMS.iter().map(|form| form.example).collect::<String>();
     let words: BTreeSet<&str> = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
     let mut missing = Vec::new();
     for (section, definition) in schema()["$defs"].as_object().unwrap() {

@@ -19,7 +19,7 @@ fn again(config: &Config) -> Config {
 fn is_fixed_point(config: &Config) {
     let second = again(config);
     assert_eq!(second.effective.to_yaml(), config.effective.to_yaml());
-    assert_eq!(second.policy.fingerprint, config.policy.fingerprint);
+    assert_eq!(second.fingerprint, config.fingerprint);
     assert_eq!(second.policy.rules, config.policy.rules);
     assert_eq!(second.policy.origins, config.policy.origins);
     assert_eq!(second.policy.responses, config.policy.responses);
@@ -125,12 +125,14 @@ fn secrets_are_masked() {
 }
 
 #[test]
-fn the_fingerprint_is_the_policys_alone() {
+fn the_fingerprint_covers_the_whole_file() {
     let policy = fs::read_to_string(path("conf/minimal.yaml")).unwrap();
-    let fingerprint = |text: &str| good(text).policy.fingerprint;
+    let fingerprint = |text: &str| good(text).fingerprint;
     let first = fingerprint(&policy);
-    assert_eq!(fingerprint(&policy.replace(":8080", ":8081")), first);
-    assert_eq!(fingerprint(&format!("{policy}telemetry: {{ metrics: {{}} }}\n")), first);
+    assert_eq!(first.len(), 12);
+    assert_eq!(fingerprint(&format!("# the same in other words\n{policy}")), first);
+    assert_ne!(fingerprint(&policy.replace(":8080", ":8081")), first);
+    assert_ne!(fingerprint(&format!("{policy}telemetry: {{ metrics: {{}} }}\n")), first);
     assert_ne!(fingerprint(&policy.replace("10/s", "11/s")), first);
     assert_ne!(fingerprint(&policy.replace("3000", "3001")), first);
 }

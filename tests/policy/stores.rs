@@ -62,7 +62,7 @@ fn every_word_of_a_store_and_of_sharing_survives_being_shown() {
     let second = again(&config);
     assert_eq!(second.policy.stores, config.policy.stores);
     assert_eq!(second.policy.rules, config.policy.rules);
-    assert_eq!(second.policy.fingerprint, config.policy.fingerprint);
+    assert_eq!(second.fingerprint, config.fingerprint);
     assert_eq!(second.settings, config.settings);
     assert_eq!(second.effective.to_yaml(), config.effective.to_yaml());
     let modes: Vec<&StoreMode> = config.policy.stores.iter().map(|store| &store.mode).collect();

@@ -210,7 +210,7 @@ proptest! {
 }
 
 fn config_hash(loaded: &Loaded) -> &str {
-    loaded.outcome.as_ref().map_or("", |config| config.policy.fingerprint.as_str())
+    loaded.outcome.as_ref().map_or("", |config| config.fingerprint.as_str())
 }
 
 #[test]

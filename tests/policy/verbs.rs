@@ -1,6 +1,7 @@
 //! The built binary: exit codes, what goes where, formats.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -107,19 +108,6 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         assert!(!out(&said).contains("answers exceed"), "{}", out(&said));
     }
 
-    let shared = std::env::temp_dir().join(format!("tidegate-shared-{}.yaml", std::process::id()));
-    let text = "listen: \":8080\"\nsecrets: { client_hmac: 0123456789abcdef }\nstores: { s: { url: \"redis://127.0.0.1:6379\" } }\n\
-        limits:\n  one: { rate: 5/s, store: s, sharing: exact, on_store_error: open }\n  own: { rate: 5/s }\n\
-        routes: [{ origin: \"127.0.0.1:3000\", limits: [one, own] }]\n";
-    fs::write(&shared, text).unwrap();
-    let detailed = tidegate(&["check", shared.to_str().unwrap(), "-v"]);
-    fs::remove_file(&shared).unwrap();
-    let lines: Vec<String> = out(&detailed).lines().map(|line| line.trim_end().to_owned()).collect();
-    for (limit, store) in [("one ", "  s, exact, else open"), ("own ", "  -")] {
-        let found = lines.iter().any(|line| line.starts_with(limit) && line.ends_with(store));
-        assert!(found, "{limit}{store}\n{}", out(&detailed));
-    }
-
     let warned = std::env::temp_dir().join(format!("tidegate-warned-{}.yaml", std::process::id()));
     let text = fs::read_to_string(minimal).unwrap() + "limits: { spare: { rate: 1/s } }\n";
     fs::write(&warned, text).unwrap();
@@ -128,6 +116,65 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
     fs::remove_file(&warned).unwrap();
     assert_eq!((lenient.status.code(), strict.status.code()), (Some(0), Some(1)));
     assert!(out(&lenient).starts_with("warning[W0401]: no route uses the limit `spare`"), "{}", out(&lenient));
+}
+
+/// A policy with a limit that gates share, and one that they do not.
+fn shared_policy() -> PathBuf {
+    let file = std::env::temp_dir().join(format!("tidegate-shared-{}.yaml", std::process::id()));
+    let text = "listen: \":8080\"\nsecrets: { client_hmac: 0123456789abcdef }\nstores: { s: { url: \"redis://127.0.0.1:6379\" } }\n\
+        limits:\n  one: { rate: 5/s, store: s, sharing: exact, on_store_error: open }\n  own: { rate: 5/s }\n\
+        routes: [{ origin: \"127.0.0.1:3000\", limits: [one, own] }]\n";
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[cfg(feature = "store")]
+#[test]
+fn check_tells_the_store_of_each_limit() {
+    let shared = shared_policy();
+    let detailed = tidegate(&["check", shared.to_str().unwrap(), "-v"]);
+    fs::remove_file(&shared).unwrap();
+    let lines: Vec<String> = out(&detailed).lines().map(|line| line.trim_end().to_owned()).collect();
+    for (limit, store) in [("one ", "  s, exact, else open"), ("own ", "  -")] {
+        let found = lines.iter().any(|line| line.starts_with(limit) && line.ends_with(store));
+        assert!(found, "{limit}{store}\n{}", out(&detailed));
+    }
+}
+
+#[cfg(not(feature = "store"))]
+#[test]
+fn a_program_without_stores_refuses_a_policy_with_them_and_tests_it_all_the_same() {
+    let shared = shared_policy();
+    let [checked, run, shown] = ["check", "run", "show"].map(|verb| tidegate(&[verb, "-c", shared.to_str().unwrap()]));
+    fs::remove_file(&shared).unwrap();
+    assert_eq!([&checked, &run, &shown].map(|output| output.status.code()), [Some(78), Some(78), Some(0)]);
+    let told = [out(&checked), String::from_utf8_lossy(&run.stderr).into_owned()];
+    for told in told {
+        assert!(told.contains("error[E0325]: this tidegate was built without stores\n"), "{told}");
+        assert!(told.contains(":3:9") && told.contains("--features store"), "{told}");
+    }
+}
+
+#[cfg(not(feature = "tui"))]
+#[test]
+fn a_program_without_a_live_view_says_what_stands_in() {
+    for arguments in [&["top"][..], &["top", "--once", "--format", "json"]] {
+        let output = tidegate(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("`tui`") && told.contains("tidegate status"), "{told}");
+    }
+}
+
+#[test]
+fn the_version_tells_the_features() {
+    let told = out(&tidegate(&["--version"]));
+    let (version, features) = told.trim_end().split_once('\n').expect("two lines");
+    assert_eq!(version, out(&tidegate(&["-V"])).trim_end());
+    let (built, not_built) = features.split_once("; not built: ").unwrap_or((features, ""));
+    for (feature, on) in [("store", cfg!(feature = "store")), ("tui", cfg!(feature = "tui"))] {
+        assert_eq!((built.contains(feature), not_built.contains(feature)), (on, !on), "{told}");
+    }
 }
 
 #[test]
@@ -188,7 +235,7 @@ fn explain_tells_what_would_become_of_a_request_that_nobody_sent() {
     let output = explain(&[&asked[..], &forwarded[..]].concat());
     assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
     let fingerprint =
-        |text: &str| text.split("config    ").nth(1).map_or_else(String::new, |rest| rest[..7].to_owned());
+        |text: &str| text.split("config    ").nth(1).map_or_else(String::new, |rest| rest[..12].to_owned());
     let expected = "\
 POST login.example.com/login  →  429 limited by `login`
 
@@ -302,5 +349,46 @@ fn output_that_cannot_be_written_fails_every_verb() {
             .unwrap();
         assert_eq!(full.status.code(), Some(71), "{verb:?}: {}", err(&full));
         assert!(err(&full).contains("standard output: No space left on device"), "{verb:?}: {}", err(&full));
+    }
+}
+
+#[test]
+fn a_certificate_that_covers_no_routes_host_is_a_warning() {
+    let output = tidegate(&["check", "../idle_certificates.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told = out(&output);
+    assert!(told.contains("warning[W0422]: the certificate `faults/tls/other.pem` covers no route's host\n"), "{told}");
+    assert!(told.contains("is for a.test\n"), "{told}");
+    assert!(told.contains("help: routes take shop.wild.test: "), "{told}");
+    assert!(!told.contains("`faults/tls/site.pem` covers no"), "its wildcard covers it: {told}");
+    let strict = tidegate(&["check", "--deny-warnings", "../idle_certificates.yaml"]);
+    assert_eq!(strict.status.code(), Some(1));
+}
+
+#[test]
+fn help_parts_the_options_of_a_verb_from_those_of_all() {
+    for verb in
+        ["run", "check", "test", "show", "suggest", "explain", "status", "top", "pardon", "reload", "replay", "upgrade"]
+    {
+        let told = out(&tidegate(&[verb, "-h"]));
+        let (own, of_all) = told.split_once("\nOptions of all verbs:\n").unwrap_or_else(|| panic!("{verb}: {told}"));
+        for option in ["--config", "--admin", "--color", "--quiet", "--verbose"] {
+            assert!(of_all.contains(option), "{verb}: {option}");
+            assert!(!own.lines().any(|line| line.trim_start().starts_with(option)), "{verb}: {own}");
+        }
+    }
+    let told = out(&tidegate(&["replay", "-h"]));
+    let groups = [
+        ("What is read", &["--log-format", "--since", "--until", "--host", "--reorder"][..]),
+        ("What is asked", &["--against", "--limit", "--route", "--fail-if", "--exact"]),
+        ("What is written", &["--format", "--show-clients", "--csv", "--decisions", "--html", "--svg"]),
+        ("With --suggest", &["--suggest", "--touch", "--key"]),
+    ];
+    for (heading, options) in groups {
+        let group = told.split(&format!("\n{heading}:\n")).nth(1).unwrap_or_else(|| panic!("{heading}: {told}"));
+        let group = group.split("\n\n").next().unwrap();
+        for option in options {
+            assert!(group.lines().any(|line| line.trim_start().starts_with(option)), "{heading}: {option}\n{group}");
+        }
     }
 }

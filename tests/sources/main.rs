@@ -19,11 +19,11 @@ mod sample;
 #[allow(dead_code, reason = "the tests of sketches use more of it")]
 #[path = "../../crates/limits/tests/sketch/shorthand.rs"]
 mod shorthand;
-#[path = "../client/support.rs"]
+#[path = "../../crates/policy/tests/client/support.rs"]
 mod support;
 #[path = "../../crates/limits/tests/sketch/values.rs"]
 mod values;
-#[path = "../client/vectors.rs"]
+#[path = "../../crates/policy/tests/client/vectors.rs"]
 mod vectors;
 
 use std::any::Any;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dashmap::DashMap;
 use pingora_limits::estimator::Estimator;
-use tidegate::limiter::InflightByKey;
+use tidegate::limiter::kinds::InflightByKey;
 use tidegate::sketch::{KeyHash, KeyHasher, Seed, SummingTable};
 use tidegate::units::Bytes;
 

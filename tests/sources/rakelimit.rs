@@ -11,8 +11,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate::limiter::FairShare;
-use tidegate::limiter::fair_share::FairShareSpec;
+use tidegate::limiter::kinds::fair_share::share::FairShare;
+use tidegate::limiter::kinds::fair_share::share::FairShareSpec;
 use tidegate::sketch::offered::OfferedRates;
 use tidegate::sketch::{KeyHash, Seed};
 use tidegate::units::{Bytes, Prefix, Timestamp};

@@ -143,7 +143,7 @@ pub static TABLE: &[Row] = &[
         source: "throttlekit",
         claim: "client addresses",
         numbers: "vectors 1 to 78 and F1 to F21 with all of theirs",
-        also: &["tests/gate/identity.rs::forged_elements_left_of_the_client_change_nothing", "tests/client/properties.rs::an_untrusted_peer_is_itself_whatever_it_sends"],
+        also: &["tests/gate/identity.rs::forged_elements_left_of_the_client_change_nothing", "crates/policy/tests/client/properties.rs::an_untrusted_peer_is_itself_whatever_it_sends"],
         documented: "cookbook/behind_a_cdn.md#behind-a-cdn-or-a-balancer",
     },
     row! {
@@ -239,7 +239,7 @@ pub static TABLE: &[Row] = &[
         numbers: "12 shapes × 2 families, 101/s for 1 s, limit 100",
         adapted: "whatever is flagged is flagged at the level of its shape; a policy writes the lattice as nodes with levels",
         loads: &["a: { type: fair_share, capacity: 1000/s, nodes: [{ key: [client_ip, path], multiplier: 1, level: 0 }, { key: client_ip, multiplier: 2, level: 1 }, { key: path, multiplier: 16, level: 1 }] }"],
-        also: &["tests/laws/lattice.rs::a_flood_of_a_whole_48_on_one_path_leaves_its_network_all_other_paths"],
+        also: &["crates/policy/tests/laws/lattice.rs::a_flood_of_a_whole_48_on_one_path_leaves_its_network_all_other_paths"],
         documented: "limits/fair_share.md#a-lattice-level",
     },
     row! {
@@ -377,7 +377,7 @@ pub static TABLE: &[Row] = &[
         numbers: "ln(peak/limit) periods, of 20, 60 and 200 attempts at a limit of 10",
         adapted: "`recent_average` with `count: all` counts attempts and comes back by the same logarithm; `distinct` with `count: all` stays shut while a client goes on, and its way back is as told",
         loads: &["a: { type: recent_average, rate: 10/s, half_life: 10s, count: all }"],
-        also: &["tests/laws/kinds.rs::where_refusals_count_a_client_that_keeps_trying_stays_out"],
+        also: &["crates/policy/tests/laws/kinds.rs::where_refusals_count_a_client_that_keeps_trying_stays_out"],
         documented: "limits/recent_average.md#what-it-does",
     },
     row! {

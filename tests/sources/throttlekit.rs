@@ -18,7 +18,7 @@ use tidegate::client::store_names::StoreNames;
 use tidegate::client::subkey::keyed;
 use tidegate::client::trust::parse_cidr;
 use tidegate::client::{ClientRules, ForwardHeader, resolve};
-use tidegate::engine::{Arrival, Base, DecisionId, Engine, Outcome, Refusal, Verdict};
+use tidegate::engine::{Arrival, Base, DecisionId, Engine, Outcome, Refusal, SharedOutcome, Verdict};
 use tidegate::limiter::sharing::deltas::Deltas;
 use tidegate::limiter::sharing::deltas::message::{LimitId, Message, NodeId, Section};
 use tidegate::limiter::sharing::{OnStoreError, StoreError, StoreKey};
@@ -395,12 +395,13 @@ pub fn t14_a_silent_store_is_met_as_the_limit_says() {
         let (gate, _) = Engine::next(policy, Some((b"the gates' secret", None)), base).unwrap();
         let mut evaluation = gate.judge(&request, Arrival { id: DecisionId(1), at: at(1), dice: 0 });
         for slot in gate.to_settle(&evaluation) {
-            gate.silent(&mut evaluation, slot, StoreError::Unreachable, 1);
+            let outcome = SharedOutcome::Unanswered { store_error: StoreError::Unreachable, nodes: 1 };
+            gate.settle(&mut evaluation, slot, outcome);
         }
         let _ = gate.admit(&mut evaluation, at(1));
         assert_eq!(evaluation.decision.verdict, verdict, "{word}");
         // and the error is reported either way
-        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, direction)]);
+        assert_eq!(gate.fallbacks(&evaluation).collect::<Vec<_>>(), [(0, StoreError::Unreachable, direction)]);
     }
     assert!(refused(&with_store("on_store_error: maybe")).contains("maybe"));
 }

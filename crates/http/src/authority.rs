@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
+use memchr::memchr;
+
 use super::head::scan::{HOST, run_end};
 
 /// The longest name DNS can hold, with its trailing dot.
@@ -38,9 +40,12 @@ pub fn without_empty_port(authority: &[u8]) -> &[u8] {
 ///
 /// The argument is a `Host` that the head parser accepted; of any other, whatever stands before its port.
 pub fn canonical_host(authority: &str) -> Cow<'_, str> {
-    let name = host_name(authority.as_bytes()).and_then(|name| authority.get(..name.len())).unwrap_or(authority);
+    let name = match memchr(b':', authority.as_bytes()) {
+        None => authority,
+        Some(_) => host_name(authority.as_bytes()).and_then(|name| authority.get(..name.len())).unwrap_or(authority),
+    };
     let name = name.strip_suffix('.').unwrap_or(name);
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+    if name.bytes().fold(false, |any, byte| any | byte.is_ascii_uppercase()) {
         Cow::Owned(name.to_ascii_lowercase())
     } else {
         Cow::Borrowed(name)

@@ -26,8 +26,8 @@ const POINTS: usize = 20;
 /// The configuration in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Config {
-    /// Beginning of its hash.
-    pub hash: String,
+    /// Its fingerprint.
+    pub fingerprint: String,
     /// Time since it is in force.
     pub age_seconds: u64,
 }
@@ -156,7 +156,7 @@ impl Model {
             notices: notices(&status.state, status.waiting_for_upgrade, &status.notices),
             state: status.state,
             uptime_seconds: status.uptime_seconds,
-            config: Config { hash: status.config.hash, age_seconds: status.config.age_seconds },
+            config: Config { fingerprint: status.config.fingerprint, age_seconds: status.config.age_seconds },
             requests: status.requests,
             requests_per_second: requests,
             limited_share: if requests > 0.0 { limited / requests } else { 0.0 },
@@ -206,7 +206,7 @@ impl Origin {
 }
 
 /// The process's own notices, behind those on its state and its file.
-fn notices(state: &str, waiting: Vec<String>, told: &[notices::Notice]) -> Vec<Notice> {
+fn notices(state: &str, waiting: Vec<String>, told: &[notices::notice::Notice]) -> Vec<Notice> {
     let mut notices = Vec::new();
     if state != "ready" {
         notices.push(Notice { kind: "state".into(), text: format!("the process is {state}") });

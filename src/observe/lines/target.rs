@@ -71,6 +71,11 @@ impl Target {
         Ok(Target { open, sink, pause, looked: Instant::now() })
     }
 
+    /// Opens it anew. If that fails, the next write tries again.
+    pub(super) fn reopen(&mut self, counts: &Counts) {
+        self.sink = (self.open)().inspect_err(|_| _ = counts.errors.fetch_add(1, Ordering::Relaxed)).ok();
+    }
+
     /// Writes whole lines, in as few calls as the sink allows. Gives up only when an attempt failed and `stop` is set;
     /// what could not be written then is the result, and otherwise nothing.
     pub(super) fn write<'l>(&mut self, lines: &'l [u8], counts: &Counts, stop: &AtomicBool) -> &'l [u8] {
@@ -160,8 +165,8 @@ impl Sink for File {
     }
 }
 
-/// A file that is appended to, so that truncating it (`copytruncate`) works, and that is left when it was moved away, so
-/// that renaming it works too, without any signal.
+/// A file that is appended to, so that truncating it (`copytruncate`) works. It is left when it was moved away, so that renaming it
+/// works too, without any signal.
 struct LogFile {
     file: File,
     path: PathBuf,

@@ -210,6 +210,8 @@ catalogue! {
     // the process
     BUILD_INFO = held("tidegate_build_info", Gauge, &["version"],
         "Always 1; the version is in the label.");
+    POLICY_INFO = held("tidegate_policy_info", Gauge, &["fingerprint"],
+        "Always 1; the label has the fingerprint of the policy in force.");
     POLICY_GENERATION = held("tidegate_policy_generation", Gauge, &[],
         "Number of the policy in force: 1 at start, one more with every reload that succeeded.");
     RELOAD_SUCCESSFUL = held("tidegate_config_last_reload_successful", Gauge, &[],

@@ -13,6 +13,7 @@ use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::edge::tls::secure::TlsVersion;
 use crate::engine::{Outcome, Refusal};
+use crate::policy::Mode;
 use tidegate_http::h2::frames::Violation;
 
 /// One counter per value of a fixed list, found by comparing; a value that is not in it counts as the last.
@@ -104,11 +105,12 @@ impl RouteCells {
         self.delay_seconds.inc_by(Duration::from_nanos(nanos).as_secs_f64());
     }
 
-    /// Returns the decisions of each of its limits, with the limit's position in the policy.
-    pub fn limits(&self) -> impl Iterator<Item = (usize, [(Outcome, u64); 5])> {
-        self.limits
-            .iter()
-            .map(|limit| (limit.rule, Outcome::ALL.map(|outcome| (outcome, limit.verdict(outcome).get()))))
+    /// Returns the decisions of each of its limits in each mode, with the limit's position in the policy.
+    pub fn limits(&self) -> impl Iterator<Item = (usize, Mode, [(Outcome, u64); 5])> {
+        self.limits.iter().flat_map(|limit| {
+            let counts = |verdicts: &Verdicts| Outcome::ALL.map(|outcome| (outcome, verdicts.of(outcome).get()));
+            limit.verdicts.iter().map(move |(mode, verdicts)| (limit.rule, *mode, counts(verdicts)))
+        })
     }
 
     /// Requests that waited.
@@ -125,11 +127,7 @@ impl RouteCells {
 
 pub(super) struct LimitCells {
     rule: usize,
-    allowed: IntCounter,
-    delayed: IntCounter,
-    tagged: IntCounter,
-    limited: IntCounter,
-    exempt: IntCounter,
+    verdicts: Vec<(Mode, Verdicts)>,
     pub contended: IntCounter,
     /// Of `fair_share`: refusals by node, the whole capacity last.
     nodes: Vec<IntCounter>,
@@ -143,7 +141,26 @@ impl LimitCells {
         }
     }
 
-    pub fn verdict(&self, outcome: Outcome) -> &IntCounter {
+    /// Counts what the limit said in this mode.
+    pub fn count(&self, mode: Mode, outcome: Outcome) {
+        let in_mode = self.verdicts.iter().find(|(known, _)| *known == mode).or(self.verdicts.first());
+        if let Some((_, verdicts)) = in_mode {
+            verdicts.of(outcome).inc();
+        }
+    }
+}
+
+/// Decisions of a limit in one mode.
+struct Verdicts {
+    allowed: IntCounter,
+    delayed: IntCounter,
+    tagged: IntCounter,
+    limited: IntCounter,
+    exempt: IntCounter,
+}
+
+impl Verdicts {
+    fn of(&self, outcome: Outcome) -> &IntCounter {
         match outcome {
             Outcome::Admitted => &self.allowed,
             Outcome::Delayed => &self.delayed,
@@ -253,15 +270,21 @@ impl<'f> Resolver<'f> {
     }
 
     fn limit(&mut self, route: &str, rule: usize, limit: &LimitLabels) -> LimitCells {
-        let mut verdict =
-            |outcome: Outcome| self.counter(&all::DECISIONS, &[route, &limit.name, limit.mode.word(), outcome.word()]);
+        let mut verdicts = |mode: &Mode| {
+            let mut verdict =
+                |outcome: Outcome| self.counter(&all::DECISIONS, &[route, &limit.name, mode.word(), outcome.word()]);
+            let verdicts = Verdicts {
+                allowed: verdict(Outcome::Admitted),
+                delayed: verdict(Outcome::Delayed),
+                tagged: verdict(Outcome::Tagged),
+                limited: verdict(Outcome::Refused),
+                exempt: verdict(Outcome::Exempt),
+            };
+            (*mode, verdicts)
+        };
         LimitCells {
             rule,
-            allowed: verdict(Outcome::Admitted),
-            delayed: verdict(Outcome::Delayed),
-            tagged: verdict(Outcome::Tagged),
-            limited: verdict(Outcome::Refused),
-            exempt: verdict(Outcome::Exempt),
+            verdicts: limit.modes.iter().map(&mut verdicts).collect(),
             contended: self.counter(&all::LIMIT_CONTENDED, &[&limit.name]),
             nodes: limit
                 .nodes

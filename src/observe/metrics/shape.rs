@@ -1,5 +1,6 @@
 //! The label values that come from the operator, and how many series they make.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::families::SERIES_PER_HISTOGRAM;
@@ -9,10 +10,9 @@ use crate::config::settings::{Listener, Settings, Tls};
 use crate::edge::tls::handshake::HandshakeFault;
 use crate::engine::Outcome;
 use crate::limiter::sharing::StoreError;
-use crate::observe::notices::Kind as NoticeKind;
+use crate::observe::notices::notice::Kind as NoticeKind;
 use crate::policy::{Mode, Policy, Rule};
-use crate::store::exchange::Dropped;
-use crate::store::{BUCKETS_MICROS, ServerStanding};
+use crate::store::{BUCKETS_MICROS, Dropped, ServerStanding};
 use tidegate_http::h2::frames::Violation;
 
 /// All of them.
@@ -47,6 +47,8 @@ impl ListenerLabels {
 pub(super) struct LimitLabels {
     pub name: String,
     pub mode: Mode,
+    /// The modes whose decisions have series: those that its keys are judged in, and those before a reload.
+    pub modes: Vec<Mode>,
     /// Of `fair_share`: the words for its nodes.
     pub nodes: Vec<String>,
 }
@@ -65,7 +67,7 @@ impl Shape {
         Shape { listeners, ..Shape::default() }.with_policy(policy)
     }
 
-    /// The same listeners under another policy.
+    /// Returns the same listeners under another policy. Series of a limit's modes stay as long as the limit.
     pub fn with_policy(&self, policy: &Policy) -> Shape {
         let route = |route: &crate::policy::Route| {
             let mut rules = route.rules.clone();
@@ -76,8 +78,15 @@ impl Shape {
             }
             RouteLabels { name: route.name.clone(), rules }
         };
-        let limit =
-            |rule: &Arc<Rule>| LimitLabels { name: rule.name.clone(), mode: rule.mode, nodes: node_names(rule) };
+        let before: HashMap<&str, &LimitLabels> =
+            self.limits.iter().map(|limit| (limit.name.as_str(), limit)).collect();
+        let limit = |rule: &Arc<Rule>| {
+            let partial = rule.mode == Mode::Enforce && rule.enforced.get() < 1.0;
+            let known = |mode: &Mode| before.get(rule.name.as_str()).is_some_and(|before| before.modes.contains(mode));
+            let mut modes = vec![Mode::Enforce, Mode::Shadow];
+            modes.retain(|mode| partial || *mode == rule.mode || known(mode));
+            LimitLabels { name: rule.name.clone(), mode: rule.mode, modes, nodes: node_names(rule) }
+        };
         Shape {
             listeners: self.listeners.clone(),
             limits: policy.rules.iter().map(limit).collect(),
@@ -101,9 +110,9 @@ impl Shape {
         const PER_ORIGIN: usize = SERIES_PER_HISTOGRAM + SHED_REASONS.len() + ORIGIN_ERRORS.len() + 2 + 2 + 5;
         // healthy, ejections
         const PER_ADDRESS: usize = 2;
-        // build, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
+        // build, policy, generation, last reload and its time, reloads by result; logs by stream and their errors, panics, the kernel's figures;
         // buffered bytes, their bound and refusals; notices by kind, the heaviest client's share
-        const PROCESS: usize = 4 + 2 + 4 + 1 + 7 + 3 + NoticeKind::ALL.len() + 1;
+        const PROCESS: usize = 5 + 2 + 4 + 1 + 7 + 3 + NoticeKind::ALL.len() + 1;
 
         // connected, breaker, nodes, questions, answers, waits; servers; errors; fallbacks; the histogram's buckets, infinity, sum and count;
         // staleness, messages sent, received and missed, keys sent and received, units not told; messages dropped
@@ -119,7 +128,8 @@ impl Shape {
         const PER_TLS: usize = TLS_KINDS.len() + HandshakeFault::ALL.len();
 
         let routes = self.routes.len() + 1;
-        let slots: usize = self.routes.iter().map(|route| route.rules.len()).sum();
+        let modes = |rule: &usize| self.limits.get(*rule).map_or(0, |limit| limit.modes.len());
+        let slots: usize = self.routes.iter().flat_map(|route| route.rules.iter().map(modes)).sum();
         self.listeners.len() * (3 + CONNECTION_REASONS.len() + Violation::ALL.len() + CODES * routes)
             + self.listeners.iter().filter_map(|listener| listener.tls).map(|gauges| PER_TLS + gauges).sum::<usize>()
             + routes * (SERIES_PER_HISTOGRAM + REFUSALS.len())

@@ -10,6 +10,7 @@ use super::labels::Found;
 use super::shape::{LimitLabels, ListenerLabels, RouteLabels};
 use crate::engine::{Outcome, Refusal};
 use crate::observe::state::{Config, Limit, Listener, Origin, Requests, Route, State};
+use crate::policy::Mode;
 use crate::system::clock::wall_nanos;
 
 impl Metrics {
@@ -83,9 +84,12 @@ impl Metrics {
             ..Limit::default()
         };
         let mut limits: Vec<Limit> = self.shape.limits.iter().map(named).collect();
-        for (rule, counts) in self.routes.iter().flat_map(RouteCells::limits) {
+        for (rule, mode, counts) in self.routes.iter().flat_map(RouteCells::limits) {
             let Some(limit) = limits.get_mut(rule) else { continue };
             for (outcome, more) in counts {
+                if (mode, outcome) == (Mode::Shadow, Outcome::Refused) {
+                    limit.not_obeyed += more;
+                }
                 if let Some(count) = limit.decisions.get_mut(outcome.word()) {
                     *count += more;
                 }

@@ -28,7 +28,7 @@ use crate::policy::{
 };
 use crate::request::{Peer, Request};
 use crate::sketch::Seed;
-use crate::units::{Bytes, Prefix, Rate, Timestamp};
+use crate::units::{Bytes, Prefix, Rate, Share, Timestamp};
 
 fn settings() -> Settings {
     let listener = |name: &str| Listener::new(name, "127.0.0.1:0".parse().unwrap());
@@ -96,7 +96,6 @@ fn policy(rules: Vec<Arc<Rule>>, routes: Vec<Route>, origins: Vec<Arc<Origin>>) 
         stores: vec![Arc::new(stores::spec())],
         routes: RouteTable::new(routes),
         responses: Responses::default(),
-        fingerprint: String::new(),
     }
 }
 
@@ -131,7 +130,7 @@ fn fair_shop() -> Policy {
 }
 
 fn complete(policy: &Policy) -> Metrics {
-    Metrics::new(policy, &settings())
+    Metrics::new(policy, &settings(), "9f31c2e0aa4b")
 }
 
 fn page(metrics: &Metrics) -> Page {
@@ -379,7 +378,7 @@ fn a_new_policy_goes_on_counting_what_stays_and_ends_what_goes() {
     first.request_done(0, Some(0), 200, Duration::ZERO);
     first.request_done(0, Some(1), 200, Duration::ZERO);
     let routes = vec![route("new", vec![0]), route("shop", vec![0])];
-    let second = first.next(&policy(vec![rule("per_client", Mode::Shadow)], routes, Vec::new()));
+    let second = first.next(&policy(vec![rule("per_client", Mode::Enforce)], routes, Vec::new()), "41ab770c0ffe");
     second.request_done(0, Some(1), 200, Duration::ZERO);
     second.reload_succeeded(2);
     // a request that was still under way when its route went
@@ -387,11 +386,57 @@ fn a_new_policy_goes_on_counting_what_stays_and_ends_what_goes() {
     let page = Page::read(&second.render(&State::default()));
     assert_eq!(page.value("tidegate_requests_total{code=\"2xx\",listener=\"main\",route=\"shop\"}"), 2.0);
     assert_eq!(page.value("tidegate_requests_total{code=\"2xx\",listener=\"main\",route=\"new\"}"), 0.0);
-    let gone = ["route=\"api\"", "origin=", "limit=\"at_once\"", "mode=\"enforce\""];
+    let gone = ["route=\"api\"", "origin=", "limit=\"at_once\"", "mode=\"shadow\"", "9f31c2e0aa4b"];
     for series in page.samples.keys() {
         assert!(!gone.iter().any(|gone| series.contains(gone)), "{series}");
     }
     assert_eq!(page.value("tidegate_policy_generation"), 2.0);
+    assert_eq!(page.value("tidegate_policy_info{fingerprint=\"41ab770c0ffe\"}"), 1.0);
+}
+
+#[test]
+fn a_change_of_mode_restarts_neither_series_nor_totals() {
+    let in_mode = |mode| policy(vec![rule("login", mode)], vec![route("shop", vec![0])], Vec::new());
+    let first = complete(&in_mode(Mode::Shadow));
+    let refuse = |metrics: &Metrics, mode| {
+        let readings = [reading(0, mode, Outcome::Refused)];
+        metrics.decision(&decision(Some(0), Verdict::Admitted, &readings), None);
+    };
+    let counts = |metrics: &Metrics| {
+        let limit = &metrics.state().limits[0];
+        (limit.count(Outcome::Refused), limit.limited(), limit.shadowed())
+    };
+    refuse(&first, Mode::Shadow);
+    refuse(&first, Mode::Shadow);
+    assert_eq!(counts(&first), (2, 0, 2));
+    let second = first.next(&in_mode(Mode::Enforce), "b");
+    refuse(&second, Mode::Enforce);
+    assert_eq!(counts(&second), (3, 1, 2));
+    let third = second.next(&in_mode(Mode::Shadow), "c");
+    refuse(&third, Mode::Shadow);
+    assert_eq!(counts(&third), (4, 1, 3));
+    let page = page(&third);
+    let limited = |mode| {
+        page.value(&format!(
+            "tidegate_limit_decisions_total{{limit=\"login\",mode=\"{mode}\",route=\"shop\",verdict=\"limited\"}}"
+        ))
+    };
+    assert_eq!((limited("enforce"), limited("shadow")), (1.0, 3.0));
+}
+
+#[test]
+fn a_limit_that_is_enforced_in_part_counts_the_rest_as_shadow() {
+    let part = Rule { enforced: Share::new(0.1).unwrap(), ..(*rule("login", Mode::Enforce)).clone() };
+    let of = |rule| policy(vec![rule], vec![route("shop", vec![0])], Vec::new());
+    let (policy, whole) = (of(Arc::new(part)), of(rule("login", Mode::Enforce)));
+    let metrics = complete(&policy);
+    metrics.decision(&decision(Some(0), Verdict::Admitted, &[reading(0, Mode::Shadow, Outcome::Refused)]), None);
+    let limit = &metrics.state().limits[0];
+    assert_eq!((limit.limited(), limit.shadowed()), (0, 1));
+    let page = page(&metrics);
+    let decisions = page.samples.keys().filter(|series| series.starts_with("tidegate_limit_decisions_total"));
+    assert_eq!(decisions.count(), 10);
+    assert_eq!(Metrics::series_bound(&policy, &settings()), Metrics::series_bound(&whole, &settings()) + 5);
 }
 
 #[test]
@@ -413,7 +458,7 @@ fn a_refused_reload_shows_until_one_succeeds() {
 #[test]
 fn names_cannot_break_the_page() {
     let name = "a\"b\\c\nd";
-    let metrics = Metrics::new(&policy(Vec::new(), vec![route(name, Vec::new())], Vec::new()), &settings());
+    let metrics = Metrics::new(&policy(Vec::new(), vec![route(name, Vec::new())], Vec::new()), &settings(), "");
     assert!(page(&metrics).has("tidegate_requests_total{code=\"2xx\",listener=\"main\",route=\"a\\\"b\\\\c\\nd\"}"));
 }
 

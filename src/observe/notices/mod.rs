@@ -9,7 +9,7 @@
 //! whom a burst hits.
 
 mod judge;
-mod notice;
+pub mod notice;
 pub mod sample;
 pub mod seen;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-pub use self::notice::{Kind, Notice};
+use self::notice::{Kind, Notice};
 use self::seen::{Look, Memory};
 use crate::system::clock::wall_nanos;
 use crate::units::Timestamp;

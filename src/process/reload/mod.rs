@@ -10,16 +10,17 @@
 //! reported as waiting for `tidegate upgrade`.
 
 mod difference;
-mod report;
+pub mod report;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::Mutex;
 
-pub use self::report::{JSON_SCHEMA, Renewed, Report, Tls, shown};
+pub use self::report::{JSON_SCHEMA, Renewed, Report, Tls};
 use self::report::{StoreAnswer, milliseconds};
 use super::certificates;
 use crate::config::render::{Format, render};
@@ -34,6 +35,9 @@ use crate::running::generation::{Generation, Next, Source};
 use crate::running::process::Process;
 use crate::store::StoreInUse;
 pub use watch::keep_watching;
+
+/// How many changes of one reload stand in the log.
+const MOST_LOGGED: usize = 50;
 
 /// Loads the configuration as the start did.
 pub type Loader = Arc<dyn Fn() -> Loaded + Send + Sync>;
@@ -74,13 +78,28 @@ impl Reloader {
         Reloader { process, load, certificates, doors, started, last_read: Mutex::new(None) }
     }
 
-    /// Reads the files and puts what they say in force; a dry run only says what would come of it. May take seconds, if the names of
-    /// new origins or the first answers of new stores do.
-    pub async fn reload(&self, dry_run: bool) -> Outcome {
+    /// Reads the files and puts what they say in force; a dry run only says what would come of it. Refuses a `file` that is not the one
+    /// that this process was started with. May take seconds, if the names of new origins or the first answers of new stores do.
+    pub async fn reload(&self, dry_run: bool, file: Option<&Path>) -> Outcome {
+        if let Some(log) = self.process.access_log.as_ref().filter(|_| !dry_run) {
+            // whatever comes of the policy: a log rotation may be what it is asked for
+            log.reopen();
+        }
         let Some(load) = self.load.clone() else {
             tracing::error!("reload: this process was started without a policy file");
             return Outcome { report: None, text: "this process was started without a policy file\n".to_owned() };
         };
+        if let (Some(asked), Some(served)) = (file, &self.process.file)
+            && !is_same_file(asked, served)
+        {
+            let (asked, served) = (asked.display(), served.display());
+            tracing::warn!("reload: refused, as it asks for {asked}; this process serves {served}");
+            let text = format!(
+                "this process serves {served}, not {asked}\n  without -c a reload reads {served} again; another file needs \
+                 another start: `tidegate run -c {asked}`\n"
+            );
+            return Outcome { report: None, text };
+        }
         let mut last_read = self.last_read.lock().await;
         let began = Instant::now();
         let Some(loaded) = read(load).await else {
@@ -127,7 +146,8 @@ impl Reloader {
             Ok(next) => next,
             Err(fault) => return self.refuse(format!("error: {fault}\n"), dry_run),
         };
-        let changes = Report::of(&self.started, generation.source(), &mut next);
+        let succession = std::mem::take(&mut next.succession);
+        let changes = Report::of(&self.started, generation.source(), &next.source, succession);
         let mut report = Report { dry_run, stores, warnings, ..changes };
         report.conceal(&concealed);
         if dry_run {
@@ -190,14 +210,22 @@ impl Reloader {
     fn tell(&self, report: &Report) {
         let limits = &report.limits;
         tracing::info!(
-            from = shown(&report.from),
-            to = shown(&report.to),
+            from = report.from,
+            to = report.to,
             milliseconds = report.milliseconds,
             kept = limits.kept.len(),
             rerated = limits.rerated.len(),
             reset = limits.reset.len(),
+            changed = report.changed.len(),
             "reloaded"
         );
+        let changed = report.told_changed();
+        for change in changed.iter().take(MOST_LOGGED) {
+            tracing::info!("reload: changed {change}");
+        }
+        if changed.len() > MOST_LOGGED {
+            tracing::info!("reload: changed {} more, which `tidegate show --running` has", changed.len() - MOST_LOGGED);
+        }
         for reset in &limits.reset {
             tracing::warn!(limit = reset.name, because = reset.because, "reload: the limit begins empty");
         }
@@ -207,6 +235,14 @@ impl Reloader {
         for path in &report.waiting {
             tracing::warn!(path, "reload: this needs `tidegate upgrade`");
         }
+    }
+}
+
+/// Returns whether two paths lead to one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
     }
 }
 

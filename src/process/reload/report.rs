@@ -1,23 +1,21 @@
 //! What a reload did, for people and for programs.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::difference::{Changes, followed, waiting};
-use crate::config::Tree;
+use super::difference::{Change, Changes, followed, renamed, waiting};
 use crate::config::concealed::Concealed;
 use crate::config::day::Day;
-use crate::engine::{Fate, Succession};
+use crate::engine::{Carried, Fate, Succession};
 use crate::human::count;
-use crate::running::generation::{Next, Source};
-
-/// The digits of a configuration's hash that people are shown.
-const SHOWN: usize = 7;
+use crate::running::generation::Source;
 
 /// The schema of the report as JSON. Fields may be added under this number, none taken away.
-pub const JSON_SCHEMA: &str = "tidegate.reload/1";
+pub const JSON_SCHEMA: &str = "tidegate.reload/2";
 
 /// What a reload did, or would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -26,7 +24,7 @@ pub struct Report {
     pub schema: &'static str,
     /// Whether it was only tried: then nothing was touched.
     pub dry_run: bool,
-    /// The hash of the configuration before.
+    /// The fingerprint of the configuration before.
     pub from: String,
     /// That of the one after.
     pub to: String,
@@ -38,8 +36,8 @@ pub struct Report {
     pub origins: Changes,
     /// Limits.
     pub limits: Limits,
-    /// Paths of everything else that is in force now and was not before.
-    pub changed: Vec<String>,
+    /// Everything that is in force now and was not before, names that came and went among them.
+    pub changed: Vec<Change>,
     /// Stores that are new to this process, and whether they answered before the new policy was put in force. A dry run asks
     /// none.
     pub stores: Vec<StoreAnswer>,
@@ -143,15 +141,15 @@ pub struct Renewed {
 }
 
 impl Limits {
-    /// What became of the limits, whose numbers are read from the configurations before and after.
-    pub fn of(succession: Succession, before: &Tree, after: &Tree) -> Limits {
+    /// Makes of the succession what became of the limits; `changed` has their words.
+    fn of(succession: Succession, changed: &[Change]) -> Limits {
         let mut limits = Limits { removed: succession.removed, ..Limits::default() };
         for carried in succession.limits {
             let name = carried.name;
             match carried.fate {
                 Fate::Kept { from } => limits.kept.push(Kept { name, renamed_from: from }),
-                Fate::Rerated { from, .. } => {
-                    let numbers = numbers(before, from.as_deref().unwrap_or(&name), after, &name);
+                Fate::Rerated { from } => {
+                    let numbers = numbers(&name, changed);
                     if numbers.is_empty() {
                         // the origin whose capacity it shares has another place in the file
                         limits.kept.push(Kept { name, renamed_from: from });
@@ -167,29 +165,50 @@ impl Limits {
         }
         limits
     }
+
+    /// Returns the names before and now of those that were renamed.
+    fn renamed(succession: &Succession) -> Vec<(String, String)> {
+        let from = |carried: &Carried| match &carried.fate {
+            Fate::Kept { from } | Fate::Rerated { from } => from.clone(),
+            Fate::Reset(_) | Fate::New => None,
+        };
+        succession.limits.iter().filter_map(|carried| Some((from(carried)?, carried.name.clone()))).collect()
+    }
 }
 
-/// The numbers of a limit that changed.
-fn numbers(before: &Tree, was: &str, after: &Tree, name: &str) -> Vec<Number> {
+/// Returns the numbers of a limit that changed.
+fn numbers(name: &str, changed: &[Change]) -> Vec<Number> {
     /// Words that say what is promised.
-    const WORDS: [&str; 8] = ["rate", "burst", "max", "half_life", "max_penalty", "count", "capacity", "upgraded"];
-    let limit = |tree: &Tree, name: &str| tree.field("limits").and_then(|limits| limits.field(name).cloned());
-    let (Some(was), Some(now)) = (limit(before, was), limit(after, name)) else { return Vec::new() };
-    let text = |tree: &Tree, word: &str| match tree.field(word) {
-        Some(Tree::Text(text) | Tree::Written(text)) => text.clone(),
-        _ => "none".to_owned(),
+    const WORDS: [&str; 14] = [
+        "rate",
+        "burst",
+        "max",
+        "half_life",
+        "max_penalty",
+        "count",
+        "capacity",
+        "upgraded",
+        "window",
+        "per",
+        "time_zone",
+        "week_starts",
+        "nodes",
+        "charge_parents",
+    ];
+    let number = |change: &Change| {
+        let word = change.path.strip_prefix("limits.")?.strip_prefix(name)?.strip_prefix('.')?;
+        let of_tier = word.strip_prefix("tiers.").and_then(|rest| rest.split_once('.')).map(|(_, word)| word);
+        let first = of_tier.unwrap_or(word).split('.').next()?;
+        WORDS.contains(&first).then(|| Number {
+            word: word.to_owned(),
+            from: told_value(change.from.as_ref()),
+            to: told_value(change.to.as_ref()),
+        })
     };
-    let mut numbers: Vec<Number> = WORDS
-        .iter()
-        .map(|word| Number { word: (*word).to_owned(), from: text(&was, word), to: text(&now, word) })
-        .filter(|number| number.from != number.to)
-        .collect();
+    let mut numbers: Vec<Number> = changed.iter().filter_map(number).collect();
     // it goes along with `max` unless it is said
     if let Some(max) = numbers.iter().find(|number| number.word == "max").cloned() {
         numbers.retain(|number| number.word != "upgraded" || number.to != max.to);
-    }
-    if was.field("nodes") != now.field("nodes") || was.field("charge_parents") != now.field("charge_parents") {
-        numbers.push(Number { word: "nodes".into(), from: "others".into(), to: "these".into() });
     }
     numbers
 }
@@ -200,20 +219,19 @@ fn hidden(names: Vec<String>, concealed: &Concealed) -> Vec<String> {
 }
 
 impl Report {
-    /// What the next generation changes in place of the one `before`, in a process that was `started` by yet another.
-    pub fn of(started: &Source, before: &Source, next: &mut Next) -> Report {
-        let succession = std::mem::take(&mut next.succession);
-        let after = &next.source;
+    /// Reports what the configuration `after` changes in the place of the one `before`, in a process that was `started` by yet another.
+    pub fn of(started: &Source, before: &Source, after: &Source, succession: Succession) -> Report {
+        let changed = followed(&renamed(before, &Limits::renamed(&succession)), after);
         Report {
             schema: JSON_SCHEMA,
             dry_run: false,
-            from: before.hash.clone(),
-            to: after.hash.clone(),
+            from: before.fingerprint.clone(),
+            to: after.fingerprint.clone(),
             milliseconds: 0,
             routes: Changes::of(&before.effective, &after.effective, "routes"),
             origins: Changes::of(&before.effective, &after.effective, "origins"),
-            limits: Limits::of(succession, &before.shown, &after.shown),
-            changed: followed(before, after),
+            limits: Limits::of(succession, &changed),
+            changed,
             stores: Vec::new(),
             tls: Tls::default(),
             waiting: waiting(started, after),
@@ -230,18 +248,16 @@ impl Report {
             let [added, altered, removed] = changes(changed).map(|names| hidden(names, concealed));
             *changed = Changes { added, changed: altered, removed };
         }
-        for names in [&mut self.changed, &mut self.waiting] {
-            *names = hidden(std::mem::take(names), concealed);
+        self.waiting = hidden(std::mem::take(&mut self.waiting), concealed);
+        for Change { path, from, to } in &mut self.changed {
+            concealed.hide(path);
+            from.iter_mut().chain(to).for_each(|value| hide(value, concealed));
         }
     }
 
     /// Whether nothing at all is another.
     fn is_empty(&self) -> bool {
-        let limits = &self.limits;
-        let same = self.routes.is_empty() && self.origins.is_empty() && self.changed.is_empty();
-        let renamed = limits.kept.iter().any(|kept| kept.renamed_from.is_some());
-        let none = limits.rerated.is_empty() && limits.reset.is_empty() && limits.added.is_empty();
-        same && none && !renamed && limits.removed.is_empty() && self.from == self.to
+        self.changed.is_empty() && self.from == self.to
     }
 
     /// For people: a headline and one line for each kind of thing.
@@ -267,9 +283,7 @@ impl Report {
             if let Some(told) = self.told_renaming() {
                 line("note", &told);
             }
-            if !self.changed.is_empty() {
-                line("changed", &self.changed.join(", "));
-            }
+            self.told_changed().iter().for_each(|told| line("changed", told));
         }
         for StoreAnswer { name, answered, ready_within } in &self.stores {
             let without = || format!("has not answered within {ready_within}: its limits go by their on_store_error");
@@ -289,9 +303,9 @@ impl Report {
     }
 
     fn headline(&self) -> String {
-        let (from, to) = (shown(&self.from), shown(&self.to));
+        let Report { from, to, .. } = self;
         let took = format!("in {} ms", self.milliseconds);
-        // what a secret is has no part in the hash
+        // what a secret is has no part in the fingerprint
         let same = if self.is_empty() {
             "nothing in it has changed"
         } else {
@@ -303,6 +317,31 @@ impl Report {
             (true, false) => format!("would reload {from} → {to}\n"),
             (true, true) => format!("would reload {to}, {same}\n"),
         }
+    }
+
+    /// Returns every change that the lines above do not tell, each in a line.
+    pub fn told_changed(&self) -> Vec<String> {
+        let Report { routes, origins, limits, .. } = self;
+        let names = [
+            ("routes", &routes.added),
+            ("routes", &routes.removed),
+            ("origins", &origins.added),
+            ("origins", &origins.removed),
+            ("limits", &limits.added),
+            ("limits", &limits.removed),
+        ];
+        let whole =
+            names.into_iter().flat_map(|(section, names)| names.iter().map(move |name| format!("{section}.{name}")));
+        let numbers = limits
+            .rerated
+            .iter()
+            .flat_map(|limit| limit.numbers.iter().map(|number| format!("limits.{}.{}", limit.name, number.word)));
+        let told: HashSet<String> = whole.chain(numbers).collect();
+        let line = |Change { path, from, to }: &Change| {
+            let (from, to) = (told_value(from.as_ref()), told_value(to.as_ref()));
+            if from == to { path.clone() } else { format!("{path} {from} → {to}") }
+        };
+        self.changed.iter().filter(|change| !told.contains(&change.path)).map(line).collect()
     }
 
     /// Where limits came and others went, one may be another by a new name, which nobody but the operator knows.
@@ -334,7 +373,6 @@ impl Report {
         };
         let number = |number: &Number| match number.word.as_str() {
             "rate" | "capacity" => format!("{} → {}", number.from, number.to),
-            "nodes" => "nodes".to_owned(),
             word => format!("{word} {} → {}", number.from, number.to),
         };
         let rerated = |limit: &Rerated| {
@@ -346,6 +384,36 @@ impl Report {
         add("new", limits.added.clone(), "");
         add("gone", limits.removed.clone(), "");
         parts.join("   ")
+    }
+}
+
+/// Returns a value in one line, cut off where it is long.
+fn told_value(value: Option<&Value>) -> String {
+    const LONGEST: usize = 60;
+    fn told(value: &Value) -> String {
+        match value {
+            Value::String(text) => text.clone(),
+            Value::Array(items) => format!("[{}]", items.iter().map(told).collect::<Vec<_>>().join(", ")),
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(name, value)| format!("{name}: {}", told(value)));
+                format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+            }
+            other => other.to_string(),
+        }
+    }
+    let told = value.map_or_else(|| "none".to_owned(), told).replace('\n', " ");
+    match told.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", told.get(..end).unwrap_or_default()),
+        None => told,
+    }
+}
+
+fn hide(value: &mut Value, concealed: &Concealed) {
+    match value {
+        Value::String(text) => concealed.hide(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, concealed)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| hide(field, concealed)),
+        _ => {}
     }
 }
 
@@ -371,11 +439,6 @@ fn told_tls(tls: &Tls) -> String {
     told
 }
 
-/// The first digits.
-pub fn shown(hash: &str) -> &str {
-    hash.get(..SHOWN).unwrap_or(hash)
-}
-
 /// How long something took, in whole milliseconds.
 pub fn milliseconds(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
@@ -389,25 +452,27 @@ fn date(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Carried, Reset};
+    use crate::engine::Reset;
 
     #[test]
     fn it_says_what_the_operator_wants_to_know() {
-        let limit = |rate: &str| {
-            let login = Tree::map([("rate", Tree::text(rate)), ("burst", Tree::text(5))]);
-            Tree::map([("limits", Tree::map([("login", login)]))])
+        let change = |path: &str, from: Option<&str>, to: Option<&str>| Change {
+            path: path.into(),
+            from: from.map(Value::from),
+            to: to.map(Value::from),
         };
+        let mut changed = vec![
+            change("limits.login.rate", Some("10/m"), Some("5/m")),
+            change("limits.login.mode", Some("shadow"), Some("enforce")),
+            change("routes.graphql", None, Some("all of it")),
+            change("responses.expose", None, Some("true")),
+        ];
         let carried = |name: &str, fate| Carried { name: name.into(), fate };
-        let before = crate::limiter::Kind::Inflight(crate::limiter::kinds::Inflight {
-            max: 1,
-            upgraded: 1,
-            scope: crate::limiter::Scope::Global,
-        });
         let succession = Succession {
             limits: vec![
                 carried("all", Fate::Kept { from: None }),
                 carried("two", Fate::Kept { from: Some("one".into()) }),
-                carried("login", Fate::Rerated { from: None, before }),
+                carried("login", Fate::Rerated { from: None }),
                 carried("api_tier", Fate::Reset(Reset::Key)),
                 carried("fresh", Fate::New),
             ],
@@ -416,13 +481,13 @@ mod tests {
         let report = Report {
             schema: JSON_SCHEMA,
             dry_run: false,
-            from: "9f31c2e1".into(),
-            to: "41ab7702".into(),
+            from: "9f31c2e0aa4b".into(),
+            to: "41ab770c0ffe".into(),
             milliseconds: 38,
             routes: Changes { added: vec!["graphql".into()], changed: vec!["a".into(), "b".into()], removed: vec![] },
             origins: Changes::default(),
-            limits: Limits::of(succession, &limit("10/m"), &limit("5/m")),
-            changed: vec!["responses.expose".into()],
+            limits: Limits::of(succession, &changed),
+            changed: changed.clone(),
             stores: ["far", "near"]
                 .map(|name| StoreAnswer { name: name.into(), answered: name == "near", ready_within: "2s".into() })
                 .to_vec(),
@@ -436,19 +501,20 @@ mod tests {
         };
         assert_eq!(
             report.text(),
-            "reloaded 9f31c2e → 41ab770 in 38 ms\n\
+            "reloaded 9f31c2e0aa4b → 41ab770c0ffe in 38 ms\n\
              \x20 routes     +1 (graphql)  ~2 (a, b)  -0\n\
              \x20 limits     kept 2 (two (was one))   re-rated 1 (login 10/m → 5/m, counts kept)   reset 1 (api_tier: key changed)   new 1 (fresh)   gone 1 (old)\n\
              \x20 warning    api_tier begins empty: every client has its whole budget again\n\
              \x20 note       fresh begins empty, also if renamed: counts follow `renamed_from`, those of shared limits only their name\n\
-             \x20 changed    responses.expose\n\
+             \x20 changed    limits.login.mode shadow → enforce\n\
+             \x20 changed    responses.expose none → true\n\
              \x20 store      far has not answered within 2s: its limits go by their on_store_error\n\
              \x20 store      near answered\n\
              \x20 tls        2 certificates, 1 renewed (api.example.com, expires 2027-02-18)\n\
              \x20 waiting    listeners.from_lb.address changed: needs `tidegate upgrade`\n"
         );
         let json = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["schema"], "tidegate.reload/1");
+        assert_eq!(json["schema"], "tidegate.reload/2");
         assert_eq!(json["limits"]["rerated"][0]["numbers"][0]["to"], "5/m");
         assert_eq!(json["limits"]["reset"][0]["because"], "key");
         let nothing = Report {
@@ -459,8 +525,9 @@ mod tests {
             ..report
         };
         assert!(nothing.headline().contains("nothing in it has changed"));
-        // which the hash does not show
-        let password = Report { changed: vec!["stores.s.password".into()], ..nothing };
+        // which the fingerprint does not show
+        changed = vec![change("stores.s.password", None, None)];
+        let password = Report { changed, ..nothing };
         let text = password.text();
         assert!(text.contains("  changed    stores.s.password\n"), "{text}");
         assert!(!text.contains("nothing") && text.contains("in 38 ms, what it says is the same, not what"), "{text}");

@@ -105,7 +105,6 @@ fn policy(rules: Vec<Rule>, action: Action, origins: Vec<Arc<Origin>>) -> Policy
         stores: Vec::new(),
         routes: RouteTable::new(vec![route]),
         responses: Responses::default(),
-        fingerprint: String::new(),
     }
 }
 
@@ -133,7 +132,7 @@ fn serve(policy: Policy, most_waiting: u32, origin: Option<SocketAddr>) -> Serve
     let address = bound.address.ip().unwrap();
     let empty = || Tree::Map(Vec::new());
     let (effective, shown, places) = (empty(), empty(), Places::default());
-    let config = Config { policy, settings, effective, shown, cases: Vec::new(), places };
+    let config = Config { policy, settings, fingerprint: String::new(), effective, shown, cases: Vec::new(), places };
     let clock = Clock::start();
     let backends = Backends::open(&config, None, clock).unwrap();
     let base = Base::Nothing { seed: &Seed::from_bytes([3; 16]), unix_nanos_at_origin: 0 };

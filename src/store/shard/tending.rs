@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use redis::{RedisResult, cmd};
 use tokio::time::{sleep, timeout};
 
-use super::Shard;
+use super::{LinkState, Live, Shard};
 use crate::limiter::sharing::StoreError;
 use crate::store::breaker::BreakerState;
 use crate::store::fault::{Meaning, meaning};
-use crate::store::link_state::{Line, Live};
 use crate::store::servers::Servers;
 use crate::store::store_log::{Kind, Met};
 use crate::store::wire::Wire;
@@ -48,11 +47,11 @@ impl Shard {
                 }
                 Ok(Err(error)) => {
                     let meaning = meaning(&error);
-                    self.line.store(Arc::new(Line::Down(meaning.store_error)));
+                    self.link.store(Arc::new(LinkState::Down(meaning.store_error)));
                     common.note(meaning, Met::Tending, self.address(), &format_args!("cannot connect: {error}"));
                 }
                 Err(_) => {
-                    self.line.store(Arc::new(Line::Down(StoreError::Unreachable)));
+                    self.link.store(Arc::new(LinkState::Down(StoreError::Unreachable)));
                     let text = "cannot connect: no word from any server";
                     common.note(Kind::away(text), Met::Tending, self.address(), &text);
                 }
@@ -112,7 +111,7 @@ impl Shard {
                     if ends_link {
                         match offered {
                             true => self.give_up(number, store_error),
-                            false => self.line.store(Arc::new(Line::Down(store_error))),
+                            false => self.link.store(Arc::new(LinkState::Down(store_error))),
                         }
                         return offered;
                     }
@@ -130,7 +129,7 @@ impl Shard {
             }
             let first = !std::mem::replace(&mut offered, true);
             if first {
-                self.line.store(Arc::new(Line::Up(live.clone())));
+                self.link.store(Arc::new(LinkState::Up(live.clone())));
                 self.tried.store(true, Ordering::Relaxed);
             }
             if heard {

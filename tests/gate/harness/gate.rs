@@ -62,11 +62,20 @@ impl Gate {
         Gate::spawn(command, Folder::new())
     }
 
+    /// Starts this command, which needs no policy file.
+    pub fn start_by(command: Command) -> Gate {
+        Gate::spawn(command, Folder::new())
+    }
+
     fn spawn(command: Command, folder: Folder) -> Gate {
         Gate::spawn_with([Stdio::null(), Stdio::piped()], command, folder)
     }
 
     fn spawn_with([stdin, stderr]: [Stdio; 2], mut command: Command, folder: Folder) -> Gate {
+        // root's own would be that of every gate
+        if !command.get_envs().any(|(name, value)| name == "RUNTIME_DIRECTORY" && value.is_some()) {
+            command.env("XDG_RUNTIME_DIR", &folder.0);
+        }
         command.current_dir(&folder.0).stdin(stdin).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("the binary starts");
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -273,7 +282,7 @@ pub struct Ended {
 pub fn run_to_end(arguments: &[&str], policy: &str) -> Ended {
     let folder = Folder::new();
     std::fs::write(folder.0.join("tidegate.yaml"), policy).expect("the policy is written");
-    end(binary().args(arguments).current_dir(&folder.0))
+    end(binary().args(arguments).current_dir(&folder.0).env("XDG_RUNTIME_DIR", &folder.0))
 }
 
 /// Runs a command until it ends.
@@ -341,7 +350,7 @@ fn with_sections(policy: &str, access_log: &Path) -> String {
 
 /// The telemetry of a gate whose every request a test wants to see.
 pub const TELEMETRY: &str = "  metrics: { address: \"127.0.0.1:0\" }
-  access_log: { to: ACCESS_LOG, sample: { limited: 100%, other: 100% } }
+  access_log: { to: ACCESS_LOG, sample: { limited: 100%, other: 100%, refused: none } }
 ";
 
 /// A folder that goes when its owner goes.

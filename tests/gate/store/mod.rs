@@ -5,16 +5,16 @@
 mod answers;
 mod cluster;
 mod credentials;
-mod exchange;
 mod mirror;
 mod outages;
+mod peer_sync;
 mod sentinel;
 mod together;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::limiter::sharing::{Promise, Question, StoreKey, StoreTier};
+use tidegate::limiter::sharing::{Answer, Promise, Question, StoreError, StoreKey, StoreTier};
 use tidegate::policy::{Breaker, Store, StoreMode};
 use tidegate::store::{Access, StoreClient};
 use tidegate::units::Rate;
@@ -37,6 +37,17 @@ impl std::ops::Deref for Asking {
 
     fn deref(&self) -> &StoreClient {
         &self.client
+    }
+}
+
+impl Asking {
+    async fn ask(&self, question: &Question, limit: &str) -> Result<Answer, StoreError> {
+        self.ask_stamped(question, limit).await.map(|(answer, _)| answer)
+    }
+
+    /// With the store's time.
+    async fn ask_stamped(&self, question: &Question, limit: &str) -> Result<(Answer, u64), StoreError> {
+        self.client.ask(question, limit).await.0
     }
 }
 
@@ -70,7 +81,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Asks until there is an answer.
-async fn answered(asking: &Asking, question: &Question) -> tidegate::limiter::sharing::Answer {
+async fn answered(asking: &Asking, question: &Question) -> Answer {
     let start = Instant::now();
     loop {
         match asking.ask(question, "limit").await {

@@ -17,7 +17,7 @@ async fn hammered(promise: Promise, questions: u32) -> Vec<(u64, u64)> {
                 let mut granted = Vec::new();
                 for number in 0..questions {
                     let wanted = 1 + number % 4;
-                    let (answer, now) = client.ask_stamped(&question(1, promise, wanted, 1), "limit").await.unwrap();
+                    let (answer, now) = client.ask(&question(1, promise, wanted, 1), "limit").await.0.unwrap();
                     granted.push((now, u64::from(answer.granted)));
                 }
                 granted

@@ -11,8 +11,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::kinds::{InflightByKey, KeyPermit};
 use super::leveled::Leveled;
-use super::{InflightByKey, KeyPermit, Place, Probe};
+use super::{Place, Probe};
 use crate::sketch::{Bucket, KeyHasher, Seed};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Prefix, Rate, Timestamp};

@@ -77,10 +77,8 @@ pub enum Scope {
 /// Kinds that do not belong together, or none: a mistake of the caller.
 pub const MIXED: OutOfRange = OutOfRange { allowed: "one or more kinds of one type" };
 
-/// What a number in the policy says, per second.
-pub(super) fn fixed(capacity: Capacity) -> Option<f64> {
-    match capacity {
-        Capacity::Rate(rate) => Some(rate.per_second()),
-        Capacity::Origin(_) => None,
-    }
+/// How far into a window the origin of all stamps lies.
+pub fn phase(window: Duration, unix_nanos_at_origin: u64) -> Duration {
+    let length = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(unix_nanos_at_origin % length)
 }

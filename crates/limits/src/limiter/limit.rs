@@ -3,25 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::distinct::Distinct;
-use super::fair_share::SharedCapacity;
-use super::inflight::{Inflight, KeyedPlaces};
-use super::kind::{MIXED, Scope};
+use super::kind::MIXED;
 use super::needs::Owed;
 use super::pardoned::Pardons;
 use super::pending::Pending;
-use super::quota::Quota;
-use super::rate::Rate;
-use super::recent_average::RecentAverageLimit;
-use super::sliding_quota::SlidingQuota;
 use super::state::State;
-use super::{Gauges, Kind, Moved, Place, Refuses, Spec, kinds};
+use super::{Form, Gauges, Kind, Moved, Place, Refuses, Spec};
 use crate::sketch::{Crowding, OwnHash, Seed};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
 
 /// The state of one limit.
 #[derive(Debug)]
 pub struct Limiter {
+    form: &'static Form,
     pub(super) state: Box<dyn State>,
     /// Of limits whose charge waits for the answer, or did before a reload: attempts on their way.
     pub(super) pending: Option<Arc<Pending>>,
@@ -33,18 +27,10 @@ pub struct Limiter {
     pub(super) pardons: Arc<Pardons>,
 }
 
-/// The empty state of a kind: the only list of all kinds.
-fn empty(spec: &Spec<'_>, seed: Seed) -> Result<Box<dyn State>, OutOfRange> {
-    Ok(match spec.kinds.first().ok_or(MIXED)? {
-        Kind::Rate(kinds::Rate { .. }) => Box::new(Rate::new(spec, &seed)?),
-        Kind::Quota(kinds::Quota { sliding: false, .. }) => Box::new(Quota::new(spec, &seed)?),
-        Kind::Quota(kinds::Quota { sliding: true, .. }) => Box::new(SlidingQuota::new(spec, &seed)?),
-        Kind::RecentAverage(kinds::RecentAverage { .. }) => Box::new(RecentAverageLimit::new(spec, &seed)?),
-        Kind::Distinct(kinds::Distinct { .. }) => Box::new(Distinct::new(spec, &seed)?),
-        Kind::FairShare(kinds::FairShare { .. }) => Box::new(SharedCapacity::new(spec, &seed)?),
-        Kind::Inflight(kinds::Inflight { scope: Scope::Key { .. }, .. }) => Box::new(KeyedPlaces::new(spec, &seed)?),
-        Kind::Inflight(kinds::Inflight { .. }) => Box::new(Inflight::new(spec)?),
-    })
+/// The kind of a limit and its tiers.
+fn form(spec: &Spec<'_>) -> Result<&'static Form, OutOfRange> {
+    let (own, tiers) = spec.kinds.split_first().ok_or(MIXED)?;
+    if tiers.iter().all(|tier| tier.word() == own.word()) { Ok(own.form()) } else { Err(MIXED) }
 }
 
 impl Limiter {
@@ -56,9 +42,10 @@ impl Limiter {
         let seed = seed.derive(spec.name);
         let own = seed.derive("levels");
         let own_hash = OwnHash::new(&own);
-        let state = empty(spec, own)?;
+        let form = form(spec)?;
+        let state = spec.kinds.first().ok_or(MIXED)?.state(spec, &own)?;
         let pending = if spec.deferred { Some(pending(&seed)?) } else { None };
-        Ok(Limiter { state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default() })
+        Ok(Limiter { form, state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default() })
     }
 
     /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
@@ -67,6 +54,9 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::new`], and a state that means something else under the new numbers.
     pub fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Limiter, OutOfRange> {
+        if form(spec)?.word != self.form.word {
+            return Err(MIXED);
+        }
         let state = self.state.follow(spec, moved)?;
         let held_back = match (&self.pending, spec.deferred) {
             (Some(before), _) => Some(Arc::clone(before)),
@@ -74,6 +64,7 @@ impl Limiter {
             (None, false) => None,
         };
         Ok(Limiter {
+            form: self.form,
             state,
             pending: held_back,
             deferred: spec.deferred,

@@ -1,4 +1,4 @@
-//! One kind of limit per file, named after the word in `type:`; [`limit`] has the only list of them.
+//! Limits: [`kinds`] has one file per kind, and the only list of them; the other files are what several kinds are made of.
 //!
 //! A request meets four verbs of a [`Limiter`]. [`Limiter::prefetch`] and [`Limiter::probe`] read; [`Limiter::commit`] charges what
 //! was probed; [`Limiter::charge`] does not ask. The engine probes every limit of a route first and commits only when all agree, so
@@ -11,13 +11,8 @@ mod admission;
 mod attempt;
 mod by_level;
 pub mod connections;
-pub mod distinct;
-pub mod fair_share;
-mod follows;
 mod gauges;
 mod hold;
-mod inflight;
-pub mod inflight_by_key;
 pub mod judgement;
 pub mod kind;
 pub mod kinds;
@@ -30,11 +25,7 @@ mod part;
 pub mod pending;
 mod place;
 mod probe;
-mod quota;
-mod rate;
-mod recent_average;
 pub mod sharing;
-mod sliding_quota;
 pub mod slots;
 mod spec;
 mod state;
@@ -45,11 +36,8 @@ pub mod tiered;
 pub use adaptive::Adaptive;
 pub use attempt::Attempt;
 pub use connections::{CapReached, CapsSpec, ConnectionCaps, ConnectionPlace};
-pub use distinct::Distinct;
-pub use fair_share::{FairShare, Offered};
 pub use gauges::Gauges;
 pub use hold::Hold;
-pub use inflight_by_key::{InflightByKey, KeyPermit};
 pub use judgement::{Judgement, Lost, Refuses};
 pub use kind::{Capacity, RefusedCount, Scope, Sketch};
 pub use kinds::{FORMS, Form, Kind, LimitKind};
@@ -57,7 +45,7 @@ pub use limit::Limiter;
 pub use needs::{Needs, Owed};
 pub use pardoned::{Full, MOST_PARDONS};
 pub use pending::Pending;
-pub use place::Place;
+pub use place::{MAX_NODES, Place};
 pub use probe::Probe;
 pub use slots::{Permit, Slots};
 pub use spec::Spec;

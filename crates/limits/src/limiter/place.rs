@@ -3,6 +3,9 @@
 use crate::sketch::KeyHash;
 use crate::units::Timestamp;
 
+/// The most nodes that a request is counted under: each costs a few cache lines of every request.
+pub const MAX_NODES: usize = 12;
+
 /// Where a request is counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place<'a> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::fair_share::Offer;
+use super::kinds::Offer;
 use super::{Judgement, Place};
 use crate::sketch::{Charged, Spot};
 use crate::units::{Cost, Timestamp};

@@ -1,7 +1,9 @@
 //! What a limiter is made from: the numbers of its rule, and what of the policy around it concerns it.
 
+use std::any::Any;
+
 use super::kind::MIXED;
-use super::{Kind, kinds};
+use super::{Kind, LimitKind};
 use crate::units::OutOfRange;
 
 /// What a limiter is made from.
@@ -43,23 +45,21 @@ impl<'a> Spec<'a> {
             unix_nanos_at_origin: 0,
         }
     }
+
+    /// The numbers of the limit itself.
+    ///
+    /// # Errors
+    /// No kind, or another one.
+    pub(super) fn own<K: LimitKind>(&self) -> Result<&'a K, OutOfRange> {
+        numbers(self.kinds.first().ok_or(MIXED)?)
+    }
 }
 
-/// How many, of kinds that say just that.
+/// The numbers of a limit of this kind.
 ///
 /// # Errors
 /// Another kind.
-pub(super) fn most(kind: &Kind) -> Result<u32, OutOfRange> {
-    kind.most().map(|(_, most)| most).ok_or(MIXED)
-}
-
-/// How many switched connections.
-///
-/// # Errors
-/// Not `inflight`.
-pub(super) fn most_upgraded(kind: &Kind) -> Result<u32, OutOfRange> {
-    match kind {
-        Kind::Inflight(kinds::Inflight { upgraded, .. }) => Ok(*upgraded),
-        _ => Err(MIXED),
-    }
+pub(super) fn numbers<K: LimitKind>(kind: &Kind) -> Result<&K, OutOfRange> {
+    let kind: &dyn Any = &**kind;
+    kind.downcast_ref().ok_or(MIXED)
 }

@@ -1,6 +1,7 @@
 //! Places that an admitted request takes and gives back.
 
-use super::{KeyPermit, Permit};
+use super::Permit;
+use super::kinds::KeyPermit;
 
 /// A place of an `inflight` limit; dropping it gives it back.
 #[derive(Debug)]

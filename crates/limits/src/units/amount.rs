@@ -117,7 +117,7 @@ impl Share {
 }
 
 /// A size in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
@@ -130,6 +130,24 @@ impl fmt::Display for Bytes {
             }
         }
         write!(f, "{}B", self.0)
+    }
+}
+
+/// A rate as the policy file writes it; `unit` is that of a limit that counts bytes.
+pub fn rate_text(rate: Rate, unit: Option<u32>) -> String {
+    let text = rate.to_string();
+    match (unit, text.split_once('/')) {
+        (Some(unit), Some((_, period))) => format!("{}/{period}", amount_text(rate.events(), Some(unit))),
+        _ => text,
+    }
+}
+
+/// An amount as the policy file writes it; `unit` is that of a limit that counts bytes.
+pub fn amount_text(amount: impl Into<u64>, unit: Option<u32>) -> String {
+    let amount = amount.into();
+    match unit {
+        Some(unit) => Bytes(amount.saturating_mul(u64::from(unit))).to_string(),
+        None => amount.to_string(),
     }
 }
 

@@ -44,6 +44,22 @@ pub fn ceil_seconds(nanos: u64) -> u64 {
     nanos.div_ceil(1_000_000_000)
 }
 
+/// A duration as the policy file writes it, in whole milliseconds: `1m30s`, `250ms`, `0s`.
+pub fn written(span: Duration) -> String {
+    let mut millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    if millis == 0 {
+        return "0s".into();
+    }
+    let mut text = String::new();
+    for (size, unit) in [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")] {
+        if millis >= size {
+            text.push_str(&format!("{}{unit}", millis / size));
+            millis %= size;
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

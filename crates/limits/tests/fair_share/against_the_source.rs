@@ -1,6 +1,6 @@
 //! What rakelimit gets wrong, shown by its own rules, and what ours says instead.
 
-use tidegate_limits::limiter::fair_share::{FairShareSpec, Refusal};
+use tidegate_limits::limiter::kinds::fair_share::share::{FairShareSpec, Refusal};
 use tidegate_limits::sketch::KeyHash;
 use tidegate_limits::units::{Bytes, Timestamp};
 

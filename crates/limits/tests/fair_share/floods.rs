@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use tidegate_limits::limiter::fair_share::{FairShareSpec, NodeSpec, Parents};
+use tidegate_limits::limiter::kinds::fair_share::share::{FairShareSpec, NodeSpec, Parents};
 use tidegate_limits::sketch::KeyHash;
 
 use crate::simulation::*;

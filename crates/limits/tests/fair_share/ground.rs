@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use tidegate_limits::limiter::fair_share::{Capacity, FairShare, FairShareSpec, NodeSpec, Parents};
+use tidegate_limits::limiter::kinds::fair_share::share::{Capacity, FairShare, FairShareSpec, NodeSpec, Parents};
 use tidegate_limits::sketch::{KeyHash, KeyHasher, Seed};
 use tidegate_limits::units::Timestamp;
 

@@ -1,7 +1,7 @@
 //! What a decision names is true: the node that it blames is over its share, of the level that is told, and nothing narrower is.
 
 use proptest::prelude::*;
-use tidegate_limits::limiter::fair_share::{FairShareSpec, NodeSpec, Parents};
+use tidegate_limits::limiter::kinds::fair_share::share::{FairShareSpec, NodeSpec, Parents};
 use tidegate_limits::units::{Bytes, Timestamp};
 
 use crate::simulation::*;

@@ -1,7 +1,7 @@
 //! While collisions change, whoever is held down stays held down, and nobody else feels it.
 
 use proptest::prelude::*;
-use tidegate_limits::limiter::fair_share::caps::Caps;
+use tidegate_limits::limiter::kinds::fair_share::caps::Caps;
 use tidegate_limits::sketch::offered::OfferedRates;
 use tidegate_limits::sketch::rekeyed::PERIOD_NANOS;
 use tidegate_limits::sketch::{Admission, Seed};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_limits::limiter::fair_share::{Capacity, FairShareSpec, Parents};
+use tidegate_limits::limiter::kinds::fair_share::share::{Capacity, FairShareSpec, Parents};
 use tidegate_limits::units::Rate;
 
 use crate::simulation::*;

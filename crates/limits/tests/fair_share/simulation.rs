@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tidegate_limits::limiter::fair_share::{Capacity, FairShare, FairShareSpec, NodeSpec};
+use tidegate_limits::limiter::kinds::fair_share::share::{Capacity, FairShare, FairShareSpec, NodeSpec};
 use tidegate_limits::sketch::KeyHash;
 use tidegate_limits::units::{Prefix, Rate, Timestamp};
 

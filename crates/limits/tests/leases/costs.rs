@@ -102,10 +102,9 @@ impl World {
                     if !matches!(look, Look::Refused { .. }) {
                         leases.note(key(1), cost, at(now));
                     }
-                    let mut ends = None;
-                    if let Look::Holds { .. } = look {
-                        let (taken, until) = leases.take_until(key(1), cost, &promise, at(now));
-                        (look, ends) = (taken, Some(until));
+                    let held = matches!(look, Look::Holds { .. });
+                    if held {
+                        look = leases.take(key(1), cost, &promise, at(now));
                     }
                     match look {
                         Look::Holds { low: true, .. } | Look::Refused { due: true, .. } => {
@@ -118,7 +117,7 @@ impl World {
                         }
                         _ => {}
                     }
-                    if let Some(ends) = ends {
+                    if let (true, Look::Holds { ends, .. }) = (held, look) {
                         self.took(arrival, ends, now);
                     }
                 }
@@ -135,8 +134,8 @@ impl World {
                 }
                 Event::Answers(asking, answer, sent, own, arrival) => {
                     let leases = &self.gates[arrival.gate];
-                    let (look, ends) = leases.answered_until(asking, &answer, at(sent), at(now));
-                    if own > 0 && matches!(look, Look::Holds { .. }) {
+                    let look = leases.answered(asking, &answer, at(sent), at(now));
+                    if let (true, Look::Holds { ends, .. }) = (own > 0, look) {
                         self.took(arrival, ends, now);
                     }
                 }

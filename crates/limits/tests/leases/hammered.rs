@@ -172,7 +172,7 @@ impl Gate {
                         self.own_question = true;
                         events.push((now, Event::Charge(asking, now)));
                     }
-                    Begin::Busy => self.waiting.push(arrived),
+                    Begin::Busy { .. } => self.waiting.push(arrived),
                     Begin::Known(look) => unreachable!("nothing came in between: {look:?}"),
                 }
             }

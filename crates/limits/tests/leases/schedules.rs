@@ -121,7 +121,9 @@ fn run(promise: Promise, steps: &[Step], lines: usize) {
                             assert!(asking.least() == cost && asking.wanted() >= cost);
                             begun(&mut flights, account, asking, number, now, cost);
                         }
-                        Begin::Busy => assert!(account.asked.is_some_and(|since| now <= since + 1000 * MS + 2 * TICK)),
+                        Begin::Busy { .. } => {
+                            assert!(account.asked.is_some_and(|since| now <= since + 1000 * MS + 2 * TICK))
+                        }
                         Begin::Known(Look::Refused { retry_nanos: None, .. }) => assert!(cost > promise.most()),
                         Begin::Known(look) => panic!("nothing happened in between: {look:?}"),
                     },

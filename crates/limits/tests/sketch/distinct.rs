@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_limits::limiter::{Distinct, State};
+use tidegate_limits::limiter::kinds::distinct::state::Distinct;
+use tidegate_limits::limiter::{State, kinds};
 use tidegate_limits::sketch::KeyHash;
 use tidegate_limits::units::{Bytes, Cost, Timestamp};
 
@@ -28,7 +29,7 @@ fn a_limit_out_of_range_is_no_limit_at_all() {
     }
     assert!(new(20, 31 * 24 * HOUR, false, Bytes(1 << 20)).is_ok());
     assert!(new(20, 31 * 24 * HOUR, true, Bytes(1 << 20)).is_err());
-    let ten: u64 = (0..10).map(|_| new(20, HOUR, true, Distinct::DEFAULT_MEMORY).unwrap().memory().0).sum();
+    let ten: u64 = (0..10).map(|_| new(20, HOUR, true, kinds::Distinct::FORM.memory).unwrap().memory().0).sum();
     assert!(ten < 41 << 20, "ten limits take {ten} bytes");
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use tidegate_limits::limiter::fair_share::DEFAULT_HALF_LIFE;
+use tidegate_limits::limiter::kinds::fair_share::share::DEFAULT_HALF_LIFE;
 use tidegate_limits::limiter::{Capacity, Hold, Kind, Limiter, Place, Probe, RefusedCount, Scope, Spec, kinds};
 use tidegate_limits::sketch::{Accuracy, Meter, MonotoneTable, OfferedRates, RecentAverage, Seed, Window};
 use tidegate_limits::units::{Bytes, Rate, Share, Timestamp};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_limits::limiter::{Distinct, Judgement, Kind, Place, RefusedCount, Spec, State, kinds};
+use tidegate_limits::limiter::kinds::distinct::state::Distinct;
+use tidegate_limits::limiter::{Judgement, Kind, Place, RefusedCount, Spec, State, kinds};
 use tidegate_limits::sketch::{KeyHash, KeyHasher, Seed};
 use tidegate_limits::units::{Bytes, Cost, OutOfRange, Timestamp};
 

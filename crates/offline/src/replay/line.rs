@@ -87,6 +87,8 @@ pub struct ToldSpans {
     pub id: Span,
     /// The wall clock at the origin of stamps.
     pub zero: Option<u64>,
+    /// Refused requests that have no line, before this one.
+    pub left_out: u64,
     /// The mark.
     pub mark: Span,
     /// The verdict.

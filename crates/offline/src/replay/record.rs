@@ -51,6 +51,8 @@ pub struct Told<'a> {
     pub id: &'a [u8],
     /// What the wall clock showed at the origin of the gate's stamps, in nanoseconds since 1970; none in logs that do not say it.
     pub zero: Option<u64>,
+    /// Refused requests that have no line, before this one.
+    pub left_out: u64,
     /// The word for how sure the client's address is; empty when the line has none.
     pub mark: &'a [u8],
     /// `admitted` or `refused`; empty when the request was too faulty for a decision.
@@ -74,6 +76,7 @@ impl<'a> Record<'a> {
         let told = parsed.told.map(|told| Told {
             id: of(told.id).unwrap_or_default(),
             zero: told.zero,
+            left_out: told.left_out,
             mark: of(told.mark).unwrap_or_default(),
             verdict: of(told.verdict).unwrap_or_default(),
             reason: of(told.reason).unwrap_or_default(),

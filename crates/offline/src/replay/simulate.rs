@@ -61,6 +61,8 @@ struct Side {
     preparer: Preparer,
     processes: Processes,
     ledger: Ledger,
+    /// Refused requests that the log has no line for.
+    left_out: u64,
 }
 
 impl Side {
@@ -68,7 +70,7 @@ impl Side {
         let Plan { policy, missing, enforced, notes } = Plan::new(policy, given);
         let ledger = Ledger::new(&policy, &missing, &enforced, &question.wanted);
         let preparer = Preparer::new(&policy, question.escaped_slash, question.host.as_deref());
-        Side { notes, preparer, processes: Processes::new(policy, question.wanted.exact), ledger }
+        Side { notes, preparer, processes: Processes::new(policy, question.wanted.exact), ledger, left_out: 0 }
     }
 
     /// Judges and counts one request.
@@ -79,6 +81,7 @@ impl Side {
         question: &Question<'_>,
         mut seen: impl FnMut(&Evaluation),
     ) -> Result<Option<Fate>, Failed> {
+        self.left_out = self.left_out.saturating_add(record.told.map_or(0, |told| told.left_out));
         let Side { preparer, processes, ledger, .. } = self;
         let process = processes.of(record.told.and_then(|told| told.zero), record.start);
         let process = process.map_err(|(limit, fault)| Failed::Limit(limit, fault.to_string()))?;
@@ -98,11 +101,17 @@ impl Side {
     }
 
     fn finish(self, tally: &Tally) -> Outcome {
-        let Side { mut notes, processes, ledger, .. } = self;
+        let Side { mut notes, processes, ledger, left_out, .. } = self;
         match processes.begun() {
             0 => return Outcome { tally: tally.clone(), ..Outcome::default() },
             1 => {}
             many => notes.push(format!("{many} processes wrote this: the limits of each begin empty, as they did")),
+        }
+        if left_out > 0 {
+            notes.push(format!(
+                "{left_out} refused requests have no line, as the log says (`sampled`): what counts refused requests is \
+                 judged too mildly; `sample: {{ refused: none }}` writes them all"
+            ));
         }
         let mut outcome = ledger.finish(notes, &processes.errors());
         outcome.tally = tally.clone();

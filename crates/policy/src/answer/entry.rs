@@ -4,6 +4,7 @@
 //! verdict with its own. A line never holds a query string, a header or a peer's address; the caller decides whether
 //! `client` is a pseudonym, and with it a `prefix` that is the client's own. A stranger's text is escaped, cut at [`MAX_TEXT_BYTES`], and cannot end the line.
 
+mod combined;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -81,6 +82,9 @@ pub struct Entry<'a> {
     pub bytes_out: u64,
     /// What went wrong, in the word of [`Fault::word`](super::Fault::word); of a head that was refused, in that of its metric.
     pub error: Option<Cow<'a, str>>,
+    /// Of a refused request: how many refused requests the line stands for, itself and those before it that have no line;
+    /// none when it stands for itself.
+    pub sampled: Option<u64>,
 }
 
 /// A stranger's text, which may be no UTF-8; it is read back as a lenient reader sees it.
@@ -142,10 +146,10 @@ impl Entry<'_> {
         line.optional_text("route", &self.route);
         line.number("status", u64::from(self.status));
         match self.verdict {
-            Some(Verdict::Admitted) => line.text("verdict", ADMITTED.as_bytes()),
+            Some(Verdict::Admitted) => line.word("verdict", ADMITTED),
             Some(Verdict::Refused(refusal)) => {
-                line.text("verdict", REFUSED.as_bytes());
-                line.text("reason", refusal.word().as_bytes());
+                line.word("verdict", REFUSED);
+                line.word("reason", refusal.word());
             }
             None => {}
         }
@@ -159,6 +163,7 @@ impl Entry<'_> {
         line.number("bytes_in", self.bytes_in);
         line.number("bytes_out", self.bytes_out);
         line.optional_text("error", &self.error);
+        line.optional_number("sampled", self.sampled);
         line.out.extend_from_slice(b"}\n");
     }
 }
@@ -177,6 +182,14 @@ impl Line<'_> {
         self.out.extend_from_slice(b",\"");
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
+    }
+
+    /// A word of our own, which needs no escaping either.
+    fn word(&mut self, name: &str, word: &'static str) {
+        self.name(name);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.push(b'"');
     }
 
     fn text(&mut self, name: &str, text: &[u8]) {
@@ -214,9 +227,9 @@ impl Line<'_> {
         for (at, limit) in limits.iter().enumerate() {
             self.out.extend_from_slice(if at > 0 { b",{\"name\":" } else { b"{\"name\":" });
             json::text(self.out, limit.name.as_bytes(), MAX_TEXT_BYTES);
-            self.text("mode", limit.mode.word().as_bytes());
+            self.word("mode", limit.mode.word());
             self.positive("tier", u64::from(limit.tier));
-            self.text("outcome", limit.outcome.word().as_bytes());
+            self.word("outcome", limit.outcome.word());
             self.number("remaining", u64::from(limit.remaining));
             self.optional_number("retry_ns", limit.retry_nanos);
             self.optional_text("node", &limit.node);

@@ -9,8 +9,7 @@
 pub fn text(out: &mut Vec<u8>, text: &[u8], most: usize) {
     let kept = beginning(text, most);
     out.push(b'"');
-    if kept.iter().all(|byte| is_plain(*byte)) {
-        // nearly every text there is, and a line has fifteen of them
+    if is_all_plain(kept) {
         out.extend_from_slice(kept);
     } else {
         for chunk in kept.utf8_chunks() {
@@ -24,6 +23,13 @@ pub fn text(out: &mut Vec<u8>, text: &[u8], most: usize) {
         out.extend_from_slice("…".as_bytes());
     }
     out.push(b'"');
+}
+
+/// Whether every byte does: nearly every text, and a line has thirty of them, so eight bytes are looked at together.
+fn is_all_plain(text: &[u8]) -> bool {
+    let (eights, rest) = text.as_chunks::<8>();
+    let are_plain = |bytes: &[u8]| bytes.iter().fold(true, |plain, byte| plain & is_plain(*byte));
+    eights.iter().all(|eight| are_plain(eight)) && are_plain(rest)
 }
 
 /// Whether the byte stands for itself in a JSON string that is only printable ASCII.

@@ -49,7 +49,6 @@ pub fn policy_with(rules: Vec<Rule>, on_route: Vec<usize>, responses: Responses)
         stores: Vec::new(),
         routes: RouteTable::new(vec![route]),
         responses,
-        fingerprint: String::new(),
     }
 }
 

@@ -27,7 +27,7 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 pub const MAX_ELEMENTS: usize = 32;
 
 /// Everything an operator says about client addresses, already valid.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClientRules {
     /// Who may speak for a client.
     pub trust: Trust,
@@ -83,7 +83,7 @@ impl Default for ClientRules {
 }
 
 /// How far back a forwarding header is believed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Not at all.
     #[default]

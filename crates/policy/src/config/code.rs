@@ -120,6 +120,7 @@ codes! {
     UNKNOWN_STORE = "E0322", "a store that is not defined";
     NOT_SHARED = "E0323", "a limit that cannot be shared through a store";
     NO_SHARED_KEY = "E0324", "a shared limit without the key by which all gates name clients";
+    NO_STORES = "E0325", "stores, for a program that was built without them";
     NOT_SENT_ON = "E0330", "a header field that concerns one connection, so that no origin ever gets it";
 
     UNUSED_LIMIT = "W0401", "a limit that no route uses";

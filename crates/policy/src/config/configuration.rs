@@ -15,6 +15,8 @@ pub struct Config {
     pub policy: Policy,
     /// What the process is built from.
     pub settings: Settings,
+    /// The hash that names it everywhere: over `effective`, twelve hexadecimal digits.
+    pub fingerprint: String,
     /// The whole as a policy file: short forms expanded, defaults filled in, secrets masked.
     pub effective: Tree,
     /// What of it may be shown: the same without the values of variables.

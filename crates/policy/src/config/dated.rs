@@ -34,6 +34,8 @@ pub struct UsedCertificate {
     pub written: String,
     /// Where.
     pub at: Span,
+    /// The names that it is shown for: those of the file, or those that it holds.
+    pub names: Vec<String>,
     /// When it begins to be valid, in seconds since 1970.
     pub not_before: i64,
     /// When it ends, in seconds since 1970.

@@ -1,7 +1,7 @@
 //! What is in force, as a policy file: short forms expanded, defaults filled in, secrets masked.
 //!
-//! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over its part that
-//! makes the [`Policy`], so equal policies have equal fingerprints.
+//! Loading it again gives the same policy, and showing that the same text. The fingerprint is a hash over the whole of it, so equal
+//! configurations have equal fingerprints.
 
 mod health;
 mod limit;
@@ -40,9 +40,6 @@ pub struct Written {
     pub tests: Vec<Tree>,
 }
 
-/// Sections that make [`Settings`], and the tests; all others make the [`Policy`].
-const OF_SETTINGS: [&str; 8] = ["version", "listeners", "secrets", "telemetry", "admin", "server", "watch", "tests"];
-
 /// The effective configuration.
 pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tree {
     let mut tree = vec![
@@ -76,17 +73,10 @@ pub fn effective(policy: &Policy, settings: &Settings, written: &Written) -> Tre
     Tree::Map(tree)
 }
 
-/// A short hash over the part of the effective configuration that makes the policy: twelve hexadecimal digits.
+/// Returns the fingerprint of an effective configuration: the first twelve hexadecimal digits of its SHA-256. The contents of secrets and
+/// certificates have no part in it.
 pub fn fingerprint(effective: &Tree) -> String {
-    let Tree::Map(sections) = effective else { return String::new() };
-    let policy = sections.iter().filter(|(name, _)| !OF_SETTINGS.contains(&name.as_str()));
-    let text = Tree::Map(policy.cloned().collect()).to_yaml();
-    Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A hash over the whole effective configuration: forty hexadecimal digits, of which people are shown the first seven.
-pub fn hash(effective: &Tree) -> String {
-    Sha256::digest(effective.to_yaml().as_bytes()).iter().take(20).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(effective.to_yaml().as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn trusted_proxies(rules: &ClientRules, trusted: &WrittenClients) -> Tree {
@@ -271,10 +261,11 @@ fn telemetry(settings: &Settings) -> Tree {
         let sample = Tree::map([
             ("limited", Tree::text(percent(log.sample_limited.get()))),
             ("other", Tree::text(percent(log.sample_other.get()))),
+            ("refused", log.most_refused.map_or(Tree::text("none"), Tree::text)),
         ]);
         tree.push((
             "access_log",
-            Tree::map([("to", to), ("format", Tree::text("json")), ("client", word(&log.client)), ("sample", sample)]),
+            Tree::map([("to", to), ("format", word(&log.format)), ("client", word(&log.client)), ("sample", sample)]),
         ));
     }
     tree.push(("log", Tree::map([("level", word(&settings.log.level)), ("format", word(&settings.log.format))])));

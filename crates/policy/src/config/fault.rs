@@ -136,6 +136,15 @@ impl Faults {
         self.errors
     }
 
+    /// Returns whether a fault that was kept lies within this place and is `such`.
+    pub fn within(&self, at: Span, such: impl Fn(&Diagnostic) -> bool) -> bool {
+        let holds = |fault: &&Diagnostic| {
+            let (inner, outer) = (fault.at.range(), at.range());
+            fault.at.source() == at.source() && outer.start <= inner.start && inner.end <= outer.end
+        };
+        self.list.iter().filter(holds).any(such)
+    }
+
     /// How many faults were not kept.
     pub fn left_out(&self) -> usize {
         self.left_out

@@ -44,7 +44,7 @@ impl Scalar for KeyPart {
 
     fn schema() -> Schema {
         pattern(
-            "^(client_ip(:ipv[46]_prefix=[0-9]+(,ipv[46]_prefix=[0-9]+)?)?|(header|cookie|query):.+|host|path|method|method_class|route|tls_sni|global)$",
+            "^(client_ip(:ipv[46]_prefix=[0-9]+(,ipv[46]_prefix=[0-9]+)?)?|(header|cookie|query):.+|host|path(:segments=[0-9]+)?|method|method_class|route|tls_sni|global)$",
         )
     }
 }

@@ -250,23 +250,6 @@ impl Scalar for CapacityText {
     }
 }
 
-/// A rate as it is written; `unit` is that of a limit that counts bytes.
-pub fn rate_text(rate: Rate, unit: Option<u32>) -> String {
-    let text = rate.to_string();
-    match (unit, text.split_once('/')) {
-        (Some(unit), Some((_, period))) => format!("{}/{period}", amount_text(rate.events(), Some(unit))),
-        _ => text,
-    }
-}
-
-/// A burst as it is written; `unit` is that of a limit that counts bytes.
-pub fn amount_text(amount: u32, unit: Option<u32>) -> String {
-    match unit {
-        Some(unit) => Bytes(u64::from(amount) * u64::from(unit)).to_string(),
-        None => amount.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -55,6 +55,7 @@ pub mod source;
 pub mod span;
 mod stand_in;
 mod store_text;
+mod syntax;
 mod text;
 mod time_zone;
 mod tree;
@@ -65,15 +66,14 @@ mod word;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::units::amount::{amount_text, rate_text};
 use compile::Context;
 use concealed::Concealed;
 pub use configuration::Config;
 use dated::{OLD_AFTER_DAYS, UsedPreset};
 pub use dated::{Shadow, UsedCertificate};
-pub use effective::hash;
 use fault::{Code, Diagnostic, Faults};
 use include::Reader;
-pub use limit_value::{amount_text, rate_text};
 use node::Node;
 pub use places::{Place, Places};
 use read::Read;
@@ -111,6 +111,8 @@ pub struct Loaded {
     pub certificates: Vec<UsedCertificate>,
     /// The limits in shadow that say since when, for [`Loaded::warn_of_old_shadows`].
     pub shadows: Vec<Shadow>,
+    /// The place of `stores:`, for [`Loaded::refuse_stores`].
+    pub stores: Option<Span>,
     /// The values of variables, which no text may show.
     pub concealed: Concealed,
 }
@@ -160,7 +162,7 @@ fn finish(
     mut sources: Sources,
     mut faults: Faults,
 ) -> Loaded {
-    let (mut presets, mut certificates, mut shadows) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut presets, mut certificates, mut shadows, mut stores) = (Vec::new(), Vec::new(), Vec::new(), None);
     let concealed = faults.concealed().clone();
     sources.conceal(&concealed);
     let config = root.and_then(|root| {
@@ -185,6 +187,7 @@ fn finish(
             config.places.shown = Some(Arc::new(config.shown.clone()));
         }
         (presets, certificates, shadows) = (context.presets, context.certificates, context.shadows);
+        stores = file.stores.get().map(|stores| stores.span);
         Some(config)
     });
     let outcome = match (config, faults.errors()) {
@@ -192,7 +195,8 @@ fn finish(
         (_, errors) => Err(Refused { errors }),
     };
     let left_out = faults.left_out();
-    Loaded { outcome, diagnostics: faults.into_sorted(), left_out, sources, presets, certificates, shadows, concealed }
+    let diagnostics = faults.into_sorted();
+    Loaded { outcome, diagnostics, left_out, sources, presets, certificates, shadows, stores, concealed }
 }
 
 /// That a limit has been in shadow for so many days; the same words wherever it is told.
@@ -279,6 +283,18 @@ impl Loaded {
                     .help(MANY_SERIES_HINT),
             );
         }
+    }
+
+    /// Refuses a policy with `stores:`, for a caller that cannot reach any.
+    pub fn refuse_stores(&mut self) {
+        let Some(at) = self.stores else { return };
+        self.diagnostics.push(
+            Diagnostic::error(Code::NO_STORES, at, "this tidegate was built without stores")
+                .label("needs the feature `store`")
+                .help("build it with: cargo build --release --features store")
+                .help("or delete `stores:` and each limit's `store:`: each gate then counts for itself"),
+        );
+        self.outcome = Err(Refused { errors: self.outcome.as_ref().err().map_or(0, |refused| refused.errors) + 1 });
     }
 
     /// A hash over the names and texts of all files that were read, and over the secrets: another one says that something was

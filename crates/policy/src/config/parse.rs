@@ -17,6 +17,7 @@ use super::node::{Entry, Node, Text, Value};
 use super::quoted::quoted;
 use super::source::Sources;
 use super::span::Span;
+use super::syntax;
 use super::variable::{self, Environment};
 
 /// Deeper nesting is refused. The deepest field there is lies at depth 7.
@@ -324,6 +325,12 @@ impl<'a> Composer<'a> {
         }
         let info = error.info();
         let detail = info.split_once(", ").filter(|(first, _)| first.starts_with("while ")).map_or(&*info, |(_, d)| d);
+        if *error.kind() == ErrorKind::UnknownQuotedScalarEscape
+            && let Some((escape, help)) = syntax::escape(self.text, offset)
+        {
+            let at = Span::new(self.source, escape.start, escape.end);
+            return Diagnostic::error(Code::SYNTAX, at, "this is not YAML").label("an unknown escape").help(help);
+        }
         let fault = Diagnostic::error(Code::SYNTAX, at, "this is not YAML").label(detail);
         if line.get(..indent).is_some_and(|indent| indent.contains('\t')) {
             fault.help("indent with spaces: YAML allows no tabs there")
@@ -333,6 +340,10 @@ impl<'a> Composer<'a> {
             fault.help("a quote that was opened before is not closed")
         } else if line.contains("${") {
             fault.help("inside `{ }` and `[ ]` a `${…}` cannot be written: give the field a line of its own")
+        } else if let Some(help) = syntax::indentation(self.text, offset).or_else(|| syntax::colon(self.text, offset)) {
+            fault.help(help)
+        } else if *error.kind() == ErrorKind::SimpleKeyExpected {
+            fault.help("an item of a list begins with `- `, a field of a map with `name: `")
         } else {
             fault
         }

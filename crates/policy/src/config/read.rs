@@ -226,6 +226,17 @@ impl<T> Field<T> {
         !matches!(self, Field::Absent)
     }
 
+    /// The field with another value.
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Field<U> {
+        match self {
+            Field::Absent => Field::Absent,
+            Field::Bad { key } => Field::Bad { key },
+            Field::Set { key, at: At { value, span, shown, masked } } => {
+                Field::Set { key, at: At { value: with(value), span, shown, masked } }
+            }
+        }
+    }
+
     /// Where its name stands, if it was written.
     pub fn key(&self) -> Option<Span> {
         match self {

@@ -6,10 +6,12 @@ use std::time::Duration;
 use schemars::Schema;
 use serde_json::{Map, Value};
 
+use super::limit_text::LimitKey;
 use super::read::Scalar;
 use super::scalar::Count;
 use super::schema::json_schema;
 use super::text::{FieldValue, HostPort, Name};
+use crate::client::KeyPart;
 use crate::units::{Bytes, Rate, Share};
 
 /// The whole manual.
@@ -138,6 +140,8 @@ fn scalar(schema: &Value) -> Option<&'static str> {
         named::<bool>(),
         named::<Name>(),
         named::<HostPort>(),
+        named::<KeyPart>(),
+        named::<LimitKey>(),
         named::<FieldValue>(),
         named::<String>(),
     ];
@@ -165,5 +169,6 @@ mod tests {
         }
         assert!(text.contains("| `rate` |") && text.contains("| `read` | duration |"), "{text}");
         assert!(!text.contains("| `` |"));
+        assert!(text.contains("| `key` | key or list of key |"), "a limit may count by more than `origin`");
     }
 }

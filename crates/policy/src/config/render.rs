@@ -251,7 +251,7 @@ fn json(loaded: &Loaded, diagnostics: &[Diagnostic]) -> String {
         "errors": loaded.outcome.as_ref().err().map_or(0, |refused| refused.errors),
         "warnings": loaded.warnings(),
         "left_out": loaded.left_out,
-        "fingerprint": loaded.outcome.as_ref().ok().map(|config| config.policy.fingerprint.as_str()),
+        "fingerprint": loaded.outcome.as_ref().ok().map(|config| config.fingerprint.as_str()),
         "diagnostics": diagnostics,
     });
     format!("{document:#}\n")

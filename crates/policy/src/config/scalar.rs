@@ -9,6 +9,7 @@ use schemars::{Schema, json_schema};
 
 use super::fault::Code;
 use super::read::{Scalar, Wrong};
+pub use crate::units::time::written as duration;
 use crate::units::{Bytes, Rate, Share};
 
 /// A whole number, 0 to 2⁶⁴ − 1; `_` may stand between digits.
@@ -279,22 +280,6 @@ pub fn percent(share: f64) -> String {
 /// The least share that can be written and is not below this one.
 pub fn percent_above(share: f64) -> String {
     percent((share * 1e6).ceil() / 1e6)
-}
-
-/// A duration as it is written, in whole milliseconds: `1m30s`, `250ms`, `0s`.
-pub fn duration(span: Duration) -> String {
-    let mut millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    if millis == 0 {
-        return "0s".into();
-    }
-    let mut text = String::new();
-    for (size, unit) in [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")] {
-        if millis >= size {
-            text.push_str(&format!("{}{unit}", millis / size));
-            millis %= size;
-        }
-    }
-    text
 }
 
 /// A text schema with this pattern, or a variable.

@@ -1,6 +1,7 @@
 //! Maps with fixed fields, each declared once.
 
 use schemars::Schema;
+use schemars::generate::SchemaGenerator;
 
 use super::fault::{Code, Diagnostic, Faults};
 use super::nearest::nearest;
@@ -13,19 +14,22 @@ use super::span::Span;
 /// Declares a map with fixed fields: a struct of [`Field`]s, its [`Read`] and its JSON Schema.
 ///
 /// `required` fields are missed when absent. `later` are words of the format that this version does not know yet; whoever
-/// copies them from elsewhere is told so.
+/// copies them from elsewhere is told so. The fields of an `and` part are declared elsewhere, by a [`Flat`].
 macro_rules! section {
     (
         $(#[doc = $doc:literal])*
         $name:ident ($noun:literal) {
             $($(#[doc = $field_doc:literal])* $need:ident $field:ident: $type:ty,)*
         }
+        $(and $flat:ident: $flat_type:ident)?
         later: [$($later:literal),*]
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Default)]
         pub struct $name {
             $($(#[doc = $field_doc])* pub $field: $crate::config::read::Field<$type>,)*
+            $(/// Fields that are declared elsewhere.
+            pub $flat: $flat_type,)?
         }
 
         impl $name {
@@ -36,7 +40,8 @@ macro_rules! section {
         impl $crate::config::section::Section for $name {
             fn present(&self) -> Vec<(&'static str, $crate::config::span::Span)> {
                 let words = [$(($crate::config::section::section!(@word $field), self.$field.key()),)*];
-                words.into_iter().filter_map(|(word, key)| Some((word, key?))).collect()
+                let present = words.into_iter().filter_map(|(word, key)| Some((word, key?)));
+                present$(.chain($crate::config::section::Flat::present(&self.$flat)))?.collect()
             }
         }
 
@@ -54,9 +59,13 @@ macro_rules! section {
                 faults: &mut $crate::config::fault::Faults,
             ) -> Option<Self> {
                 use $crate::config::{read::Field, section};
-                let entries = section::open::<Self>(node, Self::FIELDS, &[$($later),*], faults)?;
+                let known = [Self::FIELDS$(, &<$flat_type as section::Flat>::words())?].concat();
+                let entries = section::open::<Self>(node, &known, &[$($later),*], faults)?;
                 let find = |word: &str| entries.iter().find(|entry| entry.key == word);
-                let read = $name { $($field: Field::read(find($crate::config::section::section!(@word $field)), faults),)* };
+                let read = $name {
+                    $($field: Field::read(find($crate::config::section::section!(@word $field)), faults),)*
+                    $($flat: section::Flat::read(entries, faults),)?
+                };
                 $($crate::config::section::section!(@need $need read.$field, $crate::config::section::section!(@word $field), node, faults);)*
                 Some(read)
             }
@@ -83,6 +92,9 @@ macro_rules! section {
                         required.push($crate::config::section::section!(@word $field));
                     }
                 )*
+                $(for (word, schema) in <$flat_type as $crate::config::section::Flat>::properties(generator) {
+                    properties.insert(word.into(), schema.into());
+                })?
                 let mut schema = schemars::json_schema!({
                     "type": "object",
                     "description": description(&[$($doc),*]),
@@ -110,6 +122,21 @@ pub(crate) use section;
 pub trait Section {
     /// The words that are there, each with the place where it stands.
     fn present(&self) -> Vec<(&'static str, Span)>;
+}
+
+/// Fields of a section that are declared elsewhere.
+pub trait Flat: Sized {
+    /// Their words.
+    fn words() -> Vec<&'static str>;
+
+    /// Reads those that are there.
+    fn read(entries: &[Entry], faults: &mut Faults) -> Self;
+
+    /// The words that are there, each with the place where it stands.
+    fn present(&self) -> Vec<(&'static str, Span)>;
+
+    /// What the JSON Schema says of each, its description included.
+    fn properties(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 }
 
 /// The entries of a section's node; reports anything that is no map, and every field that does not exist.
@@ -149,9 +176,11 @@ pub fn need(present: bool, field: &str, node: &Node, faults: &mut Faults) {
     }
 }
 
-/// The schema of one field, with its description.
+/// The schema of one field, with its description unless it has its own.
 pub fn property(mut schema: Schema, docs: &[&str]) -> Schema {
-    schema.insert("description".into(), description(docs).into());
+    if !docs.is_empty() {
+        schema.insert("description".into(), description(docs).into());
+    }
     schema
 }
 

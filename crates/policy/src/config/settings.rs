@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::policy::route::HostMatch;
-use crate::units::{Bytes, Share};
+use crate::units::{Bytes, Rate, Share};
 
 mod connections;
 mod http2;
@@ -215,12 +215,25 @@ pub struct AdminPage {
 pub struct AccessLog {
     /// Where its lines go.
     pub to: LogTarget,
+    /// How a line looks.
+    pub format: LineFormat,
     /// How clients appear.
     pub client: ClientInLog,
     /// The share of limited (refused or would-be-refused) requests that are logged.
     pub sample_limited: Share,
     /// The share of all others.
     pub sample_other: Share,
+    /// The most lines of refused requests; `None`: no bound.
+    pub most_refused: Option<Rate>,
+}
+
+/// The form of a line of the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineFormat {
+    /// One JSON object.
+    Json,
+    /// The combined format of Apache and nginx.
+    Combined,
 }
 
 /// A place for lines.

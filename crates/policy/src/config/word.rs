@@ -11,12 +11,12 @@ use super::scalar::{Count, digits};
 use tidegate_http::head::UnderscoreTwins;
 use tidegate_http::path::EscapedSlash;
 
-use super::settings::{ClientCertificateMode, ClientInLog, LogFormat, LogLevel, LogTarget, ProxyProtocol};
+use super::settings::{ClientCertificateMode, ClientInLog, LineFormat, LogFormat, LogLevel, LogTarget, ProxyProtocol};
 use crate::client::key::Missing;
 use crate::client::trust::{OnDegraded, OnShort};
 use crate::limiter::adaptive::Algorithm;
 use crate::limiter::sharing::{OnStoreError, Sharing};
-use crate::limiter::{FORMS, Form};
+use crate::limiter::{FORMS, Form, kinds};
 use crate::policy::{BodyFormat, FieldStyle, Mode, OnClientAbort, Protocol, RepeatedFields, Report};
 use crate::units::{Bytes, Weekday};
 
@@ -150,7 +150,9 @@ words! {
     ClientInLog = "form of clients in the log" {
         "pseudonym" => ClientInLog::Pseudonym, "address" => ClientInLog::Address,
     } later: []
-    AccessLogFormat = "access log format" { "json" => AccessLogFormat::Json, } later: ["combined", "common"]
+    LineFormat = "access log format" {
+        "json" => LineFormat::Json, "combined" => LineFormat::Combined,
+    } later: ["common"]
     ClientCertificateMode = "mode of client certificates" {
         "required" => ClientCertificateMode::Required, "optional" => ClientCertificateMode::Optional,
     } later: []
@@ -196,7 +198,15 @@ impl Scalar for LimitType {
     }
 
     fn schema() -> Schema {
-        json_schema!({ "enum": limit_words(|_| true) })
+        let promise = |form: &&Form| {
+            let default = if form.word == kinds::Rate::FORM.word { " (default)" } else { "" };
+            format!("`{}`{default}: {}", form.word, form.promise)
+        };
+        let promises: Vec<String> = FORMS.iter().map(promise).collect();
+        json_schema!({
+            "enum": limit_words(|_| true),
+            "description": format!("What is promised. {}", promises.join(" "))
+        })
     }
 }
 
@@ -278,13 +288,6 @@ pub enum ProbeWord {
     Http,
     /// Only connects.
     Tcp,
-}
-
-/// How access-log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessLogFormat {
-    /// One JSON object per line.
-    Json,
 }
 
 /// The fault of a text that is none of these words; hints at the one that was `meant`, or at the nearest.

@@ -1,14 +1,11 @@
 //! Asks one limit about the request, where it [counts](super::find).
 
 use super::core::Engine;
-use super::decided_by::DecidedBy;
-use super::decision::{Outcome, Refusal};
-use super::evaluation::Evaluation;
+use super::decision::{DecidedBy, Outcome, Refusal};
+use super::evaluation::{Evaluation, Read};
 use super::keys::keys_into;
-use super::read::Read;
-use super::reading::fill;
 use crate::client::key::Keys;
-use crate::limiter::{Judgement, Probe, Refuses};
+use crate::limiter::{Judgement, Owed, Probe, Refuses};
 use crate::policy::{Mode, OnLimit, Rule};
 use crate::sketch::{KeyHasher, Seed};
 
@@ -26,15 +23,15 @@ impl Engine {
         match self.shared_limit(reading.rule) {
             None => {
                 let probe = limiter.probe(place, about.at, *cost);
-                fill(reading, &probe.judgement);
+                reading.fill(&probe.judgement);
                 *asked = Some(probe);
-                if self.told(reading.rule).is_some() {
+                if self.peer_sync(reading.rule).is_some() {
                     reading.by = DecidedBy::Estimate;
                 }
             }
             Some(shared_limit) => {
                 let (judgement, due) = shared_limit.look(place, about.at, *cost);
-                fill(reading, &judgement);
+                reading.fill(&judgement);
                 *refills |= u8::from(due) << slot;
                 reading.by = DecidedBy::Lease;
                 *shared_slots |= 1 << slot;
@@ -64,13 +61,30 @@ impl Engine {
         let mut refusal = Refusal::from(limiter.refusal());
         if let Some((judgement, penalised)) = limiter.count_refusal(place, about.at, *cost) {
             // what it was refused for is what stood before it was counted
-            fill(reading, &Judgement { standing: reading.standing, ..judgement });
+            reading.fill(&Judgement { standing: reading.standing, ..judgement });
             reading.outcome = Outcome::Refused;
             if penalised {
                 refusal = Refusal::Penalty;
             }
         }
         (reading.mode == Mode::Enforce).then_some(refusal)
+    }
+
+    /// Returns what the reading at this position fell short of. Reads numbers only, no state: the answer stays the same however long
+    /// one waits to ask.
+    pub fn shortfall(&self, evaluation: &Evaluation, slot: usize) -> Owed {
+        let Some(reading) = evaluation.decision.readings.get(slot) else { return Owed::default() };
+        let Some((rule, limiter)) = self.rule(reading.rule) else { return Owed::default() };
+        // a request without its key was counted nowhere
+        let Some(Some(probe)) = evaluation.probes.get(slot) else { return Owed::default() };
+        limiter.owed(rule.kind_of(reading.tier), reading.tier, reading.standing, probe.cost)
+    }
+
+    /// Returns whether the limit of the reading at this position counts the request's key exactly at this moment.
+    pub fn is_exact(&self, evaluation: &Evaluation, slot: usize) -> bool {
+        let limiter = evaluation.decision.readings.get(slot).and_then(|reading| self.limiter(reading.rule));
+        let probe = evaluation.probes.get(slot).and_then(Option::as_ref);
+        limiter.zip(probe).is_some_and(|(limiter, probe)| limiter.is_exact(&probe.place))
     }
 
     /// Whether the rule decides for this key. `enforce: 25%` picks keys by a hash that is the same in every process, so that

@@ -17,7 +17,6 @@
 use super::core::Engine;
 use super::decision::{Decision, Outcome, Reading, Readings, Refusal, Verdict};
 use super::evaluation::{Evaluation, Held, Holds, More};
-use super::reading::fill;
 use crate::limiter::{Judgement, Limiter, Lost, Place, Probe};
 use crate::policy::{Mode, OnLimit, Route, Rule};
 use crate::units::Timestamp;
@@ -151,7 +150,7 @@ impl Engine {
             Ok(judgement) => {
                 let waits = evaluation.decision.goes_on() > now;
                 if let Some(reading) = evaluation.decision.readings.get_mut(slot) {
-                    fill(reading, &judgement);
+                    reading.fill(&judgement);
                     reading.outcome = if waits { Outcome::Delayed } else { Outcome::Admitted };
                 }
                 Ok(())
@@ -225,7 +224,7 @@ impl Engine {
             let Some(reading) = evaluation.decision.readings.get_mut(slot) else { continue };
             reading.by = by;
             match said {
-                Ok(judgement) => fill(reading, &judgement),
+                Ok(judgement) => reading.fill(&judgement),
                 Err(lost) => {
                     *contended = contended.or(lost.contended.then_some(slot));
                     self.refuse_late(evaluation, slot, &lost, now);
@@ -273,7 +272,7 @@ impl Engine {
     ) -> Result<(), Lost> {
         let Evaluation { decision, probes, .. } = evaluation;
         if let (Some(reading), Some(Some(probe))) = (decision.readings.get_mut(slot), probes.get(slot)) {
-            fill(reading, &self.commit((slot, reading.rule), probe, now, holds)?);
+            reading.fill(&self.commit((slot, reading.rule), probe, now, holds)?);
         }
         Ok(())
     }
@@ -292,8 +291,8 @@ impl Engine {
             // there are as many places for holds as keys, so none is ever dropped here
             let _ = holds.try_push(Held { slot, hold });
         }
-        if let Some(told) = self.told(rule) {
-            told.count(&probe.place, probe.cost);
+        if let Some(sync) = self.peer_sync(rule) {
+            sync.count(&probe.place, probe.cost);
         }
         Ok(judgement)
     }
@@ -301,10 +300,10 @@ impl Engine {
     /// Others were faster: a refusal, unless the limit only watches or marks.
     fn refuse_late(&self, evaluation: &mut Evaluation, slot: usize, lost: &Lost, now: Timestamp) {
         let probe = evaluation.probes.get(slot).copied().flatten();
-        let in_the_dark = self.refuses_in_the_dark(evaluation, slot);
+        let store_error = self.refuses_on_store_error(evaluation, slot);
         let Some(reading) = evaluation.decision.readings.get_mut(slot) else { return };
         let Some((rule, limiter)) = self.rule(reading.rule) else { return };
-        fill(reading, &lost.judgement);
+        reading.fill(&lost.judgement);
         if reading.mode == Mode::Enforce && matches!(rule.action, OnLimit::Tag { .. }) {
             reading.outcome = Outcome::Tagged;
             return;
@@ -312,11 +311,11 @@ impl Engine {
         // a limit that counts its refusals counts this one too
         if let Some((judgement, _)) = probe.and_then(|probe| limiter.count_refusal(&probe.place, now, probe.cost)) {
             // what it was refused for is what stood before it was counted
-            fill(reading, &Judgement { standing: reading.standing, ..judgement });
+            reading.fill(&Judgement { standing: reading.standing, ..judgement });
             reading.outcome = Outcome::Refused;
         }
         if reading.mode == Mode::Enforce {
-            let refusal = if in_the_dark { Refusal::StoreSilent } else { limiter.refusal().into() };
+            let refusal = if store_error { Refusal::StoreSilent } else { limiter.refusal().into() };
             evaluation.decision.verdict = Verdict::Refused(refusal);
             evaluation.decision.delay_nanos = 0;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::estimate::Told;
+use super::estimate::PeerSync;
 use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::shared_limit::SharedLimit;
@@ -22,9 +22,9 @@ pub struct Engine {
     pub(super) keys: SharedKeys,
     /// Limits that a store is asked about; empty in a face without stores.
     pub(super) shared_limits: Vec<Option<Arc<SharedLimit>>>,
-    /// Limits that gates tell each other of; empty in a face without stores.
-    pub(super) told: Vec<Option<Arc<Told>>>,
-    /// What answers told that requests cost.
+    /// Limits whose admissions gates publish to each other; empty in a face without stores.
+    pub(super) peer_syncs: Vec<Option<Arc<PeerSync>>>,
+    /// What requests cost by their answers.
     pub(super) learned: Learned,
     pub(super) seed: Seed,
     pub(super) unix_nanos_at_origin: u64,
@@ -38,9 +38,9 @@ impl Engine {
         &self.shared_limits
     }
 
-    /// The limits that gates tell each other of among all, in the policy's order; empty in a face without stores.
-    pub fn all_told(&self) -> &[Option<Arc<Told>>] {
-        &self.told
+    /// The limits whose admissions gates publish to each other, in the policy's order; empty in a face without stores.
+    pub fn peer_syncs(&self) -> &[Option<Arc<PeerSync>>] {
+        &self.peer_syncs
     }
 
     /// The limit at this position, if it is shared through a store and this face has stores.
@@ -48,10 +48,10 @@ impl Engine {
         self.shared_limits().get(rule)?.as_ref()
     }
 
-    /// The limit at this position, if gates tell each other of it and this face has stores.
+    /// The limit at this position, if gates publish its admissions to each other and this face has stores.
     #[inline]
-    pub fn told(&self, rule: usize) -> Option<&Arc<Told>> {
-        self.all_told().get(rule)?.as_ref()
+    pub fn peer_sync(&self, rule: usize) -> Option<&Arc<PeerSync>> {
+        self.peer_syncs().get(rule)?.as_ref()
     }
 
     /// Which one it is of those that followed one another: the first is 1.
@@ -84,7 +84,7 @@ impl Engine {
         Some((self.policy.rules.get(index)?, self.limiter(index)?))
     }
 
-    /// What answers told that requests cost.
+    /// What requests cost by their answers.
     pub(super) fn learned(&self) -> &Learned {
         &self.learned
     }

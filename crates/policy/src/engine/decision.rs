@@ -7,8 +7,8 @@ use std::fmt;
 use arrayvec::ArrayVec;
 use strum::{IntoStaticStr, VariantArray};
 
-use super::decided_by::DecidedBy;
 use crate::client::Client;
+use crate::limiter::Judgement;
 use crate::policy::{Mode, Route};
 use crate::sketch::NextUnit;
 use crate::units::Timestamp;
@@ -120,13 +120,40 @@ pub struct Reading {
     pub retry_nanos: Option<u64>,
     /// When more budget appears; see [`Reading::reset_nanos`].
     pub next_unit: NextUnit,
-    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Engine::owed`].
+    /// Of a refusal: what it rests on, in the arithmetic of the limit's kind; see [`super::Engine::shortfall`].
     pub standing: u64,
-    /// Whose word it is.
+    /// Who decided.
     pub by: DecidedBy,
 }
 
 impl Reading {
+    /// The reading of a limit that was not asked.
+    #[inline]
+    pub(super) fn unasked(rule: usize, mode: Mode) -> Reading {
+        Reading {
+            rule,
+            mode,
+            tier: 0,
+            node: None,
+            outcome: Outcome::Exempt,
+            remaining: 0,
+            retry_nanos: None,
+            next_unit: NextUnit::Known(None),
+            standing: 0,
+            by: DecidedBy::Gate,
+        }
+    }
+
+    /// Takes over what the limit said.
+    pub(super) fn fill(&mut self, judgement: &Judgement) {
+        self.outcome = if judgement.admitted { Outcome::Admitted } else { Outcome::Refused };
+        self.remaining = judgement.remaining;
+        self.retry_nanos = judgement.retry_nanos;
+        self.next_unit = judgement.next_unit;
+        self.standing = judgement.standing;
+        self.node = judgement.node;
+    }
+
     /// Nanoseconds until more budget appears; `None` when it is full. Of some kinds it is only found here.
     pub fn reset_nanos(&self) -> Option<u64> {
         self.next_unit.nanos()
@@ -162,6 +189,44 @@ impl Outcome {
             Outcome::Tagged => "tagged",
             Outcome::Refused => "limited",
             Outcome::Exempt => "exempt",
+        }
+    }
+}
+
+/// Who decided about one limit of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DecidedBy {
+    /// This gate alone, as for each limit without a store.
+    #[default]
+    Gate,
+    /// This gate, by what it holds or remembers of a shared limit.
+    Lease,
+    /// The store, asked about this very request.
+    Store,
+    /// `on_store_error`, as the store did not answer.
+    Fallback,
+    /// This gate, by its own counts and those that other gates published.
+    Estimate,
+}
+
+impl DecidedBy {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [DecidedBy; 5] =
+        [DecidedBy::Gate, DecidedBy::Lease, DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Estimate];
+
+    /// Returns whether the decision rests on what this gate itself counts of the key.
+    pub fn counts_here(self) -> bool {
+        matches!(self, DecidedBy::Gate | DecidedBy::Estimate)
+    }
+
+    /// The word in explanations.
+    pub fn word(self) -> &'static str {
+        match self {
+            DecidedBy::Gate => "gate",
+            DecidedBy::Lease => "lease",
+            DecidedBy::Store => "store",
+            DecidedBy::Fallback => "fallback",
+            DecidedBy::Estimate => "estimate",
         }
     }
 }

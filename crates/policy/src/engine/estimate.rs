@@ -1,9 +1,9 @@
-//! Limits with `sharing: estimate`: this gate decides alone, by the whole limit, and charges what other gates say they admitted.
+//! Limits with `sharing: estimate`: this gate decides alone, by the whole limit, and charges what other gates publish as admitted.
 //!
-//! Nothing on the path of a request waits or asks. A key is counted by the hash of its name, the one that leaves the process,
-//! so that what another gate tells of a name can be charged here without anybody knowing the key. A face with stores
-//! takes out what was admitted here since the last time ([`Told::take`]), carries it to the other gates, and charges what they tell
-//! ([`Told::charge`]): added, not the greater of both, and as of now, which is later and so stricter than as of then.
+//! No request waits or asks. A key is counted by the hash of its name, the one that leaves the process, so that this gate can charge
+//! what another published of a name without knowing the key. A face with stores takes out what was admitted here since the last
+//! time ([`PeerSync::take`]), publishes it to the other gates, and charges what they published ([`PeerSync::charge`]): added, not the
+//! greater of both, and as of now, which is later and so stricter than as of then.
 //!
 //! **Promise.** With N gates, and what this gate knows of the others no older than Δ: all of them together admit of one key
 //! in every interval of length τ at most
@@ -15,11 +15,11 @@
 //! limiter: burst + rate·Δ. So the first Δ of an attack may have N bursts: this finds floods and sheds them early, and
 //! is never an exact limit. What the others exceed it by is owed: until it has come back, nothing more passes anywhere.
 //!
-//! **What a gate tells after a silence.** Units that were admitted while nobody could be told fade meanwhile, at the
-//! limit's rate. Told and charged whole, they would keep out a client that never came near its limit. So of every key no more
-//! is told than what stands charged of it here, and what comes back of the limit in [`LONGEST_PERIOD`]. *This forgets nothing of
-//! the promise:* of k units in a time D of which w stand charged at its end, at least k − w came back, which is rate·D at most. After a
-//! period that was no longer than it should be nothing is left out at all.
+//! **What a gate publishes after an outage.** Units that were admitted during an outage fade meanwhile, at the limit's rate. Published
+//! and charged whole, they would keep out a client that never came near its limit. So of each key no more is published than what
+//! stands charged of it here, and what comes back of the limit in [`LONGEST_PERIOD`]. *This keeps the promise:* of k units in a
+//! time D of which w stand charged at its end, at least k − w came back, which is rate·D at most. After a period that was no longer
+//! than it should be nothing is left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,19 +37,19 @@ use crate::request::Request;
 use crate::sketch::{KeyHash, KeyHasher, Seed};
 use crate::units::{Cost, OutOfRange, Timestamp};
 
-/// How long a gate waits at most before it tells what it admitted, while it can.
+/// The longest time between two messages of a gate, while it reaches the store.
 pub const LONGEST_PERIOD: Duration = Duration::from_millis(250);
 
 const ALLOWED: OutOfRange = OutOfRange { allowed: "`rate`, `recent_average`, or `quota` that does not slide" };
 
-/// A limit of which gates tell each other what they admitted.
+/// A limit whose admissions gates publish to each other.
 #[derive(Debug)]
-pub struct Told {
+pub struct PeerSync {
     shared: Shared,
     secret: u64,
-    limit: LimitId,
+    id: LimitId,
     names: StoreNames,
-    /// What names are hashed under: whoever reads the store shall not know which keys collide here.
+    /// What names are hashed under: a reader of the store must not know which keys collide here.
     seed: Seed,
     limiter: Arc<Limiter>,
     deltas: Arc<Deltas>,
@@ -57,24 +57,27 @@ pub struct Told {
     fades: Box<[u64]>,
 }
 
-impl Told {
-    /// The rule's, on the sums of the one before it if that is given; `None` for one that is not shared so.
+impl PeerSync {
+    /// The limit of a rule with `sharing: estimate`; `None` for another rule. It keeps the sums of the limit `before`.
+    ///
+    /// # Errors
+    /// A kind that cannot be estimated.
     pub(super) fn of(
         rule: &Rule,
         limiter: &Arc<Limiter>,
         secret: &[u8],
         seed: &Seed,
-        before: Option<&Told>,
-    ) -> Result<Option<Told>, OutOfRange> {
+        before: Option<&PeerSync>,
+    ) -> Result<Option<PeerSync>, OutOfRange> {
         let Some(shared) = rule.shared.filter(|shared| shared.sharing == Sharing::Estimate) else { return Ok(None) };
         let names = StoreNames::new(secret, &rule.name);
         let tiers = rule.tiers.iter().map(|tier| tier.kind.as_ref().unwrap_or(&rule.kind));
         let fades = std::iter::once(&rule.kind).chain(tiers).map(fades);
-        Ok(Some(Told {
+        Ok(Some(PeerSync {
             shared,
             // no limit is called nothing
             secret: StoreNames::new(secret, "").limit(),
-            limit: LimitId { name: names.limit(), shape: rule.kind.unit_shape().ok_or(ALLOWED)? },
+            id: LimitId { name: names.limit(), shape: rule.kind.unit_shape().ok_or(ALLOWED)? },
             seed: seed.derive("names in stores"),
             names,
             limiter: Arc::clone(limiter),
@@ -83,23 +86,25 @@ impl Told {
         }))
     }
 
-    /// Through which store it is shared.
+    /// Returns the store it is shared through.
     pub fn shared(&self) -> Shared {
         self.shared
     }
 
-    /// Which secret its names are made by, without telling it.
+    /// Identifies the secret that its names are made by, without revealing it.
     pub fn secret(&self) -> u64 {
         self.secret
     }
 
-    /// What all gates know it by.
-    pub fn limit(&self) -> LimitId {
-        self.limit
+    /// Returns what all gates know it by.
+    pub fn id(&self) -> LimitId {
+        self.id
     }
 
-    /// The hash that the name of a request's key is. Tiers do not tell keys apart: a client that changes its tier takes along
-    /// what it spent.
+    /// Returns the name of a request's key. Tiers have no names of their own: a client that changes its tier takes along what it spent.
+    ///
+    /// # Errors
+    /// The request has no one key.
     pub(super) fn name(
         &self,
         rule: &Rule,
@@ -111,14 +116,14 @@ impl Told {
         only(names, |name| KeyHash::from_halves(name.finish().halves()))
     }
 
-    /// The name of a key that no route and no origin is part of.
+    /// Returns the name of a key that no route and no origin is part of.
     pub(super) fn name_of_client(&self, rule: &Rule, request: &Request<'_>, client: &Client) -> Option<StoreKey> {
         let mut names = Keys::from_iter([self.names.begin()]);
         rule.key.add_to(&mut names, request, client, "").ok()?;
         Some(names.pop()?.finish())
     }
 
-    /// Where the limiter counts a key of this name.
+    /// Returns the hash under which the limiter counts a key of this name.
     pub(super) fn key(&self, StoreKey(name): StoreKey) -> KeyHash {
         let mut hasher = KeyHasher::new(&self.seed);
         hasher.part(0, &name);
@@ -131,7 +136,7 @@ impl Told {
         self.deltas.count(StoreKey::from_halves(place.value.halves()), place.tier, cost);
     }
 
-    /// Takes out what was admitted since the last time, to be told; see the module for what is left out after a silence.
+    /// Takes out what was admitted since the last time, to publish it; see the module for what is left out after an outage.
     pub fn take(&self, now: Timestamp) -> Section {
         let mut deltas = Vec::new();
         self.deltas.take(|delta| {
@@ -140,15 +145,15 @@ impl Told {
                 deltas.push(Delta { units, ..delta });
             }
         });
-        Section { limit: self.limit, deltas }
+        Section { limit: self.id, deltas }
     }
 
-    /// How many units found no place among those that are told since the last time.
+    /// Takes out how many units found no room since the last time and are not published.
     pub fn take_unreported(&self) -> u64 {
         self.deltas.take_unreported()
     }
 
-    /// Charges what another gate told. It is for the caller to see that it is told once.
+    /// Charges what another gate published. The caller sees to it that each message is charged once.
     pub fn charge(&self, section: &Section, now: Timestamp) {
         for delta in &section.deltas {
             let units = u32::try_from(delta.units).unwrap_or(u32::MAX);
@@ -158,7 +163,7 @@ impl Told {
         }
     }
 
-    /// How much stands charged of a key, and comes back in the longest period.
+    /// Returns how much stands charged of a key, plus what comes back in the longest period.
     fn standing(&self, delta: &Delta, now: Timestamp) -> u64 {
         let judgement = self.limiter.probe(&self.place(delta), now, Cost::ONE).judgement;
         // a probe says what is left after one more
@@ -173,7 +178,7 @@ impl Told {
     }
 }
 
-/// What comes back in the longest period, rounded up. Of a quota nothing does: its window ends, and all of it with it.
+/// Returns what comes back in the longest period, rounded up. Of a quota nothing does: its window ends as a whole.
 fn fades(kind: &Kind) -> u64 {
     kind.refill().map_or(0, |rate| (rate.per_second() * LONGEST_PERIOD.as_secs_f64()).ceil() as u64 + 1)
 }

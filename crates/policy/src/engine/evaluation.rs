@@ -3,9 +3,11 @@
 use arrayvec::ArrayVec;
 
 use super::decision::{Decision, DecisionId, Readings, Refusal, Verdict};
-use super::shared_limit::Settled;
+use super::shared_limit::SharedOutcome;
+use crate::client::Client;
 use crate::limiter::{Hold, Place, Probe};
 use crate::policy::Route;
+use crate::request::Request;
 use crate::sketch::KeyHash;
 use crate::units::{Cost, Timestamp};
 
@@ -18,6 +20,16 @@ pub struct Arrival {
     pub at: Timestamp,
     /// A uniform random number.
     pub dice: u64,
+}
+
+/// The request that is judged, on its route.
+#[derive(Debug, Clone, Copy)]
+pub struct Read<'a> {
+    pub request: &'a Request<'a>,
+    pub client: &'a Client,
+    pub route: &'a Route,
+    pub index: usize,
+    pub at: Timestamp,
 }
 
 /// One more key of a request under the limit of one reading. It is read again to be charged, which keeps the record small.
@@ -49,12 +61,10 @@ pub struct Evaluation {
     pub(super) charged: u8,
     /// The readings whose limits are shared through a store, a bit each.
     pub(super) shared_slots: u8,
-    /// Those of which the store should be asked in the background, although they refused.
+    /// The readings of whose limits the store should be asked for more in the background, a bit each.
     pub(super) refills: u8,
-    /// Which shared limits' keys have been told that the request came.
-    pub(super) noted: u8,
-    /// What became of those; nothing is allocated for a request without any.
-    pub(super) settled: Vec<Settled>,
+    /// What became of shared limits, with the positions of their readings. Empty, and so not allocated, without any.
+    pub(super) settled: Vec<(usize, SharedOutcome)>,
     /// Bytes of bodies that have passed so far, for limits that count them.
     pub(super) carried: u64,
 }
@@ -80,7 +90,6 @@ impl Evaluation {
             charged: 0,
             shared_slots: 0,
             refills: 0,
-            noted: 0,
             settled: Vec::new(),
             carried: 0,
         }

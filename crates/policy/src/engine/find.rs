@@ -1,11 +1,9 @@
 //! Finds where a request counts under each limit of its route, before any of them is asked.
 
 use super::core::Engine;
-use super::decision::{Outcome, Refusal};
-use super::evaluation::Evaluation;
+use super::decision::{Outcome, Reading, Refusal};
+use super::evaluation::{Evaluation, Read};
 use super::keys::{Hashed, Unkeyed};
-use super::read::Read;
-use super::reading::blank;
 use crate::client::key::Missing;
 use crate::limiter::sharing::StoreKey;
 use crate::limiter::{Limiter, Place, Probe};
@@ -26,7 +24,7 @@ impl Engine {
         let (rule, limiter) = self.rule(rule_index)?;
         let Evaluation { decision, probes, .. } = evaluation;
         // `config` admits at most MAX_RULES limits to a route; one more would go unread, never out of bounds
-        decision.readings.try_push(blank(rule_index, rule.mode)).ok()?;
+        decision.readings.try_push(Reading::unasked(rule_index, rule.mode)).ok()?;
         probes.try_push(None).ok()?;
         if limiter.is_by_nodes() {
             // its turn comes when all others have spoken
@@ -105,11 +103,11 @@ impl Engine {
         hashed: &mut Hashed,
         place: &mut Place<'_>,
     ) -> Result<(), Unkeyed> {
-        let Some(told) = self.told(index) else {
+        let Some(sync) = self.peer_sync(index) else {
             return self.keys().own(index, (rule, limiter), self.policy(), about, hashed, place);
         };
-        let name = told.name(rule, self.policy(), (about.request, about.client, about.route))?;
-        (place.key, place.value) = (told.key(StoreKey::from_halves(name.halves())), name);
+        let name = sync.name(rule, self.policy(), (about.request, about.client, about.route))?;
+        (place.key, place.value) = (sync.key(StoreKey::from_halves(name.halves())), name);
         Ok(())
     }
 }

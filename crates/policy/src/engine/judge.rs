@@ -4,9 +4,8 @@ use http::{HeaderMap, HeaderValue};
 
 use super::core::Engine;
 use super::decision::{Decision, Refusal, Verdict};
-use super::evaluation::{Arrival, Evaluation, Holds};
+use super::evaluation::{Arrival, Evaluation, Holds, Read};
 use super::keys::Hashed;
-use super::read::Read;
 use crate::client::trust::X_FORWARDED_PROTO;
 use crate::client::{self, Client};
 use crate::policy::route::KeyRoom;

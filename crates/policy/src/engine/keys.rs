@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::read::Read;
+use super::evaluation::Read;
 use crate::client::Client;
 use crate::client::key::{KeyPart, KeySpec, Keys, Missing, NoKey};
 use crate::limiter::{Limiter, Place};

@@ -33,7 +33,7 @@ const ENOUGH_FOR: u32 = 950;
 /// How long an answer counts at least; at most twice as long.
 const PERIOD: Duration = Duration::from_secs(600);
 
-/// The costs that answers told, by rule and route.
+/// What requests cost by their answers, by rule and route.
 #[derive(Debug, Default)]
 pub struct Learned(Vec<OfRule>);
 
@@ -72,8 +72,8 @@ impl Learned {
         Cost::new(held.max(estimate.get())).ok()
     }
 
-    /// An answer told its cost.
-    pub fn told(&self, rule: usize, route: usize, cost: u32, now: Timestamp) {
+    /// Takes in what an answer says that its request cost.
+    pub fn see(&self, rule: usize, route: usize, cost: u32, now: Timestamp) {
         if let Some(known) = self.get(rule, route) {
             known.see(cost, now);
         }

@@ -2,12 +2,11 @@
 //!
 //! An [`Engine`] is the policy with the state of its limits. The proxy asks it twice about a request: [`Engine::judge`] finds the
 //! client, the route and the answer of each limit; [`Engine::admit`] charges. Both write one [`Decision`], which the answer, the
-//! log and the metrics read. Limits that several gates share are settled in between ([`shared_limit`], [`estimate`]).
+//! log and the metrics read. Limits that several gates share are settled in between ([`SharedCall`], [`estimate`]).
 
 mod ask;
 mod charge;
 mod core;
-mod decided_by;
 pub mod decision;
 pub mod estimate;
 mod evaluation;
@@ -18,21 +17,18 @@ mod learned;
 mod numbers;
 mod pardon;
 mod penalty;
-mod read;
-mod reading;
 mod settle;
 mod several;
 mod share;
-pub mod shared_limit;
-mod sharing;
-mod short;
+mod shared_call;
+mod shared_limit;
 mod succession;
 
 pub use core::Engine;
-pub use decided_by::DecidedBy;
-pub use decision::{Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
-pub use estimate::Told;
+pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
+pub use estimate::PeerSync;
 pub use evaluation::{Arrival, Evaluation, Held, Holds};
 pub use pardon::{NotPardoned, Pardon};
-pub use shared_limit::{Brought, Errand, SharedLimit, Step};
+pub use shared_call::{SharedCall, SharedStep};
+pub use shared_limit::{SharedLimit, SharedOutcome};
 pub use succession::{Base, Carried, Fate, Reset, Succession};

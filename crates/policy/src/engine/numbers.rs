@@ -36,7 +36,7 @@ impl<'p> Numbers<'p> {
     /// Shows what a rule's limiter is made from.
     pub fn with_spec<T>(&self, rule: &Rule, make: impl FnOnce(&Spec<'_>) -> T) -> T {
         let kinds = kinds(rule);
-        let (deferred, unit, longest_wait) = told(rule);
+        let (deferred, unit, longest_wait) = charging(rule);
         make(&Spec {
             name: &rule.name,
             kinds: &kinds,
@@ -59,7 +59,7 @@ impl<'p> Numbers<'p> {
             Some(Scope::Origin) => self.origins == after.origins,
             _ => !now.kind.has_nodes() || self.origins == after.origins,
         };
-        around && kinds(was) == kinds(now) && told(was) == told(now) && in_the_same_order(was, now)
+        around && kinds(was) == kinds(now) && charging(was) == charging(now) && in_the_same_order(was, now)
     }
 }
 
@@ -74,8 +74,8 @@ fn in_the_same_order(was: &Rule, now: &Rule) -> bool {
     was.tiers.iter().map(|tier| &tier.when).eq(now.tiers.iter().map(|tier| &tier.when))
 }
 
-/// Whether it waits for the answer, its bytes per unit if it counts those, and how long it may make a request wait.
-fn told(rule: &Rule) -> (bool, Option<u32>, u64) {
+/// Returns whether the rule waits for the answer, its bytes per unit if it counts those, and how long it may make a request wait.
+fn charging(rule: &Rule) -> (bool, Option<u32>, u64) {
     let deferred = rule.cost.is_deferred() || rule.counted != Counted::Requests;
     let unit = if let CostRule::Bytes { unit } = rule.cost { Some(unit) } else { None };
     let longest_wait = match &rule.action {

@@ -106,8 +106,8 @@ impl Engine {
             headers: &headers,
             tls_sni: None,
         };
-        match self.told(index) {
-            Some(told) => Some(told.key(told.name_of_client(rule, &request, client)?)),
+        match self.peer_sync(index) {
+            Some(sync) => Some(sync.key(sync.name_of_client(rule, &request, client)?)),
             None => self.keys().of_client((rule, limiter), &request, client).ok(),
         }
     }

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::core::Engine;
 use super::decision::{Decision, Outcome};
-use super::evaluation::{Evaluation, Holds};
+use super::evaluation::{Evaluation, Held, Holds};
 use crate::limiter::Hold;
 use crate::policy::{CostRule, Counted, Mode, OnLimit, Rule};
 use crate::units::{Cost, Timestamp};
@@ -43,22 +43,24 @@ impl Engine {
         headers: &HeaderMap,
         now: Timestamp,
     ) {
-        let mut kept = Holds::new();
-        for held in holds.drain(..) {
-            let Hold::Attempt(attempt) = held.hold else {
-                kept.push(held);
+        let mut position = 0;
+        while let Some(held) = holds.get(position) {
+            // places stay where they are: there is room for many, and most requests hold no attempt
+            if held.is_place() {
+                position += 1;
                 continue;
-            };
-            let index = evaluation.decision.readings.get(held.slot).map(|reading| reading.rule);
+            }
+            let Some(Held { slot, hold: Hold::Attempt(attempt) }) = holds.pop_at(position) else { continue };
+            let index = evaluation.decision.readings.get(slot).map(|reading| reading.rule);
             let rule = index.and_then(|index| self.rule(index));
             let held_back = attempt.cost();
             let charged = rule.and_then(|(rule, _)| charge(rule, status, headers));
-            if let (Some(Charge::Told(cost)), Some(index), Some(route)) = (charged, index, evaluation.decision.route) {
-                self.learned().told(index, route, cost, now);
+            if let (Some(Charge::Stated(cost)), Some(index), Some(route)) = (charged, index, evaluation.decision.route)
+            {
+                self.learned().see(index, route, cost, now);
             }
             attempt.settle(now, charged.and_then(|charged| charged.cost(held_back)));
         }
-        *holds = kept;
     }
 
     /// So many bytes of the request's or the answer's body pass at `now`. Charges the limits that count bytes, and says for
@@ -153,8 +155,8 @@ fn charge(rule: &Rule, status: StatusCode, headers: &HeaderMap) -> Option<Charge
         return None;
     }
     let CostRule::Response { header, .. } = &rule.cost else { return Some(Charge::Held) };
-    let told = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
-    Some(told.map_or(Charge::Held, |cost| Charge::Told(u32::try_from(cost).unwrap_or(u32::MAX))))
+    let stated = headers.get(header).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    Some(stated.map_or(Charge::Held, |cost| Charge::Stated(u32::try_from(cost).unwrap_or(u32::MAX))))
 }
 
 /// What an answer that counts costs.
@@ -163,14 +165,14 @@ enum Charge {
     /// What was held back.
     Held,
     /// What it says, which may be nothing.
-    Told(u32),
+    Stated(u32),
 }
 
 impl Charge {
     fn cost(self, held_back: Cost) -> Option<Cost> {
         match self {
             Charge::Held => Some(held_back),
-            Charge::Told(cost) => Cost::new(cost).ok(),
+            Charge::Stated(cost) => Cost::new(cost).ok(),
         }
     }
 }

@@ -5,13 +5,10 @@
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.
 
 use super::core::Engine;
-use super::decided_by::DecidedBy;
-use super::decision::{Outcome, Reading, Refusal};
-use super::evaluation::{Evaluation, Holds, More};
+use super::decision::{DecidedBy, Outcome, Reading, Refusal};
+use super::evaluation::{Evaluation, Holds, More, Read};
 use super::judge::strictest;
 use super::keys::{Hashed, Unkeyed, all};
-use super::read::Read;
-use super::reading::fill;
 use crate::client::key;
 use crate::limiter::sharing::StoreKey;
 use crate::limiter::{Limiter, Lost, Place, Probe};
@@ -64,9 +61,9 @@ impl Engine {
         about: &Read<'_>,
         hashed: &mut Hashed,
     ) -> Result<Keys, Unkeyed> {
-        if let Some(told) = self.told(index) {
+        if let Some(sync) = self.peer_sync(index) {
             let names = all(Err(unkeyed))?;
-            return Ok(names.iter().map(|name| (told.key(StoreKey::from_halves(name.halves())), *name)).collect());
+            return Ok(names.iter().map(|name| (sync.key(StoreKey::from_halves(name.halves())), *name)).collect());
         }
         let own = limiter.own_hash();
         let keys = all(self.keys().key(index, rule, self.policy(), about, hashed))?;
@@ -121,8 +118,8 @@ impl Engine {
             reading.mode = self.mode_of(reading.rule, rule, about);
         }
         let probe = limiter.probe(&place, about.at, cost);
-        fill(reading, &probe.judgement);
-        if self.told(reading.rule).is_some() {
+        reading.fill(&probe.judgement);
+        if self.peer_sync(reading.rule).is_some() {
             reading.by = DecidedBy::Estimate;
         }
         let fits = reading.outcome == Outcome::Admitted;
@@ -157,7 +154,7 @@ impl Engine {
         for More { place, cost, .. } in more.iter().filter(|more| more.slot == slot) {
             let judgement = self.commit((slot, reading.rule), &Probe::unasked(place, *cost), now, holds)?;
             if judgement.remaining < reading.remaining {
-                fill(reading, &judgement);
+                reading.fill(&judgement);
             }
         }
         Ok(())

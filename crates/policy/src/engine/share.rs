@@ -5,12 +5,9 @@ use arrayvec::ArrayVec;
 
 use super::core::Engine;
 use super::decision::{Outcome, Reading, Refusal};
-use super::evaluation::Evaluation;
+use super::evaluation::{Evaluation, Read};
 use super::keys::{Hashed, Unkeyed};
-use super::read::Read;
-use super::reading::fill;
-use crate::limiter::fair_share::MAX_NODES;
-use crate::limiter::{Limiter, Place};
+use crate::limiter::{Limiter, MAX_NODES, Place};
 use crate::policy::{Mode, OnLimit};
 use crate::sketch::KeyHash;
 use crate::units::Cost;
@@ -49,7 +46,7 @@ impl Engine {
         limiter.prefetch(&place);
         let probe = limiter.probe(&place, about.at, Cost::ONE);
         reading.mode = self.mode_of(reading.rule, rule, about);
-        fill(reading, &probe.judgement);
+        reading.fill(&probe.judgement);
         *evaluation.probes.get_mut(slot)? = Some(probe);
         match (reading.mode, &rule.action) {
             _ if reading.outcome == Outcome::Admitted => None,

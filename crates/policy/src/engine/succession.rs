@@ -11,13 +11,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::core::Engine;
+use super::estimate::PeerSync;
 use super::keys::SharedKeys;
 use super::learned::Learned;
 use super::numbers::Numbers;
-use super::sharing::{all_told, shared_as, shared_limits};
+use super::shared_limit::SharedLimit;
 use crate::client::key::{KeyPart, KeySpec};
-use crate::limiter::{Kind, Limiter, Moved, Scope};
-use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule};
+use crate::limiter::sharing::Sharing;
+use crate::limiter::{Limiter, Moved, Scope};
+use crate::policy::{Condition, CostRule, FieldsRead, Mode, Policy, Rule, Tier};
 use crate::sketch::Seed;
 use crate::units::{OutOfRange, Timestamp};
 
@@ -51,8 +53,6 @@ pub enum Fate {
     Rerated {
         /// The name before, if that was another.
         from: Option<String>,
-        /// The promise before. The one now is the rule's.
-        before: Kind,
     },
     /// It begins anew, empty: all of its clients have their whole budget.
     Reset(Reset),
@@ -150,9 +150,9 @@ impl Engine {
             let route = old.routes.iter().position(|before| before.name == route.name)?;
             before?.learned.get(rule, route).cloned()
         });
-        let (shared_limits, told) = match secrets {
+        let (shared_limits, peer_syncs) = match secrets {
             Some(secrets) => {
-                (shared_limits(&policy, secrets, before)?, all_told((&policy, &limiters), (secrets.0, seed), before)?)
+                (shared_limits(&policy, secrets, before)?, peer_syncs((&policy, &limiters), (secrets.0, seed), before)?)
             }
             None => (Vec::new(), Vec::new()),
         };
@@ -166,7 +166,7 @@ impl Engine {
             rollouts,
             keys,
             shared_limits,
-            told,
+            peer_syncs,
             learned,
             seed: seed.clone(),
             unix_nanos_at_origin,
@@ -231,9 +231,9 @@ fn limiters(
                         let tiers = tiers_before(was, rule);
                         let moved = Moved { routes: &moved.0, origins: &moved.1, tiers: &tiers, now: *now };
                         let after = numbers.with_spec(rule, |spec| limiter.followed_by(spec, &moved));
-                        let fate = match was.kind == rule.kind {
+                        let fate = match promises_the_same(was, rule) {
                             true => Fate::Kept { from },
-                            false => Fate::Rerated { from, before: was.kind.clone() },
+                            false => Fate::Rerated { from },
                         };
                         (Arc::new(after.map_err(|fault| (rule.name.clone(), fault))?), fate)
                     }
@@ -246,6 +246,62 @@ fn limiters(
     let rules = old.iter().flat_map(|(before, ..)| &before.policy.rules).zip(taken);
     let left = rules.filter(|(_, taken)| !taken).map(|(rule, _)| rule.name.clone());
     Ok((limiters, Succession { limits, removed: left.collect() }))
+}
+
+/// Returns whether the limit's own numbers and those of each tier that stays are what they were.
+fn promises_the_same(was: &Rule, now: &Rule) -> bool {
+    let same =
+        |tier: &Tier| was.tiers.iter().find(|before| before.when == tier.when).is_none_or(|was| was.kind == tier.kind);
+    was.kind == now.kind && now.tiers.iter().all(same)
+}
+
+/// How a limit is shared, its name, and the name, the prefix and the database of its store.
+type SharedAs<'p> = (Sharing, &'p str, Option<(&'p str, &'p str, u8)>);
+
+/// Returns how a limit is shared, and where in which store its counts are: their names begin with the prefix and hold the limit's name.
+/// The store's addresses and its protocol may change: they lead to the same counts.
+fn shared_as<'p>(rule: &'p Rule, policy: &'p Policy) -> Option<SharedAs<'p>> {
+    let shared = rule.shared?;
+    let store = policy.stores.get(shared.store);
+    let place = store.map(|store| (store.name.as_str(), store.prefix.as_str(), store.database));
+    Some((shared.sharing, &rule.name, place))
+}
+
+/// Returns the position of the limit with the same counts in the same store in the engine before.
+fn shared_before(rule: &Rule, policy: &Policy, before: &Engine) -> Option<usize> {
+    let old = before.policy();
+    let place = shared_as(rule, policy);
+    place.and(old.rules.iter().position(|was| shared_as(was, old) == place))
+}
+
+/// The limits of a policy that a store is asked about. Each keeps the leases that the engine before had of the same counts in the same
+/// store.
+fn shared_limits(
+    policy: &Policy,
+    secrets: (&[u8], Option<&[u8]>),
+    before: Option<&Engine>,
+) -> Result<Vec<Option<Arc<SharedLimit>>>, (String, OutOfRange)> {
+    let shared_limit = |rule: &Arc<Rule>| {
+        let before = before.and_then(|before| before.shared_limit(shared_before(rule, policy, before)?));
+        let made = SharedLimit::of(rule, secrets, before.map(Arc::as_ref));
+        made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
+    };
+    policy.rules.iter().map(shared_limit).collect()
+}
+
+/// The limits of a policy whose admissions gates publish to each other. Each keeps the sums that the engine before had of the same
+/// counts in the same store.
+fn peer_syncs(
+    (policy, limiters): (&Policy, &[Arc<Limiter>]),
+    (secret, seed): (&[u8], &Seed),
+    before: Option<&Engine>,
+) -> Result<Vec<Option<Arc<PeerSync>>>, (String, OutOfRange)> {
+    let sync = |(rule, limiter): (&Arc<Rule>, &Arc<Limiter>)| {
+        let before = before.and_then(|before| before.peer_sync(shared_before(rule, policy, before)?));
+        let made = PeerSync::of(rule, limiter, secret, seed, before.map(Arc::as_ref));
+        made.map(|made| made.map(Arc::new)).map_err(|fault| (rule.name.clone(), fault))
+    };
+    policy.rules.iter().zip(limiters).map(sync).collect()
 }
 
 /// For the limit's own numbers and each of its tiers, which tier of the old rule it was: the one with the same condition.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::conceal::{HIDDEN, veiled};
-use crate::config::{self, Config, Places, Tree};
+use crate::config::{Config, Places, Tree};
 use crate::policy::route::{HostMatch, Ignore, Match, PathMatch};
 use crate::policy::{Policy, Rule};
 
@@ -21,7 +21,7 @@ pub struct Book {
     pub stores: Vec<String>,
     /// The forwarding header that is read.
     pub header: String,
-    /// The hash over its effective text.
+    /// The fingerprint of its configuration.
     pub fingerprint: String,
     /// Where limits and routes stand in the file.
     pub places: Places,
@@ -78,12 +78,11 @@ pub struct RouteName {
 impl Book {
     /// That of a configuration which is in force nowhere.
     pub fn of(config: &Config) -> Book {
-        let fingerprint = config::hash(&config.effective);
-        Book { fingerprint, ..Book::new(&config.policy, config.places.clone(), 0) }
+        Book::new(&config.policy, &config.fingerprint, config.places.clone(), 0)
     }
 
     /// What is to be remembered of a policy.
-    pub fn new(policy: &Policy, places: Places, loaded_unix_nanos: u64) -> Book {
+    pub fn new(policy: &Policy, fingerprint: &str, places: Places, loaded_unix_nanos: u64) -> Book {
         let shown = |route: usize, nth: usize| places.shown.as_ref()?.at(&format!("routes.{route}.match.{nth}"));
         let route = |(at, route): (usize, &crate::policy::Route)| RouteName {
             name: route.name.clone(),
@@ -95,7 +94,7 @@ impl Book {
             routes: policy.routes.iter().enumerate().map(route).collect(),
             stores: policy.stores.iter().map(|store| store.name.clone()).collect(),
             header: policy.clients.header.name().to_string(),
-            fingerprint: policy.fingerprint.clone(),
+            fingerprint: fingerprint.to_owned(),
             places,
             loaded_unix_nanos,
         }

@@ -145,7 +145,7 @@ pub struct RoutePart {
 /// The policy that decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigPart {
-    /// The hash over its effective text.
+    /// The fingerprint of its configuration.
     pub fingerprint: String,
     /// When it was loaded, RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -267,7 +267,11 @@ impl Said {
             exact: engine.is_exact(evaluation, slot),
             remaining: reading.remaining,
             wait_nanos: if refused { reading.retry_nanos } else { reading.reset_nanos() },
-            owed: if refused && reading.by.counts_here() { engine.owed(evaluation, slot) } else { Owed::default() },
+            owed: if refused && reading.by.counts_here() {
+                engine.shortfall(evaluation, slot)
+            } else {
+                Owed::default()
+            },
         })
     }
 

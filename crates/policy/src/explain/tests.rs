@@ -28,7 +28,7 @@ struct World {
 fn world(policy: &str) -> World {
     let loaded = load_text("tidegate.yaml", policy, &|_| None, Path::new("."));
     let config = loaded.outcome.unwrap_or_else(|_| panic!("{:?}", loaded.diagnostics));
-    let book = Book::new(&config.policy, config.places, 0);
+    let book = Book::new(&config.policy, &config.fingerprint, config.places, 0);
     World { engine: Engine::new(config.policy, &Seed::from_bytes([3; 16]), 0).unwrap(), book, holds: Vec::new() }
 }
 
@@ -81,7 +81,7 @@ fn a_refusal_is_told_from_the_peer_to_the_line_in_the_file() {
     let told = world.asks(600_000_000, "POST a/login", "10.0.0.4", &fields);
     assert_eq!(told.limits[0].retry_ns, Some(11_400_000_000));
     assert_eq!(told.limits[0].needs.as_ref().unwrap().rate.as_deref(), Some("100/m"));
-    let hash = &world.book.fingerprint[..7];
+    let hash = &world.book.fingerprint;
     assert_eq!(
         told.to_text(),
         format!(

@@ -168,10 +168,9 @@ impl Page {
 
     fn config(&mut self, of: &Explanation) {
         self.label = "config";
-        let hash = of.config.fingerprint.get(..7).unwrap_or(&of.config.fingerprint);
         let loaded = of.config.loaded.as_deref().map_or_else(String::new, |at| format!(", loaded {}", time(at)));
         let place = of.place().map_or_else(String::new, |place| format!(", {}, line {}", place.file, place.line));
-        self.line(&format!("{hash}{loaded}{place}"));
+        self.line(&format!("{}{loaded}{place}", of.config.fingerprint));
     }
 }
 

@@ -48,6 +48,4 @@ pub struct Policy {
     pub routes: RouteTable,
     /// What a refused client sees.
     pub responses: Responses,
-    /// A short hash over the effective policy text: equal policies have equal fingerprints.
-    pub fingerprint: String,
 }

@@ -2,7 +2,7 @@ use super::super::view::DecisionView;
 use super::*;
 use crate::limiter::Gauges;
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast, SECONDS};
-use crate::observe::notices::{Kind, Notice};
+use crate::observe::notices::notice::{Kind, Notice};
 use crate::observe::state::{
     Address, Config, Limit, Network, Offender, Offenders, Origin, Requests, Route, State, Word,
 };

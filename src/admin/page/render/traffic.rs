@@ -26,7 +26,7 @@ pub fn header(html: &mut Svg, view: &View) {
     });
     html.element("p", &[("class", &"who")], |line| {
         line.text("policy ");
-        line.labelled("code", &[], fingerprint.get(..12).unwrap_or(fingerprint));
+        line.labelled("code", &[], fingerprint);
         line.text(&format!(" number {generation}, in force for {}", span(*in_force_seconds)));
     });
     let RoutePast { allowed, delayed, limited, shed } = &view.flow;

@@ -10,7 +10,7 @@ fn steady(value: f64) -> Value {
 pub fn model() -> Model {
     let status = json!({
         "schema": "tidegate.status/1", "version": "0.1.0", "instance": "edge-1", "process": 4711, "state": "ready",
-        "uptime_seconds": 273_600, "config": { "hash": "9f31c2e", "age_seconds": 7_200, "loaded_at": 1 },
+        "uptime_seconds": 273_600, "config": { "fingerprint": "9f31c2e0aa4b", "age_seconds": 7_200, "loaded_at": 1 },
         "requests": { "ended": 1_000_000, "refused": 8_000, "malformed": 3 }, "listeners": [], "pardons": 0,
         "limits": [
             { "name": "per_client", "kind": "rate", "mode": "enforce", "memory_bytes": 1, "fill": 0.31, "keys": 48_100,

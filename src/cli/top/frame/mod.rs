@@ -74,7 +74,7 @@ fn head(model: &Model, room: usize, look: &Look<'_>) -> Vec<String> {
     let mut parts = vec![
         format!("tidegate {} {}", model.version, model.instance),
         format!("up {}", span(model.uptime_seconds)),
-        format!("config {:.7} ({})", model.config.hash, span(model.config.age_seconds)),
+        format!("config {} ({})", model.config.fingerprint, span(model.config.age_seconds)),
         format!("{} req/s", rate(model.requests_per_second)),
         format!("429 {}", percent(model.limited_share)),
         format!("shed {}", rate(model.shed_per_second)),

@@ -34,7 +34,7 @@ fn every_number_has_its_place() {
     assert_eq!(
         whole(&model(), 100),
         "\
-tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e (2 h)   4,076 req/s   429 0.59 %   shed 0.5
+tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s   429 0.59 %   shed 0.5
 
 LIMITS           keys~  fill  allow/s  limit/s  shadow/s  5 min
 per_client      48,100  31 %    3,900       24         –  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
@@ -61,7 +61,7 @@ Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
 #[test]
 fn where_there_is_room_lists_stand_side_by_side() {
     assert_eq!(whole(&model(), 160), "\
-tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e (2 h)   4,076 req/s   429 0.59 %   shed 0.5
+tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s   429 0.59 %   shed 0.5
 
 LIMITS           keys~  fill  allow/s  limit/s  shadow/s  5 min                  OFFENDERS               limit       refused  share            last
 per_client      48,100  31 %    3,900       24         –  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███   c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212   61 %         0 s ago
@@ -108,7 +108,7 @@ fn too_little_room_cuts_lists_and_keeps_the_chosen_row() {
     assert_eq!(
         text,
         "\
-tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e (2 h)   4,076 req/s
+tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s
 429 0.59 %   shed 0.5
 
 LIMITS           keys~  fill  allow/s  limit/s  shadow/s  5 min

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::limiter::sharing::{OnStoreError, StoreError};
 use crate::policy::{Breaker, Store, StoreMode};
-use crate::store::exchange::Dropped;
-use crate::store::{BUCKETS_MICROS, ExchangeState, ServerStanding, StoreState};
+use crate::store::{BUCKETS_MICROS, Dropped, ExchangeState, ServerStanding, StoreState};
 
 pub fn spec() -> Store {
     Store {

@@ -1,12 +1,18 @@
 //! `type: distinct`: a count of different values per key.
 
-use std::ops::RangeInclusive;
+mod counter;
+pub mod state;
+
 use std::time::Duration;
 
-use super::form::{Allowance, Counts, Form, LimitKind, Part, Value, ceil_seconds, compared, max_penalty};
+use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, ceil_seconds, compared, max_penalty};
+use super::words::{At, Fault, Takes, Value, Word, Words};
+use super::{Kind, MAX, MAX_PENALTY, SLIDING, WINDOW};
 use crate::limiter::kind::{RefusedCount, Sketch};
 use crate::limiter::needs::{Needs, Owed};
-use crate::units::{Bytes, Period};
+use crate::limiter::{Spec, State};
+use crate::sketch::Seed;
+use crate::units::{Bytes, OutOfRange, Period, Rate};
 
 /// At most `max` different values of one thing per key and period.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,30 +29,102 @@ pub struct Distinct {
     pub memory: Bytes,
 }
 
+const OF: Word = Word::new(
+    "of",
+    Takes::Key,
+    "The thing whose different values are counted: any key or list of keys, such as `header:x-login-name-hash` or `path`. For `distinct`; \
+     must be given.",
+);
+
 impl Distinct {
-    /// The greatest `max`.
-    pub const MOST: u32 = u32::MAX - 1;
-    /// The lengths of windows and of penalties.
-    pub const WINDOWS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(31 * 86_400);
     /// The longest window that slides: it is kept as a rate, whose period is a day at most.
-    pub const LONGEST_SLIDING: Duration = Duration::from_secs(86_400);
+    const LONGEST_SLIDING: Duration = Duration::from_secs(86_400);
 
     /// The kind before it has numbers.
     pub const FORM: Form = Form {
         synonyms: &["unique"],
-        words: &["key", "missing", "of", "max", "window", "sliding", "max_penalty", "count", "tiers"],
-        tier_words: &["max"],
+        words: &[&OF, &MAX, &WINDOW, &SLIDING, &MAX_PENALTY],
+        tier_words: &[&MAX],
+        common: &["key", "missing", "count", "tiers"],
         counts_refused: true,
         counts_answers: true,
-        // halved between two tables
+        warns_of_small_sketch: false,
+        // half of it holds values, a quarter each of two tables of counters: by default 8·10⁻⁷ of innocents are refused early
+        // beside 1,000 keys at their limit
         least_memory: Bytes(16 << 10),
-        ..Form::new("distinct")
+        ..Form::new::<Distinct>(
+            "distinct",
+            "at most `max` different values of `of` per key and `window`.",
+            "{ type: distinct, of: \"header:x-name\", missing: allow, max: 5, window: 2s, sliding: true }",
+        )
     };
+}
+
+impl FromWords for Distinct {
+    fn from_words(words: &mut Words) -> Option<Distinct> {
+        words.require(&[&MAX, &WINDOW]);
+        let memory = words.sketch(Sketch::QUARTER);
+        let sliding = words.flag(&SLIDING);
+        let max = words.number(&MAX);
+        let window = words.duration(&WINDOW);
+        let refused = refused(words, sliding, window);
+        if let (true, Some((_, shown))) =
+            (sliding && window.is_some_and(|window| window > Distinct::LONGEST_SLIDING), words.value(&WINDOW))
+        {
+            let message = format!("{shown} is too long to slide");
+            words.report(Fault::OutOfRange, At::Value("window"), message, "must be 1s to 24h beside `sliding: true`");
+            return None;
+        }
+        let (max, window) = (max?, window?);
+        fits(words, max, window, sliding)?;
+        Some(Distinct { max, window, sliding, refused, memory })
+    }
+}
+
+/// Whether refused values count, and how long they can keep a key out: no longer than a used-up quota does, unless said otherwise.
+fn refused(words: &mut Words, sliding: bool, window: Option<Duration>) -> RefusedCount {
+    if words.counts_refused != Some(true) {
+        if words.has("max_penalty") {
+            words.report(Fault::Conflict, At::Name("max_penalty"), "`max_penalty` without `count: all`", "");
+            words.help("without it, refused values are not held against anybody");
+        }
+        return RefusedCount::Admitted;
+    }
+    if !sliding {
+        let message = "`count: all` beside windows that follow the clock";
+        let label = "a window ends when it ends, however many are refused in it";
+        words.report(Fault::Conflict, At::Value("count"), message, label);
+        words.help("say `sliding: true`, with which a client that goes on stays out");
+    }
+    let default = window.unwrap_or(Duration::from_secs(1));
+    RefusedCount::All { max_penalty: words.duration(&MAX_PENALTY).unwrap_or(default) }
+}
+
+/// What slides is kept as a rate, which has a fastest.
+fn fits(words: &mut Words, max: u32, window: Duration, sliding: bool) -> Option<()> {
+    if !sliding || Rate::new(max, window).is_ok() {
+        return Some(());
+    }
+    let (_, shown) = words.value(&MAX)?;
+    words.out_of_range(&MAX, &shown, "must be at most 10000000 per second beside `sliding: true`");
+    None
 }
 
 impl LimitKind for Distinct {
     fn form(&self) -> &'static Form {
         &Distinct::FORM
+    }
+
+    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange> {
+        Ok(Box::new(state::Distinct::new(spec, seed)?))
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        let (max, length) = (self.max, self.window);
+        Some(match self.sliding {
+            true => Bound::Interval { burst: max.into(), per_second: f64::from(max) / length.as_secs_f64() },
+            false => Bound::Window { max, length, sliding: false },
+        })
     }
 
     fn sketch(&self) -> Option<(Sketch, Bytes)> {
@@ -59,7 +137,7 @@ impl LimitKind for Distinct {
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         let mut settings = vec![
-            ("max", Value::Number(self.max)),
+            ("max", Value::Number(self.max.into())),
             ("window", Value::Duration(self.window)),
             ("sliding", Value::Flag(self.sliding)),
         ];
@@ -79,6 +157,12 @@ impl LimitKind for Distinct {
 
     fn summary(&self) -> String {
         "{max} of {of} per {window}".to_owned()
+    }
+
+    fn tier(&self, words: &mut Words) -> Option<Kind> {
+        let max = words.number(&MAX)?;
+        fits(words, max, self.window, self.sliding)?;
+        Some(Distinct { max, ..self.clone() }.into())
     }
 
     fn is_no_looser(&self, other: &dyn LimitKind) -> Option<bool> {

@@ -8,11 +8,14 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::limiter::kind::{Capacity, RefusedCount, Scope, Sketch};
+use super::Kind;
+use super::words::{Value, Word, Words};
+use crate::limiter::kind::{RefusedCount, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
-use crate::sketch::{Meter, MonotoneTable};
-use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, Period, Timestamp, Weekday};
+use crate::limiter::{Spec, State};
+use crate::sketch::{Meter, MonotoneTable, Seed};
+use crate::units::{self, Bytes, Calendar, CalendarUnit, Cost, OutOfRange, Period, Timestamp};
 
 /// A kind of limit before it has numbers.
 #[derive(Debug)]
@@ -21,10 +24,19 @@ pub struct Form {
     pub word: &'static str,
     /// Names of the kind elsewhere, for a hint.
     pub synonyms: &'static [&'static str],
-    /// The words of a limit that belong to this kind and not to all.
-    pub words: &'static [&'static str],
-    /// The words of a tier that belong to this kind.
-    pub tier_words: &'static [&'static str],
+    /// What it promises, in the manual.
+    pub promise: &'static str,
+    /// A limit of the kind as the policy file has it, in small numbers: spent by fewer than a hundred requests, and whole again within a
+    /// minute.
+    pub example: &'static str,
+    /// The words that it reads.
+    pub words: &'static [&'static Word],
+    /// The words that it reads in a tier.
+    pub tier_words: &'static [&'static Word],
+    /// The words that belong to most kinds and to this one.
+    pub common: &'static [&'static str],
+    /// Reads a limit of the kind; `None` when there are problems.
+    pub read: fn(&mut Words) -> Option<Kind>,
     /// `count: all` and `count: admitted` are possible.
     pub counts_refused: bool,
     /// `count: responses LIST` is possible.
@@ -33,6 +45,8 @@ pub struct Form {
     pub may_count_bytes: bool,
     /// A request gives back at its end what it took; `global`, `route` and `origin` are then counted exactly.
     pub gives_back: bool,
+    /// A sketch so small that keys refuse each other early is worth a warning.
+    pub warns_of_small_sketch: bool,
     /// The size of its sketch if the file says none.
     pub memory: Bytes,
     /// The smallest size of its sketch.
@@ -49,17 +63,26 @@ impl Form {
     /// The largest size of a sketch.
     pub const MOST_MEMORY: Bytes = Bytes(512 << 20);
 
-    /// A form with only a word.
-    pub const fn new(word: &'static str) -> Form {
+    /// The [`Form::common`] words of kinds that charge requests by key.
+    pub const CHARGED: &'static [&'static str] =
+        &["key", "missing", "cost", "cost_estimate", "cost_max", "count", "tiers"];
+
+    /// A form with a word, a promise, an example, and what reads limits of the kind.
+    pub const fn new<K: FromWords>(word: &'static str, promise: &'static str, example: &'static str) -> Form {
         Form {
             word,
             synonyms: &[],
+            promise,
+            example,
             words: &[],
             tier_words: &[],
+            common: &[],
+            read: |words| K::from_words(words).map(Into::into),
             counts_refused: false,
             counts_answers: false,
             may_count_bytes: false,
             gives_back: false,
+            warns_of_small_sketch: true,
             memory: MonotoneTable::DEFAULT_MEMORY,
             least_memory: Bytes(4 << 10),
             sharing: Shareable::Never,
@@ -70,8 +93,21 @@ impl Form {
 
     /// Tells whether a word of a limit belongs to this kind. Words that belong to all kinds are not asked here.
     pub fn takes(&self, word: &str) -> bool {
-        self.words.contains(&word)
+        self.common.contains(&word) || self.words.iter().any(|own| own.name == word)
     }
+
+    /// Tells whether a word of a tier belongs to this kind.
+    pub fn takes_in_tier(&self, word: &str) -> bool {
+        self.tier_words.iter().any(|own| own.name == word)
+    }
+}
+
+/// A kind that reads itself from the words of a limit.
+pub trait FromWords: LimitKind + Into<Kind> {
+    /// Reads a limit; `None` when there are problems, which were reported.
+    fn from_words(words: &mut Words) -> Option<Self>
+    where
+        Self: Sized;
 }
 
 /// How gates can share a kind of limit.
@@ -85,29 +121,25 @@ pub enum Shareable {
     Always,
 }
 
-/// A value of the policy file.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A rate of requests, or of the limit's unit of bytes.
-    Rate(units::Rate),
-    /// An amount of requests, or of the limit's unit of bytes.
-    Amount(u32),
-    /// A number of things.
-    Number(u32),
-    /// A length of time.
-    Duration(Duration),
-    /// `true` or `false`.
-    Flag(bool),
-    /// A part of the calendar.
-    Calendar(CalendarUnit),
-    /// The first day of a week.
-    Weekday(Weekday),
-    /// A name as it stands.
-    Text(String),
-    /// What is shared out.
-    Capacity(Capacity),
-    /// The multiplier and the level of each node; the policy has their keys.
-    Nodes(Vec<(u32, u8)>),
+/// What a kind promises of the costs that it admits: of one key, or of all where it tells no keys apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// At most `burst` + `per_second`·τ in every interval of τ seconds.
+    Interval {
+        /// How much at once.
+        burst: f64,
+        /// How fast more appears.
+        per_second: f64,
+    },
+    /// At most `max` in every aligned window.
+    Window {
+        /// How much.
+        max: u32,
+        /// In how long a window.
+        length: Duration,
+        /// Across one boundary at most `max` + `max` times the part of the window after it.
+        sliding: bool,
+    },
 }
 
 /// What the header fields of an answer promise.
@@ -175,6 +207,15 @@ pub trait LimitKind: Any + Debug + Send + Sync {
     /// The kind before it had numbers.
     fn form(&self) -> &'static Form;
 
+    /// Makes the empty state of a limit: every key has its whole budget.
+    ///
+    /// # Errors
+    /// Numbers that the kind does not take, of the limit or of a tier.
+    fn state(&self, spec: &Spec<'_>, seed: &Seed) -> Result<Box<dyn State>, OutOfRange>;
+
+    /// What it promises of what it admits; `None` for a kind that promises nothing of stamps.
+    fn bound(&self) -> Option<Bound>;
+
     /// The size of its sketch, and how a table lies in it; `None` for one that counts exactly.
     fn sketch(&self) -> Option<(Sketch, Bytes)>;
 
@@ -195,6 +236,11 @@ pub trait LimitKind: Any + Debug + Send + Sync {
 
     /// Returns whether a request that passes this limit passes the other at least as often; `None` where only equal limits compare.
     fn is_no_looser(&self, other: &dyn LimitKind) -> Option<bool>;
+
+    /// Reads the numbers of a tier, on top of the limit's own; `None` when there are problems, and of kinds without tiers.
+    fn tier(&self, _words: &mut Words) -> Option<Kind> {
+        None
+    }
 
     /// The word in `type:`.
     fn word(&self) -> &'static str {
@@ -322,7 +368,7 @@ pub(super) fn calendar(calendar: &Calendar) -> Vec<(&'static str, Value)> {
     if let CalendarUnit::Week { starts } = calendar.unit {
         settings.push(("week_starts", Value::Weekday(starts)));
     }
-    settings.push(("time_zone", Value::Text(calendar.zone.name().to_owned())));
+    settings.push(("time_zone", Value::Zone(calendar.zone.clone())));
     settings
 }
 

@@ -82,28 +82,20 @@ impl<C: Word> Leases<C> {
     /// Takes the cost out of what is held; anything but [`Look::Holds`] took nothing.
     #[inline]
     pub fn take(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> Look {
-        self.take_until(key, cost, promise, now).0
-    }
-
-    /// The same, and when what was taken ends, should it be [given back](Leases::give_back).
-    #[inline]
-    pub fn take_until(&self, key: KeyHash, cost: Cost, promise: &Promise, now: Timestamp) -> (Look, Ends) {
         let (line, tag) = self.place(key);
         for attempt in 1..=ATTEMPTS {
             let found = self.line(line).find(tag).map(|(_, entry, held)| (entry, held));
             let look = known(found, tag, cost.get(), promise, now);
-            let (Look::Holds { left, .. }, Some((entry, word))) = (look, found) else {
-                return (look, Ends::NEVER_LIVED);
-            };
+            let (Look::Holds { left, ends, .. }, Some((entry, word))) = (look, found) else { return look };
             let held = Held { tokens: left.saturating_sub(cost.get()), ..Held::of(word) };
             if entry.held.exchange(word, held.word()) {
                 let low = is_low(held, State::of(entry.state.load()), now);
-                return (Look::Holds { left: held.tokens, low }, Ends(held.ends));
+                return Look::Holds { left: held.tokens, low, ends };
             }
             C::pause(attempt);
         }
-        // somebody else has taken some every time
-        (Look::Unknown, Ends::NEVER_LIVED)
+        // other requests have taken some each time
+        Look::Unknown
     }
 
     /// Gives back what a request took that was then refused by another limit, if it can be held again without living longer, and
@@ -128,7 +120,7 @@ impl<C: Word> Leases<C> {
                     let _ = entry.state.exchange(asking, State::Idle { low }.word());
                     return;
                 }
-                Start::Busy => return,
+                Start::Busy(_) => return,
                 Start::Moved => C::pause(attempt),
             }
         }
@@ -147,21 +139,16 @@ impl<C: Word> Leases<C> {
     /// Uses an answer. The request that asked takes its cost out of it before anybody else can: [`Look::Holds`] says that it
     /// has. `sent` is an instant before the question was sent, `now` one after the answer came.
     pub fn answered(&self, asking: Asking, answer: &Answer, sent: Timestamp, now: Timestamp) -> Look {
-        self.answered_until(asking, answer, sent, now).0
-    }
-
-    /// The same, and when what the request took ends, should it be [given back](Leases::give_back).
-    pub fn answered_until(&self, asking: Asking, answer: &Answer, sent: Timestamp, now: Timestamp) -> (Look, Ends) {
         let granted = answer.granted.min(asking.wanted);
         if granted < asking.least {
-            return (self.refused(&asking, answer, now), Ends::NEVER_LIVED);
+            return self.refused(&asking, answer, now);
         }
         if now.nanos() >= sent.nanos().saturating_add(answer.ends_nanos.min(LIFE)) {
             self.silent(asking);
-            return (Look::Unknown, Ends::NEVER_LIVED);
+            return Look::Unknown;
         }
         let Some((entry, kept)) = self.kept(&asking) else {
-            return (Look::Holds { left: 0, low: false }, Ends::NEVER_LIVED);
+            return Look::Holds { left: 0, low: false, ends: Ends::NEVER_LIVED };
         };
         let ends = tick(Timestamp::from_nanos(sent.nanos().saturating_add(answer.ends_nanos.min(asking.life))));
         let held = Held { ends, tokens: (granted - asking.own).min(MOST_TOKENS) };
@@ -175,7 +162,7 @@ impl<C: Word> Leases<C> {
             .unwrap_or(State::Idle { low: asking.mark });
         // if the word is another's by now, it is none of ours
         let _ = entry.state.exchange(kept.asking, state.word());
-        (Look::Holds { left: held.left(now), low: is_low(held, state, now) }, Ends(ends))
+        Look::Holds { left: held.left(now), low: is_low(held, state, now), ends: Ends(ends) }
     }
 
     /// Settles a question that the store said nothing to. What it charged, if anything, is lost.
@@ -205,7 +192,7 @@ impl<C: Word> Leases<C> {
                     return Begin::Known(look);
                 }
                 match start(entry, tag, nonce, now) {
-                    Start::Busy => return Begin::Busy,
+                    Start::Busy(question) => return Begin::Busy { question },
                     Start::Moved => C::pause(attempt),
                     Start::Ours { asking, low } => {
                         let demand = Demand::of(entry.demand.load()).per_second(now);

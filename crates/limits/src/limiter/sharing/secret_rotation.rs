@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 use super::{Answer, Question, StoreKey, StoreTier};
 
-/// What was heard of the two names so far.
+/// The questions about a key that has two names.
 #[derive(Debug)]
 pub struct SecretRotation {
     present: (StoreKey, Arc<[StoreTier]>),
-    heard: Heard,
+    stage: Stage,
 }
 
 #[derive(Debug)]
-enum Heard {
-    Nothing,
+enum Stage {
+    Begun,
     Previous(Answer),
     Both(Answer),
 }
@@ -35,31 +35,31 @@ impl SecretRotation {
     /// Turns a question about the present names, of the key and its tiers, into the first to be asked, about the `previous` ones.
     pub fn begin(question: &mut Question, (key, tiers): (StoreKey, Arc<[StoreTier]>)) -> SecretRotation {
         let present = (std::mem::replace(&mut question.key, key), std::mem::replace(&mut question.tiers, tiers));
-        SecretRotation { present, heard: Heard::Nothing }
+        SecretRotation { present, stage: Stage::Begun }
     }
 
     /// Takes in the answer to `question`. Gives what all answers say together; `None` if there is another question, which then
     /// stands in the place of the one answered.
-    pub fn heard(&mut self, question: &mut Question, answer: Answer) -> Option<Answer> {
-        match std::mem::replace(&mut self.heard, Heard::Nothing) {
-            Heard::Nothing if answer.granted == 0 => Some(answer),
-            Heard::Nothing => {
+    pub fn answered(&mut self, question: &mut Question, answer: Answer) -> Option<Answer> {
+        match std::mem::replace(&mut self.stage, Stage::Begun) {
+            Stage::Begun if answer.granted == 0 => Some(answer),
+            Stage::Begun => {
                 (question.key, question.tiers) = self.present.clone();
                 question.wanted = answer.granted.min(question.wanted);
-                self.heard = Heard::Previous(answer);
+                self.stage = Stage::Previous(answer);
                 None
             }
-            Heard::Previous(previous) => {
+            Stage::Previous(previous) => {
                 let both = both(&previous, &answer);
                 let behind = answer.left.saturating_sub(previous.left);
                 if both.granted == 0 || behind == 0 {
                     return Some(both);
                 }
                 (question.wanted, question.least) = (behind, 1);
-                self.heard = Heard::Both(both);
+                self.stage = Stage::Both(both);
                 None
             }
-            Heard::Both(both) => Some(both),
+            Stage::Both(both) => Some(both),
         }
     }
 }
@@ -107,24 +107,24 @@ mod tests {
     #[test]
     fn what_the_previous_name_refuses_is_refused_and_the_new_one_is_not_asked() {
         let (mut rotation, mut question) = begun(5, 2);
-        assert_eq!(rotation.heard(&mut question, refused(Some(7))), Some(refused(Some(7))));
+        assert_eq!(rotation.answered(&mut question, refused(Some(7))), Some(refused(Some(7))));
     }
 
     #[test]
     fn the_new_name_is_asked_for_what_the_previous_one_granted_and_the_less_of_both_is_granted() {
         let (mut rotation, mut question) = begun(5, 2);
-        assert_eq!(rotation.heard(&mut question, granted(4, 3, 90)), None);
+        assert_eq!(rotation.answered(&mut question, granted(4, 3, 90)), None);
         assert_eq!((question.key, question.wanted, question.least), (PRESENT, 4, 2));
-        assert_eq!(rotation.heard(&mut question, granted(3, 0, 80)), Some(granted(3, 0, 80)));
+        assert_eq!(rotation.answered(&mut question, granted(3, 0, 80)), Some(granted(3, 0, 80)));
     }
 
     #[test]
     fn a_refusal_of_the_new_name_is_one_and_says_when_to_come_again() {
         for retry in [Some(6), None] {
             let (mut rotation, mut question) = begun(5, 2);
-            assert_eq!(rotation.heard(&mut question, granted(2, 0, 90)), None);
+            assert_eq!(rotation.answered(&mut question, granted(2, 0, 90)), None);
             // it has one more than the previous name, and that is no reason to take from it
-            let said = rotation.heard(&mut question, refused(retry)).unwrap();
+            let said = rotation.answered(&mut question, refused(retry)).unwrap();
             assert_eq!(said, Answer { left: 0, ..refused(retry) });
         }
     }
@@ -132,14 +132,14 @@ mod tests {
     #[test]
     fn a_new_name_that_has_more_left_than_the_previous_one_is_charged_the_difference() {
         let (mut rotation, mut question) = begun(2, 2);
-        assert_eq!(rotation.heard(&mut question, granted(2, 3, u64::MAX)), None);
-        assert_eq!(rotation.heard(&mut question, granted(2, 18, u64::MAX)), None);
+        assert_eq!(rotation.answered(&mut question, granted(2, 3, u64::MAX)), None);
+        assert_eq!(rotation.answered(&mut question, granted(2, 18, u64::MAX)), None);
         assert_eq!((question.key, question.wanted, question.least), (PRESENT, 15, 1));
         // whatever came of that
         for last in [granted(15, 3, u64::MAX), refused(Some(1))] {
             let present = (PRESENT, question.tiers.clone());
-            let mut rotation = SecretRotation { present, heard: Heard::Both(granted(2, 3, u64::MAX)) };
-            assert_eq!(rotation.heard(&mut question, last), Some(granted(2, 3, u64::MAX)));
+            let mut rotation = SecretRotation { present, stage: Stage::Both(granted(2, 3, u64::MAX)) };
+            assert_eq!(rotation.answered(&mut question, last), Some(granted(2, 3, u64::MAX)));
         }
     }
 }

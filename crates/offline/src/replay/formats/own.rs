@@ -14,6 +14,7 @@ pub fn parse(line: &mut [u8], parsed: &mut Parsed) -> Option<Line> {
     let mut told = ToldSpans {
         id: Span::NONE,
         zero: None,
+        left_out: 0,
         mark: Span::NONE,
         verdict: Span::NONE,
         reason: Span::NONE,
@@ -39,6 +40,7 @@ pub fn parse(line: &mut [u8], parsed: &mut Parsed) -> Option<Line> {
             b"status" => parsed.status = u16::try_from(stamp::number(value.figures().of(line)?)?).ok()?,
             b"verdict" => told.verdict = value.text(),
             b"reason" => told.reason = value.text(),
+            b"sampled" => told.left_out = stamp::number(value.figures().of(line)?)?.saturating_sub(1),
             b"limits" => told.limits = value.whole(),
             b"duration_ns" => parsed.duration = stamp::number(value.figures().of(line)?),
             b"bytes_out" => parsed.bytes = stamp::number(value.figures().of(line)?)?,

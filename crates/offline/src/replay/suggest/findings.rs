@@ -3,11 +3,11 @@
 use super::class::Class;
 use super::frontier::Frontier;
 use super::plan::{Limit, Scope};
-use super::proposal::{self, Level, Proposal, Row};
+use super::proposal::{self, Level, Proposal, Row, SLOWEST_PER_SECOND};
 use super::study::{Group, Study, Uncounted};
 use super::trial::Trial;
 use crate::config::percent_text;
-use crate::human::{grouped, percent_of};
+use crate::human::{count, grouped, percent_of, span};
 use crate::sketch::KeyHash;
 use crate::units::{Bytes, Cost, Timestamp};
 
@@ -35,7 +35,7 @@ pub struct Findings {
 /// Of one group.
 #[derive(Debug)]
 pub struct Found {
-    /// The first part of its limits' names.
+    /// Its name, and that of its limit.
     pub name: String,
     /// What it is.
     pub told: String,
@@ -53,7 +53,7 @@ pub struct Found {
     pub beyond: u64,
     /// What every rate would need.
     pub rows: Vec<Row>,
-    /// One per level.
+    /// The strictest first; equal ones once.
     pub proposals: Vec<Proposal>,
     /// Of each proposal, when the log was read again.
     pub trials: Vec<Trial>,
@@ -64,6 +64,10 @@ pub struct Found {
 /// A group with fewer requests or clients than these says nothing.
 const FEWEST_REQUESTS: u64 = 20;
 const FEWEST_CLIENTS: usize = 3;
+
+/// In a log of fewer clients, or of less time, nothing can be told of those who ask much: 1 % of them is less than one.
+const ENOUGH_CLIENTS: usize = 100;
+const ENOUGH_SECONDS: f64 = 3_600.0;
 
 impl Findings {
     /// What the first pass found.
@@ -78,7 +82,8 @@ impl Findings {
         };
         let groups = study.groups().iter().enumerate().filter(shown);
         let groups = groups.filter(|(_, group)| group.frontier.requests() > 0);
-        let groups = groups.map(|(place, group)| Found::new(place, group, &levels, span_seconds)).collect();
+        let groups =
+            groups.map(|(place, group)| Found::new(place, group, &levels, span_seconds, study.is_by_route())).collect();
         let none = |group: &&Group| group.frontier.requests() == 0;
         let unseen = study.groups().iter().filter(none).map(|group| group.class).collect();
         Findings {
@@ -122,20 +127,58 @@ impl Findings {
             .collect()
     }
 
-    /// The proposed limits, each with its promise as remarks.
+    /// The recommended limits, one for each group that needs one of its own, with promise and reason as remarks.
     pub fn limits(&self) -> Vec<Limit> {
         let of = |found: &Found| {
-            let limit = |(place, proposal): (usize, &Proposal)| Limit {
-                name: format!("{}{}", found.prefix(), proposal.level.name),
+            let (place, proposal) = found.recommended()?;
+            Some(Limit {
+                name: found.limit_name(),
                 class: found.class,
                 rate: proposal.rate,
                 burst: proposal.burst,
                 memory: memory(found, proposal),
-                remarks: vec![found.promise(place, self.tried)],
-            };
-            found.proposals.iter().enumerate().map(limit).collect::<Vec<_>>()
+                remarks: vec![found.promise(place, self.tried), self.reason(found)],
+            })
         };
-        self.groups.iter().flat_map(of).collect()
+        self.groups.iter().filter(|found| !self.is_idle(found)).filter_map(of).collect()
+    }
+
+    /// Returns whether a limit of the group's own could never refuse what that on all requests admits.
+    pub fn is_idle(&self, found: &Found) -> bool {
+        let Some(whole) = self.groups.first().filter(|whole| whole.class == Class::All && !self.by_route) else {
+            return false;
+        };
+        let (Some((_, all)), Some((_, own))) = (whole.recommended(), found.recommended()) else { return false };
+        found.class != Class::All && own.rate.per_second() >= all.rate.per_second() && own.burst >= all.burst
+    }
+
+    /// Why a group's limit is recommended, or why the log cannot tell.
+    pub fn reason(&self, found: &Found) -> String {
+        let Some((_, proposal)) = found.recommended() else { return String::new() };
+        if let Some(doubt) = self.doubt(found) {
+            return format!("{doubt}: try it in shadow mode for longer than the log is");
+        }
+        let slowest = if self.may_be_slow(found.class) { "" } else { ", at 1/s or more" };
+        format!(
+            "of all limits that touch at most {} of clients, it lets the least through in a minute{slowest}",
+            percent_text(proposal.level.share.get())
+        )
+    }
+
+    /// Why the log is too small for a recommendation; none if it is not.
+    pub fn doubt(&self, found: &Found) -> Option<String> {
+        if found.clients < ENOUGH_CLIENTS {
+            return Some(format!(
+                "too small to tell: {}, fewer than {ENOUGH_CLIENTS}",
+                count(found.clients as u64, "client")
+            ));
+        }
+        let short = self.span_seconds < ENOUGH_SECONDS;
+        short.then(|| format!("too short to tell: {}, less than an hour", span(self.span_seconds as u64)))
+    }
+
+    fn may_be_slow(&self, class: Class) -> bool {
+        self.by_route || may_be_slow(class)
     }
 
     /// What to know before trusting it, a sentence each.
@@ -200,10 +243,11 @@ impl Findings {
 }
 
 impl Found {
-    fn new(place: usize, group: &Group, levels: &[Level], span_seconds: f64) -> Found {
+    fn new(place: usize, group: &Group, levels: &[Level], span_seconds: f64, by_route: bool) -> Found {
         let frontier = &group.frontier;
         let rows = proposal::rows(frontier, levels);
-        let proposals = proposal::proposals(frontier, &rows, levels, span_seconds);
+        let slowest = if by_route || may_be_slow(group.class) { 0.0 } else { SLOWEST_PER_SECOND };
+        let proposals = proposal::proposals(frontier, &rows, levels, span_seconds, slowest);
         let trial = |of: &Proposal| Trial::new(frontier, of.column, of.rate, of.burst).ok();
         Found {
             name: group.name.clone(),
@@ -221,9 +265,14 @@ impl Found {
         }
     }
 
-    /// What the names of its limits begin with.
-    pub fn prefix(&self) -> String {
-        format!("{}_", limit_name(&self.name))
+    /// The name of its limit.
+    pub fn limit_name(&self) -> String {
+        limit_name(&self.name)
+    }
+
+    /// The proposal of the smallest share that is at least one client, and its place; else that which touches nobody.
+    pub fn recommended(&self) -> Option<(usize, &Proposal)> {
+        self.proposals.iter().enumerate().last()
     }
 
     /// What the proposal at this place promises, in a line.
@@ -249,6 +298,11 @@ impl Found {
         ));
         text
     }
+}
+
+/// Returns whether a limit on such requests may be slower than one a second: logins, and what the operator chose.
+fn may_be_slow(class: Class) -> bool {
+    matches!(class, Class::Login | Class::Chosen)
 }
 
 /// The smallest share of so many clients that is one: 1 of 853 is 0.2 %, as operators write.

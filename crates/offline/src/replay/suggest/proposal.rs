@@ -1,4 +1,4 @@
-//! From a frontier to three proposals, each with the promise that it makes.
+//! From a frontier to a proposal for each share, each with the promise that it makes; equal ones stand once.
 
 use super::frontier::{Column, Frontier};
 use crate::policy::Route;
@@ -106,16 +106,28 @@ fn least(frontier: &Frontier) -> u32 {
     if frontier.has_floor() { Frontier::FLOOR } else { 1 }
 }
 
+/// The slowest rate that is proposed for requests that people make one after the other: a client over it waits a second, not
+/// twelve. Logins, and what the operator singles out, may be slower.
+pub const SLOWEST_PER_SECOND: f64 = 1.0;
+
 /// A proposal for each level, from the rows of the same levels; none when there was no client. `span_seconds`: from the
-/// first request to the last. A rate is proposed only where the log is long enough to have seen its burst refill twice,
-/// and where a refill takes no more than five minutes; if there is no such rate, the one that refills soonest.
-pub fn proposals(frontier: &Frontier, rows: &[Row], levels: &[Level], span_seconds: f64) -> Vec<Proposal> {
+/// first request to the last. `slowest`: requests per second below which no rate is proposed. A rate is proposed only where the log
+/// is long enough to have seen its burst refill twice, and where a refill takes no more than five minutes; if there is no such
+/// rate, the one that refills soonest. Levels that come to the same numbers have one proposal, that of the smallest share which is at
+/// least one client.
+pub fn proposals(
+    frontier: &Frontier,
+    rows: &[Row],
+    levels: &[Level],
+    span_seconds: f64,
+    slowest: f64,
+) -> Vec<Proposal> {
     let longest = LONGEST_REFILL_SECONDS.min(span_seconds / 2.0);
     let one = |(place, level): (usize, &Level)| {
         let candidates = rows.iter().enumerate().filter_map(|(column, row)| {
             let (exact_burst, exact_touched) = *row.bursts.get(place)?;
             let burst = proposed(row.rate, exact_burst);
-            Bucket::new(row.rate, burst).ok()?;
+            Bucket::new(row.rate, burst).ok().filter(|_| row.rate.per_second() >= slowest)?;
             Some((column, row.rate, exact_burst, exact_touched, burst))
         });
         let refill = |burst: u32, rate: Rate| f64::from(burst) / rate.per_second();
@@ -132,7 +144,17 @@ pub fn proposals(frontier: &Frontier, rows: &[Row], levels: &[Level], span_secon
         let touched = frontier.column(column)?.touched(burst);
         Some(Proposal { level: *level, allowed, rate, column, exact_burst, exact_touched, burst, touched })
     };
-    if frontier.clients() == 0 { Vec::new() } else { levels.iter().enumerate().filter_map(one).collect() }
+    let all = levels.iter().enumerate().filter(|_| frontier.clients() > 0).filter_map(one);
+    let mut proposals: Vec<Proposal> = Vec::new();
+    for proposal in all {
+        match proposals.last_mut() {
+            // a share below one client touches nobody, as any other such share
+            Some(last) if proposal.allowed == 0 && last.touched == 0 => {}
+            Some(last) if (last.rate, last.burst) == (proposal.rate, proposal.burst) => *last = proposal,
+            _ => proposals.push(proposal),
+        }
+    }
+    proposals
 }
 
 /// The burst with its safety, and never so small that requests of one second are refused below the rate.
@@ -194,15 +216,35 @@ mod tests {
         }
         let levels = [level(1.0)];
         let rows = rows(&frontier, &levels);
-        let proposals = proposals(&frontier, &rows, &levels, 60.0);
+        let proposals = proposals(&frontier, &rows, &levels, 60.0, 0.0);
         assert_eq!((proposals[0].rate.to_string().as_str(), proposals[0].exact_burst), ("1/s", 20));
         assert_eq!((proposals[0].burst, proposals[0].exact_touched, proposals[0].touched), (30, 0, 0));
+    }
+
+    #[test]
+    fn equal_numbers_are_proposed_once_and_pages_no_slower_than_one_a_second() {
+        let mut frontier = Frontier::new(grid::rates(), 1_000).unwrap();
+        // two hundred clients that come ten times, once a minute
+        for minute in 0..10 {
+            for client in 0..200 {
+                frontier.observe(key(client), Timestamp::from_nanos(minute * 60_000_000_000), Cost::ONE);
+            }
+        }
+        let levels = [level(5.0), level(1.0), level(0.1)];
+        let rows = rows(&frontier, &levels);
+        let any = proposals(&frontier, &rows, &levels, 540.0, 0.0);
+        assert_eq!(any.len(), 1, "{any:?}");
+        // 0.1 % of two hundred is no client
+        assert_eq!((any[0].level, any[0].rate.to_string().as_str()), (level(1.0), "1/m"));
+        let quick = proposals(&frontier, &rows, &levels, 540.0, SLOWEST_PER_SECOND);
+        assert_eq!(quick.len(), 1, "{quick:?}");
+        assert_eq!(quick[0].rate.to_string(), "1/s");
     }
 
     #[test]
     fn no_client_no_proposal() {
         let frontier = Frontier::new(grid::rates(), 10).unwrap();
         let levels = [level(1.0)];
-        assert!(proposals(&frontier, &rows(&frontier, &levels), &levels, 60.0).is_empty());
+        assert!(proposals(&frontier, &rows(&frontier, &levels), &levels, 60.0, 0.0).is_empty());
     }
 }

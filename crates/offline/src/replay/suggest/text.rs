@@ -45,9 +45,7 @@ pub fn text(findings: &Findings, log: &Log) -> String {
         if findings.by_route() {
             text.push_str(&plan::limits_text(&findings.scope, &limits));
             for found in &findings.groups {
-                let of = |name: &&plan::Limit| name.name.starts_with(&found.prefix());
-                let names: Vec<&str> = limits.iter().filter(of).map(|limit| limit.name.as_str()).collect();
-                _ = writeln!(text, "# route {}: limits: [{}]", found.name, names.join(", "));
+                _ = writeln!(text, "# route {}: limits: [{}]", found.name, found.limit_name());
             }
         } else {
             text.push_str(&plan::limits_text(&findings.scope, &limits));
@@ -82,8 +80,21 @@ fn group(findings: &Findings, found: &Found) -> String {
     }));
     text.push_str("  burst that touches so many clients:\n");
     text.extend(columns(&rows, 2, &[]).lines().map(|line| format!("    {line}\n")));
-    for (place, proposal) in found.proposals.iter().enumerate() {
-        _ = writeln!(text, "  {} burst {}: {}", proposal.rate, proposal.burst, found.promise(place, findings.tried));
+    let recommended = found.recommended().map(|(place, _)| place);
+    for (place, proposal) in found.proposals.iter().enumerate().rev() {
+        let word = match recommended == Some(place) {
+            true if findings.doubt(found).is_some() => "a start",
+            true => "recommended",
+            false => "or",
+        };
+        let promise = found.promise(place, findings.tried);
+        _ = writeln!(text, "  {word}: {} burst {}: {promise}", proposal.rate, proposal.burst);
+        if recommended == Some(place) {
+            _ = writeln!(text, "    {}", findings.reason(found));
+        }
+    }
+    if findings.is_idle(found) {
+        text.push_str("    needs no limit of its own: that on all requests is no looser\n");
     }
     text
 }
@@ -127,7 +138,8 @@ pub fn json(findings: &Findings, log: &Log) -> Value {
         let proposal = |(place, proposal): (usize, &super::Proposal)| {
             let trial = found.trials.get(place).filter(|_| findings.tried);
             json!({
-                "limit": format!("{}{}", found.prefix(), proposal.level.name),
+                "limit": found.recommended().filter(|(of, _)| *of == place && !findings.is_idle(found)).map(|_| found.limit_name()),
+                "recommended": found.recommended().is_some_and(|(of, _)| of == place),
                 "level": proposal.level.name,
                 "share": proposal.level.share.get(),
                 "clients_allowed": proposal.allowed,
@@ -144,6 +156,8 @@ pub fn json(findings: &Findings, log: &Log) -> Value {
             "requests": found.requests,
             "clients": found.clients,
             "busiest_client_requests": found.busiest,
+            "reason": findings.reason(found),
+            "too_small": findings.doubt(found).is_some(),
             "requests_of_clients_not_followed": found.beyond,
             "frontier": found.rows.iter().map(row).collect::<Vec<_>>(),
             "proposals": found.proposals.iter().enumerate().map(proposal).collect::<Vec<_>>(),

@@ -70,6 +70,7 @@ impl Entry<'static> {
             bytes_in: raw.bytes_in,
             bytes_out: raw.bytes_out,
             error: raw.error.map(Cow::Owned),
+            sampled: raw.sampled,
         })
     }
 }
@@ -110,6 +111,7 @@ struct Raw {
     bytes_in: u64,
     bytes_out: u64,
     error: Option<String>,
+    sampled: Option<u64>,
 }
 
 #[derive(Deserialize)]

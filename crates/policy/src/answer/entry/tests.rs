@@ -49,6 +49,7 @@ fn entry() -> Entry<'static> {
         bytes_in: 12,
         bytes_out: 345,
         error: None,
+        sampled: None,
     }
 }
 
@@ -71,6 +72,56 @@ fn a_line_is_one_flat_object_without_what_is_absent() {
             "\n"
         )
     );
+}
+
+/// `docs/access_log.md` lists the fields of a line that has all of them, in their order.
+#[test]
+fn the_document_has_every_field_of_a_line() {
+    let whole = Entry {
+        origin: Some("shop".into()),
+        origin_address: Some("192.0.2.1:80".into()),
+        delay_nanos: 1,
+        origin_nanos: Some(1),
+        error: Some("reset".into()),
+        sampled: Some(2),
+        ..entry()
+    };
+    let text = String::from_utf8(line(&whole)).unwrap();
+    let document = include_str!("../../../../../docs/access_log.md");
+    let rows = document.lines().filter_map(|row| row.strip_prefix("| `")?.split_once(" | "));
+    let documented: Vec<&str> =
+        rows.flat_map(|(names, _)| names.split(", ").map(|name| name.trim_matches('`'))).collect();
+    let without_limits =
+        text.split_once("[{").map(|(before, rest)| [before, rest.split_once("}]").unwrap().1].concat()).unwrap();
+    let names = without_limits.split('"').skip(1).step_by(2).collect::<Vec<_>>();
+    let fields = without_limits.match_indices("\":").count();
+    let written: Vec<&str> = names.into_iter().filter(|name| documented.contains(name)).collect();
+    assert_eq!((written.len(), fields), (documented.len(), documented.len()), "{text}");
+    assert_eq!(written, documented);
+}
+
+#[test]
+fn a_line_says_how_many_refused_requests_it_stands_for() {
+    let sampled = Entry { sampled: Some(51), ..entry() };
+    let text = String::from_utf8(line(&sampled)).unwrap();
+    assert!(text.ends_with(",\"bytes_out\":345,\"sampled\":51}\n"), "{text}");
+    assert_eq!(Entry::read(text.as_bytes()).unwrap(), sampled);
+}
+
+fn combined(entry: &Entry<'_>) -> String {
+    let mut out = Vec::new();
+    assert_eq!(allocation_counter::measure(|| entry.write_combined(&mut out)).count_current, 1, "the line itself");
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_combined_line_is_that_of_apache_and_nginx() {
+    let start = "c7f1 - - [09/Sep/2001:01:46:40 +0000] ";
+    assert_eq!(combined(&entry()), format!("{start}\"POST /login HTTP/2.0\" 429 345 \"-\" \"-\"\n"));
+    let sampled = Entry { sampled: Some(51), protocol: Some("h1".into()), ..entry() };
+    assert_eq!(combined(&sampled), format!("{start}\"POST /login HTTP/1.1\" 429 345 \"-\" \"-\" sampled=51\n"));
+    let faulty = Entry { client: None, method: "".into(), path: b""[..].into(), status: 400, ..entry() };
+    assert_eq!(combined(&faulty), format!("-{} \"-\" 400 345 \"-\" \"-\"\n", &start[4..start.len() - 1]));
 }
 
 #[test]
@@ -223,7 +274,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
     let verdict =
         prop::option::of(prop_oneof![Just(Verdict::Admitted), select(Refusal::ALL).prop_map(Verdict::Refused),]);
     let names = (word(), option(), option(), option(), option(), word(), option(), option(), option(), option());
-    let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<[Option<u64>; 2]>());
+    let numbers = (any::<[u64; 6]>(), any::<(u16, u32)>(), any::<[Option<u64>; 3]>());
     let limits = prop::collection::vec(limit(), 0..=Route::MAX_RULES);
     (names, numbers, stranger(), stranger(), verdict, limits, any::<u64>()).prop_map(
         |(names, numbers, host, path, verdict, limits, id)| {
@@ -232,7 +283,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
             let (
                 [time_unix_nanos, at, duration_nanos, bytes_in, bytes_out, delay_nanos],
                 (status, attempts),
-                [origin_nanos, at_zero],
+                [origin_nanos, at_zero, sampled],
             ) = numbers;
             Entry {
                 time_unix_nanos,
@@ -260,6 +311,7 @@ fn any_entry() -> impl Strategy<Value = Entry<'static>> {
                 bytes_in,
                 bytes_out,
                 error,
+                sampled,
             }
         },
     )
@@ -274,6 +326,21 @@ proptest! {
         prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         prop_assert_eq!(line.last(), Some(&b'\n'));
         prop_assert_eq!(Entry::read(&line).unwrap(), written);
+    }
+
+    #[test]
+    fn no_stranger_can_forge_a_word_of_a_combined_line(
+        method in any::<String>(),
+        path in prop::collection::vec(any::<u8>(), 0..5_000),
+    ) {
+        let line = combined(&Entry { method: method.into(), path: path.into(), ..entry() });
+        prop_assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')), "{}", line);
+        let words = line.split_terminator('\n').collect::<Vec<_>>();
+        prop_assert_eq!(words.len(), 1);
+        // method, path and protocol, or a dash
+        prop_assert!(matches!(words[0].split(' ').count(), 10 | 12), "{}", line);
+        prop_assert_eq!(words[0].matches('"').count(), 6);
+        prop_assert!(line.len() < 4 * 2 * MAX_TEXT_BYTES + 200);
     }
 
     #[test]

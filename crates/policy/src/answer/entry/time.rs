@@ -1,6 +1,7 @@
 //! Points in time as text: RFC 3339, UTC, nine decimals, as in `2026-11-21T08:35:53.000000001Z`.
 
 use jiff::Timestamp;
+use jiff::fmt::strtime::BrokenDownTime;
 use jiff::fmt::temporal::DateTimePrinter;
 
 const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(9));
@@ -25,6 +26,12 @@ pub fn read(written: &str) -> Option<u64> {
     u64::try_from(nanos).ok().filter(|nanos| text(*nanos) == written)
 }
 
+/// Appends the time as Apache and nginx do, in UTC: `10/Oct/2000:13:55:36 +0000`.
+pub fn write_common(out: &mut Vec<u8>, unix_nanos: u64) {
+    let time = Timestamp::from_nanosecond(unix_nanos.into()).unwrap_or_default();
+    let _ = BrokenDownTime::from(time).format("%d/%b/%Y:%H:%M:%S +0000", out);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -45,6 +52,9 @@ mod tests {
         ] {
             assert_eq!(text(seconds * 1_000_000_000 + 1), format!("{name}.000000001Z"));
         }
+        let mut out = Vec::new();
+        write_common(&mut out, 951_782_400 * 1_000_000_000 + 12 * 3_600_000_000_000 + 34_999_999_999);
+        assert_eq!(String::from_utf8(out).unwrap(), "29/Feb/2000:12:00:34 +0000");
         assert_eq!(text(u64::MAX), "2554-07-21T23:34:33.709551615Z");
     }
 

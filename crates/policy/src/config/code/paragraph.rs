@@ -21,7 +21,7 @@ impl Code {
                 "Policy files are UTF-8. The message names the first byte that is not; an editor that saves in Latin-1 or UTF-16 is the usual reason."
             }
             Code::SYNTAX => {
-                "The YAML parser could not go on at this place, so nothing behind it was looked at. Most often: a tab in the indentation, a missing space behind a colon, a value that begins with `*`, `&`, `[` or `{` and needs quotes, an unclosed quote."
+                "The YAML parser could not go on at this place, so nothing behind it was looked at. Most often: a tab in the indentation, a missing space behind a colon, a value that begins with `*`, `&`, `[` or `{` and needs quotes, an unclosed quote, a line that begins in another column than those of its map, a backslash in double quotes."
             }
             Code::DOCUMENTS => {
                 "A line of `---` begins another document, and only one makes a policy. Put the parts into one document, or into files that `include:` names."
@@ -192,6 +192,9 @@ impl Code {
             Code::NO_SHARED_KEY => {
                 "Clients are known to the store by a keyed hash, never by their address. Every gate must have the same key, or each would count under names of its own, and N gates would grant N times the limit. Without `secrets.client_hmac` a gate makes its own key at start. Make one with `head -c 32 /dev/urandom | base64` and give it to all."
             }
+            Code::NO_STORES => {
+                "The program was built without the feature `store`, so it cannot reach Redis or Valkey. Counting by itself would admit each limit once per gate, so it does not start. Use a program with the feature, which is on by default (`tidegate --version` lists what is in), or delete `stores:` and each limit's `store:`."
+            }
             Code::UNUSED_STORE => {
                 "No limit names this store, so nobody connects to it. Most often the limit's `store:` is missing, and every gate counts for itself."
             }
@@ -260,7 +263,7 @@ impl Code {
                 "Everybody on the machine can read the private key and pretend to be this site. `chmod 600`, owned by the user that the process runs as."
             }
             Code::CERTIFICATE_NAMES => {
-                "The certificate is not for the hosts that it would be shown to, or another one has the same names and is never shown. Clients would refuse it."
+                "The certificate is not for the hosts that it would be shown to, or another one has the same names and is never shown. Clients would refuse it. Or it covers the host of no route, so that whoever asks for its names meets no route: a path was mixed up, or a route has gone."
             }
             Code::IDLE_WORD => {
                 "Another word of the same listener leaves this one without any effect. Remove it, or the other."

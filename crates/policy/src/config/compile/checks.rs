@@ -28,14 +28,6 @@ pub fn number32(field: &Field<Count>, range: std::ops::RangeInclusive<u32>, defa
     u32::try_from(number).unwrap_or(default)
 }
 
-/// The same without a stand-in: `None` when absent or faulty.
-pub fn checked32(field: &Field<Count>, range: std::ops::RangeInclusive<u32>, faults: &mut Faults) -> Option<u32> {
-    let at = field.get()?;
-    let wide = u64::from(*range.start())..=u64::from(*range.end());
-    number(field, wide.clone(), 0, faults);
-    wide.contains(&at.value.0).then(|| u32::try_from(at.value.0).ok()).flatten()
-}
-
 /// A duration in a range; `default` when absent, and as a stand-in.
 pub fn span(
     field: &Field<Duration>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::checks::{number32, out_of_place};
 use super::limit;
-use super::limit::rate::{BucketPlaces, bucket};
+use super::limit::kind::report;
 use super::origins::Origins;
 use super::stores::Stores;
 use crate::client::key::{KeyPart, KeySpec, Missing};
@@ -19,10 +19,10 @@ use crate::config::schema::{Inflight, Limit};
 use crate::config::shape::{Either, Keyed};
 use crate::config::span::Span;
 use crate::config::text::Name;
+use crate::limiter::kinds::words::{Entries, Entry};
+use crate::limiter::kinds::{Value, Words};
 use crate::limiter::{Kind, Scope, kinds};
 use crate::policy::{Mode, Rule};
-use crate::sketch::MonotoneTable;
-use crate::units::Cost;
 
 /// All limits, as they are found.
 pub struct Limits {
@@ -220,22 +220,15 @@ impl Limits {
         }
         let missing = limit.missing.or(Some(Missing::Deny));
         let key = KeySpec::new(parts, missing.filter(|_| can_be_missing)).ok()?;
-        let at = BucketPlaces { rate: text.span, burst: text.span, burst_is_own: limit.burst.is_some() };
-        let burst = match limit.burst {
-            None => None,
-            Some(burst) => match u32::try_from(burst) {
-                Ok(burst @ 1..) => Some(burst),
-                _ => {
-                    faults.push(
-                        Diagnostic::error(Code::OUT_OF_RANGE, text.span, "the burst is out of range")
-                            .label("must be 1 to 4294967295"),
-                    );
-                    return None;
-                }
-            },
-        };
-        let burst = bucket(limit.rate, burst, Cost::ONE, None, &at, faults)?;
-        let kind = Kind::Rate(kinds::Rate { rate: limit.rate, burst, memory: MonotoneTable::DEFAULT_MEMORY });
+        let value = |value| Entry::Set { value, shown: "the burst".to_owned() };
+        let burst = limit.burst.map(|burst| ("burst", value(Value::Amount(burst))));
+        let entries: Entries = [("rate", value(Value::Rate(limit.rate)))].into_iter().chain(burst).collect();
+        let form = &kinds::Rate::FORM;
+        let present = entries.iter().map(|(word, _)| *word).collect();
+        let mut words = Words { limit: entries, present, memory: form.memory, ..Words::default() };
+        let kind = (form.read)(&mut words);
+        report(&mut words, |_| text.span, route, faults);
+        let kind = kind?;
         let name = self.derived_name(route, "limit");
         Some(self.add(Rule::new(name, key, kind, limit.mode.unwrap_or(self.mode)), text.span))
     }

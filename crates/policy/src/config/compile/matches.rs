@@ -9,7 +9,7 @@ use http::{HeaderName, Method};
 use super::checks::exactly_one;
 use crate::client::key::is_hop_by_hop;
 use crate::client::values::is_blank;
-use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::fault::{Code, Diagnostic, Faults, Severity};
 use crate::config::pattern::{ExactText, HostPattern};
 use crate::config::quoted::quoted;
 use crate::config::read::{At, Field};
@@ -241,13 +241,19 @@ impl Taken {
             headers: Vec::new(),
             query: Vec::new(),
         };
+        // what cannot be read may ask for anything: it hides nothing, and nothing hides it
+        let unknown = |fault: &Diagnostic| fault.code == Code::UNKNOWN_FIELD;
+        if alternatives.is_empty() && faults.within(at, unknown) {
+            return;
+        }
+        let is_error = |fault: &Diagnostic| fault.severity() == Severity::Error;
         let list: Vec<(&Match, Span)> = if alternatives.is_empty() {
             vec![(&everything, at)]
         } else {
             alternatives.iter().map(|alternative| (&alternative.compiled, alternative.at)).collect()
         };
         let mut hidden: Vec<(Span, Place)> = Vec::new();
-        for (found, at) in &list {
+        for (found, at) in list.iter().filter(|(_, at)| alternatives.is_empty() || !faults.within(*at, is_error)) {
             let place = Place { route, name: name.to_owned(), at: *at };
             let earlier = self.seen.entry(likeness(found)).or_default();
             let taken = if found.methods.is_empty() {

@@ -16,10 +16,11 @@ use crate::config::read::Field;
 use crate::config::schema::{self, File};
 use crate::config::secret;
 use crate::config::settings::{
-    AccessLog, ClientInLog, Drain, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, Protocols, Settings,
+    AccessLog, ClientInLog, Drain, LineFormat, ListenOn, Listener, Log, LogFormat, LogLevel, LogTarget, Protocols,
+    Settings,
 };
 use crate::config::span::Span;
-use crate::units::{Bytes, Share};
+use crate::units::{Bytes, Rate, Share};
 
 /// What a small machine can spare. Some 2,500 stalled answers fit, and light requests beside them.
 const MAX_BUFFERED: Bytes = Bytes(256 << 20);
@@ -36,14 +37,18 @@ pub fn settings(
     let metrics = pages::metrics(file, &sockets, context);
     let admin = pages::admin(file, &sockets, metrics.as_ref(), context);
     let everything = Share::new(1.0).unwrap_or_else(|_| unreachable!("1 is a share"));
+    // some 50 kB of lines a second, whatever a flood sends
+    let most_refused = Rate::new(100, Duration::from_secs(1)).ok();
     let telemetry = file.telemetry.value();
     let access_log = telemetry.and_then(|telemetry| telemetry.access_log.value()).map(|log| {
         let sample = log.sample.value();
         AccessLog {
             to: log.to.value().cloned().unwrap_or(LogTarget::Stdout),
+            format: log.format.value().copied().unwrap_or(LineFormat::Json),
             client: log.client.value().copied().unwrap_or(ClientInLog::Pseudonym),
             sample_limited: sample.and_then(|sample| sample.limited.value().copied()).unwrap_or(everything),
             sample_other: sample.and_then(|sample| sample.other.value().copied()).unwrap_or(everything),
+            most_refused: sample.and_then(|sample| sample.refused.value()).map_or(most_refused, |rate| rate.0),
         }
     });
     let log = telemetry.and_then(|telemetry| telemetry.log.value());

@@ -5,11 +5,14 @@ use super::context::Context;
 use crate::config::certificate::{self, CertificateFault, Part, covers};
 use crate::config::dated::UsedCertificate;
 use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::pattern::HostPattern;
 use crate::config::read::{At, Field};
 use crate::config::schema;
 use crate::config::settings::{CertificateFiles, ClientCertificateMode, ClientCertificates, FilePath, Redirect, Tls};
 use crate::config::shape::{Either, OneOrMany};
 use crate::config::span::Span;
+use crate::policy::route::HostMatch;
+use crate::policy::{Route, RouteTable};
 
 /// What the top level says for all listeners that say nothing themselves.
 pub struct ForAll {
@@ -136,6 +139,7 @@ fn read(
     context.certificates.push(UsedCertificate {
         written: files.cert.written.clone(),
         at: cert.span,
+        names: if names.is_empty() { read.names.clone() } else { files.names.clone() },
         not_before: read.not_before,
         not_after: read.not_after,
     });
@@ -170,6 +174,42 @@ fn read(
         }
         for name in &read.names {
             claim(claims, name, cert.span, false, context);
+        }
+    }
+}
+
+/// Warns of every certificate that no route's host needs.
+pub fn warn_of_idle(routes: &RouteTable, certificates: &[UsedCertificate], faults: &mut Faults) {
+    let takes_all =
+        |route: &Route| route.matches.is_empty() || route.matches.iter().any(|one| one.host == HostMatch::Any);
+    if routes.iter().any(takes_all) {
+        return;
+    }
+    let matches = routes.iter().flat_map(|route| &route.matches);
+    let mut hosts: Vec<String> = matches.filter_map(|one| HostPattern::text(&one.host)).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let is_needed = |names: &[String]| {
+        hosts.iter().any(|host| match host.strip_prefix('*') {
+            Some(suffix) => names.iter().any(|name| name.ends_with(suffix)),
+            None => covers(names, host),
+        })
+    };
+    let list = |names: &[String]| match names {
+        [first, second, third, _, ..] => format!("{first}, {second}, {third} and {} more", names.len() - 3),
+        names => names.join(", "),
+    };
+    for UsedCertificate { written, at, names, .. } in certificates {
+        if !names.is_empty() && !is_needed(names) {
+            faults.push(
+                Diagnostic::new(
+                    Code::CERTIFICATE_NAMES,
+                    *at,
+                    format!("the certificate `{written}` covers no route's host"),
+                )
+                .label(format!("is for {}", list(names)))
+                .help(format!("routes take {}: name another certificate, or give a route this host", list(&hosts))),
+            );
         }
     }
 }

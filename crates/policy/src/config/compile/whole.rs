@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::defaults::defaults;
 use super::routes::WrittenRoute;
-use super::{cases, clients, guards, limits, origins, respelled, responses, routes, settings, stores, untold};
+use super::{cases, clients, guards, limits, origins, respelled, responses, routes, settings, stores, tls, untold};
 use crate::config::case::Case;
 use crate::config::configuration::Config;
 use crate::config::effective::{Written, effective, fingerprint};
@@ -40,7 +40,7 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         shown: None,
     };
     let limits_at = limits.places().to_vec();
-    let mut policy = Policy {
+    let policy = Policy {
         clients,
         repeated_fields: file.repeated_fields.value().copied().unwrap_or_default(),
         rules: limits.rules(),
@@ -48,11 +48,11 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         stores: stores.stores(),
         routes: RouteTable::new(routes),
         responses,
-        fingerprint: String::new(),
     };
     stores.check_uses(file, &policy, context.faults);
     if context.faults.errors() == 0 {
         guards::warn(&policy, &settings, &written, context.faults);
+        tls::warn_of_idle(&policy.routes, &context.certificates, context.faults);
     }
     respelled::warn(&policy, &limits_at, context.faults);
     untold::warn(&policy, &settings, &limits_at, &written, context.faults);
@@ -70,8 +70,8 @@ pub fn compile(file: &File, context: &mut Context<'_>) -> Config {
         1.. if !context.stands_in => Tree::Map(Vec::new()),
         _ => effective(&policy, &settings, &written),
     };
-    policy.fingerprint = fingerprint(&effective);
-    Config { policy, settings, shown: effective.clone(), effective, places, cases }
+    let fingerprint = fingerprint(&effective);
+    Config { policy, settings, fingerprint, shown: effective.clone(), effective, places, cases }
 }
 
 /// Compiles the tests of a file of their own.

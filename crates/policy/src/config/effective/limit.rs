@@ -5,13 +5,13 @@ use http::Method;
 use super::words::{key, word};
 use crate::client::key::{KeyPart, KeySpec};
 use crate::config::day::Day;
-use crate::config::limit_value::{amount_text, rate_text};
 use crate::config::scalar::{duration, percent};
 use crate::config::tree::Tree;
 use crate::limiter::kinds::Value;
 use crate::limiter::sharing::Sharing;
 use crate::limiter::{Capacity, RefusedCount, Scope};
 use crate::policy::{Condition, CostRule, Counted, Mode, OnLimit, Policy, Rule, Tier};
+use crate::units::amount::{amount_text, rate_text};
 use crate::units::{Bytes, Cost, Share, Weekday};
 
 /// The limit, with the names of those that it refers to.
@@ -87,7 +87,10 @@ fn setting(value: Value, rule: &Rule, policy: &Policy) -> Tree {
         Value::Flag(flag) => Tree::text(flag),
         Value::Calendar(part) => Tree::text(part.word()),
         Value::Weekday(day) => word::<Weekday>(&day),
-        Value::Text(text) => Tree::text(text),
+        Value::Zone(zone) => Tree::text(zone.name()),
+        Value::Size(size) => Tree::text(size),
+        // no kind has them among its own numbers
+        Value::LongRate { .. } | Value::ByteRate { .. } => Tree::text(""),
         Value::Capacity(Capacity::Rate(rate)) => Tree::text(rate),
         Value::Capacity(Capacity::Origin(origin)) => {
             Tree::text(format!("origin:{}", policy.origins.get(origin).map_or("", |origin| origin.name.as_str())))
@@ -163,7 +166,7 @@ fn tier(tier: &Tier, rule: &Rule, policy: &Policy) -> Tree {
     match &tier.kind {
         None => tree.push(("exempt", Tree::text(true))),
         Some(kind) => {
-            let own = kind.settings().into_iter().filter(|(word, _)| kind.form().tier_words.contains(word));
+            let own = kind.settings().into_iter().filter(|(word, _)| kind.form().takes_in_tier(word));
             tree.extend(own.map(|(word, value)| (word, setting(value, rule, policy))));
         }
     }

@@ -19,7 +19,7 @@ section! {
         optional r#type: ProbeWord,
         /// The `Host` that is asked for. Default: the address.
         optional host: CheckHost,
-        /// The statuses of a server that is well: ranges, classes and single ones with commas between. Default `200-399`.
+        /// The statuses of a server that is well: ranges, classes and single ones with commas between. Default `2xx,3xx`.
         optional status: HealthyStatuses,
         /// From one check to the next, a tenth earlier or later, 100ms to 1h. Default 5s.
         optional every: Duration,

@@ -4,27 +4,23 @@ use std::time::Duration;
 
 use http::HeaderName;
 
+use super::kind_words::{LimitWords, TierWords};
 use crate::client::key::Missing;
 use crate::config::day::Day;
 use crate::config::limit_text::LimitKey;
-use crate::config::limit_value::{Burst, CapacityText, CostMethod, CostText, CountText, LimitRate};
+use crate::config::limit_value::{CostMethod, CostText, CountText};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::shape::{Either, Keyed, List, OneOrMany};
 use crate::config::text::Name;
-use crate::config::word::{ActionWord, CalendarWord, LimitType};
+use crate::config::word::{ActionWord, LimitType};
 use crate::limiter::sharing::{OnStoreError, Sharing};
 use crate::policy::Mode;
-use crate::units::{Bytes, Share, Weekday, Zone};
+use crate::units::{Bytes, Share};
 
 section! {
     /// One limit.
     Limit ("a map with `rate`, `max` or `capacity`") {
-        /// What is promised. `rate` (default): at most `burst` + `rate`·t requests in any time t, per key. `quota`: at most
-        /// `max` per window of the clock, per key. `recent_average`: at most `rate` as an average that forgets by
-        /// `half_life`, per key; who goes on beyond it stays out. `distinct`: at most `max` different values of `of` per key
-        /// and `window`. `fair_share`: at most `capacity` in all; above it the heaviest give way first. `inflight`: at most
-        /// `max` at once.
         optional r#type: LimitType,
         /// What requests are counted by: `client_ip` (default), `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`,
         /// `path:segments=N` (its first N segments), `method`, `method_class`, `route`, `origin`, `tls_sni` (the name in the TLS handshake; every request on a plain
@@ -35,50 +31,6 @@ section! {
         /// counted), `deny` (refused), or `{ use: LIMIT }` (that other limit is asked instead). Must be said when they have
         /// one of these.
         optional missing: Either<Missing, OtherLimit>,
-        /// The thing whose different values are counted: any key or list of keys, such as `header:x-login-name-hash` or
-        /// `path`. For `distinct`; must be given.
-        optional of: OneOrMany<LimitKey>,
-        /// How fast: `10/s`, `5/m`, `1000/h`, `100/10s`. For `rate` and `recent_average`; must be given. For `rate` it may be
-        /// of bytes (`20MiB/s`, `512KiB/m`): then the bodies of requests and answers are charged as they pass. For `quota`,
-        /// `5000/h` and up to `100000/31d` are short for `max` and `window`; for a month say `max` and `per: month`.
-        optional rate: LimitRate,
-        /// How much may be spent at once: a number, or a size such as `64MiB` for a rate of bytes. Default: one second's
-        /// worth, at least 1 and at least `cost`. For `rate`.
-        optional burst: Burst,
-        /// How many. For `quota` per window, for `distinct` different values per window, for `inflight` at once; must be given
-        /// (for `quota`, or a `rate`).
-        optional max: Count,
-        /// In what time: `1s` to `744h`. For `quota` beside `max`, and for `distinct`, where it must be given. Windows follow
-        /// the clock: those of a whole fraction of a day begin at midnight UTC. For days, weeks and months of a calendar say `per`.
-        optional window: Duration,
-        /// In which part of the calendar: `month`, `week` or `day`, of `time_zone`. For `quota` beside `max`, instead of `window`.
-        optional per: CalendarWord,
-        /// The time zone of `per`, by its IANA name such as `Europe/Berlin`: days begin at its midnight, and are 23 or 25 hours
-        /// long when its clocks change. Default `UTC`. With `per`.
-        optional time_zone: Zone,
-        /// The first day of a week: `monday` (default) to `sunday`. With `per: week`.
-        optional week_starts: Weekday,
-        /// Whether windows move along instead of following the clock (default `false`); not with `per`. For `quota` the window before then
-        /// counts in part; for `distinct`, with windows of up to a day, used-up values come back one by one.
-        optional sliding: bool,
-        /// After this long without a request the average has halved: `1s` to `24h`. For `recent_average`; must be given. It
-        /// holds rate · half-life / ln 2 requests at once.
-        optional half_life: Duration,
-        /// How long a key stays out at most after its last request, when refused requests count: `1s` to `744h`. Default: six
-        /// half-lives; for `distinct` a `window`. For `recent_average` and `distinct` with `count: all`.
-        optional max_penalty: Duration,
-        /// What is shared out: a rate such as `2000/s`, or `origin:NAME`, which is what that origin's `inflight` can take at
-        /// its present speed. For `fair_share`; must be given.
-        optional capacity: CapacityText,
-        /// What requests are grouped by, the most specific first, at most 12. Default: `[client_ip, route]` and `client_ip`
-        /// once a client's share, its /24 (IPv6: /48) 16 times and its /16 (/32) 64 times that. For `fair_share`.
-        optional nodes: List<ShareNode>,
-        /// Whether traffic that one node limits still counts in the wider ones. Default `false`, so that a limited client is
-        /// not held against its network. For `fair_share`.
-        optional charge_parents: bool,
-        /// How many connections that were switched to another protocol (WebSocket) at once; these do not count in `max`.
-        /// Default: `max`. For `inflight`.
-        optional upgraded: Count,
         /// The size of the sketch that counts, for any number of keys: a power of two from `4KiB` to `512MiB`. Default
         /// `4MiB`, of `inflight` `2MiB`; `tidegate check -v` prints the error that it buys. Not for `inflight`
         /// that is counted exactly.
@@ -134,6 +86,7 @@ section! {
         /// remind of it. Means nothing while it is enforced.
         optional since: Day,
     }
+    and own: LimitWords
     later: ["tree", "weights", "queue"]
 }
 
@@ -159,36 +112,14 @@ section! {
 }
 
 section! {
-    /// One way to group requests.
-    ShareNode ("a map with `key`") {
-        /// What they are grouped by. A request without its header, cookie or parameter is not counted here. A node without
-        /// `client_ip` is shared by honest clients and floods alike: try it in `shadow` first.
-        required key: OneOrMany<LimitKey>,
-        /// How many times a client's share the node may take, 1 to 1000000: about how many honest clients it stands for.
-        /// Default 1.
-        optional multiplier: Count,
-        /// How far it is generalised: 0 to 15, never less than that of the node before. Nodes of one level are compared with each
-        /// other, and the heaviest stands for all: so `[client_ip]` and `[/24, path]` can both be one step from `[client_ip,
-        /// path]`. Default: one more than the node before, which makes a chain.
-        optional level: Count,
-    }
-    later: []
-}
-
-section! {
     /// Other numbers under a condition. What is not given is that of the limit.
     Tier ("a map with `when`") {
         /// When the tier applies.
         required when: Condition,
-        /// How fast, for `rate` and `recent_average`, in requests or bytes like the limit's own.
-        optional rate: LimitRate,
-        /// How much at once, for `rate`. Default: with a `rate` of its own one second's worth of it.
-        optional burst: Burst,
-        /// How many, for `quota`, `distinct` and `inflight`.
-        optional max: Count,
         /// `true`: the limit does not apply.
         optional exempt: bool,
     }
+    and own: TierWords
     later: []
 }
 

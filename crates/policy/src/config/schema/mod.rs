@@ -8,6 +8,7 @@ mod case;
 mod client;
 mod connection;
 mod health;
+pub mod kind_words;
 mod limit;
 mod origin;
 mod process;
@@ -19,7 +20,8 @@ pub use case::{Expect, Reply, Send, Test, TestFile};
 pub use client::{ClientIp, KeySource, SecretSource, Secrets, TrustSource, TrustedProxies};
 pub use connection::{Connections, RefuseAtAccept, RequestBody, RequestHead, Response};
 pub use health::{Adaptive, Ejection, Health};
-pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, ShareNode, TagAction, Tier};
+pub use kind_words::ShareNode;
+pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
 pub use origin::{
     Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries, Timeouts,
 };

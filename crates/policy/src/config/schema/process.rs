@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use crate::config::connection_value::OrNone;
 use crate::config::listen_on::Permissions;
 use crate::config::pattern::{CertificateName, ExactPath, HostPattern};
 use crate::config::scalar::Count;
 use crate::config::section::section;
 use crate::config::settings::{
-    ClientCertificateMode, ClientInLog, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
+    ClientCertificateMode, ClientInLog, LineFormat, ListenOn, LogFormat, LogLevel, LogTarget, ProxyProtocol, Redirect,
 };
 use crate::config::shape::{Either, OneOrMany};
 use crate::config::text::ListenAddress;
-use crate::config::word::{AccessLogFormat, Off, Threads};
+use crate::config::word::{Off, Threads};
 use crate::policy::Protocol;
 use crate::units::{Bytes, Rate, Share};
 
@@ -161,9 +162,10 @@ section! {
     AccessLog ("a map") {
         /// `stdout` (default), `stderr`, or a file's path from `/`.
         optional to: LogTarget,
-        /// `json`, the default and only word there is.
-        optional format: AccessLogFormat,
-        /// How clients appear: `pseudonym` (default, needs `secrets.client_hmac` to outlive a restart) or `address`.
+        /// `json` (default) or `combined`, the line of Apache and nginx, which most tools read and which has fewer fields.
+        optional format: LineFormat,
+        /// How clients appear: `pseudonym` (default, needs `secrets.client_hmac` to outlive a restart) or `address`. A reload
+        /// changes it.
         optional client: ClientInLog,
         /// Which share of the requests is logged.
         optional sample: Sample,
@@ -178,6 +180,9 @@ section! {
         optional limited: Share,
         /// Of all others. Default 100%.
         optional other: Share,
+        /// The most lines of refused requests: so many at once, and as many again in every period. Beyond it a line says in
+        /// `sampled` how many refused requests it stands for. `none`: no bound. Default 100/s.
+        optional refused: OrNone<Rate>,
     }
     later: []
 }

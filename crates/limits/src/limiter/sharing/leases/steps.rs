@@ -4,8 +4,8 @@ use super::super::Promise;
 use super::entry::Entry;
 use super::size::{self, Demand};
 use super::words::{Held, MOST_TOKENS, State, tick, until};
-use super::{Leases, Look};
-use crate::sketch::{KeyHash, Word};
+use super::{Ends, Look};
+use crate::sketch::Word;
 use crate::units::Timestamp;
 
 /// How often a request tries again that meets others at an entry.
@@ -32,7 +32,7 @@ pub(super) fn known<C: Word>(
     let state = State::of(word);
     let left = held.left(now);
     if left >= cost {
-        return Look::Holds { left, low: is_low(held, state, now) };
+        return Look::Holds { left, low: is_low(held, state, now), ends: Ends(held.ends) };
     }
     if cost > promise.most() {
         return Look::Refused { retry_nanos: None, due: false };
@@ -59,20 +59,10 @@ pub(super) fn is_low(held: Held, state: State, now: Timestamp) -> bool {
 pub(super) enum Start {
     /// We ask, with this word in the state; the low-water mark before.
     Ours { asking: u64, low: u32 },
-    /// Somebody else does.
-    Busy,
+    /// Another request asks, with this word in the state.
+    Busy(u64),
     /// The entry has changed meanwhile: look again.
     Moved,
-}
-
-impl<C: Word> Leases<C> {
-    /// Which question about the key is on its way, if one is: a number that it has alone.
-    pub fn question(&self, key: KeyHash) -> Option<u64> {
-        let (line, tag) = self.place(key);
-        let (_, entry, _) = self.line(line).find(tag)?;
-        let word = entry.state.load();
-        matches!(State::of(word), State::Asking { .. }).then_some(word)
-    }
 }
 
 /// Marks the key of the entry as being asked about.
@@ -81,7 +71,7 @@ pub(super) fn start<C: Word>(entry: &Entry<C>, tag: u64, nonce: u32, now: Timest
     let state = State::of(word);
     let low = match state {
         State::Idle { low } => low,
-        state if state.is_asking(now) => return Start::Busy,
+        state if state.is_asking(now) => return Start::Busy(word),
         State::Claimed => return Start::Moved,
         State::Asking { .. } | State::Refused { .. } => 0,
     };

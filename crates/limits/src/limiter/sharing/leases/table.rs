@@ -21,35 +21,37 @@ pub struct Leases<C = AtomicU64> {
     pub(super) grants: Box<[AtomicU64]>,
 }
 
-/// What is known about a key without asking, or what became of a request.
+/// What this gate knows about a request of a key.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// It is held, or was just taken.
+    /// The cost is held, or was just taken.
     Holds {
         /// What is left: before taking from [`Leases::look`], after it otherwise.
         left: u32,
-        /// Whether so little is left that somebody should [`refill`](Leases::refill) in the background.
+        /// Whether so little is left that the face should [`refill`](Leases::refill) in the background.
         low: bool,
+        /// When what is held ends, or what was taken, to [give it back](Leases::give_back).
+        ends: Ends,
     },
-    /// The store has said no, or the cost is above all that there can be.
+    /// The store has refused it, or the cost is above the limit.
     Refused {
-        /// Nanoseconds from now until it would fit if nobody else took any; `None` when it never will.
+        /// Nanoseconds from now until it would fit if no other request took any; `None` when it never will.
         retry_nanos: Option<u64>,
-        /// Whether the store is likely to have some again by now, so that somebody should [`refill`](Leases::refill) in the
-        /// background; this request is refused all the same. At most 20 times a second, of a key that is spent all the time.
+        /// Whether the store is likely to have some again by now, so that the face should [`refill`](Leases::refill) in the
+        /// background. This request is refused all the same. At most 20 times a second for a key that is spent all the time.
         due: bool,
     },
-    /// Only the store knows. From [`Leases::answered`]: its answer came too late to be used, which is as good as silence.
+    /// Only the store knows. From [`Leases::answered`]: the answer came too late to be used.
     Unknown,
 }
 
-/// When something that was held ends.
+/// When a lease ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends(pub(super) u64);
 
 impl Ends {
-    /// Of what cannot be held.
+    /// The end of what cannot be held.
     pub const NEVER_LIVED: Ends = Ends(0);
 }
 
@@ -57,12 +59,15 @@ impl Ends {
 #[must_use]
 #[derive(Debug)]
 pub enum Begin {
-    /// Ask it this. To be settled by [`Leases::answered`] or [`Leases::silent`]; one that is lost keeps the key from being
-    /// asked about for a second.
+    /// Ask this, and settle it by [`Leases::answered`] or [`Leases::silent`]. While a lost one is not settled, no request asks about
+    /// the key for a second.
     Ask(Asking),
-    /// Somebody else is asking about the key: wait for that, at most until the deadline, or refuse.
-    Busy,
-    /// No need any more: this is known meanwhile. Nothing is taken yet.
+    /// Another request is asking about the key.
+    Busy {
+        /// Identifies its question.
+        question: u64,
+    },
+    /// Do not ask: this is known meanwhile. Nothing is taken yet.
     Known(Look),
 }
 

@@ -57,6 +57,15 @@ fn ask(leases: &Leases, number: u64, cost: Cost, promise: &Promise, now: Timesta
     }
 }
 
+/// What is left, and whether it is low.
+fn held(look: Look) -> Option<(u32, bool)> {
+    if let Look::Holds { left, low, .. } = look { Some((left, low)) } else { None }
+}
+
+fn ends(look: Look) -> Ends {
+    if let Look::Holds { ends, .. } = look { ends } else { panic!("nothing is held") }
+}
+
 /// A table in which key 1 holds what is left of this grant after the asker took one.
 fn holding(granted: u32, promise: &Promise, now: Timestamp) -> Leases {
     let leases = Leases::with_lines(1);
@@ -67,7 +76,7 @@ fn holding(granted: u32, promise: &Promise, now: Timestamp) -> Leases {
     }
     let asking = ask(&leases, 1, Cost::ONE, promise, now);
     assert!(asking.wanted() >= granted, "{asking:?}");
-    assert_eq!(leases.answered(asking, &grant(granted), now, now), Look::Holds { left: granted - 1, low: false });
+    assert_eq!(held(leases.answered(asking, &grant(granted), now, now)), Some((granted - 1, false)));
     leases
 }
 
@@ -95,7 +104,7 @@ fn a_lone_request_asks_for_itself_and_nothing_more_where_tokens_are_few() {
         assert_eq!(leases.look(key(1), Cost::ONE, &slow(), now), Look::Unknown);
         let asking = ask(&leases, 1, Cost::ONE, &slow(), now);
         assert_eq!((asking.wanted(), asking.least(), asking.is_kept()), (1, 1, true));
-        assert_eq!(leases.answered(asking, &grant(1), now, now), Look::Holds { left: 0, low: false });
+        assert_eq!(held(leases.answered(asking, &grant(1), now, now)), Some((0, false)));
         assert_eq!(leases.outstanding(now), 0);
     }
 }
@@ -213,7 +222,7 @@ fn with_more_gates_a_lease_lives_shorter_and_nothing_is_lost() {
     assert_eq!(asking.life_nanos(), 4_000 * MS);
     let _ = leases.answered(asking, &grant(1), at(1), at(1));
     leases.note(key(1), Cost::ONE, at(2));
-    assert!(matches!(leases.take(key(1), Cost::ONE, &promise, at(2)), Look::Holds { left: 0, low: true }));
+    assert!(matches!(leases.take(key(1), Cost::ONE, &promise, at(2)), Look::Holds { left: 0, low: true, .. }));
     let asking = refill(3, 3);
     assert_eq!(asking.life_nanos(), 1_000 * MS);
     assert!(matches!(leases.answered(asking, &grant(1), at(3), at(4)), Look::Holds { left: 1, .. }));
@@ -222,33 +231,33 @@ fn with_more_gates_a_lease_lives_shorter_and_nothing_is_lost() {
 #[test]
 fn what_a_refused_request_took_is_there_again_until_it_would_have_ended() {
     let (leases, promise) = (holding(10, &steep(), at(0)), steep());
-    let (taken, ends) = leases.take_until(key(1), cost(4), &promise, at(1));
-    assert_eq!(taken, Look::Holds { left: 5, low: false });
-    leases.give_back(key(1), cost(4), ends, &promise, 1, at(2));
+    let taken = leases.take(key(1), cost(4), &promise, at(1));
+    assert_eq!(held(taken), Some((5, false)));
+    leases.give_back(key(1), cost(4), ends(taken), &promise, 1, at(2));
     assert!(matches!(leases.look(key(1), Cost::ONE, &promise, at(2)), Look::Holds { left: 9, .. }));
     assert_eq!(leases.outstanding(at(1000)), 0);
     // of a lease that was replaced meanwhile
-    let (_, ends) = leases.take_until(key(1), cost(9), &promise, at(900));
+    let taken = leases.take(key(1), cost(9), &promise, at(900));
     let asking = ask(&leases, 1, Cost::ONE, &promise, at(950));
     let _ = leases.answered(asking, &grant(3), at(950), at(951));
-    leases.give_back(key(1), cost(9), ends, &promise, 1, at(952));
+    leases.give_back(key(1), cost(9), ends(taken), &promise, 1, at(952));
     assert_eq!(leases.outstanding(at(952)), 2);
 }
 
 #[test]
 fn no_more_is_given_back_than_may_be_held_and_nothing_while_a_question_is_on_its_way() {
     let (leases, promise) = (holding(100, &steep(), at(0)), steep());
-    let (_, ends) = leases.take_until(key(1), cost(50), &promise, at(1));
+    let taken = leases.take(key(1), cost(50), &promise, at(1));
     // of thirty gates, each may hold 25
-    leases.give_back(key(1), cost(50), ends, &promise, 30, at(2));
+    leases.give_back(key(1), cost(50), ends(taken), &promise, 30, at(2));
     assert_eq!(leases.outstanding(at(2)), 49);
     while !matches!(leases.take(key(1), Cost::ONE, &promise, at(3)), Look::Holds { low: true, .. }) {}
     let Begin::Ask(asking) = leases.refill(key(1), &promise, 1, at(3)) else { panic!("nobody asks") };
     let before = leases.outstanding(at(3));
-    leases.give_back(key(1), Cost::ONE, ends, &promise, 1, at(3));
+    leases.give_back(key(1), Cost::ONE, ends(taken), &promise, 1, at(3));
     assert_eq!(leases.outstanding(at(3)), before);
     leases.silent(asking);
-    leases.give_back(key(1), Cost::ONE, ends, &promise, 1, at(3));
+    leases.give_back(key(1), Cost::ONE, ends(taken), &promise, 1, at(3));
     assert_eq!(leases.outstanding(at(3)), before + 1);
 }
 
@@ -256,11 +265,11 @@ fn no_more_is_given_back_than_may_be_held_and_nothing_while_a_question_is_on_its
 fn what_was_asked_for_one_request_is_held_for_the_next_if_another_limit_refuses_it() {
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, Cost::ONE, &slow(), at(0));
-    let (taken, ends) = leases.answered_until(asking, &grant(1), at(0), at(1));
-    assert_eq!((taken, leases.outstanding(at(1))), (Look::Holds { left: 0, low: false }, 0));
-    leases.give_back(key(1), Cost::ONE, ends, &slow(), 1, at(2));
-    assert_eq!(leases.take(key(1), Cost::ONE, &slow(), at(990)), Look::Holds { left: 0, low: false });
-    leases.give_back(key(1), Cost::ONE, ends, &slow(), 1, at(1100));
+    let taken = leases.answered(asking, &grant(1), at(0), at(1));
+    assert_eq!((held(taken), leases.outstanding(at(1))), (Some((0, false)), 0));
+    leases.give_back(key(1), Cost::ONE, ends(taken), &slow(), 1, at(2));
+    assert_eq!(held(leases.take(key(1), Cost::ONE, &slow(), at(990))), Some((0, false)));
+    leases.give_back(key(1), Cost::ONE, ends(taken), &slow(), 1, at(1100));
     assert_eq!(leases.outstanding(at(1100)), 0, "it has ended");
 }
 
@@ -295,7 +304,7 @@ fn a_quarter_left_is_low_and_a_sixteenth_near_the_end() {
     for (now, low_from) in [(1, 9), (800, 1)] {
         let leases = holding(40, &steep(), at(0));
         let mut first_low = None;
-        while let Look::Holds { left, low } = leases.take(key(1), Cost::ONE, &steep(), at(now)) {
+        while let Look::Holds { left, low, .. } = leases.take(key(1), Cost::ONE, &steep(), at(now)) {
             first_low = first_low.or(low.then_some(left));
         }
         assert_eq!(first_low, Some(low_from), "at {now} ms");
@@ -310,7 +319,7 @@ fn a_refill_asks_for_what_is_missing_and_adds_to_what_is_left() {
     let Begin::Ask(asking) = leases.refill(key(1), &steep(), 1, at(1)) else { panic!("nobody asks") };
     assert_eq!((asking.wanted(), asking.least()), (40 - 9, 1));
     assert!(matches!(leases.refill(key(1), &steep(), 1, at(1)), Begin::Known(_)), "it is low, but being asked about");
-    assert_eq!(leases.answered(asking, &grant(31), at(1), at(2)), Look::Holds { left: 40, low: false });
+    assert_eq!(held(leases.answered(asking, &grant(31), at(1), at(2))), Some((40, false)));
     // the sum has the end of the older
     assert_eq!(leases.look(key(1), Cost::ONE, &steep(), at(1000)), Look::Unknown);
 }
@@ -320,7 +329,7 @@ fn a_refill_that_could_not_be_spent_in_time_takes_the_new_end() {
     let leases = holding(40, &steep(), at(0));
     while !matches!(leases.take(key(1), Cost::ONE, &steep(), at(900)), Look::Holds { low: true, .. }) {}
     let Begin::Ask(asking) = leases.refill(key(1), &steep(), 1, at(900)) else { panic!("nobody asks") };
-    assert_eq!(leases.answered(asking, &grant(30), at(900), at(901)), Look::Holds { left: 30, low: false });
+    assert_eq!(held(leases.answered(asking, &grant(30), at(900), at(901))), Some((30, false)));
     assert!(matches!(leases.look(key(1), Cost::ONE, &steep(), at(1890)), Look::Holds { left: 30, .. }));
 }
 
@@ -328,10 +337,13 @@ fn a_refill_that_could_not_be_spent_in_time_takes_the_new_end() {
 fn one_asks_and_the_others_wait() {
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, Cost::ONE, &rate(), at(0));
-    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1)), Begin::Busy));
+    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1)), Begin::Busy { .. }));
     leases.silent(asking);
     let _lost = ask(&leases, 1, Cost::ONE, &rate(), at(1));
-    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1000)), Begin::Busy), "it is lost, but not void");
+    assert!(
+        matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1000)), Begin::Busy { .. }),
+        "it is lost, but not void"
+    );
     let _lost = ask(&leases, 1, Cost::ONE, &rate(), at(1010));
 }
 
@@ -341,7 +353,10 @@ fn an_answer_that_was_given_up_serves_its_own_request_alone() {
     let late = ask(&leases, 1, Cost::ONE, &rate(), at(0));
     let asking = ask(&leases, 1, Cost::ONE, &rate(), at(1010));
     assert!(matches!(leases.answered(late, &grant(1), at(11), at(1010)), Look::Holds { left: 0, .. }));
-    assert!(matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1011)), Begin::Busy), "its state is another's");
+    assert!(
+        matches!(leases.begin(key(1), Cost::ONE, &rate(), 1, at(1011)), Begin::Busy { .. }),
+        "its state is another's"
+    );
     leases.silent(asking);
 }
 
@@ -389,8 +404,8 @@ fn a_store_that_gave_its_last_is_not_asked_again_at_once() {
     while let Look::Holds { .. } = leases.take(key(1), Cost::ONE, &quota(), at(1)) {}
     let asking = ask(&leases, 1, Cost::ONE, &quota(), at(1));
     let last = Answer { granted: 2, left: 0, retry_nanos: Some(0), ends_nanos: 30_000 * MS };
-    assert_eq!(leases.answered(asking, &last, at(1), at(2)), Look::Holds { left: 1, low: false });
-    assert_eq!(leases.take(key(1), Cost::ONE, &quota(), at(2)), Look::Holds { left: 0, low: false });
+    assert_eq!(held(leases.answered(asking, &last, at(1), at(2))), Some((1, false)));
+    assert_eq!(held(leases.take(key(1), Cost::ONE, &quota(), at(2))), Some((0, false)));
     let Look::Refused { retry_nanos: Some(retry), .. } = leases.take(key(1), Cost::ONE, &quota(), at(2)) else {
         panic!("not refused")
     };
@@ -404,10 +419,7 @@ fn a_store_that_granted_all_that_was_asked_for_is_asked_again_though_it_has_noth
     let leases = Leases::with_lines(1);
     let asking = ask(&leases, 1, cost(10), &fast, at(0));
     let all = Answer { granted: asking.wanted(), left: 0, retry_nanos: Some(0), ends_nanos: u64::MAX };
-    assert_eq!(
-        (asking.wanted(), leases.answered(asking, &all, at(0), at(1))),
-        (10, Look::Holds { left: 0, low: false })
-    );
+    assert_eq!((asking.wanted(), held(leases.answered(asking, &all, at(0), at(1)))), (10, Some((0, false))));
     assert_eq!(leases.look(key(1), Cost::ONE, &fast, at(2)), Look::Unknown);
 }
 
@@ -426,7 +438,7 @@ fn live_entries_are_not_evicted_and_the_newcomer_asks_for_itself() {
     }
     let newcomer = ask(&leases, 3, cost(2), &rate(), at(1));
     assert_eq!((newcomer.is_kept(), newcomer.wanted()), (false, 2));
-    assert_eq!(leases.answered(newcomer, &grant(2), at(1), at(2)), Look::Holds { left: 0, low: false });
+    assert_eq!(held(leases.answered(newcomer, &grant(2), at(1), at(2))), Some((0, false)));
     assert!(ask(&leases, 3, Cost::ONE, &rate(), at(1010)).is_kept(), "the questions of the others are void by now");
 }
 

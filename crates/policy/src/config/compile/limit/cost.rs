@@ -3,7 +3,7 @@
 use super::written::Written;
 use crate::config::compile::checks::{number32, out_of_place};
 use crate::config::fault::{Code, Diagnostic, Faults};
-use crate::config::limit_value::{CostMethod, CostText, CountText, LimitRate};
+use crate::config::limit_value::{CostMethod, CostText, CountText};
 use crate::config::read::Field;
 use crate::config::scalar::Count;
 use crate::config::shape::Either;
@@ -142,5 +142,5 @@ pub fn is_deferred(written: &Written<'_>) -> bool {
 
 /// Whether its rate is one of bytes.
 pub fn counts_bytes(written: &Written<'_>) -> bool {
-    matches!(written.limit.rate.value(), Some(LimitRate::Bytes { .. }))
+    written.limit.own.counts_bytes()
 }

@@ -13,7 +13,7 @@ use crate::config::schema;
 use crate::config::section::Section;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
-use crate::limiter::FORMS;
+use crate::limiter::{FORMS, Form};
 use crate::policy::{Condition, CostRule, Kind, Rule, Tier};
 use crate::units::Prefix;
 use tidegate_http::hearsay;
@@ -74,7 +74,7 @@ pub fn tiers(
 
 /// Tells whether a word of a tier is a number of some type.
 fn is_number(word: &str) -> bool {
-    FORMS.iter().any(|form| form.tier_words.contains(&word))
+    FORMS.iter().any(|form| form.takes_in_tier(word))
 }
 
 /// The promise of a tier, `Some(None)` if it exempts.
@@ -99,12 +99,12 @@ fn tier(
         return Some(None);
     }
     // every word is asked, so that all that are misplaced are told at once
-    let fitting = given.iter().filter(|(word, key)| fits(written, word, *key, |form| form.tier_words, faults)).count();
+    let fitting = given.iter().filter(|(word, key)| fits(written, word, *key, Form::takes_in_tier, faults)).count();
     if fitting < given.len() {
         return None;
     }
     if given.is_empty() {
-        let names: Vec<String> = written.form.tier_words.iter().map(|word| format!("`{word}`")).collect();
+        let names: Vec<String> = written.form.tier_words.iter().map(|word| format!("`{}`", word.name)).collect();
         if !names.is_empty() {
             faults.push(
                 Diagnostic::error(Code::MISSING_FIELD, at.span, "a tier that changes nothing")

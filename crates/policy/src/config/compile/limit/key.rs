@@ -7,10 +7,11 @@ use crate::config::fault::{Code, Diagnostic, Faults};
 use crate::config::limit_text::LimitKey;
 use crate::config::read::{At, Field};
 use crate::config::scalar::Count;
+use crate::config::schema::kind_words::Given;
 use crate::config::shape::{Either, List, OneOrMany};
 use crate::config::span::Span;
 use crate::config::text::Name;
-use crate::limiter::fair_share::MAX_NODES;
+use crate::limiter::MAX_NODES;
 use crate::policy::Scope;
 
 /// What requests are counted by.
@@ -101,11 +102,12 @@ pub fn of(written: &Written<'_>, faults: &mut Faults) -> Option<Option<KeySpec>>
     if !written.form.takes("of") {
         return Some(None);
     }
-    if !written.limit.of.is_present() {
+    let of = written.limit.own.key("of");
+    if !of.is_present() {
         missing_field(written, "of", faults);
         return None;
     }
-    let parts = without_origin(parts(&written.limit.of, faults)?, "`of` cannot be `origin`", faults)?;
+    let parts = without_origin(parts(&of, faults)?, "`of` cannot be `origin`", faults)?;
     let then = match written.limit.missing.value() {
         Some(Either::Short(missing)) => Some(*missing),
         Some(Either::Long(_)) => Some(Missing::Allow),
@@ -121,25 +123,26 @@ pub fn nodes(written: &Written<'_>, faults: &mut Faults) -> Option<Vec<Node>> {
     if !written.form.takes("nodes") {
         return Some(Vec::new());
     }
-    let Some(list) = written.limit.nodes.get() else {
-        return if written.limit.nodes.is_present() { None } else { default_nodes() };
+    let field = written.limit.own.field("nodes");
+    let Some((at, Given::Nodes(list))) = field.get().map(|at| (at.span, &at.value)) else {
+        return if field.is_present() { None } else { default_nodes() };
     };
-    if list.value.items.is_empty() && !list.value.bad {
+    if list.items.is_empty() && !list.bad {
         faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, list.span, "`nodes` names nothing to group by")
+            Diagnostic::error(Code::EMPTY_VALUE, at, "`nodes` names nothing to group by")
                 .label("needs one or more")
                 .help("remove it for the default: client and route, client, /24 and /16"),
         );
         return None;
     }
-    if let Some(beyond) = list.value.items.get(MAX_NODES) {
+    if let Some(beyond) = list.items.get(MAX_NODES) {
         faults.push(
-            Diagnostic::error(Code::OUT_OF_RANGE, beyond.span, format!("{} nodes", list.value.items.len()))
+            Diagnostic::error(Code::OUT_OF_RANGE, beyond.span, format!("{} nodes", list.items.len()))
                 .label(format!("allowed are {MAX_NODES}")),
         );
     }
     let mut nodes: Vec<(Node, Span)> = Vec::new();
-    for item in &list.value.items {
+    for item in &list.items {
         let multiplier = number32(&item.value.multiplier, 1..=1_000_000, 1, faults);
         let level = level(&item.value.level, nodes.last().map(|(node, _)| node.level), faults);
         let Some(parts) = parts(&item.value.key, faults) else { continue };
@@ -288,11 +291,11 @@ fn missing(
 }
 
 fn of_span(written: &Written<'_>) -> Span {
-    written.limit.of.get().map_or(written.at, |of| of.span)
+    written.limit.own.field("of").get().map_or(written.at, |of| of.span)
 }
 
 fn of_can_be_missing(written: &Written<'_>) -> bool {
-    written.form.takes("of") && has_missing_part(&written.limit.of)
+    written.form.takes("of") && has_missing_part(&written.limit.own.key("of"))
 }
 
 fn any_can_be_missing(written: &Written<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! One limit of `limits`: what belongs to its type, and its numbers checked against each other.
 //!
-//! `belongs` reports words that belong to other types; `key` what is counted by, `cost` what is counted, `kind` and `rate` what
-//! is promised, `exception` to whom something else is, `action` what follows, `shared` whether gates share it. Names of other limits stay names: those may be
+//! `belongs` reports words that belong to other types; `key` what is counted by, `cost` what is counted, `kind` what
+//! is promised, `memory` how large its sketch is, `exception` to whom something else is, `action` what follows, `shared` whether gates share it. Names of other limits stay names: those may be
 //! defined later in the file, and `limits` looks them up when it has read them all.
 
 mod action;
@@ -9,8 +9,8 @@ mod belongs;
 mod cost;
 mod exception;
 mod key;
-mod kind;
-pub mod rate;
+pub mod kind;
+mod memory;
 mod shared;
 mod written;
 
@@ -59,7 +59,7 @@ pub fn limit(
     let cost = cost::cost(&written, faults);
     let counted = cost::counted(&written, faults);
     let deferred = cost::is_deferred(&written);
-    rate::check_accuracy(&written, faults);
+    memory::check_accuracy(&written, faults);
     let nodes = key::nodes(&written, faults);
     let scope = key.as_ref().and_then(|key| key.exact);
     let numbers = kind::numbers(&written, scope, cost.as_ref(), nodes.as_ref(), origins, faults);
@@ -74,7 +74,7 @@ pub fn limit(
         renamed_from: limit.renamed_from.value().map(|name| name.0.clone()),
         since: limit.since.value().map(|day| day.0),
         by_origin: key.by_origin,
-        accuracy: limit.accuracy.value().and_then(rate::accuracy),
+        accuracy: limit.accuracy.value().and_then(memory::accuracy),
         of: of?,
         nodes: nodes?.into_iter().map(|node| node.key).collect(),
         cost: numbers.bytes.map_or(cost, Some)?,

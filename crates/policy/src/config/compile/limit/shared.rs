@@ -13,7 +13,7 @@ use crate::config::shape::Either;
 use crate::config::span::Span;
 use crate::config::word::{all_of, limit_words};
 use crate::limiter::Form;
-use crate::limiter::kinds::Shareable;
+use crate::limiter::kinds::{Shareable, Value};
 use crate::limiter::sharing::{OnStoreError, Promise, Sharing};
 use crate::policy::{Kind, OnLimit, Shared, Tier};
 
@@ -81,7 +81,8 @@ fn comes_back(written: &Written<'_>, kind: Option<&Kind>, tiers: Option<&[Tier]>
     let limit = written.limit;
     let is_long =
         |kind: &Kind| kind.bucket().is_some_and(|(rate, burst)| Promise::Rate { rate, burst }.terms().is_err());
-    let own = kind.is_some_and(is_long).then(|| limit.burst.key().or(limit.rate.key())).flatten();
+    let name = |word| limit.own.field(word).key();
+    let own = kind.is_some_and(is_long).then(|| name("burst").or(name("rate"))).flatten();
     let of_tiers = tiers.unwrap_or_default().iter().any(|tier| tier.kind.as_ref().is_some_and(is_long));
     let of_tiers = of_tiers.then(|| limit.tiers.key()).flatten().filter(|_| own.is_none());
     for at in own.into_iter().chain(of_tiers) {
@@ -130,11 +131,11 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
         });
         return found;
     }
-    if form.takes("sliding") && limit.sliding.value() == Some(&true) {
+    if form.takes("sliding") && limit.own.plain("sliding") == Some(&Value::Flag(true)) {
         found.push(Obstacle {
             message: format!("a sliding {} cannot be shared", form.word),
             why: if estimate { "gates tell each other of one window" } else { "the store keeps one count of a window" },
-            place: limit.sliding.key(),
+            place: limit.own.field("sliding").key(),
             way_out: "leave `sliding` out, or share a `rate`, which has no windows at all".into(),
         });
     }
@@ -158,7 +159,7 @@ fn obstacles(written: &Written<'_>, action: Option<&OnLimit>, sharing: Sharing) 
         found.push(Obstacle {
             message: "a rate of bytes cannot be shared".into(),
             why: "bytes are charged as they pass, without being asked for",
-            place: limit.rate.key(),
+            place: limit.own.field("rate").key(),
             way_out: LATER.into(),
         });
     }
