@@ -15,6 +15,7 @@ use super::running;
 use super::status::Format;
 use crate::admin::client::{self, Reply};
 use crate::config::parse_duration;
+use crate::human::span;
 use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
 
 /// Forget a client's debt now, in every limit that counts it by its address or network
@@ -92,7 +93,7 @@ pub fn text(Pardoned { client, exempt_seconds, limits, .. }: &Pardoned) -> Strin
     let names: Vec<&str> = pardoned.into_iter().map(|limit| limit.limit.as_str()).collect();
     let exempt = match exempt_seconds {
         0 => String::new(),
-        seconds => format!(", and exempt for {seconds} s"),
+        seconds => format!(", and exempt for {}", span(*seconds)),
     };
     let mut text = format!("{client} is pardoned in {}{exempt}\n", names.join(", "));
     for PardonedLimit { limit, reason, .. } in others {
@@ -105,9 +106,9 @@ fn lines(Pardons { pardons, .. }: &Pardons) -> String {
     let line = |Pardon { client, exempt_for_seconds, given_seconds_ago, limits }: &Pardon| {
         let exempt = match exempt_for_seconds {
             0 => String::new(),
-            seconds => format!(", exempt for {seconds} s more"),
+            seconds => format!(", exempt for {} more", span(*seconds)),
         };
-        format!("{client}   {given_seconds_ago} s ago in {}{exempt}\n", limits.join(", "))
+        format!("{client}   {} ago in {}{exempt}\n", span(*given_seconds_ago), limits.join(", "))
     };
     pardons.iter().map(line).collect()
 }

@@ -3,7 +3,7 @@
 //! A credit of time: waiting spends it, every byte moved earns some of it back at the least rate, and it never exceeds
 //! the grace. So a peer that stalls is given up after the grace, one that creeps below the rate a little later, and one
 //! that keeps the rate never. Time that passes while the other side of the proxy is the slow one is not counted, as long
-//! as nobody asks for bytes meanwhile. The figures are those of Apache's `mod_reqtimeout`, which has shipped them as its
+//! as no bytes are asked for meanwhile. The figures are those of Apache's `mod_reqtimeout`, which has shipped them as its
 //! default since 2.4 (`body=20,MinRate=500`).
 
 use std::task::{Context, Poll};

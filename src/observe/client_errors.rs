@@ -1,7 +1,7 @@
-//! What strangers do wrong, told in one line a minute: bad requests, refused connections, handshakes that fail, abuse of
+//! Errors of clients, one line a minute: bad requests, refused connections, handshakes that fail, abuse of
 //! HTTP/2, clients that leave.
 //!
-//! It is the stranger who decides how often it happens, so no line may be written for each. Every occurrence is counted
+//! The client decides how often they happen, so not each gets a line. Every occurrence is counted
 //! in the metrics; here it is counted once more by reason, with one client as an example, and the housekeeping turns that into a
 //! line of the process's log. The first line comes within a second, the next ones a minute apart, and none when nothing
 //! happened. Noting costs two atomic additions, without locks and without memory.

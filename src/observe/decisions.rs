@@ -1,4 +1,4 @@
-//! What was decided lately, for people who ask why.
+//! The latest decisions, for explanations.
 //!
 //! Decisions that a limit refused, or would have refused, and a sample of the others; and the policies they were decided by.
 //! Only those requests pay for it: a pseudonym (an HMAC), a second look at the routes, and a few stores. What is kept are

@@ -1,7 +1,7 @@
-//! Who a flood comes from, in the process's own log.
+//! The source of a flood, in the process's own log.
 //!
-//! The access log has every refusal of `fair_share` with its node and network; whoever is called at night reads this one
-//! first. So a limit that refuses says it here, with a network that the refused came from, and then keeps quiet for
+//! The access log has every refusal of `fair_share` with its node and network; an operator in an incident reads this
+//! one first. So a limit that refuses writes a line with a network of the refused requests, and then none for
 //! [`PAUSE`] while it counts the refusals of the next line. What is remembered is two words per limit, whatever the number
 //! of clients, so the network is that of the request whose refusal made the line: one of the heaviest, not the heaviest.
 //!

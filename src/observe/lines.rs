@@ -1,6 +1,6 @@
 //! Lines on their way out of the process: they go to a buffer of the calling thread, and one thread of our own writes them.
 //!
-//! Who has a line never waits for whoever reads it. It formats the line straight into a shared buffer, and that is all: no
+//! The caller never waits for the reader. It formats its line straight into a shared buffer, and that is all: no
 //! system call, no wake-up (but for the first line after silence and for a buffer that fills up), no allocation once the
 //! buffers have grown. When the target is too slow the buffers fill, and further lines are dropped and counted. Lines
 //! appear within the batch of their [`Plan`] and the time that a write takes.

@@ -1,8 +1,8 @@
-//! The process's own log, on [`standard_error`]: what an operator must know, not what each request did. Whoever has a line
-//! never waits until it is read.
+//! The process's own log, on [`standard_error`]: what an operator must know, not what each request did. The
+//! caller never waits for the reader.
 //!
 //! Pingora and other crates speak through the `log` crate; they are joined here. Many of their lines are caused by
-//! whoever sends bad requests, one line each, so every line that a stranger can cause has a budget: [`LINES`] per
+//! clients that send bad requests, one line each, so each line that a client can cause has a budget: [`LINES`] per
 //! [`PERIOD`] and source. What goes beyond is counted (in the metrics, and in a line when the period is over), not
 //! written. Of other crates only warnings and errors are shown, one level more at `debug`. No line names a file of the machine that
 //! built the program: [`without_build_path`], [`json_line`].

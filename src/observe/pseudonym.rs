@@ -8,7 +8,7 @@
 //! The key is a sub-key for this purpose, so that pseudonyms in logs cannot be joined with those anywhere else that are
 //! made from the same secret.
 //!
-//! This is pseudonymous, not anonymous: whoever has the secret can try all 2³² IPv4 addresses.
+//! This is pseudonymous, not anonymous: a holder of the secret can try all 2³² IPv4 addresses.
 //!
 //! Sources: RFC 2104 (HMAC), RFC 5869 (HKDF), RFC 4648 §5 (base64url).
 

@@ -1,6 +1,6 @@
 //! The page that Prometheus reads, and the answers to "are you alive" and "do you want requests": a listener of its own.
 //!
-//! Never a public one: it tells route, limit and origin names, and asks nobody who they are. No client is named here; whom
+//! Never a public one: it shows route, limit and origin names without asking for a token. No client is named here; whom
 //! the limits refuse most is told by the [admin endpoints](crate::admin). It is a
 //! [small server](crate::small_server), `GET` and `HEAD` only. The metrics are told to its own [`Hosts`] alone, so that
 //! no stranger's page reads them through an operator's browser; the other two say nothing that is worth it.

@@ -1,8 +1,8 @@
-//! Standard error of a process that serves: a thread of its own writes it, so nobody waits for whoever reads it.
+//! Standard error of a serving process. Its own thread writes it, so no request waits for a slow reader.
 //!
-//! A terminal that is stopped, a journal that hangs or a pipe that nobody empties takes nothing, and a write to it lasts for
-//! ever. So all that a process says that serves goes through [`say`], or through the [log](super::log) on [`Writer`]:
-//! up to 256 KiB wait for better times, the rest is dropped and counted. Lines keep their order. The last ones are
+//! A stopped terminal, a hanging journal or a full pipe takes nothing, and a write to it never ends. So a serving process writes
+//! through [`say`], or through the [log](super::log) on [`Writer`]:
+//! up to 256 KiB wait, the rest is dropped and counted. Lines keep their order. The last ones are
 //! written by [`end`], before the process goes.
 //!
 //! What the standard library itself says when it aborts the process (no memory, a stack that overflows, a panic within a

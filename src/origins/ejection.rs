@@ -3,12 +3,12 @@
 //!
 //! An address is ejected after so many failures in a row, or when a share of its requests within a window of the clock fail.
 //! Each ejection lasts twice as long as the one before it, up to a bound; every window without one takes a doubling back. At
-//! most a share of an origin's addresses is out at once, and never all that are left. Who returns is on probation: its first
+//! most a share of an origin's addresses is out at once, and never all that are left. An address that returns is on probation: its first
 //! failure ejects it again, its first success lifts that.
 //!
 //! Fixed memory per address, no lock: a report is one or two atomic operations on words of its own address. Whether there is
-//! room for one more ejection is looked up under a lock that is only tried: whoever finds it taken leaves the ejection to the
-//! next failure.
+//! room for one more ejection is looked up under a lock that is only tried: a thread that finds it taken leaves the ejection to
+//! the next failure.
 //!
 //! Sources: Envoy, "Outlier detection" (consecutive 5xx, failure percentage, ejection times, maximum ejection percentage).
 //! The probation is a circuit breaker's half-open state (Nygard 2007, "Release It!").

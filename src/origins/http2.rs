@@ -4,8 +4,8 @@
 //! bodies of another length than was said, and frames in excess are errors of the stream or the connection there (RFC 9113
 //! section 8.1.1). Left to do: two lengths, statuses out of range and bodies where none can be, which would reach clients
 //! of HTTP/1; heads and trailers that are too large, since the client's end of `h2` takes 16 MiB of each; trailers
-//! that may not be any (RFC 9110 section 6.5.1); and `https` as the scheme of what travels inside TLS of ours. Interim answers
-//! are counted by nobody but wake nobody for long: they are dropped one by one, until the time for the answer is over.
+//! that may not be any (RFC 9110 section 6.5.1); and `https` as the scheme of what travels inside TLS of ours. Interim
+//! answers are not counted: they are dropped one by one, until the time for the answer is over.
 
 use http::uri::{Authority, Parts, Scheme, Uri};
 use http::{HeaderMap, HeaderName, StatusCode, header};

@@ -1,7 +1,7 @@
-//! What systemd is told: the protocol of sd_notify(3), and the descriptors that it keeps for us.
+//! Messages to systemd by the protocol of sd_notify(3), and the descriptors that it keeps for the gate.
 //!
-//! Messages are datagrams to the socket that `NOTIFY_SOCKET` names. Without it nothing is said; when nobody reads them,
-//! that is logged once and the gate goes on.
+//! Messages are datagrams to the socket that `NOTIFY_SOCKET` names. Without it none is sent. If they are not
+//! read, that is logged once and the gate goes on.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice, Read};

@@ -1,4 +1,4 @@
-//! A new process in the place of this one, without a moment in which nobody listens: the old process's part.
+//! Replaces this process by a new one, and listens all the time: the old process's part.
 //!
 //! The state of limits is not carried over: the new process begins with full budgets.
 

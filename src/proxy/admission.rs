@@ -1,8 +1,8 @@
 //! Admits a judged request: its wait, if a limit delays it, its place at the origin, and the charge.
 //!
 //! The place comes before the charge: a request that finds none has cost its client nothing. Only the limits that delay are
-//! charged before it, one after the other, each as of the end of its wait, as it is that charge which keeps its moment free. Whoever
-//! waits holds nothing else, neither a place nor a budget of other limits, and so keeps nobody out; if there is no room at the
+//! charged before it, one after the other, each as of the end of its wait, as it is that charge which keeps its moment free. A
+//! waiting request holds nothing else, neither a place nor a budget of other limits, and so keeps no other out; if there is no room at the
 //! end of the wait, the answer is a refusal and that one charge stays.
 //!
 //! A wait ends early when the client leaves and when the process stops, and the wait for a place when the client leaves. The

@@ -1,4 +1,4 @@
-//! When a store that is silent is left alone: closed, open, half-open. Pure: time and dice are arguments.
+//! The breaker of a silent store: closed, open, half-open. Pure: time and dice are arguments.
 //!
 //! Closed, every question goes out. It opens after so many failures in a row, or when half of at least [`MANY`] outcomes
 //! within [`SPAN`] were failures. Open, no question goes out until its time is over; then it is half-open, and exactly one

@@ -1,12 +1,12 @@
 //! File descriptors: as many as the system gives, and never all of them for clients.
 //!
 //! A process without a free descriptor cannot connect to its origins, answer a scrape, read a policy file or be told anything.
-//! So they are shared out, by number. The kernel always gives the lowest number that is free; whoever may only keep
-//! numbers below a mark leaves everything from that mark on to others, without anybody counting:
+//! So they are shared out, by number. The kernel always gives the lowest number that is free; a user that may only keep
+//! numbers below a mark leaves the numbers from that mark on to others, without a counter:
 //!
 //! | numbers | who may have them |
 //! |---|---|
-//! | below [`Marks::clients`] | everybody |
+//! | below [`Marks::clients`] | all |
 //! | from there on | connections to origins, and everything else but clients |
 //! | from [`Marks::origins`] on | the admin socket, metrics, health checks, files, logs, stores |
 //!

@@ -1,5 +1,5 @@
-//! What can be told of a head that was refused, for the line in the access log: what it asked for, as far as that can be
-//! seen, and nothing that a line of an accepted request would not hold. No decision is made from it.
+//! The parts of a refused head for its line in the access log: what it asked for, as far as that can be seen, and nothing that
+//! the line of an accepted request would not hold. No decision is made from it.
 
 use http::Method;
 use http::request::Parts;

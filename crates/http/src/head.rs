@@ -6,7 +6,7 @@
 //!
 //! Choices where RFC 9112 leaves one: one empty line before the request line is skipped, a second is refused; methods are
 //! upper case; `OPTIONS *` is refused, since a gateway with many origins has no one server to ask; HTTP/1.0 needs a
-//! `Host` too, as nobody could say which one was meant; folding, userinfo and fragments are refused.
+//! `Host` too, as the gate could not know which host was meant; folding, userinfo and fragments are refused.
 
 pub mod fields;
 pub mod framing;

@@ -1,7 +1,7 @@
-//! Which protocol the client begins with, where no TLS has said it: HTTP/2 with prior knowledge begins with 24 bytes that
+//! Tells HTTP/2 from HTTP/1 where no TLS has said it: HTTP/2 with prior knowledge begins with 24 bytes that
 //! HTTP/1 cannot begin with (RFC 9113 sections 3.3 and 3.4).
 //!
-//! The bytes are read, not peeked at, and handed on to whoever serves the connection. As soon as they differ from the preface
+//! The bytes are read, not peeked at, and handed on to the loop that serves the connection. As soon as they differ from the preface
 //! it is HTTP/1, so a request shorter than the preface is not waited on.
 
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
-//! Which certificate a client is shown: the one for exactly the name it asks for, else one with a wildcard for its first label,
+//! Chooses the certificate for a client: the one for exactly the name it asks for, else one with a wildcard for its first label,
 //! else the first (RFC 6066 section 3, RFC 9525 section 6.3).
 //!
-//! The table is immutable and swapped as a whole, so a handshake sees one state of it and waits for nobody.
+//! The table is immutable and swapped as a whole, so a handshake sees one state of it and never waits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Which decisions are kept for long: so many of each client and of each limit, so that no flood takes the place of others.
+//! Bounds the decisions that are kept for long, for each client and each limit, so that a flood does not replace others.
 //!
 //! Two questions, each answered by a token bucket. *The limit's* part of the ring: what all limits may write in
 //! [`KEPT_FOR`] together is the ring once round, so nothing in it is overwritten sooner. *The client's* own number: [`WHOLE`]

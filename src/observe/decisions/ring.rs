@@ -7,7 +7,7 @@
 //! holds, and whether it is being written. A writer makes it odd by an exchange, writes, and makes it even again; it gives up
 //! where another writer is at work, or a later position is already there. A reader copies the words between two looks at
 //! the version, and takes the copy only if both say the same position, whole. So a record that was torn, or overwritten while it
-//! was read, is never seen, and nobody ever waits.
+//! was read, is never seen, and no thread ever waits.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

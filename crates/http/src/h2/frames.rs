@@ -1,6 +1,6 @@
 //! The frames of a connection (RFC 9113 section 4.1), found by their nine-byte headers and nothing else.
 //!
-//! The library that speaks HTTP/2 handles PING, SETTINGS, PRIORITY and WINDOW_UPDATE by itself and tells nobody; a peer that
+//! The library that speaks HTTP/2 handles PING, SETTINGS, PRIORITY and WINDOW_UPDATE by itself and reports none of them; a peer that
 //! sends nothing else would keep a core busy for ever. [`Scanner`] sees them pass, [`Account`] counts them. Pure: bytes and
 //! times in, verdicts out; payloads are skipped, never looked at or copied. A time is what has passed since the connection began.
 //!

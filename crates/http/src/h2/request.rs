@@ -1,4 +1,4 @@
-//! The head of a request that came by HTTP/2, held to what a head in HTTP/1 is held to, and brought into the same form.
+//! The head of a request in HTTP/2: held to the rules of a head in HTTP/1, and brought into its form.
 //!
 //! The library has undone the compression and refused what RFC 9113 section 8.1.1 calls malformed as far as it looks:
 //! missing, doubled, unknown or late pseudo-header fields, names with capitals, connection-specific fields, bytes that no

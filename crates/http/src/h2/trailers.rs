@@ -1,7 +1,7 @@
-//! Which fields may stand in the trailers of a request (RFC 9110 section 6.5.1).
+//! The fields that may stand in the trailers of a request (RFC 9110 section 6.5.1).
 //!
-//! Trailers go no further than here, but a client that sends framing, routing or credentials behind the body wants somebody to
-//! read them there. Pseudo-header fields are found by [`field_names`](super::field_names).
+//! The gate does not forward trailers, but a client that sends framing, routing or credentials behind the body hopes that a server
+//! reads them there. Pseudo-header fields are found by [`field_names`](super::field_names).
 
 use http::{HeaderMap, HeaderName, header};
 

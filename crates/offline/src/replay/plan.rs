@@ -1,6 +1,6 @@
-//! What of a policy a log can judge: a limit that reads what the log does not have is left out, and why is told.
+//! Finds the limits of a policy that a log can judge. A limit that reads something the log does not have is left out, with the reason.
 //!
-//! A limit that is left out only watches, so that it refuses nobody in place of the others.
+//! A limit that is left out becomes a shadow limit, so that it refuses no request in place of the others.
 
 use std::sync::Arc;
 

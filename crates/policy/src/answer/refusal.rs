@@ -1,6 +1,6 @@
-//! Why there is no answer from an origin → status, problem type, words: the only table of statuses.
+//! From the reason why no origin answers to status, problem type and words: the only table of statuses.
 //!
-//! [`Refusal`]s are verdicts of the policy; [`Fault`]s are requests that cannot be served, whoever's fault it is. Both
+//! [`Refusal`]s are verdicts of the policy; [`Fault`]s are requests that cannot be served. Both
 //! end as a [`Meaning`]. What a client reads says what happened and what to do, and nothing about the inside.
 //!
 //! Sources: RFC 9110 §15 (statuses), RFC 6585 §4 and §5 (429, 431), draft-ietf-httpapi-ratelimit-headers-10 §5 (problem

@@ -1,7 +1,7 @@
 //! Entries of a list of trusted networks: text to [`Prefix`], or what is wrong with it.
 //!
 //! Other proxies skip what they cannot read, clamp a length, or take a netmask's first number for a length; each of
-//! those trusts somebody whom the operator did not name, or nobody where he named one. Here it is a fault.
+//! those trusts a network that the operator did not name, or none where one was named. Here it is a fault.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};

@@ -5,7 +5,7 @@
 //! limit's table is hashed by: binary, canonical, and the same in every gate that has the secret. So nobody who reads the
 //! store reads a client in it, and no name can be joined with a pseudonym in a log.
 //!
-//! This is pseudonymous, not anonymous: whoever has the secret can try all 2³² IPv4 addresses.
+//! This is pseudonymous, not anonymous: a holder of the secret can try all 2³² IPv4 addresses.
 //!
 //! Sources: RFC 2104 (HMAC), RFC 5869 (HKDF).
 

@@ -1,6 +1,6 @@
-//! How a client was found: the same walk as [`resolve`](super::resolve)'s, with every step kept.
+//! The walk of [`resolve`](super::resolve), with each step kept: shows why a request counted for a client.
 //!
-//! For people who ask why a request counted for somebody. Nothing is decided by it, and the elements are those that the walk itself
+//! Nothing is decided by it, and the elements are those that the walk itself
 //! read, so the two cannot disagree.
 
 use http::HeaderMap;

@@ -1,7 +1,7 @@
-//! What happens to an admitted request after its verdict, as far as limits are concerned.
+//! The charges of an admitted request after its verdict.
 //!
-//! The face tells: the request went out, its answer came, so many bytes of a body passed, the connection was switched to
-//! another protocol. The engine charges what could only be charged then.
+//! The proxy reports that the request went out, that its answer came, how many bytes of a body passed, or that the connection was
+//! switched to another protocol. The engine then charges costs that were unknown before.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Requests that have several keys under one limit: a cookie or parameter came with different values, and nobody knows which
-//! of them the origin reads.
+//! Requests that have several keys under one limit: a cookie or parameter came with different values, and the gate cannot
+//! know which of them the origin reads.
 //!
 //! The limit is asked by each of the keys, and the request is charged under each, or under none: a second value buys nothing.
 //! The reading is that of the key that the limit objects to most. An ordinary request does not come here.

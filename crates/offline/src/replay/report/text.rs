@@ -39,7 +39,7 @@ pub fn text(outcome: &Outcome, against: Option<&(Outcome, Difference)>, head: &H
         duration(head.resolution as f64 / 1e9),
         duration(head.took)
     );
-    text.push_str("\n");
+    text.push('\n');
     text.push_str(&table(outcome, head));
     let shown: Vec<&LimitOutcome> = outcome.limits.iter().filter(|limit| limit.missing.is_some()).collect();
     for limit in shown {

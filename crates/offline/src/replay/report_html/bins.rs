@@ -1,4 +1,4 @@
-//! Counts over time whose end is not known: bins that widen as it goes on, all of them together.
+//! Counts over a time of unknown length, in bins that become wider together.
 
 /// What every series of a report shares: the first bin and the width of all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@
 //!
 //! * in a tier, the tier's numbers;
 //! * of a limit that is enforced for a part of its keys, nothing to the others, to requests that lack the key and to those
-//!   that are exempt, as nobody has found out for them whether they are in that part;
+//!   that are exempt, as it is unknown whether they are in that part;
 //! * of a limit that took the place of another (`missing: { use: NAME }`), its own.
 //!
 //! Lines are written when the policy is loaded, so that an answer only shares one. A route whose limits can be told in more
