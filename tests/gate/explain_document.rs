@@ -97,7 +97,7 @@ pub fn same(text: &str) -> String {
         (r";t=\d+", ";t=N"),
         // by how much faster it would have had to be depends on how fast the six were sent
         (r"burst ≥ 6(, or rate ≥ \d+/m,)? would", "burst ≥ 6 would"),
-        (r"config    [0-9a-f]{7}", "config    HASH"),
+        (r"config    [0-9a-f]{12}", "config    HASH"),
     ]
     .iter()
     .fold(text.to_owned(), |text, (pattern, word)| Regex::new(pattern).unwrap().replace_all(&text, *word).into_owned())

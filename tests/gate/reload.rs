@@ -520,8 +520,10 @@ fn one_fingerprint_names_the_configuration_everywhere() {
     let at_gate = |arguments: &[&str]| end(binary().args(arguments).arg("--admin").arg(gate.admin_socket())).stdout;
     let file = gate.folder().join("tidegate.yaml").display().to_string();
     let checked = || {
-        let told = end(binary().args(["check", &file])).stdout;
-        told.trim_end().rsplit(' ').next().unwrap().to_owned()
+        let ended = end(binary().args(["check", &file]));
+        let told = ended.stdout + &ended.stderr;
+        let (_, rest) = told.split_once("fingerprint ").unwrap_or_else(|| panic!("{told}"));
+        rest.trim_end().to_owned()
     };
     let in_force = |fingerprint: &str| {
         assert!(fingerprint.len() == 12 && fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit()), "{fingerprint}");
@@ -534,8 +536,8 @@ fn one_fingerprint_names_the_configuration_everywhere() {
             &["status", "--format", "json"],
             &["top", "--once"],
             &["top", "--once", "--format", "json"],
-            &["explain", &id],
-            &["explain", &id, "--format", "json"],
+            &["explain", "--decision", &id],
+            &["explain", "--decision", &id, "--format", "json"],
         ] {
             let told = at_gate(arguments);
             assert!(told.contains(fingerprint), "{arguments:?}: {fingerprint}\n{told}");
@@ -549,8 +551,8 @@ fn one_fingerprint_names_the_configuration_everywhere() {
     in_force(&first);
     wait_for("the log to tell it", || gate.talk().contains(&first).then_some(()));
     // a listener's word is part of it
-    let changed = limited("rate: 1/h, burst: 2")
-        .replace("{ address: \"127.0.0.1:0\" }", "{ address: \"127.0.0.1:0\", connections: { max: 77 } }");
+    let listener = "main: { address: \"127.0.0.1:0\"";
+    let changed = limited("rate: 1/h, burst: 2").replace(listener, &format!("{listener}, connections: {{ max: 77 }}"));
     let told = reloaded(&gate, &changed);
     let second = checked();
     assert_ne!(first, second);
