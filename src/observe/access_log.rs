@@ -1,6 +1,6 @@
 //! The access log: which requests have a line, how a line looks, and where it goes. [`lines`](super::lines) writes it.
 //!
-//! Lines of refused requests have a budget, so that a flood does not fill the disk: [`Budget`]. No other line is left out by it. A
+//! Lines of refused requests have a budget, so that a flood does not fill the disk. No other line is left out by it. A
 //! refused request without a line is counted on the next line of one.
 
 use std::io;

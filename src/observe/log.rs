@@ -5,7 +5,7 @@
 //! clients that send bad requests, one line each, so each line that a client can cause has a budget: [`LINES`] per
 //! [`PERIOD`] and source. What goes beyond is counted (in the metrics, and in a line when the period is over), not
 //! written. Of other crates only warnings and errors are shown, one level more at `debug`. No line names a file of the machine that
-//! built the program: [`without_build_path`], [`json_line`].
+//! built the program.
 
 mod json_line;
 

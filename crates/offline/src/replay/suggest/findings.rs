@@ -272,7 +272,7 @@ impl Found {
 
     /// The proposal of the smallest share that is at least one client, and its place; else that which touches nobody.
     pub fn recommended(&self) -> Option<(usize, &Proposal)> {
-        self.proposals.iter().enumerate().last()
+        self.proposals.iter().enumerate().next_back()
     }
 
     /// What the proposal at this place promises, in a line.
