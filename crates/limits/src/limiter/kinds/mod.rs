@@ -7,14 +7,14 @@ pub mod words;
 
 use std::time::Duration;
 
-pub(super) use fair_share::Offer;
+pub use fair_share::offer::Offer;
 pub use form::{Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::by_key::{InflightByKey, KeyPermit};
 pub use words::{Takes, Value, Word, Words};
 
 /// Makes the modules, [`Kind`] and [`FORMS`] from the list of the kinds.
 macro_rules! kinds {
-    ($($file:ident::$kind:ident,)*) => {
+    ($($file:ident: $kind:ident,)*) => {
         $(
             pub mod $file;
             pub use $file::$kind;
@@ -61,12 +61,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    rate::Rate,
-    quota::Quota,
-    recent_average::RecentAverage,
-    distinct::Distinct,
-    fair_share::FairShare,
-    inflight::Inflight,
+    rate: Rate,
+    quota: Quota,
+    recent_average: RecentAverage,
+    distinct: Distinct,
+    fair_share: FairShare,
+    inflight: Inflight,
 }
 
 const RATE: Word = Word {
