@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::view::{DecisionView, MOST_ROWS, View};
 use crate::explain::Explanation;
+use crate::limiter::FORMS;
 use crate::observe::decisions::Surroundings;
 use crate::observe::fair_share_log::shown_client;
 use crate::observe::history::Named;
@@ -65,7 +66,7 @@ fn busiest(routes: Vec<Route>) -> Vec<Route> {
 
 /// Returns whether the section of fair shares shows the limit.
 fn shares_out(limit: &Limit) -> bool {
-    limit.kind == "fair_share"
+    FORMS.iter().any(|form| form.word == limit.kind && form.takes("nodes"))
 }
 
 /// Clients are pseudonyms, as nothing else is remembered of them.

@@ -1,10 +1,6 @@
 //! What a limiter is made from: the numbers of its rule, and what of the policy around it concerns it.
 
-use std::any::Any;
-
-use super::kind::MIXED;
-use super::{Kind, LimitKind};
-use crate::units::OutOfRange;
+use super::Kind;
 
 /// What a limiter is made from.
 #[derive(Debug, Clone, Copy)]
@@ -45,21 +41,4 @@ impl<'a> Spec<'a> {
             unix_nanos_at_origin: 0,
         }
     }
-
-    /// The numbers of the limit itself.
-    ///
-    /// # Errors
-    /// No kind, or another one.
-    pub(super) fn own<K: LimitKind>(&self) -> Result<&'a K, OutOfRange> {
-        numbers(self.kinds.first().ok_or(MIXED)?)
-    }
-}
-
-/// The numbers of a limit of this kind.
-///
-/// # Errors
-/// Another kind.
-pub(super) fn numbers<K: LimitKind>(kind: &Kind) -> Result<&K, OutOfRange> {
-    let kind: &dyn Any = &**kind;
-    kind.downcast_ref().ok_or(MIXED)
 }

@@ -3,7 +3,7 @@
 pub mod caps;
 pub mod controller;
 mod follows;
-mod offer;
+pub mod offer;
 pub mod root;
 pub mod share;
 pub mod spec;
@@ -11,10 +11,9 @@ pub mod word;
 
 use std::time::Duration;
 
-use super::form::{Bound, Form, FromWords, LimitKind, Part, compared};
-pub(in crate::limiter) use offer::Offer;
-
+use super::form::{Bound, Form, FromWords, LimitKind, Part, compared, own};
 use follows::Follows;
+use offer::Offer;
 use spec::{FairShareSpec, NodeSpec, Parents};
 
 use super::words::{Takes, Value, Word, Words};
@@ -185,7 +184,7 @@ struct FairShareState {
 
 impl FairShareState {
     fn new(spec: &Spec<'_>, seed: &Seed) -> Result<FairShareState, OutOfRange> {
-        let (capacity, numbers) = spec.own::<FairShare>()?.numbers();
+        let (capacity, numbers) = own::<FairShare>(spec)?.numbers();
         Ok(FairShareState {
             share: share::FairShare::new(&numbers, seed)?,
             follows: Follows::new(capacity, spec.origin_caps),
@@ -216,7 +215,7 @@ impl State for FairShareState {
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
-        let (capacity, numbers) = spec.own::<FairShare>()?.numbers();
+        let (capacity, numbers) = own::<FairShare>(spec)?.numbers();
         let follows = Follows::new(capacity, spec.origin_caps);
         Ok(Box::new(FairShareState {
             share: self.share.followed_by(&numbers)?,

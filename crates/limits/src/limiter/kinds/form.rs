@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Kind;
 use super::words::{Value, Word, Words};
-use crate::limiter::kind::{RefusedCount, Scope, Sketch};
+use crate::limiter::kind::{MIXED, RefusedCount, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
 use crate::limiter::{Spec, State};
@@ -341,6 +341,23 @@ pub trait LimitKind: Any + Debug + Send + Sync {
     fn needs_durations(&self) -> bool {
         self.form().gives_back || self.follows_origin().is_some()
     }
+}
+
+/// The numbers of a limit of this kind.
+///
+/// # Errors
+/// Another kind.
+pub(super) fn numbers<K: LimitKind>(kind: &Kind) -> Result<&K, OutOfRange> {
+    let kind: &dyn Any = &**kind;
+    kind.downcast_ref().ok_or(MIXED)
+}
+
+/// The numbers of the limit itself.
+///
+/// # Errors
+/// No kind, or another one.
+pub(super) fn own<'a, K: LimitKind>(spec: &Spec<'a>) -> Result<&'a K, OutOfRange> {
+    numbers(spec.kinds.first().ok_or(MIXED)?)
 }
 
 /// Seconds, rounded up, at least one.

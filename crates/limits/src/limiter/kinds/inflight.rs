@@ -8,7 +8,7 @@ pub mod by_key;
 
 use std::sync::Arc;
 
-use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, compared};
+use super::form::{Allowance, Bound, Counts, Form, FromWords, LimitKind, Part, compared, numbers, own};
 use by_key::InflightByKey;
 
 use super::words::{Takes, Value, Word, Words};
@@ -16,7 +16,6 @@ use super::{Kind, MAX as SHARED_MAX};
 use crate::limiter::kind::{MIXED, Scope, Sketch};
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::probe::{Probe, Seen};
-use crate::limiter::spec::numbers;
 use crate::limiter::{Gauges, Judgement, Lost, Moved, Place, Refuses, Slots, Spec, State, Taken};
 use crate::sketch::Seed;
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -156,7 +155,7 @@ impl ExactState {
     /// # Errors
     /// No kind, or another one.
     pub fn new(spec: &Spec<'_>) -> Result<ExactState, OutOfRange> {
-        let Inflight { max, upgraded, scope } = *spec.own()?;
+        let Inflight { max, upgraded, scope } = *own(spec)?;
         let count = match scope {
             Scope::Global => 1,
             Scope::Route => spec.routes,
@@ -207,7 +206,7 @@ impl State for ExactState {
 
     /// The same places under other numbers.
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
-        let Inflight { max, upgraded, .. } = *spec.own()?;
+        let Inflight { max, upgraded, .. } = *own(spec)?;
         let under = |place: usize| self.slots.get(place).map(|slots| slots.under(max, upgraded));
         let kept =
             |before: &Option<usize>| before.and_then(under).unwrap_or_else(|| Slots::with_upgraded(max, upgraded));
@@ -276,7 +275,7 @@ impl KeyedState {
     /// # Errors
     /// No kind, another one, or what [`InflightByKey::new`] refuses.
     pub fn new(spec: &Spec<'_>, seed: &Seed) -> Result<KeyedState, OutOfRange> {
-        let Inflight { scope: Scope::Key { memory }, .. } = spec.own()? else { return Err(MIXED) };
+        let Inflight { scope: Scope::Key { memory }, .. } = own(spec)? else { return Err(MIXED) };
         let upgraded = Arc::new(InflightByKey::new(u32::MAX, *memory, seed.derive("upgraded"))?);
         let places = InflightByKey::new(u32::MAX, *memory, seed.clone())?.with_upgraded(Arc::clone(&upgraded));
         KeyedState::of(Arc::new(places), upgraded, spec)
@@ -314,7 +313,7 @@ impl State for KeyedState {
 
     /// The same places under other numbers.
     fn follow(&self, spec: &Spec<'_>, _: &Moved<'_>) -> Result<Box<dyn State>, OutOfRange> {
-        let Inflight { scope: Scope::Key { .. }, .. } = spec.own()? else { return Err(MIXED) };
+        let Inflight { scope: Scope::Key { .. }, .. } = own(spec)? else { return Err(MIXED) };
         Ok(Box::new(KeyedState::of(Arc::clone(&self.places), Arc::clone(&self.upgraded), spec)?))
     }
 

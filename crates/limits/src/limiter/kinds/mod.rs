@@ -7,7 +7,7 @@ pub mod words;
 
 use std::time::Duration;
 
-pub(super) use fair_share::Offer;
+pub use fair_share::offer::Offer;
 pub use fair_share::spec::DEFAULT_HALF_LIFE as OFFERED_HALF_LIFE;
 pub use form::{Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable};
 pub use inflight::by_key::{InflightByKey, KeyPermit};
@@ -15,7 +15,7 @@ pub use words::{Takes, Value, Word, Words};
 
 /// Makes the modules, [`Kind`] and [`FORMS`] from the list of the kinds.
 macro_rules! kinds {
-    ($($file:ident::$kind:ident,)*) => {
+    ($($file:ident: $kind:ident,)*) => {
         $(
             pub mod $file;
             pub use $file::$kind;
@@ -62,12 +62,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    rate::Rate,
-    quota::Quota,
-    recent_average::RecentAverage,
-    distinct::Distinct,
-    fair_share::FairShare,
-    inflight::Inflight,
+    rate: Rate,
+    quota: Quota,
+    recent_average: RecentAverage,
+    distinct: Distinct,
+    fair_share: FairShare,
+    inflight: Inflight,
 }
 
 const RATE: Word = Word {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::form::{
     Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, Part, Shareable, calendar, ceil_seconds, compared,
+    numbers, own,
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX, RATE, SLIDING, WINDOW};
@@ -24,7 +25,6 @@ use crate::limiter::kind::{MIXED, Sketch};
 use crate::limiter::leveled::Leveled;
 use crate::limiter::needs::{Needs, Owed};
 use crate::limiter::sharing::Promise;
-use crate::limiter::spec::numbers;
 use crate::limiter::tiered::Tiered;
 use crate::limiter::{Moved, Spec, State};
 use crate::sketch::{Ratio, Seed, Window, Windows};
@@ -345,7 +345,7 @@ struct AlignedState(Tiered<Window>);
 
 impl AlignedState {
     fn new(spec: &Spec<'_>, seed: &Seed) -> Result<AlignedState, OutOfRange> {
-        let Quota { window, memory, .. } = spec.own()?;
+        let Quota { window, memory, .. } = own(spec)?;
         let windows = Windows::of(window, spec.unix_nanos_at_origin)?;
         let windows = if spec.longest_wait > 0 { windows.apart() } else { windows };
         let meters = spec.kinds.iter().map(|kind| Window::on(numbers::<Quota>(kind)?.max, windows.clone()));
@@ -362,7 +362,7 @@ impl ByLevel for AlignedState {
     }
 
     fn follow(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<AlignedState, OutOfRange> {
-        let Quota { window, sliding: false, .. } = spec.own()? else { return Err(MIXED) };
+        let Quota { window, sliding: false, .. } = own(spec)? else { return Err(MIXED) };
         let own = self.0.at(0);
         let ahead = own.longest_wait().max(spec.longest_wait);
         let windows = own.meter().windows().followed_by(

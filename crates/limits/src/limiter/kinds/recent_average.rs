@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::form::{
     Allowance, Bound, Counts, Form, FromWords, Levels, LimitKind, NANOS, Part, Shareable, ceil_seconds, compared,
-    max_penalty, saturating,
+    max_penalty, numbers, own, saturating,
 };
 use super::words::{At, Fault, Takes, Value, Word, Words};
 use super::{Kind, MAX_PENALTY, RATE};
@@ -22,7 +22,6 @@ use crate::limiter::by_level::ByLevel;
 use crate::limiter::kind::{RefusedCount, Sketch};
 use crate::limiter::leveled::Leveled;
 use crate::limiter::needs::{Needs, Owed, smallest};
-use crate::limiter::spec::numbers;
 use crate::limiter::tiered::Tiered;
 use crate::limiter::{Judgement, Moved, Place, Spec, State};
 use crate::sketch::{self, Meter, Ratio, Seed};
@@ -231,7 +230,7 @@ struct AverageState {
 
 impl AverageState {
     fn new(spec: &Spec<'_>, seed: &Seed) -> Result<AverageState, OutOfRange> {
-        let memory = spec.own::<RecentAverage>()?.memory;
+        let memory = own::<RecentAverage>(spec)?.memory;
         let meters = spec.kinds.iter().map(|kind| average(kind, Ratio::EVEN));
         let table = |meter| Leveled::new(meter, memory, seed.clone(), spec.indebts);
         AverageState::of(Tiered::empty(meters, sketch::RecentAverage::eq, table)?, spec)
@@ -239,7 +238,7 @@ impl AverageState {
 
     fn of(tiered: Tiered<sketch::RecentAverage>, spec: &Spec<'_>) -> Result<AverageState, OutOfRange> {
         let tiered = tiered.with_longest_wait(spec.longest_wait);
-        let counts_refused = spec.own::<RecentAverage>()?.keeps_out();
+        let counts_refused = own::<RecentAverage>(spec)?.keeps_out();
         Ok(AverageState { tiered, counts_refused })
     }
 }

@@ -155,9 +155,10 @@ fn rules(route: &str, written: &schema::Route, limits: &mut Limits, faults: &mut
         );
     }
     let mut shares = rules.iter().filter(|(rule, _)| limits.has_nodes(*rule));
-    if let (Some((_, first)), Some((_, second))) = (shares.next(), shares.next()) {
+    if let (Some((_, first)), Some((rule, second))) = (shares.next(), shares.next()) {
+        let word = limits.rule(*rule).map_or("", |rule| rule.kind.word());
         faults.push(
-            Diagnostic::error(Code::TOO_MANY_LIMITS, *second, "two limits of type `fair_share` on one route")
+            Diagnostic::error(Code::TOO_MANY_LIMITS, *second, format!("two limits of type `{word}` on one route"))
                 .label("allowed is one")
                 .related(*first, "the other"),
         );

@@ -43,9 +43,11 @@ pub enum Given {
     Nodes(List<ShareNode>),
 }
 
+type ReadField = dyn Fn(Option<&node::Entry>, &mut Faults) -> Field<Given>;
+
 /// How the value of a word is read and described.
 struct Reader {
-    read: Box<dyn Fn(Option<&node::Entry>, &mut Faults) -> Field<Given>>,
+    read: Box<ReadField>,
     schema: fn(&mut SchemaGenerator) -> Schema,
 }
 

@@ -6,7 +6,8 @@ use crate::sketch::KeyHash;
 
 /// What was offered, and the keys whose caps it uses up if admitted.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::limiter) struct Offer {
+pub struct Offer {
+    /// What was offered.
     pub offered: Offered,
     /// By node; of others than the limited it does not matter.
     keys: [KeyHash; MAX_NODES],
@@ -15,6 +16,7 @@ pub(in crate::limiter) struct Offer {
 }
 
 impl Offer {
+    /// Keeps an offer and the keys of its nodes.
     pub fn new(offered: Offered, nodes: &[Option<KeyHash>]) -> Offer {
         let mut offer = Offer { offered, keys: [KeyHash::default(); MAX_NODES], known: 0 };
         for (number, (known, key)) in nodes.iter().zip(&mut offer.keys).enumerate() {
