@@ -155,7 +155,7 @@ const KEYLESS: &str = "without the key";
 const OVER_BY_OFFERED: &str = "asks for more than this limit admits";
 
 /// The level of one that was refused because nobody knew the count.
-const IN_THE_DARK: &str = "not counted: its store was silent";
+const UNANSWERED: &str = "not counted: its store was silent";
 
 /// The state of a limit that lets nobody pass while its store is silent.
 const CLOSED: &str = "CLOSED";
@@ -175,8 +175,8 @@ impl LimitPart {
             rule.key.parts().iter().chain(rule.of.iter().flat_map(KeySpec::parts)).any(KeyPart::can_be_missing);
         // what a limit is short of is told where this gate counts
         let ours = said.by.counts_here();
-        let in_the_dark = short && is_in_the_dark(said, record, rule);
-        let counted = asked && !in_the_dark && !(ours && short && can_lack && said.owed == Owed::default());
+        let on_store_error = short && refuses_on_store_error(said, record, rule);
+        let counted = asked && !on_store_error && !(ours && short && can_lack && said.owed == Owed::default());
         let needs = short.then(|| kind.needs(said.owed)).filter(|_| counted && ours);
         let counted_by = book.keys.get(usize::from(said.rule))?;
         let view = View { said, record, rule, counted_by, kind, needs: needs.unwrap_or_default() };
@@ -186,14 +186,14 @@ impl LimitPart {
             mode: said.mode.word().to_owned(),
             tier: (said.tier > 0).then_some(said.tier),
             outcome: said.outcome.word().to_owned(),
-            state: if in_the_dark && said.mode == Mode::Enforce { CLOSED } else { state(said.outcome, said.mode) }
+            state: if on_store_error && said.mode == Mode::Enforce { CLOSED } else { state(said.outcome, said.mode) }
                 .to_owned(),
             key: view.key(),
             key_pseudonym: None,
             level: match counted {
                 true if said.by == DecidedBy::Offered => Some(OVER_BY_OFFERED.to_owned()),
                 true => view.level(),
-                false => asked.then(|| if in_the_dark { IN_THE_DARK } else { KEYLESS }.to_owned()),
+                false => asked.then(|| if on_store_error { UNANSWERED } else { KEYLESS }.to_owned()),
             },
             remaining: (counted && !kind.has_nodes()).then_some(said.remaining),
             retry_ns: said.wait_nanos.filter(|_| short && counted),
@@ -219,8 +219,8 @@ impl LimitPart {
     }
 }
 
-/// Whether the limit refused because its store was silent, and not for anything that it knows of the client.
-fn is_in_the_dark(said: &Said, record: &Record, rule: &Rule) -> bool {
+/// Returns whether the limit refused because its store did not answer, and not because of what the client did.
+fn refuses_on_store_error(said: &Said, record: &Record, rule: &Rule) -> bool {
     let closed = rule.shared.is_some_and(|shared| shared.on_store_error == OnStoreError::Closed);
     let faulty = record.store_error == Some(StoreError::Faulty);
     said.by == DecidedBy::Fallback && (closed || faulty || record.verdict == Verdict::Refused(Refusal::StoreSilent))
@@ -398,7 +398,7 @@ impl EstimatePart {
 
 /// The wait that a limit tells, in a few words.
 pub fn wait_words(limit: &LimitPart) -> Option<String> {
-    if limit.level.as_deref().is_some_and(|level| level == KEYLESS || level == IN_THE_DARK) {
+    if limit.level.as_deref().is_some_and(|level| level == KEYLESS || level == UNANSWERED) {
         return None;
     }
     let form = FORMS.iter().find(|form| form.word == limit.r#type);
