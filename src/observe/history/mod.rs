@@ -2,7 +2,7 @@
 //!
 //! Once a second the counters of the [`State`] are noted, and their growth is that second's point. So it costs requests nothing, and its
 //! memory is fixed by the policy: 2,400 bytes for each number of a route (5), a limit (4) and an origin (11), and 2 KB for the
-//! [last seconds](recent) of each route and origin.
+//! last seconds (`recent`) of each route and origin.
 //!
 //! It is kept by name. A reload may bring another policy: names that stay go on, those that went are forgotten.
 //!
