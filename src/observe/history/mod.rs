@@ -3,7 +3,7 @@
 //!
 //! Once a second the counters of the [`State`] are read, and their growth is a point. Requests pay nothing for it. Its memory is
 //! fixed by the policy: 2,400 bytes for each number of a route (5), a limit (4) and an origin (11), and 2 KB for the
-//! [last seconds](recent) of each route and origin.
+//! last seconds (`recent`) of each route and origin.
 //!
 //! Series are kept by name. After a reload series whose names stay continue, the others are dropped.
 
