@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 use super::http2::Protocols;
-use super::{AdminPage, ClientInLog, ListenOn, LineFormat, LogTarget, MetricsPage, Redirect, Secret, Tls};
+use super::{AdminPage, ClientInLog, LineFormat, ListenOn, LogTarget, MetricsPage, Redirect, Secret, Tls};
 use crate::config::schema::{Connections, Drain, Http2, Log, RequestBody, RequestHead, Response, Sample};
 use crate::units::Bytes;
 
