@@ -18,7 +18,7 @@ const NARROWEST: [(&str, &[Step]); 6] = [
     ("crates/policy/src/client", &[("policy", &["client::"]), ("client", &[]), LAWS]),
     ("crates/policy/src/engine", &[("policy", &["engine::"]), LAWS, SOURCES]),
     ("crates/limits/src/limiter/sharing", &[("limits", &["limiter::"]), LAWS, ("leases", &[])]),
-    ("crates/limits/src/limiter/fair_share", &[("limits", &["limiter::"]), FAIR_SHARE, LAWS, SHARES]),
+    ("crates/limits/src/limiter/kinds/fair_share", &[("limits", &["limiter::"]), FAIR_SHARE, LAWS, SHARES]),
     ("crates/limits/src/limiter", &[("limits", &["limiter::"]), LAWS, SOURCES, ("leases", &[])]),
     ("crates/limits/src/sketch", &[("limits", &["sketch::", "limiter::"]), SKETCH, LAWS, FAIR_SHARE, SOURCES]),
 ];

@@ -134,10 +134,7 @@ impl Metrics {
         let refused = decision.verdict != Verdict::Admitted;
         for (slot, reading) in decision.readings.iter().enumerate() {
             if let Some(limit) = route.limit(slot, reading.rule) {
-                limit.count(reading.mode, reading.outcome);
-                if refused && matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed) {
-                    limit.refused_elsewhere.inc();
-                }
+                limit.count(reading.mode, reading.outcome, refused);
                 if let (Outcome::Refused, Some(node)) = (reading.outcome, reading.node) {
                     limit.refused_at(node);
                 }

@@ -118,7 +118,9 @@ impl RouteCells {
 
     /// Returns how many of the requests that each of its limits allowed were refused elsewhere, with the limit's position in the policy.
     pub fn refused_elsewhere(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.limits.iter().map(|limit| (limit.rule, limit.refused_elsewhere.get()))
+        self.limits
+            .iter()
+            .flat_map(|limit| limit.verdicts.iter().map(|(_, verdicts)| (limit.rule, verdicts.refused_elsewhere.get())))
     }
 
     /// Requests that waited.
@@ -156,7 +158,6 @@ pub(super) struct LimitCells {
     rule: usize,
     verdicts: Vec<(Mode, Verdicts)>,
     pub contended: IntCounter,
-    pub refused_elsewhere: IntCounter,
     /// Of `fair_share`: refusals by node, the whole capacity last.
     nodes: Vec<IntCounter>,
 }
@@ -169,11 +170,14 @@ impl LimitCells {
         }
     }
 
-    /// Counts what the limit said in this mode.
-    pub fn count(&self, mode: Mode, outcome: Outcome) {
+    /// Counts what the limit said in this mode to a request that was `refused`, by it or by others, or not.
+    pub fn count(&self, mode: Mode, outcome: Outcome, refused: bool) {
         let in_mode = self.verdicts.iter().find(|(known, _)| *known == mode).or(self.verdicts.first());
         if let Some((_, verdicts)) = in_mode {
             verdicts.of(outcome).inc();
+            if refused && matches!(outcome, Outcome::Admitted | Outcome::Delayed) {
+                verdicts.refused_elsewhere.inc();
+            }
         }
     }
 }
@@ -185,6 +189,7 @@ struct Verdicts {
     tagged: IntCounter,
     limited: IntCounter,
     exempt: IntCounter,
+    refused_elsewhere: IntCounter,
 }
 
 impl Verdicts {
@@ -316,6 +321,7 @@ impl<'f> Resolver<'f> {
                 tagged: verdict(Outcome::Tagged),
                 limited: verdict(Outcome::Refused),
                 exempt: verdict(Outcome::Exempt),
+                refused_elsewhere: self.counter(&all::REFUSED_ELSEWHERE, &[route, &limit.name, mode.word()]),
             };
             (*mode, verdicts)
         };
@@ -323,7 +329,6 @@ impl<'f> Resolver<'f> {
             rule,
             verdicts: limit.modes.iter().map(&mut verdicts).collect(),
             contended: self.counter(&all::LIMIT_CONTENDED, &[&limit.name]),
-            refused_elsewhere: self.counter(&all::REFUSED_ELSEWHERE, &[route, &limit.name, limit.mode.word()]),
             nodes: limit
                 .nodes
                 .iter()

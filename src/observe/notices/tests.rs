@@ -161,7 +161,7 @@ fn an_origin_that_answers_5xx_is_told_of_until_it_mends_and_not_when_it_is_down(
     assert_eq!((held[0].kind, held[0].urgent, held[0].subject.as_str()), (Kind::OriginFails, true, "shop"));
     assert_eq!(held[0].text, "the origin `shop` answers 5xx to 100 % of its requests (last 10 s)");
     let cut = notices(&with(200.0, 8.0, 6.0), &[]);
-    let text = "the origin `shop` answers 5xx to 4.0 % of its requests and gives 3.0 % no whole answer (last 10 s)";
+    let text = "the origin `shop` answers 5xx to 4 % of its requests and gives 3 % no whole answer (last 10 s)";
     assert_eq!(cut[0].text, text);
     // few begin nothing and end nothing; none at all end it
     assert_eq!(notices(&with(19.0, 19.0, 0.0), &[]), []);

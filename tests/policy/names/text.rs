@@ -380,7 +380,7 @@ impl Reader<'_> {
     fn default(&mut self, word: &str, value: &str) {
         let page = self.name.strip_prefix("docs/limits/").and_then(|page| page.strip_suffix(".md"));
         let page = page.filter(|page| self.program.defaults.agrees("type", page, None) == Some(true));
-        if value.trim().is_empty() || value.trim() == "–" {
+        if value.trim().is_empty() || value.trim() == "–" || NOT_SHOWN.contains(&value.trim().trim_matches('`')) {
             return;
         }
         let Some(agrees) = self.program.defaults.agrees(word, value, page) else { return };

@@ -154,7 +154,7 @@ fn of_the_deltas() {
 fn of_the_fair_share() {
     every_ordering_is_needed(
         "fair_share",
-        &["limiter/fair_share/word.rs"],
+        &["limiter/kinds/fair_share/word.rs"],
         models![fair_share::a_tick_goes_on_from_where_the_one_before_it_ended],
     );
 }

@@ -156,7 +156,7 @@ fn the_page_is_filled_before_any_script_has_run() {
         "edge-1",
         "9f31c2e0aa4b",
         "<path class=\"failed\"",
-        "2xx 30 %, 5xx 69 %, cut 1.0 %",
+        "2xx 30 %, 5xx 69 %, cut 1 %",
         "✕ fails 70 %",
         "in use; its origin fails",
         "Requests by route: mean of the last 10 s; a trend shows up to 10 min</caption>",

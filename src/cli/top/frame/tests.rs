@@ -34,28 +34,28 @@ fn every_number_has_its_place() {
     assert_eq!(
         whole(&model(), 100),
         "\
-tidegate 0.1.0 edge-1   up 3d 4h   config 9f31c2e (2h 0m)   4.1k req/s   429 0.6%   shed 0.5
-failed 7.0   window 10 s   * would be refused
+tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s   429 0.59 %   shed 0.5
+failed 7   window 10 s   * would be refused
 
-LIMITS          keys~  fill  admit/s  refuse/s  other/s  5 min
-per_client      48.1k   31%     3.9k        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
-login (shadow)    912  2.0%       11      3.1*        0  ████████████████████
-crowd               –     –        0         0        0
+LIMITS           keys~  fill  admit/s  refuse/s  other/s  5 min
+per_client      48,100  31 %    3,900        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
+login (shadow)     912   2 %       11      3.1*        0  ████████████████████
+crowd                –     –        0         0        0
 
-ORIGINS   in flight         queue   p50    p99  failed  shed/s  healthy
-shop      ██████   301/400      4  48ms  600ms  ✕ 7.0%     0.5      1/2
-static             2            0     –      –       –       0      1/1
+ORIGINS   in flight         queue    p50     p99  failed  shed/s  healthy
+shop      ██████   301/400      4  48 ms  600 ms   ✕ 7 %     0.5      1/2
+static             2            0      –       –       –       0      1/1
 
-ROUTES    req/s  refused  2xx  3xx  4xx  5xx  none  failed   p50    p99
-shop       3.9k     0.6%  900    0   30   60    10  ✕ 7.0%  48ms  600ms
-site        151       0%    0    0    0    0     0       –     –      –
+ROUTES    req/s  refused  2xx  3xx  4xx  5xx  none  failed    p50     p99
+shop      3,925   0.62 %  900    0   30   60    10   ✕ 7 %  48 ms  600 ms
+site        151      0 %    0    0    0    0     0       –      –       –
 
-OFFENDERS, recently     limit       refused  share        last
-c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212    61%      0s ago
-09abWc1mZt0wJ2T9uXvHq3  login            88    25%  1m 15s ago
+OFFENDERS, recently     limit       refused  share            last
+c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212   61 %         0 s ago
+09abWc1mZt0wJ2T9uXvHq3  login            88   25 %  1 min 15 s ago
 
 NETWORKS, recently      clients  refused  share
-Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
+Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
 
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?
@@ -66,18 +66,18 @@ Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
 #[test]
 fn where_there_is_room_lists_stand_side_by_side() {
     assert_eq!(whole(&model(), 160), "\
-tidegate 0.1.0 edge-1   up 3d 4h   config 9f31c2e (2h 0m)   4.1k req/s   429 0.6%   shed 0.5   failed 7.0   window 10 s   * would be refused
+tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s   429 0.59 %   shed 0.5   failed 7   window 10 s   * would be refused
 
-LIMITS          keys~  fill  admit/s  refuse/s  other/s  5 min                   OFFENDERS, recently     limit       refused  share        last
-per_client      48.1k   31%     3.9k        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███    c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212    61%      0s ago
-login (shadow)    912  2.0%       11      3.1*        0  ████████████████████    09abWc1mZt0wJ2T9uXvHq3  login            88    25%  1m 15s ago
-crowd               –     –        0         0        0
+LIMITS           keys~  fill  admit/s  refuse/s  other/s  5 min                  OFFENDERS, recently     limit       refused  share            last
+per_client      48,100  31 %    3,900        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███   c7f1Kc1mZt0wJ2T9uXvHq3  per_client  209–212   61 %         0 s ago
+login (shadow)     912   2 %       11      3.1*        0  ████████████████████   09abWc1mZt0wJ2T9uXvHq3  login            88   25 %  1 min 15 s ago
+crowd                –     –        0         0        0
                                                                                  NETWORKS, recently      clients  refused  share
-ORIGINS   in flight         queue   p50    p99  failed  shed/s  healthy          Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
-shop      ██████   301/400      4  48ms  600ms  ✕ 7.0%     0.5      1/2
-static             2            0     –      –       –       0      1/1          ROUTES    req/s  refused  2xx  3xx  4xx  5xx  none  failed   p50    p99
-                                                                                 shop       3.9k     0.6%  900    0   30   60    10  ✕ 7.0%  48ms  600ms
-                                                                                 site        151       0%    0    0    0    0     0       –     –      –
+ORIGINS   in flight         queue    p50     p99  failed  shed/s  healthy        Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
+shop      ██████   301/400      4  48 ms  600 ms   ✕ 7 %     0.5      1/2
+static             2            0      –       –       –       0      1/1        ROUTES    req/s  refused  2xx  3xx  4xx  5xx  none  failed    p50     p99
+                                                                                 shop      3,925   0.62 %  900    0   30   60    10   ✕ 7 %  48 ms  600 ms
+                                                                                 site        151      0 %    0    0    0    0     0       –      –       –
 
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from trusted_proxies?
@@ -90,8 +90,8 @@ fn a_quiet_gate_says_so() {
     assert_eq!(
         whole(&quiet, 60),
         "\
-tidegate 0.1.0 edge-1   up 0s   config  (0s)   0 req/s
-429 0%   shed 0   failed 0   window 10 s
+tidegate 0.1.0 edge-1   up 0 s   config  (0 s)   0 req/s
+429 0 %   shed 0   failed 0   window 10 s
 
 LIMITS    keys~  fill  admit/s  refuse/s  other/s  5 min
 none
@@ -115,25 +115,25 @@ fn too_little_room_cuts_lists_and_keeps_the_chosen_row() {
     assert_eq!(
         text,
         "\
-tidegate 0.1.0 edge-1   up 3d 4h   config 9f31c2e (2h 0m)   4.1k req/s
-429 0.6%   shed 0.5   failed 7.0   window 10 s   * would be refused
+tidegate 0.1.0 edge-1   up 3 d 4 h   config 9f31c2e0aa4b (2 h)   4,076 req/s
+429 0.59 %   shed 0.5   failed 7   window 10 s   * would be refused
 
-LIMITS          keys~  fill  admit/s  refuse/s  other/s  5 min
-per_client      48.1k   31%     3.9k        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
-login (shadow)    912  2.0%       11      3.1*        0  ████████████████████
-crowd               –     –        0         0        0
+LIMITS           keys~  fill  admit/s  refuse/s  other/s  5 min
+per_client      48,100  31 %    3,900        24      0.5  ▁▁▁▁▁▁▁▁▁▁▂▃▄▄▅▆▇███
+login (shadow)     912   2 %       11      3.1*        0  ████████████████████
+crowd                –     –        0         0        0
 
-ORIGINS   in flight         queue   p50    p99  failed  shed/s  healthy
-shop      ██████   301/400      4  48ms  600ms  ✕ 7.0%     0.5      1/2
-static             2            0     –      –       –       0      1/1
+ORIGINS   in flight         queue    p50     p99  failed  shed/s  healthy
+shop      ██████   301/400      4  48 ms  600 ms   ✕ 7 %     0.5      1/2
+static             2            0      –       –       –       0      1/1
 
-OFFENDERS, recently 38–40/40  limit       refused  share    last
-client-37                     per_client  209–212    61%  0s ago
-client-38                     per_client  209–212    61%  0s ago
-client-39                     per_client  209–212    61%  0s ago
+OFFENDERS, recently 38–40/40  limit       refused  share     last
+client-37                     per_client  209–212   61 %  0 s ago
+client-38                     per_client  209–212   61 %  0 s ago
+client-39                     per_client  209–212   61 %  0 s ago
 
 NETWORKS, recently      clients  refused  share
-Q2abWc1mZt0wJ2T9uXvHq3        2  297–300    86%
+Q2abWc1mZt0wJ2T9uXvHq3        2  297–300   86 %
 
 ! waits for `tidegate upgrade`: listeners.main.address changed
 ! 93 % of `shop` comes from one address: is a proxy missing from

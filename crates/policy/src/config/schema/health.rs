@@ -22,7 +22,7 @@ section! {
         optional host: CheckHost,
         /// The statuses of a server that is well: ranges, classes and single ones with commas between.
         // an answer that was sent on, or says where to go, comes from a server that works
-        optional status: HealthyStatuses [default 200-399],
+        optional status: HealthyStatuses [default 2xx,3xx],
         /// From one check to the next, a tenth earlier or later.
         // with three misses a dead address is left out after 16 s at most, and a service with ten addresses is asked twice a second
         optional every: Duration [100ms to 1h, default 5s],
