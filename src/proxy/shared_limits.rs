@@ -144,9 +144,9 @@ fn send(
     tokio::spawn(async move {
         let (mut call, mut sent) = (call, false);
         loop {
-            let (answer, out) = store.client().ask(&call.question, &rule.name).await;
+            let (answer, out) = store.ask(&call.question, &rule.name).await;
             sent |= out;
-            match call.answered(answer.map(|(answer, _)| answer), store.nodes(), clock.now()) {
+            match call.answered(answer, store.nodes(), clock.now()) {
                 ControlFlow::Continue(next) => call = next,
                 ControlFlow::Break(outcome) => {
                     wakers.wake(key);

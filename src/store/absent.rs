@@ -14,7 +14,7 @@ pub use counters::BUCKETS_MICROS;
 pub use state::{Dropped, ExchangeState, ServerStanding, ServerState, StoreState};
 
 use crate::config::settings::Secret;
-use crate::engine::Told;
+use crate::engine::PeerSync;
 use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
 use crate::policy::Store;
 use crate::system::clock::Clock;
@@ -44,8 +44,8 @@ impl StoreInUse {
         match *self {}
     }
 
-    /// Tells other gates what these limits admit.
-    pub fn tell(&self, _: Vec<Arc<Told>>) {
+    /// Publishes what these limits admit.
+    pub fn publish(&self, _: Vec<Arc<PeerSync>>) {
         match *self {}
     }
 

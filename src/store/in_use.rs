@@ -13,7 +13,7 @@ use super::peer_sync::PeerExchange;
 use super::state::StoreState;
 use crate::config::settings::Secret;
 use crate::engine::PeerSync;
-use crate::limiter::sharing::OnStoreError;
+use crate::limiter::sharing::{Answer, OnStoreError, Question, StoreError};
 use crate::policy::Store;
 use crate::system::clock::Clock;
 
@@ -106,9 +106,10 @@ impl StoreInUse {
         join_all(ready).await
     }
 
-    /// Returns the client that asks it.
-    pub fn client(&self) -> &StoreClient {
-        &self.client
+    /// Asks it for a limit of this name, as [`StoreClient::ask`] does. Says whether the question was sent.
+    pub async fn ask(&self, question: &Question, limit: &str) -> (Result<Answer, StoreError>, bool) {
+        let (answer, sent) = self.client.ask(question, limit).await;
+        (answer.map(|(answer, _)| answer), sent)
     }
 
     /// Counts a request that waited for it.
