@@ -96,7 +96,7 @@ fn an_origin_that_answers_500_to_everything_is_told_everywhere() {
     assert!(!row("origin shop").contains("FAILS") && status.contains(&format!("! {text}")[..40]), "{status}");
     let top = verb(&gate, &["top", "--once", "--width", "90"]);
     let row = |name: &str| top.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{top}"));
-    assert!(row("sick").contains("✕ 100%") && row("old").contains("✕ 100%") && !row("shop").contains('✕'), "{top}");
+    assert!(row("sick").contains("✕ 100 %") && row("old").contains("✕ 100 %") && !row("shop").contains('✕'), "{top}");
     let page = page(&gate);
     assert!(page.contains("✕ fails 100 %") && page.contains("in use; its origin fails"), "{page}");
     assert!(page.contains("5xx 100 %") && page.contains("the origin `sick` answers 5xx to"), "{page}");

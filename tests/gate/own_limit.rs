@@ -97,8 +97,8 @@ routes:
     let text = status(&gate, &[]);
     let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
     let cells = |name: &str| row(name).split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>();
-    let columns = ["LIMIT", "keys~", "fill", "admitted", "refused", "refused elsewhere"];
+    let columns = ["LIMIT", "keys~", "fill", "admitted", "refused", "refused elsewhere", "shadow"];
     assert_eq!(cells("LIMIT"), columns);
-    assert_eq!(cells("fair")[3..], ["1", "0", "7"], "{text}");
+    assert_eq!(cells("fair")[3..], ["1", "0", "7", "0"], "{text}");
     assert_eq!(gate.metrics().sum("tidegate_limit_refused_elsewhere_total", &[("limit", "fair")]), 7.0);
 }

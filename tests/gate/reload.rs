@@ -446,7 +446,7 @@ fn a_change_of_mode_is_told_and_restarts_neither_series_nor_totals() {
     assert_eq!((&limit["decisions"]["allowed"], &limit["decisions"]["limited"]), (&2.into(), &5.into()), "{limit}");
     let text = end(binary().args(["status", "--admin"]).arg(gate.admin_socket())).stdout;
     let row: Vec<&str> = text.lines().find(|line| line.starts_with("login ")).unwrap().split_whitespace().collect();
-    assert_eq!(row[row.len() - 3..], ["2", "2", "3"], "allowed, limited, shadow: {text}");
+    assert_eq!(row[row.len() - 4..], ["2", "2", "0", "3"], "admitted, refused, refused elsewhere, shadow: {text}");
 }
 
 #[test]
