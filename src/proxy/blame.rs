@@ -46,40 +46,27 @@ pub fn fault_of(e: &Error) -> Fault {
 /// one, or else leaving early would be the way not to be counted; and when the origin had the request and said nothing that
 /// could be used, as nobody knows what it made of it. They are not when it never reached the origin.
 pub fn counts_as_an_attempt(fault: Fault) -> bool {
-    match fault {
-        Fault::BadRequest
-        | Fault::MethodNotAllowed
-        | Fault::ClientTimeout
-        | Fault::BodyTooLarge
-        | Fault::TargetTooLong
-        | Fault::ExpectationFailed
-        | Fault::HeadTooLarge
-        | Fault::VersionUnsupported
-        | Fault::ClientGone
-        | Fault::OriginClosed
-        | Fault::OriginGarbled
-        | Fault::OriginTimeout
-        | Fault::BuffersFull => true,
-        Fault::Internal
-        | Fault::OriginRefused
-        | Fault::OriginUnreachable
-        | Fault::OriginTls
-        | Fault::NoOriginAddress
-        | Fault::OriginConnectTimeout => false,
-    }
+    matches!(blame(fault), Blame::Client | Blame::Buffers | Blame::OriginAtWork)
 }
 
 /// Returns whether the origin is to blame.
 pub fn is_of_origin(fault: Fault) -> bool {
+    matches!(blame(fault), Blame::OriginAtWork | Blame::OriginNotReached)
+}
+
+/// Who is to blame for a request without an answer.
+enum Blame {
+    Client,
+    /// There was no room for what the client sent.
+    Buffers,
+    /// The origin had the request.
+    OriginAtWork,
+    OriginNotReached,
+    Gate,
+}
+
+fn blame(fault: Fault) -> Blame {
     match fault {
-        Fault::OriginRefused
-        | Fault::OriginUnreachable
-        | Fault::OriginTls
-        | Fault::OriginClosed
-        | Fault::OriginGarbled
-        | Fault::NoOriginAddress
-        | Fault::OriginConnectTimeout
-        | Fault::OriginTimeout => true,
         Fault::BadRequest
         | Fault::MethodNotAllowed
         | Fault::ClientTimeout
@@ -88,8 +75,14 @@ pub fn is_of_origin(fault: Fault) -> bool {
         | Fault::ExpectationFailed
         | Fault::HeadTooLarge
         | Fault::VersionUnsupported
-        | Fault::ClientGone
-        | Fault::Internal
-        | Fault::BuffersFull => false,
+        | Fault::ClientGone => Blame::Client,
+        Fault::BuffersFull => Blame::Buffers,
+        Fault::OriginClosed | Fault::OriginGarbled | Fault::OriginTimeout => Blame::OriginAtWork,
+        Fault::OriginRefused
+        | Fault::OriginUnreachable
+        | Fault::OriginTls
+        | Fault::NoOriginAddress
+        | Fault::OriginConnectTimeout => Blame::OriginNotReached,
+        Fault::Internal => Blame::Gate,
     }
 }
