@@ -11,7 +11,7 @@ use super::{exit, running};
 use crate::admin::client;
 use crate::human::{NOTHING, columns, duration, percent, span};
 use crate::observe::notices::notice::Notice;
-use crate::observe::state::{Listener, Origin, Recent, State};
+use crate::observe::state::{FAILS, Listener, Origin, Recent, State};
 use crate::store::{BreakerState, StoreState};
 
 /// Show the running process on one screen: configuration, listeners, origins, limits, what waits
@@ -118,14 +118,11 @@ fn recent(screen: &mut String, state: &State) {
         let [one, two, three, four, five, failed, cut] = recent.answers.counts().map(|count| count.to_string());
         let time = |seconds: Option<f64>| or_nothing(seconds.map(duration));
         let fails = recent.answers.error_share().filter(|share| *share >= FAILS);
-        let mark = fails.map_or(String::new(), |share| format!("FAILS {:.0} %", share * 100.0));
+        let mark = fails.map_or(String::new(), |share| format!("FAILS {}", percent(share)));
         let (p50, p99) = (time(recent.p50_seconds), time(recent.p99_seconds));
         [name.clone(), one, two, three, four, five, failed, cut, p50, p99, mark]
     });
 }
-
-/// From this share on, 0 to 1, an origin or a route is said to fail.
-const FAILS: f64 = 0.05;
 
 /// How a store stands, at a glance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::limiter::Gauges;
 use crate::policy::Mode;
 use crate::store::StoreState;
 
-pub use answers::{Answers, Ending, Recent};
+pub use answers::{Answers, Ending, FAILS, Recent};
 
 /// A word of a fixed list, such as a kind of limit.
 pub type Word = Cow<'static, str>;

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// From this share of failed requests on, 0 to 1, an origin or a route is said to fail: on the page, in `top` and in `status`.
+pub const FAILS: f64 = 0.05;
+
 /// Requests that were forwarded and have ended, by what came of them. A request whose client left before the answer is in none: it says
 /// nothing of the origin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,11 +5,8 @@ use super::chart;
 use super::markup::{NOW, classes, exact, lately, nothing, peak};
 use crate::human::{NOTHING, duration, grouped, percent, rate};
 use crate::observe::history::OriginPast;
-use crate::observe::state::{Address, Origin};
+use crate::observe::state::{Address, FAILS, Origin};
 use crate::picture::svg::Svg;
-
-/// An origin that fails this share of its requests, 0 to 1, is marked; the notice tells it.
-const FAILS: f64 = 0.05;
 
 /// One card each.
 pub fn origins(html: &mut Svg, view: &View) {

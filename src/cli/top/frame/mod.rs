@@ -19,6 +19,7 @@ use self::table::{Cell, Table};
 use super::data::Model;
 use super::keys::{Pane, State};
 use crate::human::{NOTHING, duration, grouped, percent, rate, span, width, wrapped};
+use crate::observe::state::FAILS;
 use crate::observe::state::{Network, Offender};
 
 pub use self::look::Look;
@@ -261,9 +262,6 @@ fn failed(share: Option<f64>, look: &Look<'_>) -> Cell<'static> {
         false => percent(share).into(),
     }
 }
-
-/// Answered 5xx, or not as a whole, from this share of the requests on.
-const FAILS: f64 = 0.05;
 
 fn routes<'a>(model: &'a Model, state: &State, look: &Look<'_>) -> Table<'a> {
     let row = |route: &'a super::data::Route| {
