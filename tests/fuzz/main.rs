@@ -7,6 +7,7 @@
 mod targets;
 
 mod corpus;
+mod heads;
 mod linear;
 mod mutate;
 
