@@ -125,6 +125,14 @@ pub fn node_names(rule: &Rule) -> Vec<String> {
 /// The word for the whole of what `fair_share` shares out.
 pub const CAPACITY: &str = "capacity";
 
+/// The name of a member as it stands in the line, with the comma before it and the colon behind. Names are our own and need no
+/// escaping.
+macro_rules! name {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":")
+    };
+}
+
 impl Entry<'_> {
     /// Appends the line, with its line break, to `out`; allocates nothing else.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -132,38 +140,38 @@ impl Entry<'_> {
         line.out.extend_from_slice(br#"{"schema":"tidegate.access/1","time":""#);
         time::write(line.out, self.time_unix_nanos);
         line.out.push(b'"');
-        line.number("at", self.at.nanos());
-        line.optional_number("at_zero", self.at_zero);
-        line.text("id", &self.id.text());
-        line.text("listener", self.listener.as_bytes());
-        line.optional_text("protocol", &self.protocol);
-        line.optional_text("client", &self.client);
-        line.optional_text("client_source", &self.client_source);
-        line.optional_text("client_mark", &self.client_mark);
-        line.text("method", self.method.as_bytes());
-        line.text("host", &self.host);
-        line.text("path", &self.path);
-        line.optional_text("route", &self.route);
-        line.number("status", u64::from(self.status));
+        line.number(name!("at"), self.at.nanos());
+        line.optional_number(name!("at_zero"), self.at_zero);
+        line.text(name!("id"), &self.id.text());
+        line.text(name!("listener"), self.listener.as_bytes());
+        line.optional_text(name!("protocol"), &self.protocol);
+        line.optional_text(name!("client"), &self.client);
+        line.optional_text(name!("client_source"), &self.client_source);
+        line.optional_text(name!("client_mark"), &self.client_mark);
+        line.text(name!("method"), self.method.as_bytes());
+        line.text(name!("host"), &self.host);
+        line.text(name!("path"), &self.path);
+        line.optional_text(name!("route"), &self.route);
+        line.number(name!("status"), u64::from(self.status));
         match self.verdict {
-            Some(Verdict::Admitted) => line.word("verdict", ADMITTED),
+            Some(Verdict::Admitted) => line.word(name!("verdict"), ADMITTED),
             Some(Verdict::Refused(refusal)) => {
-                line.word("verdict", REFUSED);
-                line.word("reason", refusal.word());
+                line.word(name!("verdict"), REFUSED);
+                line.word(name!("reason"), refusal.word());
             }
             None => {}
         }
         line.limits(&self.limits);
-        line.optional_text("origin", &self.origin);
-        line.optional_text("origin_address", &self.origin_address);
-        line.positive("delay_ns", self.delay_nanos);
-        line.number("attempts", u64::from(self.attempts));
-        line.number("duration_ns", self.duration_nanos);
-        line.optional_number("origin_ns", self.origin_nanos);
-        line.number("bytes_in", self.bytes_in);
-        line.number("bytes_out", self.bytes_out);
-        line.optional_text("error", &self.error);
-        line.optional_number("sampled", self.sampled);
+        line.optional_text(name!("origin"), &self.origin);
+        line.optional_text(name!("origin_address"), &self.origin_address);
+        line.positive(name!("delay_ns"), self.delay_nanos);
+        line.number(name!("attempts"), u64::from(self.attempts));
+        line.number(name!("duration_ns"), self.duration_nanos);
+        line.optional_number(name!("origin_ns"), self.origin_nanos);
+        line.number(name!("bytes_in"), self.bytes_in);
+        line.number(name!("bytes_out"), self.bytes_out);
+        line.optional_text(name!("error"), &self.error);
+        line.optional_number(name!("sampled"), self.sampled);
         line.out.extend_from_slice(b"}\n");
     }
 }
@@ -177,23 +185,16 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Our own names need no escaping.
-    fn name(&mut self, name: &str) {
-        self.out.extend_from_slice(b",\"");
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    /// A word of our own, which needs no escaping either.
+    /// A word of our own, which needs no escaping.
     fn word(&mut self, name: &str, word: &'static str) {
-        self.name(name);
+        self.out.extend_from_slice(name.as_bytes());
         self.out.push(b'"');
         self.out.extend_from_slice(word.as_bytes());
         self.out.push(b'"');
     }
 
     fn text(&mut self, name: &str, text: &[u8]) {
-        self.name(name);
+        self.out.extend_from_slice(name.as_bytes());
         json::text(self.out, text, MAX_TEXT_BYTES);
     }
 
@@ -204,7 +205,7 @@ impl Line<'_> {
     }
 
     fn number(&mut self, name: &str, number: u64) {
-        self.name(name);
+        self.out.extend_from_slice(name.as_bytes());
         json::number(self.out, number);
     }
 
@@ -222,18 +223,17 @@ impl Line<'_> {
     }
 
     fn limits(&mut self, limits: &[LimitEntry<'_>]) {
-        self.name("limits");
-        self.out.push(b'[');
+        self.out.extend_from_slice(br#","limits":["#);
         for (at, limit) in limits.iter().enumerate() {
             self.out.extend_from_slice(if at > 0 { b",{\"name\":" } else { b"{\"name\":" });
             json::text(self.out, limit.name.as_bytes(), MAX_TEXT_BYTES);
-            self.word("mode", limit.mode.word());
-            self.positive("tier", u64::from(limit.tier));
-            self.word("outcome", limit.outcome.word());
-            self.number("remaining", u64::from(limit.remaining));
-            self.optional_number("retry_ns", limit.retry_nanos);
-            self.optional_text("node", &limit.node);
-            self.optional_text("prefix", &limit.prefix);
+            self.word(name!("mode"), limit.mode.word());
+            self.positive(name!("tier"), u64::from(limit.tier));
+            self.word(name!("outcome"), limit.outcome.word());
+            self.number(name!("remaining"), u64::from(limit.remaining));
+            self.optional_number(name!("retry_ns"), limit.retry_nanos);
+            self.optional_text(name!("node"), &limit.node);
+            self.optional_text(name!("prefix"), &limit.prefix);
             self.out.push(b'}');
         }
         self.out.push(b']');
