@@ -16,6 +16,7 @@ use super::pardoned::{Given, named};
 use crate::client::trust::parse_cidr;
 use crate::client::{self, Client, ClientNetwork, Mark};
 use crate::engine::NotPardoned;
+use crate::observe::pseudonym::Pseudonym;
 use crate::observe::state::{Pardon, Pardoned, PardonedLimit, Pardons, Revoked};
 use crate::request::Peer;
 use crate::small_server::Answer;
@@ -172,8 +173,9 @@ fn find(context: &Context, text: &str) -> Option<Found> {
     let address = text.parse().ok().map(|address| Prefix::around(address, 32, 128));
     let network = address.or_else(|| parse_cidr(text).ok().map(|(prefix, _)| prefix));
     if network.is_none() && text != "unix" {
+        let pseudonym = Pseudonym::parse(text);
         let client = lately.iter().map(|entry| entry.payload).find(|client| {
-            context.process.pseudonyms.all_of(client).any(|name| name.as_str() == text)
+            context.process.pseudonyms.all_of(client).any(|name| Some(name) == pseudonym)
                 || client.network.to_string() == text
         })?;
         return Some(Found { name: context.name_of(&client), clients: vec![client], network: None });

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 
 use self::budget::{Budget, Part};
 use self::ring::Ring;
-use super::pseudonym::{PseudonymText, Pseudonyms};
+use super::pseudonym::{Pseudonym, Pseudonyms};
 use crate::answer::headers::retry_after_seconds;
 use crate::answer::{self, RouteFields};
 use crate::client::{Client, ClientRules, Mark, Trust, resolve};
@@ -232,7 +232,7 @@ impl Decisions {
             time: Some(answer::entry::time_text(wall)),
             loaded: (book.loaded_unix_nanos > 0).then(|| answer::entry::time_text(book.loaded_unix_nanos)),
             address: address.map(str::to_owned),
-            pseudonym: (record.client != [0; 16]).then(|| PseudonymText::of_bytes(record.client).to_string()),
+            pseudonym: (record.client != [0; 16]).then(|| Pseudonym::of_bytes(record.client).to_string()),
             status,
             sent,
             replaced,
@@ -251,7 +251,7 @@ impl Whom {
         pseudonyms: &Pseudonyms,
         known: impl IntoIterator<Item = Client>,
     ) -> Option<Whom> {
-        if let Some(bytes) = PseudonymText::parse(text) {
+        if let Some(bytes) = Pseudonym::parse(text).map(Pseudonym::bytes) {
             let names = |client: &Client| pseudonyms.all_of(client).map(|name| name.bytes()).collect::<Vec<_>>();
             let found = known.into_iter().map(|client| names(&client)).find(|names| names.contains(&bytes));
             return Some(Whom(found.unwrap_or_else(|| vec![bytes])));

@@ -60,21 +60,22 @@ impl Pseudonyms {
     }
 
     /// Every pseudonym of `client`: that of now, then those under the keys before, the latest first.
-    pub fn all_of(&self, client: &Client) -> impl Iterator<Item = PseudonymText> + use<> {
+    pub fn all_of(&self, client: &Client) -> impl Iterator<Item = Pseudonym> + use<> {
         let (mark, network) = (client.mark, client.network);
         let earlier = self.before.load_full();
-        let earlier = (0..earlier.len()).filter_map(move |at| Some(text((**earlier.get(at)?).clone(), mark, network)));
+        let earlier =
+            (0..earlier.len()).filter_map(move |at| Some(pseudonym((**earlier.get(at)?).clone(), mark, network)));
         std::iter::once(self.of(client)).chain(earlier)
     }
 
     /// The pseudonym of `client`. Allocates nothing.
-    pub fn of(&self, client: &Client) -> PseudonymText {
-        text((**self.begun.load()).clone(), client.mark, client.network)
+    pub fn of(&self, client: &Client) -> Pseudonym {
+        pseudonym((**self.begun.load()).clone(), client.mark, client.network)
     }
 
     /// The pseudonym of a network: that of a verified client which is the whole of it.
-    pub fn of_network(&self, network: Prefix) -> PseudonymText {
-        text((**self.begun.load()).clone(), Mark::Verified, ClientNetwork::Prefix(network))
+    pub fn of_network(&self, network: Prefix) -> Pseudonym {
+        pseudonym((**self.begun.load()).clone(), Mark::Verified, ClientNetwork::Prefix(network))
     }
 }
 
@@ -85,7 +86,7 @@ fn begun(secret: &[u8]) -> Hmac<Sha256> {
     begun
 }
 
-fn text(mut mac: Hmac<Sha256>, mark: Mark, network: ClientNetwork) -> PseudonymText {
+fn pseudonym(mut mac: Hmac<Sha256>, mark: Mark, network: ClientNetwork) -> Pseudonym {
     update_with_length(&mut mac, mark.as_str().as_bytes());
     match network {
         ClientNetwork::Prefix(prefix) => {
@@ -97,7 +98,7 @@ fn text(mut mac: Hmac<Sha256>, mark: Mark, network: ClientNetwork) -> PseudonymT
     }
     let mut first = [0; 16];
     first.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
-    PseudonymText::encode(first)
+    Pseudonym(first)
 }
 
 impl fmt::Debug for Pseudonyms {
@@ -106,48 +107,39 @@ impl fmt::Debug for Pseudonyms {
     }
 }
 
-/// Sixteen bytes in base64url without padding: 22 characters.
+/// A pseudonym: sixteen bytes, written in base64url without padding, which takes 22 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PseudonymText([u8; PseudonymText::CHARACTERS]);
+pub struct Pseudonym([u8; 16]);
 
-impl PseudonymText {
-    /// How long one is.
+impl Pseudonym {
+    /// The length of the text.
     pub const CHARACTERS: usize = 22;
 
-    fn encode(bytes: [u8; 16]) -> PseudonymText {
-        let mut text = [b'A'; Self::CHARACTERS];
-        // the length is exact
-        let _ = URL_SAFE_NO_PAD.encode_slice(bytes, &mut text);
-        PseudonymText(text)
-    }
-
     /// The sixteen bytes.
-    pub fn bytes(&self) -> [u8; 16] {
-        Self::parse(self.as_str()).unwrap_or_default()
+    pub fn bytes(self) -> [u8; 16] {
+        self.0
     }
 
-    /// The text of sixteen bytes.
-    pub fn of_bytes(bytes: [u8; 16]) -> PseudonymText {
-        Self::encode(bytes)
+    /// The pseudonym of these bytes.
+    pub fn of_bytes(bytes: [u8; 16]) -> Pseudonym {
+        Pseudonym(bytes)
     }
 
-    /// The sixteen bytes of a text; `None` if it is not the text of any.
-    pub fn parse(text: &str) -> Option<[u8; 16]> {
+    /// Reads the text of one, as `Display` writes it; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Pseudonym> {
         let mut bytes = [0; 16];
         let exact = text.len() == Self::CHARACTERS && URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).is_ok();
-        exact.then_some(bytes)
-    }
-
-    /// The characters.
-    pub fn as_str(&self) -> &str {
-        // ASCII by construction
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        exact.then_some(Pseudonym(bytes))
     }
 }
 
-impl fmt::Display for PseudonymText {
+impl fmt::Display for Pseudonym {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        let mut text = [0; Self::CHARACTERS];
+        // the length is exact
+        let _ = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
+        // ASCII by construction
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
@@ -202,17 +194,29 @@ mod tests {
         let expected = mac(&subkey(b"secret", b"tidegate pseudonyms: log"), &input);
         let bytes: Vec<u8> =
             (0..16).map(|byte| u8::from_str_radix(&expected[2 * byte..2 * byte + 2], 16).unwrap()).collect();
-        let text = Pseudonyms::new(Some(b"secret"), [0; 32]).of(&client("192.0.2.1"));
-        assert_eq!(text, PseudonymText::encode(bytes.try_into().unwrap()));
+        let pseudonym = Pseudonyms::new(Some(b"secret"), [0; 32]).of(&client("192.0.2.1"));
+        assert_eq!(pseudonym.bytes().as_slice(), bytes);
     }
 
     #[test]
     fn is_base64url() {
-        let text = |bytes: [u8; 16]| PseudonymText::encode(bytes).to_string();
+        let text = |bytes: [u8; 16]| Pseudonym::of_bytes(bytes).to_string();
         assert_eq!(text([0; 16]), "AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(text([0xff; 16]), "_____________________w");
         // RFC 4648 §10: "foobar" is Zm9vYmFy
         assert_eq!(text(*b"foobarfoobarfoob"), "Zm9vYmFyZm9vYmFyZm9vYg");
+    }
+
+    #[test]
+    fn one_text_alone_is_read_as_a_pseudonym() {
+        let read = |text: &str| Pseudonym::parse(text).map(Pseudonym::bytes);
+        assert_eq!(read("Zm9vYmFyZm9vYmFyZm9vYg"), Some(*b"foobarfoobarfoob"));
+        // bits behind the last byte, padding, the other alphabet, a character less
+        for other in
+            ["Zm9vYmFyZm9vYmFyZm9vYh", "Zm9vYmFyZm9vYmFyZm9vYg==", "+m9vYmFyZm9vYmFyZm9vYg", "Zm9vYmFyZm9vYmFyZm9vY"]
+        {
+            assert_eq!(read(other), None, "{other}");
+        }
     }
 
     #[test]
