@@ -18,6 +18,8 @@ const FIRST_PART: f64 = 0.1;
 pub struct Endpoint {
     /// Where to connect.
     pub address: SocketAddr,
+    /// The same for people, made once as every line of the access log has it.
+    pub name: Arc<str>,
     /// Its part of the traffic relative to its siblings.
     pub weight: u32,
     /// Position in the policy of the address that it was found by.
@@ -32,10 +34,10 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// One of which nothing is known.
-    pub fn new(address: SocketAddr, weight: u32, entry: usize) -> Arc<Endpoint> {
+    pub fn new(address: SocketAddr, name: &str, weight: u32, entry: usize) -> Arc<Endpoint> {
         let inflight = Slots::new(u32::MAX);
         let (checked, record) = <(Arc<Checked>, Arc<Record>)>::default();
-        Arc::new(Endpoint { address, weight, entry, inflight, checked, record })
+        Arc::new(Endpoint { address, name: name.into(), weight, entry, inflight, checked, record })
     }
 
     /// The same address under another weight or at another place in the list. What checks have found is forgotten where none are made
@@ -43,7 +45,15 @@ impl Endpoint {
     pub fn moved(&self, weight: u32, entry: usize, is_checked: bool) -> Arc<Endpoint> {
         let checked = if is_checked { Arc::clone(&self.checked) } else { Arc::default() };
         let (inflight, record) = (Arc::clone(&self.inflight), Arc::clone(&self.record));
-        Arc::new(Endpoint { address: self.address, weight, entry, inflight, checked, record })
+        Arc::new(Endpoint {
+            address: self.address,
+            name: Arc::clone(&self.name),
+            weight,
+            entry,
+            inflight,
+            checked,
+            record,
+        })
     }
 
     /// Whether requests may be sent to it.
@@ -80,7 +90,7 @@ mod tests {
     #[test]
     fn the_part_grows_evenly_after_a_return_and_never_before() {
         let spec = Origin { slow_start: Duration::from_secs(10), ..Origin::of("shop".into(), Vec::new()) };
-        let endpoint = Endpoint::new(SocketAddr::from(([127, 0, 0, 1], 1)), 1, 0);
+        let endpoint = Endpoint::new(SocketAddr::from(([127, 0, 0, 1], 1)), "127.0.0.1:1", 1, 0);
         let at = |seconds: u64| Timestamp::from_nanos(seconds * 1_000_000_000);
         assert_eq!(endpoint.part(&spec, at(100)), 1.0, "new ones are taken as they are");
         let check = HealthCheck { healthy_after: 1, unhealthy_after: 1, ..HealthCheck::default() };

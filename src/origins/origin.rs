@@ -243,7 +243,7 @@ impl OriginState {
                 let moved = || old.endpoints.iter().find(|known| known.address == address);
                 old.endpoints.iter().find(same).cloned().unwrap_or_else(|| match moved() {
                     Some(known) => known.moved(weight, entry, self.spec.health.is_some()),
-                    None => Endpoint::new(address, weight, entry),
+                    None => Endpoint::new(address, &self.way.name_of(address), weight, entry),
                 })
             })
             .collect();
@@ -394,6 +394,13 @@ pub struct Attempt {
     // `None` only if four billion requests were under way, in which case one is not counted
     #[expect(dead_code, reason = "held for its drop")]
     inflight: Option<Permit>,
+}
+
+impl Attempt {
+    /// The address as the access log shows it.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.endpoint.name)
+    }
 }
 
 struct Waiting<'a>(&'a AtomicU32);

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn ring(weights: &[u32]) -> Ring {
-        let endpoint = |(n, weight): (usize, &u32)| Endpoint::new(address(n), *weight, n);
+        let endpoint = |(n, weight): (usize, &u32)| Endpoint::new(address(n), "", *weight, n);
         Ring::new(weights.iter().enumerate().map(endpoint).collect())
     }
 

@@ -100,8 +100,8 @@ impl Way {
             Ok(stream) => Ok(Wire::Tls(Box::new(stream))),
             Err(error) => {
                 // nobody else knows the reason, and without it the operator has but a 502; repetitions are held back by the log
-                let shown = self.unix_name(address).map_or_else(|| address.to_string(), str::to_owned);
-                tracing::warn!(origin = self.spec.name, address = shown, %error, "no TLS with this origin");
+                let name = self.name_of(address);
+                tracing::warn!(origin = self.spec.name, address = name, %error, "no TLS with this origin");
                 Err(match error.get_ref() {
                     Some(inner) if inner.is::<AnswerFault>() => error,
                     _ => io::Error::new(io::ErrorKind::InvalidData, NoTls(error)),
@@ -110,10 +110,11 @@ impl Way {
         }
     }
 
-    /// The UNIX socket that goes by this address, as the operator wrote it.
-    pub fn unix_name(&self, address: SocketAddr) -> Option<&str> {
-        let entry = self.spec.addresses.get(unix_place(address)?)?;
-        entry.unix_path().map(|_| entry.host.as_str())
+    /// The address for people: a UNIX socket as the operator wrote it.
+    pub fn name_of(&self, address: SocketAddr) -> String {
+        let entry = unix_place(address).and_then(|place| self.spec.addresses.get(place));
+        let unix = entry.filter(|entry| entry.unix_path().is_some());
+        unix.map_or_else(|| address.to_string(), |entry| entry.host.clone())
     }
 
     /// Which entry of the policy's list each address was found under.

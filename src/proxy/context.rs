@@ -43,8 +43,8 @@ pub struct RequestContext {
     pub place: Option<OriginPlace>,
     /// The attempt under way.
     pub attempt: Option<Attempt>,
-    /// The address of the last attempt, kept for the log.
-    pub address: Option<SocketAddr>,
+    /// The address of the last attempt as the log shows it.
+    pub address: Option<Arc<str>>,
     /// The addresses of all attempts, so that the next one goes elsewhere.
     pub tried: ArrayVec<SocketAddr, MOST_ATTEMPTS>,
     /// How many attempts there were.

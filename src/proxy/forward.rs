@@ -65,9 +65,9 @@ pub fn attempt(process: &Process, session: &Session, context: &mut RequestContex
         return Err(Error::explain(ErrorType::ConnectNoRoute, "no address of the origin is known"));
     };
     let address = attempt.address;
+    context.address = Some(attempt.name());
     // the attempt before this one, if any, no longer counts
     context.attempt = Some(attempt);
-    context.address = Some(address);
     // no policy asks for a seventh
     let _ = context.tried.try_push(address);
     context.attempts += 1;

@@ -1,9 +1,8 @@
 //! Reports each request to metrics and log, which read one decision record.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
-use arrayvec::{ArrayString, ArrayVec};
+use arrayvec::ArrayVec;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
@@ -144,8 +143,6 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
     let client = decision.and_then(|decision| decision.client);
     // the longest address has 45 characters, a pseudonym 22
     let shown = client.map(|client| shown_client(&client, log.clients(), &process.pseudonyms));
-    let mut address = ArrayString::<64>::new();
-    let _ = context.address.map_or(Ok(()), |tried| write!(address, "{tried}"));
     let readings = decision.map(|decision| decision.readings.as_slice()).unwrap_or_default();
     let networks: ArrayVec<Option<Shown>, { Route::MAX_RULES }> =
         readings.iter().map(|reading| network_at(process, context, decision?, reading)).collect();
@@ -186,10 +183,7 @@ pub fn done(process: &Process, context: &RequestContext, end: &Ended<'_>) {
             .origin()
             .filter(|_| context.attempts > 0)
             .map(|origin| Cow::Borrowed(origin.spec().name.as_str())),
-        origin_address: context.address.map(|tried| {
-            let unix = context.origin().and_then(|origin| origin.way().unix_name(tried));
-            Cow::Borrowed(unix.unwrap_or(address.as_str()))
-        }),
+        origin_address: context.address.as_deref().map(Cow::Borrowed),
         delay_nanos: decision.map_or(0, delay_nanos),
         attempts: context.attempts,
         duration_nanos: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
