@@ -29,8 +29,10 @@ pub struct Diagnostic {
     pub related: Vec<(Span, String)>,
 }
 
+// not inlined: a thousand places make faults, none of them for a request, and each would have a copy
 impl Diagnostic {
     /// A fault with this code; whether it is an error or a warning is a property of the code.
+    #[inline(never)]
     pub fn new(code: Code, at: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             code,
@@ -49,18 +51,21 @@ impl Diagnostic {
     }
 
     /// Sets what is said at the place itself.
+    #[inline(never)]
     pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();
         self
     }
 
     /// Adds a way out.
+    #[inline(never)]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help.push(help.into());
         self
     }
 
     /// Adds the nearest right word, if there is one, as help and as replacement.
+    #[inline(never)]
     pub fn nearest(mut self, near: Option<&str>) -> Diagnostic {
         if let Some(near) = near {
             self.help.push(format!("did you mean `{near}`?"));
@@ -70,6 +75,7 @@ impl Diagnostic {
     }
 
     /// Adds another place that matters.
+    #[inline(never)]
     pub fn related(mut self, at: Span, what: impl Into<String>) -> Diagnostic {
         self.related.push((at, what.into()));
         self

@@ -113,11 +113,12 @@ impl<T: Scalar> Read for T {
 
     fn read(node: &Node, faults: &mut Faults) -> Option<T> {
         let Value::Text(text) = &node.value else {
-            wrong_shape::<T>(node, faults);
+            wrong_shape(node, T::expected, faults);
             return None;
         };
         if let Some(which) = text.stand_in {
-            return stand_in(which, &<T as Scalar>::schema(), T::EXAMPLE, |text| T::parse(text).ok());
+            let chosen = stand_in(which, &<T as Scalar>::schema(), T::EXAMPLE, &|text| T::parse(text).is_ok())?;
+            return T::parse(&chosen).ok();
         }
         match T::parse(&text.text) {
             Ok(value) => Some(value),
@@ -135,8 +136,13 @@ impl<T: Scalar> Read for T {
 
 /// The fault of a text that is not what it should be. What is `masked` gives no hints about itself.
 pub(super) fn invalid<T: Scalar>(wrong: Wrong, span: Span, shown: &str, masked: bool) -> Diagnostic {
-    let message = format!("invalid {} {shown}", T::NAME);
-    let mut fault = Diagnostic::error(wrong.code.unwrap_or(T::CODE), span, message).label(wrong.label);
+    invalid_as(T::NAME, T::CODE, wrong, span, shown, masked)
+}
+
+// apart, as are its neighbours without a type: three hundred types are read, and each would have a copy
+fn invalid_as(name: &str, code: Code, wrong: Wrong, span: Span, shown: &str, masked: bool) -> Diagnostic {
+    let message = format!("invalid {name} {shown}");
+    let mut fault = Diagnostic::error(wrong.code.unwrap_or(code), span, message).label(wrong.label);
     if !masked {
         fault.help.extend(wrong.help);
         fault.replacement = wrong.replacement;
@@ -144,16 +150,16 @@ pub(super) fn invalid<T: Scalar>(wrong: Wrong, span: Span, shown: &str, masked: 
     fault
 }
 
-/// Reports a node of the wrong shape.
-pub(super) fn wrong_shape<T: Read>(node: &Node, faults: &mut Faults) {
+/// Reports a node of the wrong shape. `expected` is that of [`Read`].
+pub(super) fn wrong_shape(node: &Node, expected: fn() -> String, faults: &mut Faults) {
     match &node.value {
         Value::Unset => {}
         Value::Nothing => faults.push(
-            Diagnostic::error(Code::EMPTY_VALUE, node.span, format!("expected {}, found nothing", T::expected()))
+            Diagnostic::error(Code::EMPTY_VALUE, node.span, format!("expected {}, found nothing", expected()))
                 .label("nothing here"),
         ),
         value => {
-            let message = format!("expected {}, found {}", T::expected(), node.kind());
+            let message = format!("expected {}, found {}", expected(), node.kind());
             let fault = Diagnostic::error(Code::SHAPE, node.span, message);
             faults.push(match value {
                 Value::Map(_) => fault.label("a map").help("a text that starts with `{` needs quotes"),
@@ -254,15 +260,7 @@ impl<T: Read> Field<T> {
         if entry.value.value == Value::Nothing {
             // a map whose fields all have defaults may be meant
             let map = T::takes(&Value::Map(Vec::new())) && !T::takes(&Value::Text(Text::default()));
-            faults.push(
-                Diagnostic::error(Code::EMPTY_VALUE, key, format!("`{}` has no value", entry.key))
-                    .label(format!("expected {}", T::expected()))
-                    .help(if map {
-                        "write `{}` for an empty map, or remove the line"
-                    } else {
-                        "give it one, or remove the line"
-                    }),
-            );
+            faults.push(no_value(entry, &T::expected(), map));
             return Field::Bad { key };
         }
         match T::read(&entry.value, faults) {
@@ -270,4 +268,11 @@ impl<T: Read> Field<T> {
             None => Field::Bad { key },
         }
     }
+}
+
+/// The fault of a field without a value. `map`: only a map would do.
+fn no_value(entry: &Entry, expected: &str, map: bool) -> Diagnostic {
+    Diagnostic::error(Code::EMPTY_VALUE, entry.key_span, format!("`{}` has no value", entry.key))
+        .label(format!("expected {expected}"))
+        .help(if map { "write `{}` for an empty map, or remove the line" } else { "give it one, or remove the line" })
 }

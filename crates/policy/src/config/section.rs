@@ -3,15 +3,15 @@
 //! A line of [`section!`] says all that there is to say of a setting: its word, how it is written, its range, its default and its
 //! sentence in the manual. Reader, range fault, default, JSON Schema, manual and effective text come from that line.
 
-use schemars::Schema;
 use schemars::generate::SchemaGenerator;
-use serde_json::Value as Json;
+use schemars::{Schema, json_schema};
+use serde_json::{Map, Value as Json};
 
 use super::fault::{Code, Diagnostic, Faults};
 use super::nearest::nearest;
 use super::node::{Entry, Node, Value};
 use super::quoted::quoted;
-use super::read::{Read, wrong_shape};
+use super::read::wrong_shape;
 use super::setting::Rule;
 use super::shape::is_extension;
 use super::span::Span;
@@ -162,7 +162,7 @@ macro_rules! section {
             ) -> Option<Self> {
                 use $crate::config::{read::Field, section};
                 let known = [Self::FIELDS$(, &<$flat_type as section::Flat>::words())?].concat();
-                let entries = section::open::<Self>(node, &known, &[$($later),*], faults)?;
+                let entries = section::open(node, Self::expected, &known, &[$($later),*], faults)?;
                 let find = |word: &str| entries.iter().find(|entry| entry.key == word);
                 let read = $words {
                     $($field: Field::<$type>::read(find($crate::config::section::section!(@word $field)), faults)
@@ -184,15 +184,15 @@ macro_rules! section {
             }
 
             fn json_schema(generator: &mut schemars::generate::SchemaGenerator) -> schemars::Schema {
-                use $crate::config::section::{description, property};
+                use $crate::config::section::{add, object, property};
                 let mut properties = serde_json::Map::new();
                 let mut required: Vec<&str> = Vec::new();
                 $(
                     let rule = $crate::config::section::section!(@rule $($($rule)*)?);
                     $(debug_assert!($crate::config::section::section!(@rule $($rule)*).holds_for::<$type>(), "{rule:?}");)?
                     let schema = <$type as $crate::config::read::Read>::schema(generator);
-                    let schema = property(schema, &[$($field_doc),*], rule);
-                    properties.insert($crate::config::section::section!(@word $field).into(), schema.into());
+                    let word = $crate::config::section::section!(@word $field);
+                    add(&mut properties, word, property(schema, &[$($field_doc),*], rule));
                     if stringify!($need) == "required" {
                         required.push($crate::config::section::section!(@word $field));
                     }
@@ -200,17 +200,7 @@ macro_rules! section {
                 $(for (word, schema) in <$flat_type as $crate::config::section::Flat>::properties(generator) {
                     properties.insert(word.into(), schema.into());
                 })?
-                let mut schema = schemars::json_schema!({
-                    "type": "object",
-                    "description": description(&[$($doc),*]),
-                    "properties": properties,
-                    "patternProperties": { "^x-": true },
-                    "additionalProperties": false
-                });
-                if !required.is_empty() {
-                    schema.insert("required".into(), required.into());
-                }
-                schema
+                object(&[$($doc),*], properties, required)
             }
         }
     };
@@ -272,14 +262,15 @@ pub trait Flat: Sized {
 }
 
 /// The entries of a section's node; reports anything that is no map, and every field that does not exist.
-pub fn open<'a, T: Read>(
+pub fn open<'a>(
     node: &'a Node,
+    expected: fn() -> String,
     known: &[&'static str],
     later: &[&'static str],
     faults: &mut Faults,
 ) -> Option<&'a [Entry]> {
     let Value::Map(entries) = &node.value else {
-        wrong_shape::<T>(node, faults);
+        wrong_shape(node, expected, faults);
         return None;
     };
     for entry in entries.iter().filter(|entry| !known.contains(&&*entry.key) && !is_extension(&entry.key)) {
@@ -319,6 +310,26 @@ pub fn need(present: bool, field: &str, node: &Node, faults: &mut Faults) {
                 .label(format!("needs `{field}`")),
         );
     }
+}
+
+/// The schema of a section.
+pub fn object(docs: &[&str], properties: Map<String, Json>, required: Vec<&str>) -> Schema {
+    let mut schema = json_schema!({
+        "type": "object",
+        "description": description(docs),
+        "properties": properties,
+        "patternProperties": { "^x-": true },
+        "additionalProperties": false
+    });
+    if !required.is_empty() {
+        schema.insert("required".into(), required.into());
+    }
+    schema
+}
+
+/// Adds a field to the properties of a section's schema.
+pub fn add(properties: &mut Map<String, Json>, word: &str, schema: Schema) {
+    properties.insert(word.into(), schema.into());
 }
 
 /// The schema of one field, with its description unless it has its own, its range and its default.

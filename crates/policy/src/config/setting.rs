@@ -9,6 +9,7 @@ use super::health_text::HealthyStatuses;
 use super::pattern::ExactPath;
 use super::read::{Field, Read, Scalar};
 use super::scalar::{Count, duration, percent};
+use super::span::Span;
 use super::store_text::{KeyPrefix, NameInStore};
 use super::text::ListenAddress;
 use super::tree::Tree;
@@ -73,6 +74,7 @@ pub struct Rule {
 
 impl Rule {
     /// The default.
+    #[inline(never)]
     pub fn first<T: Setting>(self) -> T::Value {
         match T::parse(self.default.unwrap_or_default()) {
             Ok(default) => default.used(),
@@ -105,17 +107,20 @@ impl<T: Setting> Field<T> {
     }
 
     /// Reports a value that is out of the range.
+    #[inline(never)]
     pub fn within(self, rule: Rule, faults: &mut Faults) -> Field<T> {
         let (Field::Set { key, at }, Some((low, high))) = (&self, rule.range) else { return self };
         if matches!((T::parse(low), T::parse(high)), (Ok(low), Ok(high)) if at.value.within(&low, &high)) {
             return self;
         }
-        faults.push(
-            Diagnostic::error(Code::OUT_OF_RANGE, at.span, format!("{} is out of range", at.shown))
-                .label(format!("must be {low} to {high}")),
-        );
+        faults.push(out_of_range(at.span, &at.shown, low, high));
         Field::Bad { key: *key }
     }
+}
+
+fn out_of_range(at: Span, shown: &str, low: &str, high: &str) -> Diagnostic {
+    Diagnostic::error(Code::OUT_OF_RANGE, at, format!("{shown} is out of range"))
+        .label(format!("must be {low} to {high}"))
 }
 
 /// Values of which all are used as they are read.

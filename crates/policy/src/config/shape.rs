@@ -29,7 +29,7 @@ impl<T: Read> Read for List<T> {
 
     fn read(node: &Node, faults: &mut Faults) -> Option<List<T>> {
         let Value::List(nodes) = &node.value else {
-            wrong_shape::<List<T>>(node, faults);
+            wrong_shape(node, Self::expected, faults);
             return None;
         };
         let mut list = List { items: Vec::with_capacity(nodes.len()), bad: false };
@@ -99,7 +99,7 @@ impl<S: Read, L: Read> Read for Either<S, L> {
         } else if L::takes(&node.value) {
             L::read(node, faults).map(Either::Long)
         } else {
-            wrong_shape::<Either<S, L>>(node, faults);
+            wrong_shape(node, Self::expected, faults);
             None
         }
     }
@@ -139,7 +139,7 @@ impl<K: Scalar, V: Read> Read for Keyed<K, V> {
 
     fn read(node: &Node, faults: &mut Faults) -> Option<Keyed<K, V>> {
         let Value::Map(entries) = &node.value else {
-            wrong_shape::<Keyed<K, V>>(node, faults);
+            wrong_shape(node, Self::expected, faults);
             return None;
         };
         let mut map = Vec::with_capacity(entries.len());

@@ -41,13 +41,12 @@ const TEXTS: [&str; 32] = [
     "2026-01-25",
 ];
 
-/// The stand-in number `which` for a value with this schema and example; `None` if nothing is known that could be one.
-pub fn stand_in<T>(which: usize, schema: &Schema, example: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+/// The stand-in number `which` for a text with this schema and example that is `fit`; `None` if nothing is known that could be one.
+pub fn stand_in(which: usize, schema: &Schema, example: &str, fit: &dyn Fn(&str) -> bool) -> Option<String> {
     let words = schema.get("enum").and_then(|words| words.as_array()).into_iter().flatten();
     let words = words.filter_map(|word| word.as_str());
     let examples = example.split('`').skip(1).step_by(2);
     let all = words.chain(TEXTS).chain(examples).chain(["true", "false"]);
-    let mut fit: Vec<T> = all.filter_map(parse).take(STAND_INS).collect();
-    let at = which.min(fit.len().checked_sub(1)?);
-    Some(fit.swap_remove(at))
+    let known: Vec<&str> = all.filter(|text| fit(text)).take(STAND_INS).collect();
+    known.get(which).or(known.last()).map(|text| (*text).to_owned())
 }
