@@ -1,13 +1,12 @@
 //! What is asked for of a limit, whether another limit refuses it or not.
 //!
 //! A refused request is charged nowhere. So the limit of a client that another limit holds below it is never used up, and alone would
-//! never refuse. Its demand says whether it would have: a limiter with the same numbers and a smaller table of its own, charged with all
+//! never refuse. Its demand says whether it would have: a state with the same numbers and a smaller table of its own, charged with all
 //! requests that the limit itself does not refuse, as if there were no other. Nothing is promised by it, and nothing is admitted by it.
 
-use std::sync::Arc;
-
-use super::pardoned::Pardons;
-use super::{Judgement, Kind, Limiter, Moved, Place, Probe, Spec};
+use super::kind::MIXED;
+use super::state::State;
+use super::{Judgement, Kind, Moved, Place, Probe, Spec};
 use crate::sketch::Seed;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Bytes, Cost, OutOfRange, Timestamp};
@@ -24,7 +23,7 @@ const REMEMBERED_NANOS: u64 = 1_000_000_000;
 /// What is asked for of a limit.
 #[derive(Debug)]
 pub struct Demand {
-    limiter: Arc<Limiter>,
+    state: Box<dyn State>,
     /// Until when requests are counted. Relaxed: one that reads it too early is not counted.
     watched: AtomicU64,
     /// The longest that a request may wait for the limit instead of being refused, in nanoseconds.
@@ -36,26 +35,20 @@ impl Demand {
     ///
     /// # Errors
     /// Numbers that the kind does not take.
-    pub(super) fn new(spec: &Spec<'_>, seed: &Seed, pardons: &Arc<Pardons>) -> Result<Demand, OutOfRange> {
-        let mut limiter =
-            Limiter::new(&Spec { demand: false, kinds: &smaller(spec), ..*spec }, &seed.derive("demand"))?;
-        // a key that the limit pardons has no demand either
-        limiter.pardons = Arc::clone(pardons);
-        Ok(Demand::of(spec, limiter, 0))
+    pub(super) fn new(spec: &Spec<'_>, seed: &Seed) -> Result<Demand, OutOfRange> {
+        let kinds = smaller(spec);
+        let state = kinds.first().ok_or(MIXED)?.state(&Spec { kinds: &kinds, ..*spec }, &seed.derive("demand"))?;
+        Ok(Demand { state, watched: AtomicU64::new(0), longest_wait: spec.longest_wait })
     }
 
     /// The same demand under other numbers.
     ///
     /// # Errors
-    /// As [`Limiter::followed_by`].
+    /// As those of [`State::follow`].
     pub(super) fn followed_by(&self, spec: &Spec<'_>, moved: &Moved<'_>) -> Result<Demand, OutOfRange> {
-        let watched = self.watched.load(Ordering::Relaxed);
-        let after = Spec { demand: false, kinds: &smaller(spec), ..*spec };
-        Ok(Demand::of(spec, self.limiter.followed_by(&after, moved)?, watched))
-    }
-
-    fn of(spec: &Spec<'_>, limiter: Limiter, watched: u64) -> Demand {
-        Demand { limiter: Arc::new(limiter), watched: AtomicU64::new(watched), longest_wait: spec.longest_wait }
+        let state = self.state.follow(&Spec { kinds: &smaller(spec), ..*spec }, moved)?;
+        let watched = AtomicU64::new(self.watched.load(Ordering::Relaxed));
+        Ok(Demand { state, watched, longest_wait: spec.longest_wait })
     }
 
     /// Tells whether another limit has refused requests lately, so that admitted ones have to be counted too.
@@ -74,7 +67,7 @@ impl Demand {
 
     /// Returns why the limit would refuse this request if there were no other; `None` if it would admit it, at once or after a wait.
     pub fn refusal(&self, at: &Place<'_>, now: Timestamp, cost: Cost) -> Option<Judgement> {
-        let judgement = self.limiter.probe(at, now, cost).judgement;
+        let judgement = self.state.probe(at, now, cost, 0).judgement;
         let waits = judgement.retry_nanos.is_some_and(|wait| wait <= self.longest_wait);
         (!judgement.admitted && !waits).then_some(judgement)
     }
@@ -83,11 +76,11 @@ impl Demand {
     /// refuses. Of another limit up to a second's worth is remembered: a client that goes on asking for too much stays over its limit, and
     /// not only between two requests that would have fitted.
     pub fn refuse(&self, at: &Place<'_>, now: Timestamp, judgement: &Judgement, cost: Cost) -> bool {
-        if let Some((_, penalised)) = self.limiter.count_refusal(at, now, cost) {
+        if let Some((_, penalised)) = self.state.count_refusal(at, now, cost) {
             return penalised;
         }
         if judgement.retry_nanos.is_some_and(|wait| wait <= REMEMBERED_NANOS) {
-            self.limiter.charge(at, now, cost);
+            self.state.charge(at, now, cost);
         }
         false
     }
@@ -95,27 +88,27 @@ impl Demand {
     /// Charges the request as the limit would if there were no other: after a wait that it allows, or as one that it refuses.
     pub fn charge(&self, at: &Place<'_>, now: Timestamp, cost: Cost) {
         let probe = Probe::unasked(at, cost);
-        let Err(lost) = self.limiter.commit(&probe, now) else { return };
+        let Err(lost) = self.state.commit(&probe, now) else { return };
         match lost.judgement.retry_nanos {
             Some(wait) if wait <= self.longest_wait => {
                 let later = Probe::unasked(&Place { noted: Some(now), ..probe.place }, cost);
                 // one that loses a race for that moment is not counted
-                let _ = self.limiter.commit(&later, Timestamp::from_nanos(now.nanos().saturating_add(wait)));
+                let _ = self.state.commit(&later, Timestamp::from_nanos(now.nanos().saturating_add(wait)));
             }
             _ => _ = self.refuse(at, now, &lost.judgement, cost),
         }
     }
 
     pub(super) fn take_over(&self) {
-        self.limiter.take_over();
+        self.state.take_over();
     }
 
     pub(super) fn maintain(&self, now: Timestamp) {
-        self.limiter.maintain(now);
+        self.state.maintain(now);
     }
 
     pub(super) fn memory(&self) -> Bytes {
-        self.limiter.memory()
+        self.state.memory()
     }
 }
 

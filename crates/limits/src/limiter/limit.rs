@@ -27,7 +27,7 @@ pub struct Limiter {
     /// Shared with the limiters that it follows.
     pub(super) pardons: Arc<Pardons>,
     /// What is asked for of it, where another limit may hold its clients below it.
-    demand: Option<Demand>,
+    pub(super) demand: Option<Demand>,
 }
 
 /// The kind of a limit and its tiers.
@@ -48,9 +48,8 @@ impl Limiter {
         let form = form(spec)?;
         let state = spec.kinds.first().ok_or(MIXED)?.state(spec, &own)?;
         let pending = if spec.deferred { Some(pending(&seed)?) } else { None };
-        let pardons = Arc::<Pardons>::default();
-        let demand = if spec.demand { Some(Demand::new(spec, &seed, &pardons)?) } else { None };
-        Ok(Limiter { form, state, pending, deferred: spec.deferred, own_hash, seed, pardons, demand })
+        let demand = if spec.demand { Some(Demand::new(spec, &seed)?) } else { None };
+        Ok(Limiter { form, state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default(), demand })
     }
 
     /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
@@ -70,7 +69,7 @@ impl Limiter {
         };
         let demand = match (&self.demand, spec.demand) {
             (Some(before), true) => Some(before.followed_by(spec, moved)?),
-            (None, true) => Some(Demand::new(spec, &self.seed, &self.pardons)?),
+            (None, true) => Some(Demand::new(spec, &self.seed)?),
             (_, false) => None,
         };
         Ok(Limiter {
@@ -168,10 +167,10 @@ impl Limiter {
         self.state.is_by_nodes()
     }
 
-    /// What is asked for of it, where that is counted too.
+    /// Whether what is asked for of it has to be counted now, as another limit refuses requests.
     #[inline]
-    pub fn demand(&self) -> Option<&Demand> {
-        self.demand.as_ref()
+    pub fn is_demand_watched(&self, now: Timestamp) -> bool {
+        self.demand.as_ref().is_some_and(|demand| demand.is_watched(now))
     }
 
     /// The memory it holds, the same from its first request to its last.

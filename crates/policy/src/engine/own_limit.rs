@@ -44,10 +44,10 @@ impl Engine {
     pub(super) fn refuse_by_own_limit(&self, share: usize, evaluation: &mut Evaluation) -> Option<Refusal> {
         let at = evaluation.decision.at;
         let mut over = None;
-        for (slot, demand, place, cost) in self.demands(evaluation) {
+        for (slot, demand, place, cost) in self.demands(evaluation, at) {
             demand.watch(at);
-            if let Some(judgement) = demand.refusal(place, at, cost) {
-                let penalised = demand.refuse(place, at, &judgement, cost);
+            if let Some(judgement) = demand.refusal(&place, at, cost) {
+                let penalised = demand.refuse(&place, at, &judgement, cost);
                 over = over.or(Some((slot, judgement, penalised)));
             }
         }
@@ -68,33 +68,33 @@ impl Engine {
     /// Charges what an admitted request asks for of its client's own limits, while a `fair_share` refuses others.
     #[inline]
     pub(super) fn charge_watched_demands(&self, evaluation: &Evaluation, now: Timestamp) {
-        let is_watched = |reading: &Reading| {
-            self.limiter(reading.rule).and_then(|limiter| limiter.demand()).is_some_and(|demand| demand.is_watched(now))
-        };
+        let is_watched =
+            |reading: &Reading| self.limiter(reading.rule).is_some_and(|limiter| limiter.is_demand_watched(now));
         if evaluation.decision.readings.iter().any(is_watched) {
             self.charge_demands(evaluation, now);
         }
     }
 
     fn charge_demands(&self, evaluation: &Evaluation, now: Timestamp) {
-        self.demands(evaluation).for_each(|(_, demand, place, cost)| demand.charge(place, now, cost));
+        self.demands(evaluation, now).for_each(|(_, demand, place, cost)| demand.charge(&place, now, cost));
     }
 
     /// The demands of the limits that have room for the request, with the position of their reading, and where and what it counts.
     fn demands<'a>(
         &'a self,
         evaluation: &'a Evaluation,
-    ) -> impl Iterator<Item = (usize, &'a Demand, &'a Place<'static>, Cost)> {
+        now: Timestamp,
+    ) -> impl Iterator<Item = (usize, &'a Demand, Place<'static>, Cost)> {
         let Evaluation { decision, probes, more, .. } = evaluation;
         let first = probes.iter().enumerate().filter_map(|(slot, probe)| {
             let probe = probe.as_ref()?;
             Some((slot, &probe.place, probe.cost))
         });
         let further = more.iter().map(|more| (more.slot, &more.place, more.cost));
-        first.chain(further).filter_map(|(slot, place, cost)| {
+        first.chain(further).filter_map(move |(slot, place, cost)| {
             let reading = decision.readings.get(slot)?;
             let asked = matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed);
-            let demand = self.limiter(reading.rule)?.demand()?;
+            let (demand, place) = self.limiter(reading.rule)?.demand(place, now)?;
             (asked && reading.mode == Mode::Enforce).then_some((slot, demand, place, cost))
         })
     }
