@@ -16,7 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum Verb {
     /// Replace this process by a new one.
-    Upgrade,
+    Upgrade {
+        /// As that of [`Verb::Reload`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
+    },
     /// Reload the policy file.
     Reload {
         /// Report what would change, and change nothing.

@@ -12,6 +12,7 @@ use super::output::{print, say};
 use crate::config::fault::Severity;
 use crate::config::render::{self, render};
 use crate::config::{Config, Loaded, Tree};
+use crate::engine::has_demand;
 use crate::human;
 use crate::limiter::Kind;
 use crate::limiter::sharing::Sharing;
@@ -113,7 +114,7 @@ fn details(config: &Config, series: usize) -> String {
     let mut rows = vec![
         ["limit", "promise", "key", "memory", "columns", "wrongly refused*", "error**", "store"].map(str::to_owned),
     ];
-    rows.extend(config.policy.rules.iter().map(|rule| row(rule, config)));
+    rows.extend((0..).zip(&config.policy.rules).map(|(index, rule)| row((index, rule), config)));
     // a file without stores need not hear of them
     let columns = if config.policy.stores.is_empty() { 7 } else { 8 };
     let shown: Vec<&[String]> = rows.iter().filter_map(|row| row.get(..columns)).collect();
@@ -126,6 +127,11 @@ fn details(config: &Config, series: usize) -> String {
     if config.policy.rules.iter().any(|rule| rule.kind.falsely_seen().is_some()) {
         text.push_str("  (seen): probability that a new value is taken for one that was seen\n");
     }
+    if (0..).zip(&config.policy.rules).any(|(index, rule)| has_demand(&config.policy, index, rule)) {
+        text.push_str(
+            "+ 25 %: beside a fair_share, for what clients ask of their own limit; docs/limits/fair_share.md\n",
+        );
+    }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
     text.push_str(&format!("metric series: at most {series}{page}\n"));
     text
@@ -137,7 +143,7 @@ fn series(config: &Config) -> usize {
 }
 
 /// Name, promise, key, memory, columns and errors of a limit, and the store that it is shared through. The texts are those of the effective configuration.
-fn row(rule: &Rule, config: &Config) -> [String; 8] {
+fn row((index, rule): (usize, &Rule), config: &Config) -> [String; 8] {
     let limit = config.shown.field("limits").and_then(|limits| limits.field(&rule.name));
     let text = |word: &str| limit.and_then(|limit| limit.field(word)).map_or_else(String::new, joined);
     let none = || "-".to_owned();
@@ -163,6 +169,7 @@ fn row(rule: &Rule, config: &Config) -> [String; 8] {
         1 => memory,
         tables => format!("{tables} × {memory}"),
     };
+    let memory = if has_demand(&config.policy, index, rule) { format!("{memory} + 25 %") } else { memory };
     [rule.name.clone(), promise, key, memory, columns, refused, error, store]
 }
 

@@ -67,6 +67,11 @@ impl Global {
         self.config.as_deref().unwrap_or(Path::new(DEFAULT))
     }
 
+    /// Returns the policy file that was named, as a server in another folder finds it.
+    pub fn file_at_server(&self) -> Option<PathBuf> {
+        self.config.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()))
+    }
+
     /// Whether to colour what goes to this stream.
     pub fn colored(&self, stream: &impl IsTerminal) -> bool {
         match self.color {

@@ -43,8 +43,7 @@ enum Format {
 
 /// Asks for it, and prints what came of it.
 pub fn run(arguments: &Arguments, global: &Global) -> ExitCode {
-    let file = global.config.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-    let verb = Verb::Reload { dry_run: arguments.dry_run, file };
+    let verb = Verb::Reload { dry_run: arguments.dry_run, file: global.file_at_server() };
     let Answer { done, text, report } =
         match running::ask(global, |socket| control::ask_within(socket, &verb, arguments.wait)) {
             Ok(answer) => answer,

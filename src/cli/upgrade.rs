@@ -13,7 +13,8 @@ use crate::process::control;
 /// Replace the running process (new binary, new listeners, new policy file) without refusing a connection
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  sudo tidegate upgrade\n\n\
-    The running process starts its program again, with the same arguments. When the new process serves, the old one\n\
+    The running process starts its program again, with the same arguments; with -c it refuses any other policy\n\
+    file. When the new process serves, the old one\n\
     ends its connections and goes. If the new process cannot serve, nothing changes and its words are printed.\n\
     The new process begins with full budgets: the state of limits is not carried over.\n\n\
     Exit codes: 0 replaced, 1 the new process cannot serve, 69 no server answers.")]
@@ -21,7 +22,8 @@ pub struct Arguments {}
 
 /// Asks for it, and prints what came of it.
 pub fn run(_: &Arguments, global: &Global) -> ExitCode {
-    match running::ask(global, |socket| control::ask(socket, &Verb::Upgrade)) {
+    let verb = Verb::Upgrade { file: global.file_at_server() };
+    match running::ask(global, |socket| control::ask(socket, &verb)) {
         Ok(Answer { done: true, text, .. }) => {
             if !global.quiet {
                 print(&format!("{text}\n"));

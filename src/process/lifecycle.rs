@@ -198,7 +198,7 @@ async fn serve(
         let wanted = match order.as_ref().map(|order| &order.verb) {
             None => Some((false, None)),
             Some(Verb::Reload { dry_run, file }) => Some((*dry_run, file.clone())),
-            Some(Verb::Upgrade) => None,
+            Some(Verb::Upgrade { .. }) => None,
         };
         if let Some(wanted) = wanted {
             let told = reload(signals, reloader, order, wanted).await;
@@ -209,6 +209,12 @@ async fn serve(
         }
         // what is left is an upgrade
         let Some(order) = order else { continue };
+        if let Verb::Upgrade { file: Some(file) } = &order.verb
+            && let Err(text) = reloader.serves(Some(file), "upgrade")
+        {
+            order.answer(false, &text).await;
+            continue;
+        }
         tracing::info!("upgrade: starting a new process");
         let replacement = tokio::select! {
             // the new process ends with this future

@@ -26,45 +26,60 @@ fn limit(gate: &Gate, name: &str) -> Value {
     limits.into_iter().find(|limit| limit["name"] == name).unwrap_or_else(|| panic!("no {name}: {state}"))
 }
 
-#[test]
-fn a_client_over_its_own_limit_gets_429_from_it_and_not_503_from_the_fair_share() {
-    let gate = start(
+/// A flood under a limit of the client's own, beside a fair share that leaves it less; what client and operator are told.
+fn told_its_own_limit(own: &str) {
+    let gate = start(&format!(
         "trusted_proxies: [127.0.0.0/8]
 limits:
-  per_client: { key: client_ip, rate: 20/s, burst: 20 }
-  fair: { type: fair_share, capacity: 10/s }
+  per_client: {own}
+  fair: {{ type: fair_share, capacity: 2/s }}
 routes:
-  - { name: site, limits: [fair, per_client], respond: { status: 200 } }
-",
-    );
+  - {{ name: site, limits: [fair, per_client], respond: {{ status: 200 }} }}
+"
+    ));
     let mut client = gate.connect();
-    let (mut own, mut share, begun) = (0, 0, Instant::now());
+    let (mut by_own, mut by_share, begun) = (0, 0, Instant::now());
     while begun.elapsed() < Duration::from_secs(4) {
-        let answer = client.ask("GET", "/", "X-Forwarded-For: 198.51.100.66\r\n", b"");
+        let answer = client.ask("GET", "/", "X-Forwarded-For: 198.51.100.66\r\nX-Api-Key: k\r\n", b"");
         // the first second finds out how much it asks for
         if begun.elapsed() > Duration::from_secs(1) {
-            own += u32::from(answer.status == 429);
-            share += u32::from(answer.status == 503);
+            by_own += u32::from(answer.status == 429);
+            by_share += u32::from(answer.status == 503);
             if answer.status == 429 {
                 let told = answer.field("ratelimit").expect("the limit is told");
-                assert!(told.contains("per_client") && told.contains("r=0"), "{told}");
-                assert!(answer.field("retry-after").is_some());
+                assert!(told.contains("per_client") && told.contains("r=0"), "{own}: {told}");
+                assert!(answer.field("retry-after").is_some(), "{own}");
             }
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    // where the whole capacity is spent no node is to blame, and the fair share says so itself
-    assert!(own > 100 && share < own / 20, "{own} of its own limit, {share} of the fair share");
+    assert!(by_own > 15 && by_share < by_own, "{own}: {by_own} of its own limit, {by_share} of the fair share");
     let (per_client, fair) = (limit(&gate, "per_client"), limit(&gate, "fair"));
-    assert!(per_client["decisions"]["limited"].as_u64() > Some(100), "{per_client}");
-    assert!(fair["decisions"]["exempt"].as_u64() >= per_client["decisions"]["limited"].as_u64(), "{fair}");
+    assert!(per_client["decisions"]["limited"].as_u64() > Some(15), "{own}: {per_client}");
+    assert!(fair["decisions"]["exempt"].as_u64() >= per_client["decisions"]["limited"].as_u64(), "{own}: {fair}");
     let explained = end(binary().args(["explain", "--client", "198.51.100.66", "--admin"]).arg(gate.admin_socket()));
     assert!(
         explained.stdout.contains("asks for more than this limit admits"),
-        "{}{}",
+        "{own}: {}{}",
         explained.stdout,
         explained.stderr
     );
+}
+
+#[test]
+fn a_client_over_its_own_limit_gets_429_from_it_and_not_503_from_the_fair_share() {
+    // the fair share leaves less than each of them admits; all are far below what a busy machine still asks for
+    let owns = [
+        "{ rate: 4/s, burst: 4 }",
+        "{ key: 'header:x-api-key', missing: deny, rate: 4/s, tiers: [{ when: { cidr: 10.0.0.0/8 }, rate: 5000/s }] }",
+        "{ rate: 8/s, burst: 8, cost: 2 }",
+        "{ rate: 4/s, action: { delay: { max: 1ms } } }",
+    ];
+    std::thread::scope(|scope| {
+        for own in owns {
+            scope.spawn(move || told_its_own_limit(own));
+        }
+    });
 }
 
 #[test]

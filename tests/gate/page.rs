@@ -180,6 +180,7 @@ fn the_page_is_filled_live_readable_and_says_what_the_metrics_say() {
     for look in ["light", "dark", "phone", "tablet"] {
         let told = &seen[look];
         assert_eq!(told["too_wide"], 0, "{look}: one would have to scroll sideways");
+        assert_eq!(told["cut"], Value::Array(Vec::new()), "{look}: these are cut off, or squeezed");
         assert_eq!(told["nameless"], Value::Array(Vec::new()), "{look}: a screen reader could not name these");
         assert!(told["contrast"][0].as_f64().unwrap() >= 4.5, "{look}: {}", told["contrast"]);
     }

@@ -85,6 +85,25 @@ fn a_process_that_cannot_serve_changes_nothing_and_is_quoted() {
 }
 
 #[test]
+fn an_upgrade_to_another_file_is_refused_and_to_its_own_is_done() {
+    let systemd = Systemd::new();
+    let mut gate = start(&systemd, POLICY);
+    let id = gate.id();
+    let [file, other, link] = ["tidegate.yaml", "other.yaml", "link.yaml"].map(|name| gate.folder().join(name));
+    std::fs::write(&other, POLICY.replace("first", "other")).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let refused = gate.upgrade_with(&["-c", other.to_str().unwrap()]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+    let serves = format!("this process serves {}, not {}\n", file.display(), other.display());
+    assert!(refused.stderr.contains("not upgraded") && refused.stderr.contains(&serves), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("tidegate run -c {}", other.display())), "{}", refused.stderr);
+    assert_eq!((gate.id(), gate.fetch("/", "").text().as_str()), (id, "first"));
+    rewrite(&gate, &POLICY.replace("first", "second"));
+    assert_eq!(gate.upgrade_with(&["-c", link.to_str().unwrap()]).code, Some(0));
+    wait_for("the new policy", || (gate.fetch("/", "").text() == "second").then_some(()));
+}
+
+#[test]
 fn a_program_that_is_broken_changes_nothing() {
     let systemd = Systemd::new();
     let program = std::env::temp_dir().join(format!("tidegate-replaced-{}", std::process::id()));

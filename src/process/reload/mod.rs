@@ -89,15 +89,7 @@ impl Reloader {
             tracing::error!("reload: this process was started without a policy file");
             return Outcome { report: None, text: "this process was started without a policy file\n".to_owned() };
         };
-        if let (Some(asked), Some(served)) = (file, &self.process.file)
-            && !is_same_file(asked, served)
-        {
-            let (asked, served) = (asked.display(), served.display());
-            tracing::warn!("reload: refused, as it asks for {asked}; this process serves {served}");
-            let text = format!(
-                "this process serves {served}, not {asked}\n  without -c a reload reads {served} again; another file needs \
-                 another start: `tidegate run -c {asked}`\n"
-            );
+        if let Err(text) = self.serves(file, "reload") {
             return Outcome { report: None, text };
         }
         let mut last_read = self.last_read.lock().await;
@@ -109,6 +101,23 @@ impl Reloader {
             *last_read = Some(loaded.digest());
         }
         self.apply(loaded, dry_run, began).await
+    }
+
+    /// Tells whether this process serves the policy file that a verb asks for, if it names one.
+    ///
+    /// # Errors
+    /// It serves another; what to do instead.
+    pub fn serves(&self, file: Option<&Path>, verb: &str) -> Result<(), String> {
+        let (Some(asked), Some(served)) = (file, &self.process.file) else { return Ok(()) };
+        if is_same_file(asked, served) {
+            return Ok(());
+        }
+        let (asked, served) = (asked.display(), served.display());
+        tracing::warn!("{verb}: refused, as it asks for {asked}; this process serves {served}");
+        Err(format!(
+            "this process serves {served}, not {asked}\n  without -c `tidegate {verb}` reads {served} again; another file needs \
+             another start: `tidegate run -c {asked}`\n"
+        ))
     }
 
     /// Reloads if the files are others than at the last look.

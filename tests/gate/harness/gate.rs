@@ -138,7 +138,12 @@ impl Gate {
 
     /// Runs `tidegate upgrade` against its admin socket.
     pub fn upgrade(&mut self) -> Ended {
-        let ended = end(binary().arg("upgrade").arg("--admin").arg(self.admin_socket()));
+        self.upgrade_with(&[])
+    }
+
+    /// Runs `tidegate upgrade` with these arguments.
+    pub fn upgrade_with(&mut self, arguments: &[&str]) -> Ended {
+        let ended = end(binary().arg("upgrade").args(arguments).arg("--admin").arg(self.admin_socket()));
         if let Some(id) = ended.stdout.strip_prefix("process ").and_then(|rest| rest.split(' ').next()?.parse().ok()) {
             self.successors.push(id);
         }

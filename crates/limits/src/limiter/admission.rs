@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::attempt::Attempt;
+use super::demand::Demand;
 use super::pardoned::Standing;
 use super::pending::Pending;
 use super::{Hold, Judgement, Limiter, Lost, Place, Probe};
@@ -93,6 +94,17 @@ impl Limiter {
                 Some((stricter(fresh, own), fresh_at_the_cap || own_at_the_cap))
             }
         }
+    }
+
+    /// What is asked for of the limit, where that is counted, and where it is: under the hash that a pardon gave the key, if it has one.
+    pub fn demand(&self, at: &Place<'_>, now: Timestamp) -> Option<(&Demand, Place<'static>)> {
+        let demand = self.demand.as_ref()?;
+        let at = at.without_nodes();
+        let place = match self.pardons.standing(at.key, now) {
+            Standing::Own => at,
+            Standing::Fresh(tag) | Standing::Both(tag) => self.fresh(&at, tag),
+        };
+        Some((demand, place))
     }
 
     /// Nanoseconds until the key is within its budget again, after charges that did not ask.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::demand::Demand;
 use super::kind::MIXED;
 use super::needs::Owed;
 use super::pardoned::Pardons;
@@ -25,6 +26,8 @@ pub struct Limiter {
     seed: Seed,
     /// Shared with the limiters that it follows.
     pub(super) pardons: Arc<Pardons>,
+    /// What is asked for of it, where another limit may hold its clients below it.
+    pub(super) demand: Option<Demand>,
 }
 
 /// The kind of a limit and its tiers.
@@ -45,7 +48,8 @@ impl Limiter {
         let form = form(spec)?;
         let state = spec.kinds.first().ok_or(MIXED)?.state(spec, &own)?;
         let pending = if spec.deferred { Some(pending(&seed)?) } else { None };
-        Ok(Limiter { form, state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default() })
+        let demand = if spec.demand { Some(Demand::new(spec, &seed)?) } else { None };
+        Ok(Limiter { form, state, pending, deferred: spec.deferred, own_hash, seed, pardons: Arc::default(), demand })
     }
 
     /// The same state under other numbers. This limiter stays as it is and may go on being asked: both charge one state, and each
@@ -63,6 +67,11 @@ impl Limiter {
             (None, true) => Some(pending(&self.seed)?),
             (None, false) => None,
         };
+        let demand = match (&self.demand, spec.demand) {
+            (Some(before), true) => Some(before.followed_by(spec, moved)?),
+            (None, true) => Some(Demand::new(spec, &self.seed)?),
+            (_, false) => None,
+        };
         Ok(Limiter {
             form: self.form,
             state,
@@ -71,12 +80,14 @@ impl Limiter {
             own_hash: self.own_hash.clone(),
             seed: self.seed.clone(),
             pardons: Arc::clone(&self.pardons),
+            demand,
         })
     }
 
     /// Puts this limiter's numbers in force for what is one for it and the limiter before.
     pub fn take_over(&self) {
         self.state.take_over();
+        self.demand.iter().for_each(Demand::take_over);
     }
 
     /// Loads what a probe of this place will read into the cache, so that the cache misses of several limits overlap.
@@ -104,6 +115,7 @@ impl Limiter {
     pub fn maintain(&self, now: Timestamp) {
         self.pardons.maintain(now);
         self.state.maintain(now);
+        self.demand.iter().for_each(|demand| demand.maintain(now));
     }
 
     /// The most that can be charged at once under the numbers of a tier; `None` of kinds that do not wait for answers that tell a
@@ -155,9 +167,16 @@ impl Limiter {
         self.state.is_by_nodes()
     }
 
+    /// Whether what is asked for of it has to be counted now, as another limit refuses requests.
+    #[inline]
+    pub fn is_demand_watched(&self, now: Timestamp) -> bool {
+        self.demand.as_ref().is_some_and(|demand| demand.is_watched(now))
+    }
+
     /// The memory it holds, the same from its first request to its last.
     pub fn memory(&self) -> Bytes {
-        Bytes(self.state.memory().0 + self.pending.as_ref().map_or(0, |pending| pending.memory().0))
+        let pending = self.pending.as_ref().map_or(0, |pending| pending.memory().0);
+        Bytes(self.state.memory().0 + pending + self.demand.as_ref().map_or(0, |demand| demand.memory().0))
     }
 
     /// What it can tell of its state.

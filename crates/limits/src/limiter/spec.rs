@@ -18,6 +18,9 @@ pub struct Spec<'a> {
     pub unit: u32,
     /// How many nanoseconds ahead of now a request may be charged, because `action: delay` makes it wait.
     pub longest_wait: u64,
+    /// Whether another limit may hold its clients below it, so that what they ask for is counted too: in a second table, a
+    /// quarter of the first. Not of a limit that waits for answers.
+    pub demand: bool,
     /// How many routes the policy has.
     pub routes: usize,
     /// The in-flight caps of the policy's origins, in their order; `None` for one without.
@@ -36,6 +39,7 @@ impl<'a> Spec<'a> {
             indebts: false,
             unit: 1,
             longest_wait: 0,
+            demand: false,
             routes: 1,
             origin_caps: &[],
             unix_nanos_at_origin: 0,

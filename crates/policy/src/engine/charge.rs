@@ -210,10 +210,11 @@ impl Engine {
                     if evaluation.shared_slots != 0 {
                         self.give_back(evaluation, now);
                     }
-                    break;
+                    return contended;
                 }
             }
         }
+        self.charge_watched_demands(evaluation, now);
         contended
     }
 

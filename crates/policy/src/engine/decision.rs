@@ -207,7 +207,7 @@ pub enum DecidedBy {
     Fallback,
     /// This gate, by its own counts and those that other gates published.
     Estimate,
-    /// This gate, by how much the client asks for, refused requests included, as `fair_share` measures it: more than the limit admits.
+    /// This gate, by how much the client asks for, requests that `fair_share` refuses included: more than the limit admits.
     Offered,
 }
 

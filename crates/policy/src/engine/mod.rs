@@ -30,6 +30,7 @@ pub use core::Engine;
 pub use decision::{DecidedBy, Decision, DecisionId, Outcome, Reading, Readings, Refusal, Verdict};
 pub use estimate::PeerSync;
 pub use evaluation::{Arrival, Evaluation, Held, Holds};
+pub use own_limit::has_demand;
 pub use pardon::{NotPardoned, Pardon};
 pub use shared_call::{SharedCall, SharedStep};
 pub use shared_limit::{SharedLimit, SharedOutcome};

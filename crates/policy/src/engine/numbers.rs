@@ -1,5 +1,6 @@
 //! The numbers that a limiter is made from: those of its rule, and what of the policy around it concerns it.
 
+use super::own_limit::has_demand;
 use crate::limiter::{Kind, Limiter, Scope, Spec};
 use crate::policy::{CostRule, Counted, OnLimit, Policy, Rule};
 use crate::sketch::Seed;
@@ -11,6 +12,8 @@ pub struct Numbers<'p> {
     origins: Vec<(&'p str, Option<u32>)>,
     origin_caps: Vec<Option<u32>>,
     unix_nanos_at_origin: u64,
+    /// The names of the limits whose demand is counted.
+    demanded: Vec<&'p str>,
 }
 
 impl<'p> Numbers<'p> {
@@ -22,6 +25,11 @@ impl<'p> Numbers<'p> {
             origins: policy.origins.iter().map(|origin| (origin.name.as_str(), cap(origin))).collect(),
             origin_caps: policy.origins.iter().map(|origin| cap(origin)).collect(),
             unix_nanos_at_origin,
+            demanded: (0..)
+                .zip(&policy.rules)
+                .filter(|(index, rule)| has_demand(policy, *index, rule))
+                .map(|(_, rule)| rule.name.as_str())
+                .collect(),
         }
     }
 
@@ -45,10 +53,15 @@ impl<'p> Numbers<'p> {
             indebts: deferred || unit.is_some() || rule.shared.is_some(),
             unit: unit.unwrap_or(1),
             longest_wait,
+            demand: self.has_demand(rule),
             routes: self.routes.len(),
             origin_caps: &self.origin_caps,
             unix_nanos_at_origin: self.unix_nanos_at_origin,
         })
+    }
+
+    fn has_demand(&self, rule: &Rule) -> bool {
+        self.demanded.contains(&rule.name.as_str())
     }
 
     /// Whether a limiter of the rule `was` is one of the rule `now`, as it is.
@@ -59,7 +72,8 @@ impl<'p> Numbers<'p> {
             Some(Scope::Origin) => self.origins == after.origins,
             _ => !now.kind.has_nodes() || self.origins == after.origins,
         };
-        around && kinds(was) == kinds(now) && charging(was) == charging(now) && in_the_same_order(was, now)
+        let as_asked = self.has_demand(was) == after.has_demand(now);
+        around && as_asked && kinds(was) == kinds(now) && charging(was) == charging(now) && in_the_same_order(was, now)
     }
 }
 

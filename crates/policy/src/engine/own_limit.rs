@@ -1,66 +1,101 @@
 //! A client over its own limit is refused by that limit, not by `fair_share`.
 //!
 //! A refused request is charged nowhere. So the limit of a client that `fair_share` holds below it is never used up, and alone would never
-//! refuse. But `fair_share` measures how much the client asks for: if that is more than the client's own limit admits in any case, that limit
-//! refuses first. The answer is its own then (429), and `fair_share` is left with clients that keep to their limits.
+//! refuse. Beside a `fair_share` each limit of the client's own, of whatever kind, counts what is asked for as well: its [`Demand`], charged
+//! as if there were no `fair_share`. Of a request that `fair_share` refuses the demands are asked. If one has no room, its limit refuses.
+//! The answer is that limit's then (429), and `fair_share` is left with clients that keep to their limits.
 
 use super::core::Engine;
 use super::decision::{DecidedBy, Outcome, Reading, Refusal};
 use super::evaluation::Evaluation;
 use crate::client::key::KeyPart;
-use crate::limiter::{Judgement, OFFERED_HALF_LIFE};
-use crate::policy::{CostRule, Counted, Mode, OnLimit, Route, Rule};
+use crate::limiter::{Demand, Judgement, Place};
+use crate::policy::{Counted, Mode, OnLimit, Policy, Rule};
 use crate::sketch::NextUnit;
-use crate::units::Cost;
+use crate::units::{Cost, Timestamp};
 
-/// Time that the offered rate remembers, in seconds: a limit of `rate` and `burst` admits at most `burst + rate·MEMORY` of what it weighs.
-const MEMORY: f64 = OFFERED_HALF_LIFE.as_nanos() as f64 / 1e9 / std::f64::consts::LN_2;
+/// The longest wait that is told, in nanoseconds: the limit itself has room, and so may `fair_share` soon.
+const LONGEST_TOLD: u64 = 1_000_000_000;
+
+/// Returns whether the limit is its client's own, refuses, and stands beside a `fair_share`, so that its demand is counted.
+///
+/// None is counted of costs that only an answer tells: no answer comes to a refused request. What a request gives back at its end was never
+/// taken by a refused one.
+pub fn has_demand(policy: &Policy, index: usize, rule: &Rule) -> bool {
+    let form = rule.kind.form();
+    let refuses = rule.mode == Mode::Enforce && !matches!(rule.action, OnLimit::Tag { .. });
+    let told_on_entry = !rule.cost.is_deferred() && rule.counted == Counted::Requests;
+    let by_client = |part: &KeyPart| {
+        matches!(part, KeyPart::ClientIp { .. } | KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+    };
+    let is_own = !form.gives_back && !rule.kind.has_nodes() && rule.key.parts().iter().any(by_client);
+    let rule_at = |at: &usize| policy.rules.get(*at);
+    let beside = |rules: &Vec<usize>| {
+        let is_asked =
+            rules.iter().any(|at| *at == index || rule_at(at).is_some_and(|other| other.instead == Some(index)));
+        is_asked && rules.iter().filter_map(rule_at).any(|other| other.kind.has_nodes())
+    };
+    refuses && told_on_entry && is_own && policy.routes.iter().any(|route| beside(&route.rules))
+}
 
 impl Engine {
-    /// Hands a refusal of the `fair_share` at `share` over to the limit that the client is over by itself, if there is one.
+    /// Hands a refusal of the `fair_share` at `share` over to the limit that the client is over by itself, if there is one; otherwise the
+    /// demands of its limits are charged.
     pub(super) fn refuse_by_own_limit(&self, share: usize, evaluation: &mut Evaluation) -> Option<Refusal> {
-        let reading = evaluation.decision.readings.get(share).copied()?;
-        let (rule, limiter) = self.rule(reading.rule)?;
-        let node = rule.nodes.get(usize::from(reading.node?))?.parts();
-        let owed = limiter.owed(&rule.kind, 0, reading.standing, Cost::ONE);
-        let offered = f64::from(rule.kind.needs(owed).offered?);
-        let is_own = |other: &Reading| {
-            let most = self
-                .policy()
-                .rules
-                .get(other.rule)
-                .and_then(|own| self.most_of_node(own, other, reading.rule, node))?;
-            (offered > most).then_some((offered / most).ln())
+        let at = evaluation.decision.at;
+        let mut over = None;
+        for (slot, demand, place, cost) in self.demands(evaluation, at) {
+            demand.watch(at);
+            if let Some(judgement) = demand.refusal(&place, at, cost) {
+                let penalised = demand.refuse(&place, at, &judgement, cost);
+                over = over.or(Some((slot, judgement, penalised)));
+            }
+        }
+        let Some((slot, judgement, penalised)) = over else {
+            self.charge_demands(evaluation, at);
+            return None;
         };
-        let mut found = evaluation.decision.readings.iter().enumerate();
-        let (slot, seconds) = found.find_map(|(slot, other)| Some((slot, is_own(other)?)))?;
-        // until then what was asked for weighs less
-        let wait = Some((seconds * MEMORY * 1e9).ceil() as u64);
         let own = evaluation.decision.readings.get_mut(slot)?;
-        let judgement = Judgement { retry_nanos: wait, next_unit: NextUnit::Known(wait), ..Judgement::REFUSED };
-        own.fill(&judgement);
+        let wait = Some(judgement.retry_nanos.map_or(LONGEST_TOLD, |wait| wait.min(LONGEST_TOLD)));
+        own.fill(&Judgement { retry_nanos: wait, next_unit: NextUnit::Known(wait), ..judgement });
         own.by = DecidedBy::Offered;
-        let refusal = self.limiter(own.rule)?.refusal().into();
-        *evaluation.decision.readings.get_mut(share)? = Reading::unasked(reading.rule, reading.mode);
-        *evaluation.probes.get_mut(share)? = None;
+        let refusal = if penalised { Refusal::Penalty } else { self.limiter(own.rule)?.refusal().into() };
+        let share = (evaluation.decision.readings.get_mut(share)?, evaluation.probes.get_mut(share)?);
+        (*share.0, *share.1) = (Reading::unasked(share.0.rule, share.0.mode), None);
         Some(refusal)
     }
 
-    /// Returns the most that the rate of a node can weigh while its client keeps to this limit; `None` if the limit refuses nothing, or
-    /// counts something else than the node's requests.
-    fn most_of_node(&self, rule: &Rule, reading: &Reading, share: usize, node: &[KeyPart]) -> Option<f64> {
-        let (rate, burst) = rule.kind.bucket()?;
-        let asked = reading.mode == Mode::Enforce && reading.outcome == Outcome::Admitted;
-        let refuses = asked && matches!(rule.action, OnLimit::Reject | OnLimit::Close);
-        // all requests of the node count, each as one
-        let plain = rule.cost == CostRule::Fixed(Cost::ONE) && rule.counted == Counted::Requests;
-        let for_all = rule.exempt.is_empty() && rule.tiers.is_empty() && rule.of.is_none();
-        let counts_node = rule.key.parts().iter().all(|part| node.contains(part));
-        let is_client = rule.key.parts().iter().any(|part| matches!(part, KeyPart::ClientIp { .. }));
-        // a node of all routes says nothing of a limit that some of them do not have
-        let covers = |route: &Route| !route.rules.contains(&share) || route.rules.contains(&reading.rule);
-        let everywhere = || node.contains(&KeyPart::Route) || self.policy().routes.iter().all(covers);
-        let own = refuses && plain && for_all && is_client && counts_node && everywhere();
-        own.then(|| f64::from(burst) + rate.per_second() * MEMORY)
+    /// Charges what an admitted request asks for of its client's own limits, while a `fair_share` refuses others.
+    #[inline]
+    pub(super) fn charge_watched_demands(&self, evaluation: &Evaluation, now: Timestamp) {
+        let is_watched =
+            |reading: &Reading| self.limiter(reading.rule).is_some_and(|limiter| limiter.is_demand_watched(now));
+        if evaluation.decision.readings.iter().any(is_watched) {
+            self.charge_demands(evaluation, now);
+        }
+    }
+
+    fn charge_demands(&self, evaluation: &Evaluation, now: Timestamp) {
+        self.demands(evaluation, now).for_each(|(_, demand, place, cost)| demand.charge(&place, now, cost));
+    }
+
+    /// The demands of the limits that have room for the request, with the position of their reading, and where and what it counts.
+    fn demands<'a>(
+        &'a self,
+        evaluation: &'a Evaluation,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (usize, &'a Demand, Place<'static>, Cost)> {
+        let Evaluation { decision, probes, more, .. } = evaluation;
+        let first = probes.iter().enumerate().filter_map(|(slot, probe)| {
+            let probe = probe.as_ref()?;
+            Some((slot, &probe.place, probe.cost))
+        });
+        let further = more.iter().map(|more| (more.slot, &more.place, more.cost));
+        first.chain(further).filter_map(move |(slot, place, cost)| {
+            let reading = decision.readings.get(slot)?;
+            let asked = matches!(reading.outcome, Outcome::Admitted | Outcome::Delayed);
+            let (demand, place) = self.limiter(reading.rule)?.demand(place, now)?;
+            (asked && reading.mode == Mode::Enforce).then_some((slot, demand, place, cost))
+        })
     }
 }

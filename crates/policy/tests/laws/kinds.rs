@@ -129,7 +129,8 @@ fn costs_of(rule: &Rule, cost: usize) -> usize {
     if matches!(rule.cost, CostRule::ByMethod { .. }) { cost } else { 1 }
 }
 
-fn decide(engine: &Engine, n: usize, cost: usize, at: u64) -> Decision {
+/// What one client's nth request comes to.
+pub fn decide(engine: &Engine, n: usize, cost: usize, at: u64) -> Decision {
     engine.decide(&Request { method: &METHODS[cost - 1], ..request(&nth(n)) }, arrival(at)).0
 }
 

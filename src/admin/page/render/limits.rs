@@ -94,7 +94,8 @@ pub fn shares(html: &mut Svg, view: &View) {
         |rows| {
             for Limit { name: limit, gauges, .. } in shares {
                 let (capacity, offered) = (gauges.capacity, gauges.offered.unwrap_or(0.0));
-                let share = gauges.share.unwrap_or(f64::INFINITY);
+                // without pressure a client's share is far above all that there is
+                let share = gauges.share.unwrap_or(f64::INFINITY).min(capacity.unwrap_or(f64::INFINITY));
                 row(rows, limit, |row| {
                     name(row, |cell| cell.labelled("span", &[("class", &"name")], limit));
                     let most = capacity.unwrap_or(0.0).max(offered).max(1e-9);

@@ -8,7 +8,7 @@ use super::checks::{number, number32};
 use super::matches;
 use crate::config::case::{By, Case, Expected, From, Range, Reply, Step};
 use crate::config::case_text::Between;
-use crate::config::fault::{Code, Diagnostic, Faults};
+use crate::config::fault::{Code, Diagnostic, Faults, Severity};
 use crate::config::nearest::nearest;
 use crate::config::quoted::quoted;
 use crate::config::read::{At, Field, Scalar};
@@ -97,7 +97,8 @@ fn case(name: &At<String>, at: &At<schema::Test>, known: &Known<'_>, faults: &mu
     let expected = expected(&at.value.expect, known, faults);
     let says = expected.says_something() || steps.iter().any(|step| step.expected.says_something());
     // what could not be read has been told, and may have been what is missing
-    if !says && faults.errors() == before {
+    let is_error = |fault: &Diagnostic| fault.severity() == Severity::Error;
+    if !says && faults.errors() == before && !faults.within(at.span, is_error) {
         faults.push(
             Diagnostic::error(Code::MISSING_FIELD, name.span, "a test that expects nothing")
                 .label("needs `expect`")
