@@ -131,18 +131,22 @@ fn measure(stand: &Stand, name: &str, subject: &Subject, span: Duration) -> io::
     let peak = loaded.capacity()?;
     thread::sleep(REST);
     println!("{name}: {peak:.0} handshakes and requests per second at its peak");
-    println!("  offered  goodput   late  refused  closed  given up   p50 ms   p99 ms  load late ms  CPU µs each");
+    println!(
+        "  offered  goodput   late  refused  closed  given up   p50 ms   p99 ms  load late ms  CPU µs each  in kernel"
+    );
     let counted = (span - load::SETTLING).as_secs_f64();
     let mut curve = Curve { name: name.to_owned(), points: Vec::new() };
     for level in LEVELS {
         let before = loaded.used()?;
         let seen = loaded.offer(span, level * peak, 0.0)?;
-        let cpu = loaded.used()?.nanos_since(&before) as f64 / 1000.0;
+        let after = loaded.used()?;
+        let (cpu, ticks) = (after.nanos_since(&before) as f64 / 1000.0, after.ticks_since(&before));
+        let kernel = 100.0 * ticks.system as f64 / (ticks.system + ticks.user).max(1) as f64;
         let share = |count: u64| 100.0 * count as f64 / seen.planned[0].max(1) as f64;
         let goodput = seen.good[0] as f64 / counted / peak;
         curve.points.push((level, goodput));
         println!(
-            "  {level:>6.1}×  {:>5.1} %  {:>4.1} %  {:>5.1} %  {:>4.1} %    {:>4.1} %  {:>7.1}  {:>7.1}  {:>12.1}  {:>11.1}",
+            "  {level:>6.1}×  {:>5.1} %  {:>4.1} %  {:>5.1} %  {:>4.1} %    {:>4.1} %  {:>7.1}  {:>7.1}  {:>12.1}  {:>11.1}  {kernel:>7.0} %",
             100.0 * goodput,
             share(seen.late),
             share(seen.refused),
@@ -157,6 +161,8 @@ fn measure(stand: &Stand, name: &str, subject: &Subject, span: Duration) -> io::
     }
     let seen = loaded.offer(span, 0.5 * peak, 4.5 * peak)?;
     let share = |who: usize| 100.0 * seen.good[who] as f64 / seen.planned[who].max(1) as f64;
+    let mib = loaded.resident()? as f64 / f64::from(1 << 20);
+    println!("  {mib:.0} MiB resident at the end");
     println!(
         "  0.5× by 100 light clients beside 4.5× by one heavy client: light {:.1} % served, heavy {:.1} %\n",
         share(0),

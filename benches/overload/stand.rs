@@ -136,6 +136,11 @@ impl Loaded {
         self.proxy.used()
     }
 
+    /// Resident memory of the proxy, in bytes.
+    pub fn resident(&self) -> io::Result<u64> {
+        self.proxy.resident()
+    }
+
     fn order(&mut self, order: &str) -> io::Result<String> {
         let stopped = || io::Error::other("the load stopped: see its message above");
         writeln!(self.clients.child().stdin.as_mut().ok_or_else(stopped)?, "{order}")?;
@@ -199,7 +204,7 @@ fn haproxy(listen: SocketAddr, origin: SocketAddr, directory: &Path) -> String {
     format!(
         "global
   nbthread 1
-  maxconn 20000
+  maxconn 8000
 defaults
   mode http
   timeout connect 5s

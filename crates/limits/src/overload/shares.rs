@@ -22,8 +22,8 @@ const HALF_LIFE: Duration = Duration::from_secs(1);
 /// The part of a rate that is known after the first 70 ms.
 const LEAST_LEARNED: f64 = 0.05;
 
-/// Beside 1,000 heavy clients, a light one is taken for one with probability 3·10⁻⁹: two tables of 4 MiB.
-const MEMORY: Bytes = Bytes(4 << 20);
+/// Beside 1,000 heavy clients, a light one is taken for one with probability 9·10⁻⁷: two tables of 1 MiB, untouched until they count.
+const MEMORY: Bytes = Bytes(1 << 20);
 
 /// The rates of clients and networks, and the share of each class. Every word is read and written alone; a verdict that was made by the share of
 /// a moment ago is as good.
@@ -206,6 +206,6 @@ mod tests {
         shares.set(0, 0.0);
         assert!(!shares.admit(client(1, 1), 0, || (at(0), 7)));
         assert!(shares.admit(client(1, 1), 1, || (at(0), 7)));
-        assert!(shares.memory() < Bytes(10 << 20));
+        assert!(shares.memory() < Bytes(3 << 20));
     }
 }
