@@ -10,7 +10,8 @@
 //! 0.1 s that a measurement may be old. The share falls as fast as the delay rises, and rises by at most e² per second.
 //!
 //! **Memory, descriptors and the accept queue** do not follow at once when clients are refused: their share is a function of the pressure
-//! alone, from the heaviest client's rate at the start to a thousandth of it at the end.
+//! alone, from the heaviest client's rate at the start to a thousandth of it at the end. Who has come no more than twice in the last second is spared until
+//! the memory is at its end.
 //!
 //! **Classes** give way one after the other: the least important that asks for something goes to nothing before the next one is
 //! touched, and they come back in the opposite order.
@@ -40,6 +41,11 @@ const FREQUENCY: f64 = 3.0;
 /// The delay counts up to this many times its start: beyond, the share falls as fast as it may.
 const DEEPEST: f64 = 20.0;
 
+/// From this excess on the share falls by e to the power of this in a second, however short the start is: a client that is a thousand times
+/// too heavy is found in two seconds.
+const DEEP: f64 = 2.0;
+const DEEP_FALL: f64 = 4.0;
+
 /// Below this excess there is no queue to speak of and capacity lies idle: shares rise as fast as they may.
 const IDLE: f64 = -0.8;
 
@@ -48,6 +54,9 @@ const RELEASE: f64 = 2.0;
 
 /// At the end of memory, descriptors or accept queue a client has e to the power of minus this of the heaviest one's rate.
 const DEPTH: f64 = 7.0;
+
+/// The end, but for those who have hardly come.
+const ALMOST: f64 = 0.999;
 
 /// A share below this, per second of one client, is nothing.
 const NOTHING: f64 = 1e-3;
@@ -213,6 +222,7 @@ impl Controller {
     fn steer(&mut self, excess: f64, passed: f64) {
         let start = self.bounds.delay.as_secs_f64();
         let integral = FREQUENCY * FREQUENCY * start * excess * passed;
+        let integral = if excess >= DEEP { integral.max(DEEP_FALL * passed) } else { integral };
         let proportional = 2.0 * FREQUENCY * start * (excess - self.excess);
         let step = integral + proportional;
         if excess < IDLE {
@@ -239,16 +249,18 @@ impl Controller {
         }
     }
 
+    /// Puts the shares in force; returns whether new connections have none.
     fn publish(&self, pressure: &Pressure, connections: &Shares<1>, requests: &Shares<4>) -> bool {
-        let beyond = |resources: &[Resource]| {
-            let beyond = resources.iter().map(|resource| pressure.beyond(*resource));
-            if self.refusing { beyond.fold(0.0, f64::max) } else { 0.0 }
-        };
-        let share = self.connections.within(beyond(&[Resource::Memory, Resource::Descriptors, Resource::Backlog]));
-        connections.set(0, share);
-        let memory = beyond(&[Resource::Memory]) * Criticality::ALL.len() as f64;
+        let beyond = |resource| if self.refusing { pressure.beyond(resource) } else { 0.0 };
+        let memory = beyond(Resource::Memory);
+        // without a descriptor, or behind a full queue, a connection waits: that is enough for the light
+        let full = beyond(Resource::Descriptors).max(beyond(Resource::Backlog)).min(ALMOST);
+        let share = self.connections.within(memory.max(full));
+        connections.set(0, share, self.connections.share.is_infinite() && memory < 1.0);
+        let memory = memory * Criticality::ALL.len() as f64;
         for (class, level) in self.requests.iter().enumerate() {
-            requests.set(class, level.within((memory - class as f64).clamp(0.0, 1.0)));
+            let beyond = (memory - class as f64).clamp(0.0, 1.0);
+            requests.set(class, level.within(beyond), level.share.is_infinite() && beyond < 1.0);
         }
         share <= 0.0
     }

@@ -19,6 +19,9 @@ const NETWORK: f64 = 16.0;
 /// Long enough to tell a burst from a stream, short enough that a client is judged by what it does now.
 const HALF_LIFE: Duration = Duration::from_secs(1);
 
+/// Who came so often within a half-life has hardly come.
+const FEW: f64 = 2.01;
+
 /// The part of a rate that is known after the first 70 ms.
 const LEAST_LEARNED: f64 = 0.05;
 
@@ -33,6 +36,8 @@ pub struct Shares<const CLASSES: usize> {
     seed: Seed,
     /// `f64` by class: per second of one client; infinite while all of the class are admitted.
     shares: [AtomicU64; CLASSES],
+    /// Not zero by class: who has hardly come is spared.
+    sparing: [AtomicU64; CLASSES],
     /// `f64` by class: the heaviest offered since it was taken.
     peaks: [AtomicU64; CLASSES],
     /// Offered while counting, refused ones among them.
@@ -51,6 +56,7 @@ impl<const CLASSES: usize> Shares<CLASSES> {
             rates: OfferedRates::new(MEMORY, HALF_LIFE, &seed.derive("rates"))?,
             seed: seed.derive("keys"),
             shares: std::array::from_fn(|_| AtomicU64::new(f64::INFINITY.to_bits())),
+            sparing: std::array::from_fn(|_| AtomicU64::new(0)),
             peaks: std::array::from_fn(|_| AtomicU64::new(0)),
             offered: AtomicU64::new(0),
             counting: AtomicU64::new(0),
@@ -75,6 +81,7 @@ impl<const CLASSES: usize> Shares<CLASSES> {
         if network != client {
             weight = weight.max(self.rates.add(&self.rates.read(self.key(network), 1), now) / NETWORK);
         }
+        let spared = weight <= FEW * self.rates.per_event();
         // an average over a time that was not observed yet would be too low, and rise for seconds
         let learned = 1.0 - (-now.since(since).as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         let weight = weight / learned.max(LEAST_LEARNED);
@@ -83,7 +90,8 @@ impl<const CLASSES: usize> Shares<CLASSES> {
         // numbers above zero are ordered as their bits are
         peak.fetch_max(weight.to_bits(), Ordering::Relaxed);
         let share = f64::from_bits(share.load(Ordering::Relaxed));
-        weight <= share || (dice as f64) * 2.0_f64.powi(-64) * weight < share
+        let sparing = || self.sparing.get(class).is_some_and(|word| word.load(Ordering::Relaxed) != 0);
+        weight <= share || (spared && sparing()) || (dice as f64) * 2.0_f64.powi(-64) * weight < share
     }
 
     fn key(&self, prefix: Prefix) -> KeyHash {
@@ -114,10 +122,11 @@ impl<const CLASSES: usize> Shares<CLASSES> {
         self.peaks.get(class).map_or(0.0, |peak| f64::from_bits(peak.swap(0, Ordering::Relaxed)))
     }
 
-    /// Puts the share of a class in force.
-    pub fn set(&self, class: usize, share: f64) {
-        if let Some(word) = self.shares.get(class) {
+    /// Puts the share of a class in force. `sparing`: who has come no more than twice in the last second is admitted all the same.
+    pub fn set(&self, class: usize, share: f64, sparing: bool) {
+        if let (Some(word), Some(spared)) = (self.shares.get(class), self.sparing.get(class)) {
             word.store(share.to_bits(), Ordering::Relaxed);
+            spared.store(u64::from(sparing), Ordering::Relaxed);
         }
     }
 
@@ -150,12 +159,12 @@ mod tests {
     #[test]
     fn everything_passes_until_it_counts_and_until_there_is_a_share() {
         let shares: Shares<1> = Shares::new(&SEED).unwrap();
-        shares.set(0, 0.0);
+        shares.set(0, 0.0, false);
         assert!(shares.admit(client(1, 1), 0, || panic!("the clock is read for nothing")));
         assert_eq!((shares.offered(), shares.take_peak(0)), (0, 0.0));
         shares.count(Some(at(0)));
         assert!(!shares.admit(client(1, 1), 0, || (at(0), 1)));
-        shares.set(0, f64::INFINITY);
+        shares.set(0, f64::INFINITY, false);
         assert!(shares.admit(client(1, 1), 0, || (at(1), u64::MAX)));
         assert_eq!(shares.offered(), 2);
     }
@@ -164,7 +173,7 @@ mod tests {
     fn the_heavy_are_thinned_to_the_share_and_the_light_are_not_touched() {
         let shares: Shares<1> = Shares::new(&SEED).unwrap();
         shares.count(Some(at(0)));
-        shares.set(0, 50.0);
+        shares.set(0, 50.0, false);
         let mut dice = Dice(1);
         let mut passed = [0_u32; 2];
         // four seconds: one client at 500/s, one at 20/s
@@ -186,7 +195,7 @@ mod tests {
     fn two_hundred_hosts_of_a_network_are_as_heavy_as_sixteen_clients() {
         let shares: Shares<1> = Shares::new(&SEED).unwrap();
         shares.count(Some(at(0)));
-        shares.set(0, 5.0);
+        shares.set(0, 5.0, false);
         let mut dice = Dice(1);
         let mut passed = 0;
         // 200 hosts at 4/s each, for four seconds: each alone is below the share
@@ -200,10 +209,21 @@ mod tests {
     }
 
     #[test]
+    fn who_has_hardly_come_is_spared_where_that_is_asked_for() {
+        let shares: Shares<1> = Shares::new(&SEED).unwrap();
+        shares.count(Some(at(0)));
+        shares.set(0, 0.0, true);
+        let admitted: Vec<bool> =
+            (0..6).map(|step| shares.admit(client(1, 1), 0, || (at(step * 20_000_000), u64::MAX))).collect();
+        assert_eq!(admitted, [true, true, false, false, false, false]);
+        assert!(shares.admit(client(2, 1), 0, || (at(200_000_000), u64::MAX)), "another network");
+    }
+
+    #[test]
     fn classes_have_shares_of_their_own() {
         let shares: Shares<2> = Shares::new(&SEED).unwrap();
         shares.count(Some(at(0)));
-        shares.set(0, 0.0);
+        shares.set(0, 0.0, false);
         assert!(!shares.admit(client(1, 1), 0, || (at(0), 7)));
         assert!(shares.admit(client(1, 1), 1, || (at(0), 7)));
         assert!(shares.memory() < Bytes(3 << 20));

@@ -233,7 +233,7 @@ section! {
         optional memory: Share [50% to 99%, default 85%],
         /// The memory that there is. Default: what the process's control group may have (`MemoryMax=`); without either, memory is not
         /// looked at.
-        optional memory_limit: Bytes [16MiB to 16TiB],
+        optional memory_limit: Bytes [1MiB to 16TiB],
         /// Share of the file descriptors for clients that are in use.
         optional descriptors: Share [50% to 99%, default 90%],
         /// Share of a TCP listener's accept queue that is taken.
