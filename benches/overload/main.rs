@@ -1,7 +1,7 @@
 //! Goodput under overload: `cargo bench --bench overload`, some six minutes. tidegate with its overload protection and without,
 //! nginx and HAProxy, each on a CPU of its own, under 0.5 to 5 times what it can serve.
 //!
-//! Each arrival is a new connection with a full TLS handshake (RSA, 2,048 bits) and one request, at a time planned before: an open
+//! Each arrival is a new connection with a full TLS handshake (RSA, 3,072 bits) and one request, at a time planned before: an open
 //! loop. **Goodput** is what is answered 200 within a second of the planned time. The load is 100 light clients in networks of
 //! their own; in the last row one heavy client offers the rest of five times the peak beside half of the peak by the light ones.
 //!

@@ -40,7 +40,7 @@ const PROXY: Layout = Layout::OneCpu(0);
 const OTHERS: Layout = Layout::OneCpu(1);
 
 impl Stand {
-    /// Starts the origin and makes an RSA key of 2,048 bits with its certificate.
+    /// Starts the origin and makes an RSA key of 3,072 bits with its certificate.
     pub fn new() -> io::Result<Stand> {
         if Layout::find(1) == Layout::Unpinned {
             return Err(io::Error::other("needs two CPUs and `taskset`"));
@@ -48,7 +48,7 @@ impl Stand {
         let directory = env::temp_dir().join(format!("tidegate-overload-bench-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=tidegate.test"])
+            .args(["req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "30", "-subj", "/CN=tidegate.test"])
             .args(["-addext", "subjectAltName=DNS:tidegate.test", "-keyout", "key.pem", "-out", "cert.pem"])
             .current_dir(&directory)
             .stderr(Stdio::null())

@@ -152,7 +152,7 @@ impl AdmissionFilter for ListenerFilter {
         let Some(overload) = self.process.overload.get() else { return true };
         overload.begun();
         // a proxy's connection carries many clients
-        let stays = !overload.is_stale(waited) || self.trusts(peer);
+        let stays = !overload.is_stale(waited) || matches!(peer, Peer::Unix) || self.trusts(peer);
         if !stays {
             self.refused("overload", peer);
         }

@@ -339,6 +339,8 @@ mod tests {
         assert_eq!((shown.refusing, shown.pressure[Resource::Memory as usize]), (true, 1.0));
         assert!(!overload.admits_connection(client()));
         assert!(!overload.admits_request(client(), Criticality::Background));
+        assert!(!overload.admits_request(client(), Criticality::Default));
+        assert!(overload.admits_request(client(), Criticality::Critical));
     }
 
     #[test]

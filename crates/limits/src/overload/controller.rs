@@ -257,7 +257,8 @@ impl Controller {
         let full = beyond(Resource::Descriptors).max(beyond(Resource::Backlog)).min(ALMOST);
         let share = self.connections.within(memory.max(full));
         connections.set(0, share, self.connections.share.is_infinite() && memory < 1.0);
-        let memory = memory * Criticality::ALL.len() as f64;
+        // one class after the other; none of the critical goes for want of memory
+        let memory = memory * (Criticality::ALL.len() - 1) as f64;
         for (class, level) in self.requests.iter().enumerate() {
             let beyond = (memory - class as f64).clamp(0.0, 1.0);
             requests.set(class, level.within(beyond), level.share.is_infinite() && beyond < 1.0);
