@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::class::Criticality;
 use super::controller::{Controller, Refusing};
 use super::delay::standing;
 use super::pressure::{Bounds, Readings};
@@ -19,14 +20,22 @@ const DEADLINE: u64 = SECOND;
 const BOUNDS: Bounds = Bounds { delay: Duration::from_millis(50), memory: 0.85, descriptors: 0.9, backlog: 0.5 };
 
 /// Who asks how often per second, from when to when, in seconds.
+#[derive(Clone, Copy)]
 struct Client {
     prefix: Prefix,
     rate: f64,
     during: (f64, f64),
+    /// Asks on connections that are open; `None`: by a new connection each time.
+    class: Option<Criticality>,
 }
 
 fn client(network: u8, host: u8, rate: f64, during: (f64, f64)) -> Client {
-    Client { prefix: Prefix::around(std::net::Ipv4Addr::new(10, 0, network, host).into(), 32, 64), rate, during }
+    Client {
+        prefix: Prefix::around(std::net::Ipv4Addr::new(10, 0, network, host).into(), 32, 64),
+        rate,
+        during,
+        class: None,
+    }
 }
 
 /// What a client got, from the second second on.
@@ -81,7 +90,13 @@ fn run(clients: &[Client], seconds: u64, protect: bool, paused: Option<(f64, f64
             let counts = arrived >= SECOND;
             let served = &mut out.served[index];
             served.offered += u64::from(counts);
-            if protect && !connections.admit(clients[index].prefix, 0, || (at(now), dice.roll())) {
+            let Client { prefix, class, .. } = clients[index];
+            let mut clock = || (at(now), dice.roll());
+            let admitted = match class {
+                Some(class) => requests.admit(prefix, class.position(), &mut clock),
+                None => connections.admit(prefix, 0, &mut clock),
+            };
+            if protect && !admitted {
                 credit -= REFUSAL as i64;
                 served.refused += u64::from(counts);
                 out.last_refusal = second;
@@ -185,6 +200,26 @@ fn a_client_that_is_a_thousand_times_too_heavy_is_found_in_time() {
     let share = light.iter().map(|served| served.good).sum::<u64>() as f64
         / light.iter().map(|served| served.offered).sum::<u64>() as f64;
     assert!(share >= 0.9, "light: {share}");
+}
+
+#[test]
+fn background_goes_first_and_the_critical_are_all_served() {
+    let mut clients = Vec::new();
+    for (network, class, rate) in
+        [(0, Criticality::Critical, 10.0), (40, Criticality::Default, 10.0), (80, Criticality::Background, 150.0)]
+    {
+        clients.extend((0..20).map(|host| Client { class: Some(class), ..client(network + host, 1, rate, ALWAYS) }));
+    }
+    let out = run(&clients, 12, true, None);
+    let share = |part: std::ops::Range<usize>| {
+        let part = &out.served[part];
+        part.iter().map(|served| served.good).sum::<u64>() as f64
+            / part.iter().map(|served| served.offered).sum::<u64>() as f64
+    };
+    let (critical, default, background) = (share(0..20), share(20..40), share(40..60));
+    assert!(critical >= 0.98, "critical: {critical}, default: {default}, background: {background}");
+    assert!(default >= 0.95 && background < 0.3, "default: {default}, background: {background}");
+    assert!(goodput(&out, 12) >= 0.85);
 }
 
 #[test]
