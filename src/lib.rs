@@ -19,6 +19,7 @@
 //! | 2 | [`request`] | a request, as the floors below 8 see it |
 //! | 2 | [`sketch`] | published algorithms in fixed memory: meters, monotone and summing tables, sets, lists of the heaviest |
 //! | 3 | [`limiter`] | one kind of limit per file |
+//! | 3 | [`overload`] | how near a server is to what it can serve, and who is refused then |
 //! | 4 | [`client`] | the client of a request |
 //! | 5 | [`policy`] | the compiled policy: immutable and valid |
 //! | 6 | [`config`] | text to policy, or all its faults |
@@ -29,7 +30,7 @@
 //! | 7 | [`explain`] | reasons of a decision, for people |
 //! | 8 | [`replay`] | past requests, in their own time, through the offline gate |
 //! | 8 | [`scenario`] | the tests of a policy, through the offline gate |
-//! | 8 | [`system`] | time, sockets, descriptors, memory for bodies |
+//! | 8 | [`system`] | time, sockets, descriptors, memory for bodies, overload |
 //! | 9 | [`edge`] | connections of clients: TLS, PROXY protocol, HTTP/1 and HTTP/2, deadlines; no policy |
 //! | 10 | [`origins`] | origins: addresses, checks, ejection, TLS, places |
 //! | 11 | [`store`] | Redis and Valkey: carries questions, brings answers |
@@ -82,7 +83,7 @@
     )
 )]
 
-pub use tidegate_limits::{limiter, sketch, units};
+pub use tidegate_limits::{limiter, overload, sketch, units};
 pub use tidegate_offline::{picture, replay, scenario};
 pub use tidegate_policy::{answer, client, config, engine, explain, human, policy, request};
 

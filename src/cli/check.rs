@@ -134,7 +134,28 @@ fn details(config: &Config, series: usize) -> String {
     }
     let page = if config.settings.metrics.is_some() { "" } else { ", if `telemetry.metrics` were on" };
     text.push_str(&format!("metric series: at most {series}{page}\n"));
+    text.push_str(&overload(config));
     text
+}
+
+/// From when on the process refuses because it has too much to do, in the words of the effective configuration.
+fn overload(config: &Config) -> String {
+    let words = config.shown.field("server").and_then(|server| server.field("overload"));
+    let word = |name: &str| words.and_then(|words| words.field(name)).map_or_else(String::new, joined);
+    if config.settings.overload.is_none() {
+        return "overload: off, nobody is refused for it\n".to_owned();
+    }
+    let of = match word("memory_limit") {
+        limit if limit.is_empty() => "what the control group may have".to_owned(),
+        limit => limit,
+    };
+    format!(
+        "overload: refuses from a delay of {}, {} of the memory ({of}), {} of the descriptors and {} of an accept queue on\n",
+        word("delay"),
+        word("memory"),
+        word("descriptors"),
+        word("backlog")
+    )
 }
 
 /// How many metric series the configuration makes at most; the formula is the metrics' own.

@@ -62,6 +62,9 @@ fn text(state: &State) -> String {
         requests.refused,
         requests.malformed,
     );
+    if let Some(overload) = &state.overload {
+        let _ = writeln!(screen, "{}", overload.line());
+    }
     recent(&mut screen, state);
     let _ = writeln!(screen, "\nNow, and counted since the start {up} ago:");
     let head = ["LISTENER", "address", "connections", "accepted", "refused"];

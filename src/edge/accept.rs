@@ -22,11 +22,11 @@ use crate::request::Peer;
 use crate::system::socket::Socket;
 use tidegate_http::fault::HeadFault;
 
-/// Brings a connection to HTTP and serves it until it ends. It was let in; `entry` holds its places until then.
+/// Brings a connection to HTTP and serves it until it ends. It was let in when it was `accepted`; `entry` holds its places until then.
 pub async fn serve<A>(
     app: &Arc<A>,
     stream: Socket,
-    peer: Option<SocketAddr>,
+    (peer, accepted): (Option<SocketAddr>, Instant),
     mut entry: Entry,
     edge: &Arc<Edge>,
     shutdown: &ShutdownWatch,
@@ -34,6 +34,9 @@ pub async fn serve<A>(
     A: HttpServerApp + Send + Sync + 'static,
 {
     let info = ConnectionInfo::new(edge.listener, peer);
+    if edge.filter.as_ref().is_some_and(|filter| !filter.begin(info.peer, accepted.elapsed())) {
+        return;
+    }
     let Some(info) = named(&stream, info, &mut entry, edge, shutdown).await else { return };
     let transport = Transport::accepted(stream, peer);
     let Some((transport, secure)) = secured(transport, info.peer, edge).await else { return };

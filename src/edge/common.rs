@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -92,6 +93,12 @@ pub trait AdmissionFilter: Send + Sync + 'static {
     fn header(&self, peer: Peer) -> Header;
     /// Decides again, for the client that a PROXY header named. `false`: as for [`AdmissionFilter::admit`].
     fn admit_named(&self, entry: &mut Entry, source: Source) -> bool;
+    /// A connection is looked at for the first time, after it waited for so long. `false`: as for [`AdmissionFilter::admit`].
+    fn begin(&self, _peer: Peer, _waited: Duration) -> bool {
+        true
+    }
+    /// The listener's accept queue was this full a moment ago, 0 to 1.
+    fn note_backlog(&self, _share: f64) {}
     /// Counts a connection from `peer` that the caller closes. `reason` is the word in metrics and log.
     fn refused(&self, reason: &'static str, peer: Peer);
 }

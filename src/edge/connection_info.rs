@@ -1,6 +1,7 @@
 //! What is known of a client connection before its first request.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
@@ -21,6 +22,8 @@ pub struct ConnectionInfo {
     pub conveyed: bool,
     /// What its TLS handshake said; `None` without TLS.
     pub secure: Option<Secure>,
+    /// A request was judged.
+    begun: AtomicBool,
     left: Notify,
 }
 
@@ -28,7 +31,14 @@ impl ConnectionInfo {
     /// Returns a connection that `listener` took from this address; `None` for a socket that has none.
     pub fn new(listener: usize, peer: Option<SocketAddr>) -> ConnectionInfo {
         let peer = peer.map_or(Peer::Unix, |address| Peer::Ip(fold(address.ip())));
-        ConnectionInfo { listener, peer, conveyed: false, secure: None, left: Notify::new() }
+        ConnectionInfo {
+            listener,
+            peer,
+            conveyed: false,
+            secure: None,
+            begun: AtomicBool::new(false),
+            left: Notify::new(),
+        }
     }
 
     /// Returns the connection of the client that a PROXY header named.
@@ -44,6 +54,12 @@ impl ConnectionInfo {
     /// Returns the connection after its handshake, if it had one.
     pub fn with_secure(self, secure: Option<Secure>) -> ConnectionInfo {
         ConnectionInfo { secure, ..self }
+    }
+
+    /// Returns true once: for the first request of the connection.
+    pub fn is_first_request(&self) -> bool {
+        // no request waits for another's: of two streams in one instant either may be the first
+        !self.begun.load(Ordering::Relaxed) && !self.begun.swap(true, Ordering::Relaxed)
     }
 
     /// Notes that the connection is closed, although a request of it goes on.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pingora::apps::HttpServerApp;
 use pingora::server::ShutdownWatch;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::accept;
 pub use super::bind::{BACKLOG, BindError, Bound, bind};
@@ -21,6 +21,9 @@ use crate::system::socket::Socket;
 
 /// When descriptors or memory run out, accepting again at once would only burn a core.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the length of the accept queue is asked for at most.
+const QUEUE_LOOK: Duration = Duration::from_millis(20);
 
 /// The connections that are open now.
 #[derive(Debug, Default)]
@@ -102,9 +105,10 @@ where
     let serve = |stream: Socket, peer: Option<SocketAddr>, entry: Entry| {
         let (app, edge, watch) = (app.clone(), edge.clone(), watch.clone());
         let guard = connections.enter(&edge);
+        let accepted = Instant::now();
         tokio::spawn(async move {
             let _guard = guard;
-            accept::serve(&app, stream, peer, entry, &edge, &watch).await;
+            accept::serve(&app, stream, (peer, accepted), entry, &edge, &watch).await;
         });
     };
     let stopping = async {
@@ -112,12 +116,19 @@ where
         let _ = shutdown.wait_for(|stopping| *stopping).await;
     };
     tokio::pin!(stopping);
+    let mut queue_seen = Instant::now();
     loop {
         tokio::select! {
             biased;
             () = &mut stopping => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
+                    if let Some(filter) = &edge.filter
+                        && queue_seen.elapsed() >= QUEUE_LOOK
+                    {
+                        queue_seen = Instant::now();
+                        listener.backlog().into_iter().for_each(|share| filter.note_backlog(share));
+                    }
                     let Some(entry) = entry(peer) else { continue };
                     let marks = Marks::get().filter(|_| !descriptors::may_keep(&stream));
                     let Some(marks) = marks else {

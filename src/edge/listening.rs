@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use pingora::protocols::l4::ext::get_tcp_info;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::system::socket::Socket;
@@ -76,6 +77,14 @@ impl Acceptor {
             Acceptor::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (Socket::Tcp(stream), Some(peer))),
             Acceptor::Unix(listener) => listener.accept().await.map(|(stream, _)| (Socket::Unix(stream), None)),
         }
+    }
+
+    /// Which share of the accept queue is taken; `None` where the socket does not tell.
+    pub fn backlog(&self) -> Option<f64> {
+        let Acceptor::Tcp(listener) = self else { return None };
+        let info = get_tcp_info(listener.as_raw_fd()).ok()?;
+        // of a listening socket these are the length of its queue and the bound on it (tcp_get_info in the kernel's net/ipv4/tcp.c)
+        (info.tcpi_sacked > 0).then(|| f64::from(info.tcpi_unacked) / f64::from(info.tcpi_sacked))
     }
 
     /// The connections that the kernel had completed already, `most` of them at most; then the socket is closed.

@@ -11,12 +11,14 @@ mod answers;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::lines::LogState;
 use super::notices::notice::Notice;
 use crate::engine::Outcome;
+use crate::human::percent;
 use crate::limiter::Gauges;
 use crate::policy::Mode;
 use crate::store::StoreState;
@@ -45,6 +47,9 @@ pub struct State {
     pub config: Config,
     /// All requests.
     pub requests: Requests,
+    /// How near the process is to what it can serve; `None` with `server.overload: off`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
     /// In the order of the settings.
     #[serde(default)]
     pub listeners: Vec<Listener>,
@@ -100,6 +105,38 @@ pub struct Config {
     /// Time since the policy is in force.
     #[serde(skip)]
     pub in_force_seconds: u64,
+}
+
+/// How near the process is to what it can serve.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overload {
+    /// The pressure of the scarcest resource, 0 to 1. From 0.5 on clients are refused.
+    pub pressure: f64,
+    /// The scarcest resource.
+    pub resource: Word,
+    /// The pressure by resource.
+    pub resources: BTreeMap<Word, f64>,
+    /// How late the worker threads begin with what is ready.
+    pub delay_seconds: f64,
+    /// Whether clients are refused if they are heavy enough.
+    pub refusing: bool,
+}
+
+impl Overload {
+    /// From the pressure of each resource.
+    pub fn of(parts: impl IntoIterator<Item = (&'static str, f64)>, delay: Duration, refusing: bool) -> Overload {
+        let resources: BTreeMap<Word, f64> = parts.into_iter().map(|(word, part)| (word.into(), part)).collect();
+        let scarcest = resources.iter().max_by(|one, other| one.1.total_cmp(other.1));
+        let (resource, pressure) = scarcest.map_or((Word::default(), 0.0), |(word, part)| (word.clone(), *part));
+        Overload { pressure, resource, resources, delay_seconds: delay.as_secs_f64(), refusing }
+    }
+
+    /// In a few words, for people.
+    pub fn line(&self) -> String {
+        let refusing = if self.refusing { ", REFUSING" } else { "" };
+        format!("pressure {} ({}{refusing})", percent(self.pressure), self.resource)
+    }
 }
 
 /// All requests.

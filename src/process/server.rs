@@ -50,7 +50,8 @@ use crate::small_server::{self, Hosts};
 use crate::store::StoreInUse;
 use crate::system::buffers::BUFFERS;
 use crate::system::clock::{self, Clock};
-use crate::system::descriptors::{self, Teller};
+use crate::system::descriptors::{self, Marks, Teller};
+use crate::system::overload::Overload;
 
 /// How long the last lines of the access log may take, if its target goes on taking them.
 const LAST_LINES: Duration = Duration::from_secs(5);
@@ -134,6 +135,15 @@ fn start_and_serve(
         .enable_all()
         .build()
         .map_err(|error| StartError::System("no runtime", error.to_string()))?;
+    if let Some(settings) = &process.settings.overload {
+        let seed = clock::secret().map(Seed::from_bytes);
+        let seed = seed.map_err(|error| StartError::System("no randomness for overload", error.to_string()))?;
+        let overload = Overload::new(settings, process.clock, &seed, workers(&process.settings));
+        let overload =
+            overload.map_err(|fault| StartError::System("overload cannot be measured", fault.to_string()))?;
+        // nothing else sets it
+        let _ = process.overload.set(Arc::new(overload));
+    }
     let doors = doors(&process)?;
     let housekeeping = Housekeeping::start(round(&process, &doors))
         .map_err(|error| StartError::System("no thread for housekeeping", error.to_string()))?;
@@ -250,6 +260,15 @@ async fn serve(
     BUFFERS.limit(usize::try_from(process.settings.max_buffered.0).unwrap_or(usize::MAX));
     let proxy = Arc::new(proxy(process, workers(&process.settings)));
     let mut accepting = JoinSet::new();
+    let _watch = match process.overload.get() {
+        Some(overload) => {
+            let connections = Arc::clone(&connections);
+            // without marks everybody may have any number
+            let used = move || Marks::get().map_or(0.0, |marks| connections.open() as f64 / marks.room().max(1) as f64);
+            Some(overload.watch(used)?)
+        }
+        None => None,
+    };
     let count = listeners.len();
     for (listener, bound) in listeners.into_iter().enumerate() {
         let events = Events::new(Arc::clone(process), listener);

@@ -5,6 +5,7 @@
 //! `trusted_proxies` carry many clients, so caps, rates and penalties of clients do not apply to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
@@ -101,6 +102,12 @@ impl ListenerFilter {
         // peers on UNIX sockets are no network, so there is nothing to tell one from another
         let (Ok(client), Some(place)) = (resolve(clients, peer, &HeaderMap::new()), &mut entry.0) else { return true };
         let ClientNetwork::Prefix(network) = client.network else { return true };
+        if let Some(overload) = self.process.overload.get()
+            && !overload.admits_connection(network)
+        {
+            self.refused("overload", peer);
+            return false;
+        }
         let counted = place.belongs_to(network, now);
         if let Err(cap) = counted {
             self.refused(word(cap), peer);
@@ -139,6 +146,23 @@ impl AdmissionFilter for ListenerFilter {
             return false;
         }
         self.belongs_to(entry, peer)
+    }
+
+    fn begin(&self, peer: Peer, waited: Duration) -> bool {
+        let Some(overload) = self.process.overload.get() else { return true };
+        overload.begun();
+        // a proxy's connection carries many clients
+        let stays = !overload.is_stale(waited) || matches!(peer, Peer::Unix) || self.trusts(peer);
+        if !stays {
+            self.refused("overload", peer);
+        }
+        stays
+    }
+
+    fn note_backlog(&self, share: f64) {
+        if let Some(overload) = self.process.overload.get() {
+            overload.note_backlog(share);
+        }
     }
 
     fn refused(&self, reason: &'static str, peer: Peer) {

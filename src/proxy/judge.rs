@@ -13,10 +13,12 @@ use super::observe::{self, Ended};
 use super::request_view::{EdgeHead, RequestHead, RequestView, peer_of};
 use super::{redirect, serialize, settled, shared_limits};
 use crate::answer::{self, Answer, Form};
+use crate::client::{ClientNetwork, Source};
 use crate::edge::common::HeadVerdict;
 use crate::edge::connection_info::ConnectionInfo;
-use crate::engine::{Arrival, DecisionId, Evaluation, Refusal, Verdict};
+use crate::engine::{Arrival, Decision, DecisionId, Evaluation, Refusal, Verdict};
 use crate::limiter::sharing::StoreError;
+use crate::overload::Criticality;
 use crate::running::process::Process;
 use crate::system::clock::roll;
 use crate::units::Timestamp;
@@ -95,10 +97,30 @@ fn judge(
     let arrival = Arrival { id: DecisionId(roll()), at: context.started, dice: roll() };
     let evaluation = context.evaluation.insert(Evaluation::new(arrival));
     engine.judge_into(&request, client, evaluation);
+    if evaluation.decision.verdict == Verdict::Admitted && !has_room(process, info, &evaluation.decision) {
+        evaluation.decision.verdict = Verdict::Refused(Refusal::Overload);
+    }
     if evaluation.decision.verdict != Verdict::Admitted {
         shared_limits::refill(process, &context.generation, evaluation, &request);
     }
     Ok(None)
+}
+
+/// Returns whether the process can serve a request that its limits admit. The first one of a connection that was let in for its own client
+/// is: its handshake is paid, and would be for nothing. Peers on UNIX sockets are no network, so there is nothing to tell one from another.
+fn has_room(process: &Process, info: Option<&ConnectionInfo>, decision: &Decision) -> bool {
+    let (Some(overload), Some(client)) = (process.overload.get(), &decision.client) else { return true };
+    let ClientNetwork::Prefix(network) = client.network else { return true };
+    if client.source == Source::Peer && !client.peer_trusted && info.is_some_and(ConnectionInfo::is_first_request) {
+        overload.begun();
+        return true;
+    }
+    overload.admits_request(network, criticality(decision))
+}
+
+/// How much a request matters.
+fn criticality(_decision: &Decision) -> Criticality {
+    Criticality::Default
 }
 
 /// Counts a decision that is final, and remembers it, before the client can read the answer and ask why. `contended`: the place, in

@@ -19,6 +19,7 @@ use crate::observe::pseudonym::Pseudonyms;
 use crate::running::waits::Waits;
 use crate::running::wakers::Wakers;
 use crate::system::clock::{Clock, wall_nanos};
+use crate::system::overload::Overload;
 use crate::units::Timestamp;
 
 /// The state of the process, made once at start.
@@ -45,6 +46,8 @@ pub struct Process {
     pub notices: Notices,
     /// The listeners' certificates; set once, at start.
     pub certificates: OnceLock<Arc<Watch>>,
+    /// Whom the process refuses when it has more to do than it can; set once, at start, unless the settings say `off`.
+    pub overload: OnceLock<Arc<Overload>>,
     /// By listener, in the order of the settings.
     noise: Box<[Noise]>,
     /// Stands in for a listener that the settings do not have, which no caller asks for.
@@ -83,6 +86,7 @@ impl Process {
             decisions,
             notices: Notices::default(),
             certificates: OnceLock::new(),
+            overload: OnceLock::new(),
             generation: ArcSwap::from_pointee(first),
             draining: AtomicBool::new(false),
         }

@@ -15,8 +15,11 @@ use crate::observe::access_log::AccessLog;
 use crate::observe::log;
 use crate::observe::notices::seen::Look;
 use crate::observe::offenders;
-use crate::observe::state::{Address, Certificate, Config, Endpoint, Limit, Network, Offender, Offenders, State};
+use crate::observe::state::{
+    Address, Certificate, Config, Endpoint, Limit, Network, Offender, Offenders, Overload, State,
+};
 use crate::origins::origin::OriginState;
+use crate::overload::Resource;
 use crate::policy::OriginAddress;
 use crate::sketch::heaviest;
 use crate::store::StoreState;
@@ -70,6 +73,11 @@ pub fn described(process: &Process, generation: &Generation) -> State {
             fingerprint: source.fingerprint.clone(),
             ..counts.config
         },
+        overload: process.overload.get().map(|overload| {
+            let shown = overload.shown();
+            let parts = Resource::ALL.map(Resource::word).into_iter().zip(shown.pressure);
+            Overload::of(parts, shown.delay, shown.refusing)
+        }),
         waiting_for_upgrade: generation.waiting().to_vec(),
         notices: process.notices.list().to_vec(),
         ..counts

@@ -4,5 +4,6 @@ pub mod buffers;
 pub mod cause;
 pub mod clock;
 pub mod descriptors;
+pub mod overload;
 pub mod socket;
 pub mod timer;

@@ -34,6 +34,7 @@ fn exported() -> Exported {
   main: {{ address: \"127.0.0.1:0\" }}
   secure: {{ address: \"127.0.0.1:0\", tls: {{ certificates: [{pair}] }} }}
 secrets: {{ client_hmac: \"a secret of all gates\" }}
+server: {{ threads: 2, overload: {{ delay: 10s }} }}
 stores:
   cluster: {{ url: \"redis://127.0.0.1:1\" }}
 origins:

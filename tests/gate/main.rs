@@ -66,6 +66,7 @@ mod observed;
 mod one_judgement;
 mod origin_answers;
 mod origins_tls;
+mod overload;
 mod own_limit;
 mod page;
 mod passing;

@@ -79,6 +79,7 @@ fn check_accepts_what_is_valid_and_warnings_unless_denied() {
         out(&detailed)
     );
     assert!(out(&detailed).contains("metric series: at most "));
+    assert!(out(&detailed).contains("overload: refuses from a delay of 50ms, 85% of the memory "));
 
     let complete = path("conf/complete.yaml");
     let detailed = tidegate(&["check", complete.to_str().unwrap(), "-v"]);

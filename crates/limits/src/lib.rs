@@ -86,6 +86,7 @@
 //! | `sync` | atomics, fences, lists that are replaced whole |
 //! | [`sketch`] | published algorithms in fixed memory: meters, tables, sets, lists of the heaviest |
 //! | [`limiter`] | the kinds of limit |
+//! | [`overload`] | how near a server is to what it can serve, and who is refused then |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -109,3 +110,5 @@ pub mod units;
 pub mod sketch;
 
 pub mod limiter;
+
+pub mod overload;

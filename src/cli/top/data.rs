@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::observe::history::{LimitPast, OriginPast, Past, RoutePast};
 use crate::observe::notices;
 use crate::observe::state::{
-    Answers, Limit as LimitNow, Offenders, Origin as OriginNow, Requests, Route as RouteNow, State, Word,
+    Answers, Limit as LimitNow, Offenders, Origin as OriginNow, Overload, Requests, Route as RouteNow, State, Word,
 };
 
 /// What the first member of `--format json` says.
@@ -70,6 +70,9 @@ pub struct Model {
     pub shed_per_second: f64,
     /// Failed by their origins: answered 5xx, or not as a whole.
     pub failed_per_second: f64,
+    /// How near the process is to what it can serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
     /// In the order of the policy file.
     pub routes: Vec<Route>,
     /// In the order of the policy file.
@@ -203,6 +206,7 @@ impl Model {
             limited_share: if requests > 0.0 { limited / requests } else { 0.0 },
             shed_per_second: shed,
             failed_per_second: failed,
+            overload: status.overload,
             routes: status.routes.into_iter().map(route).collect(),
             limits: status.limits.into_iter().map(limit).collect(),
             origins: status.origins.into_iter().map(origin).collect(),

@@ -234,6 +234,12 @@ catalogue! {
         "Failed attempts to open or write a log; lines wait for the next attempt as long as there is room.");
     PANICS = read("tidegate_panics_total", Counter, &[],
         "Faults in our own or the framework's code that ended one request or task.");
+    PRESSURE = read("tidegate_pressure_ratio", Gauge, &["resource"],
+        "How near the process is to what it can serve, by resource, 0 to 1: 0.5 is where `server.overload` begins to refuse, 1 is where nothing is left. The greatest counts. Absent with `overload: off`.");
+    SCHEDULING_DELAY = read("tidegate_scheduling_delay_seconds", Gauge, &[],
+        "How late the worker threads begin with what is ready.");
+    OVERLOAD_REFUSING = read("tidegate_overload_refusing", Gauge, &[],
+        "1 while connections and requests are refused for overload if they are heavy or unimportant enough, 0 otherwise.");
     BUFFERED = read("tidegate_buffered_bytes", Gauge, &[],
         "Bytes of bodies that the process may be holding for transfers under way: an upper estimate.");
     BUFFERED_LIMIT = read("tidegate_buffered_bytes_limit", Gauge, &[],

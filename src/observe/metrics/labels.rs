@@ -57,6 +57,7 @@ pub const CONNECTION_REASONS: &[&str] = &[
     "handshakes",
     "listed",
     "penalty",
+    "overload",
     "proxy_untrusted",
     "proxy_missing",
     "proxy_invalid",
@@ -99,11 +100,12 @@ pub(super) const ORIGIN_ERRORS: [(OriginError, &str); 15] = [
 ];
 
 /// Refusals, most frequent first, so that a flood finds its counter at once.
-pub(super) const REFUSALS: [Refusal; 14] = [
+pub(super) const REFUSALS: [Refusal; 15] = [
     Refusal::Limit,
     Refusal::FairShare,
     Refusal::Penalty,
     Refusal::OriginFull,
+    Refusal::Overload,
     Refusal::StoreSilent,
     Refusal::Concurrency,
     Refusal::Inflight,

@@ -27,6 +27,13 @@ pub(super) fn families(state: &State) -> Vec<MetricFamily> {
         page.add(&catalogue::LOG_DROPPED, Some(stream), Some(log.dropped));
         page.add(&catalogue::LOG_ERRORS, Some(stream), log.errors);
     }
+    if let Some(overload) = &state.overload {
+        for (resource, pressure) in &overload.resources {
+            page.add_labelled(&catalogue::PRESSURE, &[resource], *pressure);
+        }
+        page.add_fraction(&catalogue::SCHEDULING_DELAY, None, Some(overload.delay_seconds));
+        page.add(&catalogue::OVERLOAD_REFUSING, None, Some(u64::from(overload.refusing)));
+    }
     page.add(&catalogue::PANICS, None, Some(state.panics));
     page.add(&catalogue::BUFFERED, None, Some(BUFFERS.held() as u64));
     page.add(&catalogue::BUFFERED_LIMIT, None, Some(BUFFERS.most() as u64));

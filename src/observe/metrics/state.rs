@@ -78,7 +78,11 @@ impl Metrics {
         }
         for (refusal, count) in cells.refused.counts() {
             match refusal {
-                Refusal::Inflight | Refusal::FairShare | Refusal::OriginFull | Refusal::StoreSilent => {
+                Refusal::Inflight
+                | Refusal::FairShare
+                | Refusal::OriginFull
+                | Refusal::StoreSilent
+                | Refusal::Overload => {
                     route.shed += count;
                 }
                 _ => route.limited += count,

@@ -42,6 +42,7 @@ fn settings() -> Settings {
         listeners: vec![listener("main"), Listener { tls: Some(tls), ..listener("other") }],
         threads: None,
         max_buffered: crate::units::Bytes(256 << 20),
+        overload: None,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
         admin: None,

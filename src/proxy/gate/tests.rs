@@ -113,6 +113,7 @@ fn settings() -> Settings {
         listeners: vec![Listener::new("main", "127.0.0.1:0".parse().unwrap())],
         threads: Some(1),
         max_buffered: crate::units::Bytes(256 << 20),
+        overload: None,
         drain: Drain { delay: Duration::ZERO, timeout: Duration::ZERO },
         metrics: None,
         admin: None,

@@ -13,7 +13,7 @@ const SOURCES: [&str; 5] = [HTTP, "crates/limits/src", "crates/policy/src", "cra
 const HTTP: &str = "crates/http/src";
 
 /// The plan: module of a crate, its floor.
-const FLOORS: [(&str, u32); 29] = [
+const FLOORS: [(&str, u32); 30] = [
     ("tidegate_http", 1),
     ("human", 1),
     ("sync", 1),
@@ -21,6 +21,7 @@ const FLOORS: [(&str, u32); 29] = [
     ("request", 2),
     ("sketch", 2),
     ("limiter", 3),
+    ("overload", 3),
     ("client", 4),
     ("policy", 5),
     ("config", 6),

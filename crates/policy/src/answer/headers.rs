@@ -158,7 +158,9 @@ pub fn retry_after_seconds(refusal: Refusal, decision: &Decision, policy: &Polic
             let known = shares.filter_map(|reading| reading.retry_nanos).max();
             Some(known.map_or_else(|| soon_seconds(decision.dice, responses), stretched))
         }
-        Refusal::Inflight | Refusal::OriginFull | Refusal::StoreSilent => Some(soon_seconds(decision.dice, responses)),
+        Refusal::Inflight | Refusal::OriginFull | Refusal::StoreSilent | Refusal::Overload => {
+            Some(soon_seconds(decision.dice, responses))
+        }
         Refusal::KeyMissing
         | Refusal::AmbiguousValue
         | Refusal::RepeatedField

@@ -201,7 +201,7 @@ pub fn meaning(refusal: Refusal, responses: &Responses) -> Meaning {
         },
         // all exact counters are of the gate, a route or an origin, so they tell of capacity and not of the client; and who
         // is among the heaviest when there is too little for all has not broken any promise of its own
-        Refusal::Inflight | Refusal::FairShare => Meaning {
+        Refusal::Inflight | Refusal::FairShare | Refusal::Overload => Meaning {
             problem: Problem::ReducedCapacity,
             ..Meaning::origin(responses.overloaded_status, "proxy_internal_response", BUSY)
         },

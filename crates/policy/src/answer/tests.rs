@@ -111,6 +111,7 @@ fn every_refusal_has_its_row_in_the_table() {
         (Refusal::NominatedField, 400, "about:blank", "http_request_error;status-code=400", None, 3),
         (Refusal::OriginFull, 503, capacity, "connection_limit_reached", Some("1"), 14),
         (Refusal::StoreSilent, 503, "about:blank", "proxy_internal_error", Some("1"), 14),
+        (Refusal::Overload, 503, capacity, "proxy_internal_response", Some("1"), 14),
         (Refusal::NoRoute, 404, "about:blank", "http_request_error;status-code=404", None, 12),
         (Refusal::ClientUnresolved, 400, "about:blank", "http_request_error;status-code=400", None, 3),
         (Refusal::ValueTooLong, 400, "about:blank", "http_request_error;status-code=400", None, 3),

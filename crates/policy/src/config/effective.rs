@@ -17,7 +17,7 @@ use super::scalar::{duration, percent};
 use super::setting::{Setting, Values};
 use super::settings::{AdminPage, LogTarget, Settings};
 use super::tree::Tree;
-use super::word::{BodyLimit, Threads};
+use super::word::{BodyLimit, Off, Threads};
 use crate::client::trust::{ClientRules, Trust};
 use crate::policy::route::{Action, HostMatch};
 use crate::policy::{Balance, CertificateFiles, Origin, OriginTls, Policy, Responses, Route};
@@ -267,6 +267,7 @@ fn server(settings: &Settings) -> Tree {
     Tree::map([
         ("threads", Threads::tree(&settings.threads)),
         ("max_buffered", Tree::text(settings.max_buffered)),
+        ("overload", settings.overload.as_ref().map_or_else(|| word(&Off), Values::tree)),
         ("drain", settings.drain.tree()),
     ])
 }

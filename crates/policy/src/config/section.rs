@@ -222,6 +222,12 @@ macro_rules! section {
             default: Some(concat!($(stringify!($default)),+)),
         }
     };
+    (@rule $low:tt % to $high:tt %, default $($default:tt)+) => {
+        $crate::config::setting::Rule {
+            range: Some((concat!(stringify!($low), "%"), concat!(stringify!($high), "%"))),
+            default: Some(concat!($(stringify!($default)),+)),
+        }
+    };
     (@type $type:ty; $low:tt to $high:tt) => { Option<<$type as $crate::config::setting::Setting>::Value> };
     (@type $type:ty; $($rule:tt)+) => { <$type as $crate::config::setting::Setting>::Value };
     (@first $type:ty; $low:tt to $high:tt) => { None };

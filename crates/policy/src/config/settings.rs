@@ -10,7 +10,7 @@ mod connections;
 mod http2;
 mod listener;
 
-pub use super::schema::{Connections, Drain, Http2, Log, RequestBody, RequestHead, Response, Sample};
+pub use super::schema::{Connections, Drain, Http2, Log, Overload, RequestBody, RequestHead, Response, Sample};
 pub use connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 pub use http2::Protocols;
 pub use listener::{AccessLog, Listener, Settings};

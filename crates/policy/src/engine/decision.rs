@@ -82,6 +82,8 @@ pub enum Refusal {
     OriginFull,
     /// The store of an enforced shared limit says nothing, and the limit says `on_store_error: closed`.
     StoreSilent,
+    /// The gate itself has more to do than it can, and this is among the least important or the heaviest.
+    Overload,
     /// No route matches.
     NoRoute,
     /// The forwarding header is unreadable or too short and the policy says `reject`.

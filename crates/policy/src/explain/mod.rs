@@ -324,6 +324,9 @@ fn advice(refusal: Refusal, book: &Book) -> Option<&'static str> {
         Refusal::OriginFull => {
             Some("no place was free at the origin, nor in its queue: its `inflight`, not a limit of the client")
         }
+        Refusal::Overload => Some(
+            "the gate itself had more to do than it could, and refused the least important and the heaviest: not a limit of the client",
+        ),
         Refusal::StoreSilent => Some(
             "not the client's doing: the limit's store was silent, and the limit is closed then; `tidegate status` has the store's last fault",
         ),

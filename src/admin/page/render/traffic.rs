@@ -40,6 +40,11 @@ pub fn header(html: &mut Svg, view: &View) {
         for ((word, _), number) in areas(&view.flow).into_iter().zip(lately) {
             tile(word, &format!("{word}/s"), rate(number), percent(number / all));
         }
+        if let Some(overload) = &view.state.overload {
+            let class = if overload.refusing { "shed" } else { "" };
+            let note = if overload.refusing { "refusing: " } else { "" };
+            tile(class, "pressure", percent(overload.pressure), format!("{note}{}", overload.resource));
+        }
     });
 }
 

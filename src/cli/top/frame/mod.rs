@@ -20,7 +20,7 @@ use super::data::Model;
 use super::keys::{Pane, State};
 use crate::human::{NOTHING, duration, grouped, percent, rate, span, width, wrapped};
 use crate::observe::state::FAILS;
-use crate::observe::state::{Network, Offender};
+use crate::observe::state::{Network, Offender, Overload};
 
 pub use self::look::Look;
 
@@ -89,6 +89,7 @@ fn head(model: &Model, room: usize, look: &Look<'_>) -> Vec<String> {
         format!("failed {}", rate(model.failed_per_second)),
         format!("window {WINDOW} s"),
     ];
+    parts.extend(model.overload.as_ref().map(Overload::line));
     if model.limits.iter().any(|limit| limit.mode == "shadow" || limit.shadow_per_second > 0.0) {
         parts.push("* would be refused".to_owned());
     }

@@ -3,7 +3,7 @@
 use super::stores;
 use crate::limiter::Gauges;
 use crate::observe::lines::LogState;
-use crate::observe::state::{Address, Certificate, Limit, Origin, State};
+use crate::observe::state::{Address, Certificate, Limit, Origin, Overload, State};
 
 /// Every number that a limit could have.
 fn all_gauges() -> Gauges {
@@ -64,6 +64,11 @@ pub fn all_read() -> State {
         limits: vec![per_client, full("at_once")],
         certificates: vec![certificate("a.test", Some(1_900_000_000)), certificate("client_certificates", None)],
         stores: vec![stores::state()],
+        overload: Some(Overload::of(
+            crate::overload::Resource::ALL.map(|resource| (resource.word(), 0.25)),
+            std::time::Duration::from_millis(7),
+            true,
+        )),
         logs: vec![
             ("access", LogState { dropped: 5, errors: Some(1) }),
             ("process", LogState { dropped: 0, errors: Some(0) }),

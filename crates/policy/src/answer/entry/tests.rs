@@ -232,9 +232,10 @@ fn every_reason_is_read_back() {
         Refusal::NominatedField => 8,
         Refusal::OriginFull => 9,
         Refusal::StoreSilent => 10,
-        Refusal::NoRoute => 11,
-        Refusal::ClientUnresolved => 12,
-        Refusal::ValueTooLong => 13,
+        Refusal::Overload => 11,
+        Refusal::NoRoute => 12,
+        Refusal::ClientUnresolved => 13,
+        Refusal::ValueTooLong => 14,
     };
     for (at, refusal) in Refusal::ALL.iter().copied().enumerate() {
         assert_eq!(listed(refusal), at);

@@ -13,9 +13,11 @@ use crate::config::fault::{Code, Diagnostic};
 use crate::config::read::Field;
 use crate::config::schema::{self, File};
 use crate::config::secret;
-use crate::config::setting::values;
-use crate::config::settings::{AccessLog, ListenOn, Listener, Protocols, Settings};
+use crate::config::setting::{Values as _, values};
+use crate::config::settings::{AccessLog, ListenOn, Listener, Overload, Protocols, Settings};
+use crate::config::shape::Either;
 use crate::config::span::Span;
+use crate::config::word::Off;
 
 /// The settings.
 pub fn settings(
@@ -43,6 +45,11 @@ pub fn settings(
         listeners: sockets.into_iter().map(|(listener, _)| listener).collect(),
         threads: server.threads(),
         max_buffered: server.max_buffered(),
+        overload: match server.overload.value() {
+            None => Some(Overload::default()),
+            Some(Either::Short(Off)) => None,
+            Some(Either::Long(words)) => Some(Overload::over(words, &Overload::default())),
+        },
         drain: values(&server.drain),
         metrics,
         admin,

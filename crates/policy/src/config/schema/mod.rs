@@ -24,8 +24,8 @@ pub use kind_words::ShareNode;
 pub use limit::{Accuracy, Condition, DelayAction, Limit, LimitAction, OtherLimit, TagAction, Tier};
 pub use origin::{Balance, BalanceText, ClientCertificate, Inflight, Origin, OriginAddress, OriginTls, Retries};
 pub use process::{
-    AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Sample, Server, Telemetry,
-    Tls,
+    AccessLog, Admin, Certificate, ClientCertificates, Drain, Http2, Listener, Log, Metrics, Overload, Sample, Server,
+    Telemetry, Tls,
 };
 pub use route::{HeaderEdits, Match, PathForm, Respond, Route, TextForm};
 pub use store::Store;

@@ -214,10 +214,32 @@ section! {
         /// are cut off, and bodies over 16 KiB are refused (503).
         // what a small machine can spare: some 2,500 stalled answers fit, and light requests beside them
         optional max_buffered: Bytes [1MiB to 1TiB, default 256MiB],
+        /// Whom the process refuses when it has more to do than it can; `off`: nobody.
+        optional overload: Either<Off, Words<Overload>>,
         /// How the process stops.
         optional drain: Words<Drain>,
     }
     later: ["watchdog"]
+}
+
+section! {
+    /// From which use of what it needs on the process refuses: new connections of the heaviest clients before TLS, then requests, the
+    /// least important and the heaviest first (503).
+    struct Overload ("a map") {
+        /// How late the worker threads begin with what is ready, for 100 ms and longer.
+        // some five times as much is added to a request; an idle worker is late by less than 2 ms
+        optional delay: Duration [5ms to 10s, default 50ms],
+        /// Share of the memory in use.
+        optional memory: Share [50% to 99%, default 85%],
+        /// The memory that there is. Default: what the process's control group may have (`MemoryMax=`); without either, memory is not
+        /// looked at.
+        optional memory_limit: Bytes [1MiB to 16TiB],
+        /// Share of the file descriptors for clients that are in use.
+        optional descriptors: Share [50% to 99%, default 90%],
+        /// Share of a TCP listener's accept queue that is taken.
+        optional backlog: Share [10% to 99%, default 50%],
+    }
+    later: []
 }
 
 section! {

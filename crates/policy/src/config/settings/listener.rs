@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::connections::{AtAccept, ProxyProtocol, RefusedNetworks};
 use super::http2::Protocols;
 use super::{AdminPage, ClientInLog, LineFormat, ListenOn, LogTarget, MetricsPage, Redirect, Secret, Tls};
-use crate::config::schema::{Connections, Drain, Http2, Log, RequestBody, RequestHead, Response, Sample};
+use crate::config::schema::{Connections, Drain, Http2, Log, Overload, RequestBody, RequestHead, Response, Sample};
 use crate::units::Bytes;
 
 /// The part of the file that is not the [`Policy`](crate::policy::Policy).
@@ -17,6 +17,8 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// How many bytes of bodies the process holds at most.
     pub max_buffered: Bytes,
+    /// From when on the process refuses because it has too much to do; `None`: never.
+    pub overload: Option<Overload>,
     /// How the process stops.
     pub drain: Drain,
     /// The metrics page; `None`: not served.
