@@ -109,3 +109,5 @@ pub mod units;
 pub mod sketch;
 
 pub mod limiter;
+
+pub mod door;
