@@ -111,3 +111,4 @@ pub mod sketch;
 pub mod limiter;
 
 pub mod door;
+

@@ -27,12 +27,33 @@ pub struct Ticket {
 }
 
 /// What became of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Act<G> {
     /// It may go on, with what it was given.
     Given(Ticket, G),
     /// It was pushed out of a full line.
-    PushedOut(Ticket),
+    PushedOut(Ticket, Standing),
+}
+
+/// How a request stood when it went without: the node that decided, and the one who was next.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Standing {
+    /// The level of the node that weighs most: 0 is the key, 1 its network, 2 the network around that.
+    pub level: u8,
+    /// What that node held.
+    pub held: f32,
+    /// How many of its requests waited, this one included.
+    pub waiting: f32,
+    /// What it used lately, an average.
+    pub used: f32,
+    /// For how many single clients it stands.
+    pub share: f32,
+    /// What it held and used, for each of those clients.
+    pub score: f32,
+    /// The same of the request that would have been next.
+    pub next: f32,
+    /// How many waited in all.
+    pub line: u32,
 }
 
 /// One key's requests of one class, the oldest first.
@@ -56,13 +77,17 @@ struct Waiter {
 
 const NOBODY: Waiter = Waiter { serial: 0, since: Timestamp::ZERO, group: NONE, before: NONE, behind: NONE };
 
+/// No group: its room is free.
+const NO_GROUP: Group =
+    Group { nodes: [NONE; LEVELS], parts: [0.0; LEVELS], class: Class::Default, first: NONE, last: NONE };
+
 /// A request that has left the line.
 #[derive(Debug, Clone, Copy)]
-pub struct Left {
-    pub(super) ticket: Ticket,
-    pub(super) nodes: Active,
-    pub(super) since: Timestamp,
-    pub(super) score: f32,
+pub(super) struct Left {
+    pub ticket: Ticket,
+    pub nodes: Active,
+    pub since: Timestamp,
+    pub standing: Standing,
 }
 
 /// The one who is next, and how heavy the heaviest of all is.
@@ -82,7 +107,10 @@ pub struct Line {
     shares: [f32; LEVELS],
     waiters: Box<[Waiter]>,
     free: Vec<u32>,
-    groups: Vec<Group>,
+    groups: Box<[Group]>,
+    free_groups: Vec<u32>,
+    /// One past the highest group that was ever taken since the line was empty.
+    end: usize,
     /// The groups of each active node that is a key, by class.
     of_key: Box<[[u32; 4]]>,
     waiting: [u32; 4],
@@ -105,7 +133,9 @@ impl Line {
             shares,
             waiters: vec![NOBODY; rooms].into(),
             free: (0..=room).rev().collect(),
-            groups: Vec::with_capacity(rooms),
+            groups: vec![NO_GROUP; rooms].into(),
+            free_groups: (0..=room).rev().collect(),
+            end: 0,
             of_key: vec![[NONE; 4]; active].into(),
             waiting: [0; 4],
             serial: 0,
@@ -117,7 +147,7 @@ impl Line {
     /// Bytes, fixed.
     pub(super) fn memory(&self) -> usize {
         self.nodes.memory()
-            + self.waiters.len() * (size_of::<Waiter>() + 4 + size_of::<Group>())
+            + self.waiters.len() * (size_of::<Waiter>() + 4 + size_of::<Group>() + 4)
             + self.of_key.len() * size_of::<[u32; 4]>()
     }
 
@@ -134,52 +164,60 @@ impl Line {
     /// Adds a request; `None` if there is no room at all.
     pub(super) fn join(&mut self, asks: &Asks, now: Timestamp) -> Option<Ticket> {
         let slot = self.free.pop()?;
-        self.serial += 1;
         let nodes = self.nodes.enter(&asks.path);
+        let Some(at) = self.group(nodes, asks) else {
+            // as many groups as rooms: cannot be
+            self.nodes.quit(&nodes);
+            self.free.push(slot);
+            return None;
+        };
+        self.serial += 1;
         self.nodes.wait(&nodes, 1.0);
-        let group = self.group(nodes, asks);
-        let before = self.groups.get_mut(group as usize).map_or(NONE, |group| {
-            let before = group.last;
-            group.last = slot;
+        let before = self.groups.get_mut(at as usize).map_or(NONE, |group| {
+            let before = std::mem::replace(&mut group.last, slot);
             if before == NONE {
                 group.first = slot;
             }
             before
         });
-        if let Some(waiter) = self.waiters.get_mut(before as usize) {
-            waiter.behind = slot;
-        }
-        if let Some(waiter) = self.waiters.get_mut(slot as usize) {
-            *waiter = Waiter { serial: self.serial, since: now, group, before, behind: NONE };
-        }
+        self.change(before, |waiter| waiter.behind = slot);
+        let (serial, group) = (self.serial, at);
+        self.change(slot, |waiter| *waiter = Waiter { serial, since: now, group, before, behind: NONE });
         if let Some(waiting) = self.waiting.get_mut(asks.class.position()) {
             *waiting += 1;
         }
-        Some(Ticket { slot, serial: self.serial })
+        Some(Ticket { slot, serial })
     }
 
-    /// The group of the key and class; a new one at the end if there is none.
-    fn group(&mut self, nodes: Active, asks: &Asks) -> u32 {
-        let key = nodes.first().copied().unwrap_or(NONE);
+    fn change(&mut self, slot: u32, change: impl FnOnce(&mut Waiter)) {
+        if let Some(waiter) = self.waiters.get_mut(slot as usize) {
+            change(waiter);
+        }
+    }
+
+    /// The group of the key and class, a new one if there is none.
+    fn group(&mut self, nodes: Active, asks: &Asks) -> Option<u32> {
         let parts = std::array::from_fn(|level| {
             1.0 / self.shares.get(level).copied().unwrap_or(1.0).max(asks.weight).max(f32::MIN_POSITIVE)
         });
-        let known = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(asks.class.position()));
-        let next = self.groups.len() as u32;
-        match known {
-            Some(at) if *at != NONE => {
-                let at = *at;
-                if let Some(group) = self.groups.get_mut(at as usize) {
-                    group.parts = parts;
-                }
-                return at;
+        let [key, ..] = nodes;
+        // a key that found no room among the active waits in a group of its own
+        let of_key = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(asks.class.position()));
+        if let Some(at) = of_key.as_deref().copied().filter(|at| *at != NONE) {
+            if let Some(group) = self.groups.get_mut(at as usize) {
+                group.parts = parts;
             }
-            Some(at) => *at = next,
-            // a key that found no room waits in a group of its own
-            None => {}
+            return Some(at);
         }
-        self.groups.push(Group { nodes, parts, class: asks.class, first: NONE, last: NONE });
-        next
+        let at = self.free_groups.pop()?;
+        if let Some(of_key) = of_key {
+            *of_key = at;
+        }
+        if let Some(group) = self.groups.get_mut(at as usize) {
+            *group = Group { nodes, parts, class: asks.class, first: NONE, last: NONE };
+        }
+        self.end = self.end.max(at as usize + 1);
+        Some(at)
     }
 
     /// Whether the ticket's request still waits.
@@ -194,14 +232,16 @@ impl Line {
         }
         let waiter = *self.waiters.get(ticket.slot as usize)?;
         let group = *self.groups.get(waiter.group as usize)?;
-        let score = self.nodes.score(&group.nodes, &group.parts, self.held_counts);
-        let link = |waiters: &mut [Waiter], at: u32, change: &dyn Fn(&mut Waiter)| {
-            if let Some(waiter) = waiters.get_mut(at as usize) {
-                change(waiter);
-            }
-        };
-        link(&mut self.waiters, waiter.before, &|before| before.behind = waiter.behind);
-        link(&mut self.waiters, waiter.behind, &|behind| behind.before = waiter.before);
+        let standing = self.standing(&group);
+        self.change(waiter.before, |before| before.behind = waiter.behind);
+        self.change(waiter.behind, |behind| behind.before = waiter.before);
+        self.change(ticket.slot, |gone| *gone = NOBODY);
+        self.free.push(ticket.slot);
+        self.nodes.wait(&group.nodes, -1.0);
+        if let Some(waiting) = self.waiting.get_mut(group.class.position()) {
+            *waiting = waiting.saturating_sub(1);
+        }
+        let mut empty = false;
         if let Some(group) = self.groups.get_mut(waiter.group as usize) {
             if group.first == ticket.slot {
                 group.first = waiter.behind;
@@ -209,50 +249,67 @@ impl Line {
             if group.last == ticket.slot {
                 group.last = waiter.before;
             }
+            empty = group.first == NONE;
         }
-        link(&mut self.waiters, ticket.slot, &|gone| *gone = NOBODY);
-        self.free.push(ticket.slot);
-        self.nodes.wait(&group.nodes, -1.0);
-        if let Some(waiting) = self.waiting.get_mut(group.class.position()) {
-            *waiting = waiting.saturating_sub(1);
+        if empty {
+            self.drop_group(waiter.group, &group);
         }
-        if self.groups.get(waiter.group as usize).is_some_and(|group| group.first == NONE) {
-            self.drop_group(waiter.group);
-        }
-        Some(Left { ticket, nodes: group.nodes, since: waiter.since, score })
+        Some(Left { ticket, nodes: group.nodes, since: waiter.since, standing })
     }
 
-    /// The last group takes the room of the one that is empty.
-    fn drop_group(&mut self, at: u32) {
-        let Some(gone) = self.groups.get(at as usize).copied() else { return };
-        self.groups.swap_remove(at as usize);
-        self.point(&gone, NONE);
-        let Some(moved) = self.groups.get(at as usize).copied() else { return };
-        self.point(&moved, at);
-        let mut slot = moved.first;
-        while let Some(waiter) = self.waiters.get_mut(slot as usize) {
-            waiter.group = at;
-            slot = waiter.behind;
-        }
-    }
-
-    fn point(&mut self, group: &Group, at: u32) {
-        let key = group.nodes.first().copied().unwrap_or(NONE);
+    fn drop_group(&mut self, at: u32, group: &Group) {
+        let [key, ..] = group.nodes;
         if let Some(of) = self.of_key.get_mut(key as usize).and_then(|of| of.get_mut(group.class.position())) {
-            *of = at;
+            *of = NONE;
+        }
+        if let Some(room) = self.groups.get_mut(at as usize) {
+            *room = NO_GROUP;
+        }
+        self.free_groups.push(at);
+        if self.waiting() == 0 {
+            self.end = 0;
         }
     }
 
-    /// The request that is next, if one waits. `turn`: this is a hand-over, of which one in sixteen looks at the classes in reverse.
+    /// The groups that wait.
+    fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        (0..).zip(&self.groups).take(self.end).filter(|(_, group)| group.first != NONE)
+    }
+
+    fn score(&self, group: &Group) -> f32 {
+        self.nodes.score(&group.nodes, &group.parts, self.held_counts)
+    }
+
+    /// How the requests of a group stand, but for who would be next.
+    fn standing(&self, group: &Group) -> Standing {
+        let mut standing = Standing { line: self.waiting(), score: -1.0, ..Standing::default() };
+        for (level, (node, part)) in (0..).zip(group.nodes.iter().zip(&group.parts)) {
+            let Some([held, waiting, used]) = self.nodes.numbers(*node) else { continue };
+            let score = (used + self.held_counts * held) * part;
+            if score > standing.score {
+                standing = Standing { level, held, waiting, used, share: part.recip(), score, ..standing };
+            }
+        }
+        standing.score = standing.score.max(0.0);
+        standing
+    }
+
+    /// The request that is next, if one waits. Of so many hand-overs one looks at the classes in reverse.
     pub(super) fn next(&mut self) -> Option<Next> {
         self.turn = self.turn.wrapping_add(1);
-        let reverse = self.turn.is_multiple_of(TURN);
+        self.best(self.turn.is_multiple_of(TURN))
+    }
+
+    fn best(&self, reverse: bool) -> Option<Next> {
         let mut best: Option<(u8, f32, u64, Next)> = None;
         let mut top: f32 = 0.0;
-        for (at, group) in (0..).zip(&self.groups) {
-            let score = self.nodes.score(&group.nodes, &group.parts, self.held_counts);
+        for (at, group) in self.groups() {
+            let score = self.score(group);
             top = top.max(score);
             let class = if reverse { 3 - group.class as u8 } else { group.class as u8 };
+            if best.is_some_and(|(c, s, ..)| (class, score) > (c, s)) {
+                continue;
+            }
             let serial = self.waiters.get(group.first as usize).map_or(u64::MAX, |waiter| waiter.serial);
             if best.is_none_or(|(c, s, n, _)| (class, score, serial) < (c, s, n)) {
                 best = Some((class, score, serial, Next { group: at, class: group.class, score, top: 0.0 }));
@@ -267,23 +324,37 @@ impl Line {
         Some(Ticket { slot, serial: self.waiters.get(slot as usize)?.serial })
     }
 
-    /// Who is pushed out: of the least important class the one with the greatest claim, of equal ones the newest.
-    pub(super) fn last(&self) -> Option<Ticket> {
+    /// Takes out who is pushed out: of the least important class the one with the greatest claim, of equal ones the newest. Says the
+    /// greatest score of all that waited, too.
+    pub(super) fn push_out(&mut self) -> Option<(Left, f32)> {
         let mut worst: Option<(Class, f32, u64, u32)> = None;
-        for group in &self.groups {
+        let (mut top, mut least): (f32, f32) = (0.0, f32::INFINITY);
+        for (_, group) in self.groups() {
+            let score = self.score(group);
+            (top, least) = (top.max(score), least.min(score));
             let claim = self.nodes.claim(&group.nodes, &group.parts, self.held_counts.max(f32::MIN_POSITIVE));
+            if worst.is_some_and(|(class, most, ..)| (group.class, claim) < (class, most)) {
+                continue;
+            }
             let serial = self.waiters.get(group.last as usize).map_or(0, |waiter| waiter.serial);
             if worst.is_none_or(|(class, most, newest, _)| (group.class, claim, serial) > (class, most, newest)) {
                 worst = Some((group.class, claim, serial, group.last));
             }
         }
-        worst.map(|(_, _, serial, slot)| Ticket { slot, serial })
+        let (_, _, serial, slot) = worst?;
+        let left = self.leave(Ticket { slot, serial })?;
+        Some((Left { standing: Standing { next: least, ..left.standing }, ..left }, top))
     }
 
-    /// The greatest score of any that waits.
-    pub(super) fn top(&self) -> f32 {
-        let scores = self.groups.iter().map(|group| self.nodes.score(&group.nodes, &group.parts, self.held_counts));
-        scores.fold(0.0, f32::max)
+    /// Takes out a request that waits no longer. Says the greatest score of all that waited, too.
+    pub(super) fn give_up(&mut self, ticket: Ticket) -> Option<(Left, f32)> {
+        let (mut top, mut least): (f32, f32) = (0.0, f32::INFINITY);
+        for (_, group) in self.groups() {
+            let score = self.score(group);
+            (top, least) = (top.max(score), least.min(score));
+        }
+        let left = self.leave(ticket)?;
+        Some((Left { standing: Standing { next: least, ..left.standing }, ..left }, top))
     }
 
     /// Up to which part of a reserve a request must leave to lighter ones: none up to half of the heaviest, all for the heaviest.

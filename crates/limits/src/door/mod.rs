@@ -6,6 +6,7 @@
 //!
 //! No lock, no clock, no waker: each call takes the time and tells what became of whom ([`Act`]). Memory is fixed when a door is made.
 
+mod bucket;
 mod class;
 mod line;
 mod nodes;
@@ -13,12 +14,11 @@ mod places;
 mod reserve;
 mod tokens;
 
-#[cfg(test)]
-mod tests;
 
+pub use bucket::Bucket;
 pub use class::{Class, Reserved};
-pub use line::{Act, Asks, Line, Ticket};
+pub use line::{Act, Asks, Line, Standing, Ticket};
 pub use nodes::{LEVELS, Path};
-pub use places::{PlaceId, Places, PlacesSpec};
+pub use places::{Arrived, PlaceId, Places, PlacesSpec};
 pub use reserve::Reserve;
-pub use tokens::{Tokens, TokensSpec};
+pub use tokens::{Tokens, TokensSpec, Unit};

@@ -170,10 +170,10 @@ impl Nodes {
         nodes.iter().zip(parts).map(of).fold(0.0, f32::max)
     }
 
-    /// What one node holds, how many of its requests wait, and what it used lately; for people.
-    pub fn node(&self, hash: u64) -> Option<(f32, f32, f32)> {
-        let at = *self.index.get(&hash)?;
-        Some((at_of(&self.held, at), at_of(&self.waiting, at), at_of(&self.used, at)))
+    /// What an active node holds, how many of its requests wait, and what it used lately.
+    pub fn numbers(&self, at: u32) -> Option<[f32; 3]> {
+        let position = at as usize;
+        Some([*self.held.get(position)?, *self.waiting.get(position)?, *self.used.get(position)?])
     }
 
     fn buckets(&self, hash: u64) -> [usize; 2] {
